@@ -198,7 +198,7 @@ def _cores(cpus: set[int], sys_root: Path) -> list[Core]:
             nodes[cpu] = int(folder.name.removeprefix("node"))
     made = {}
     for cpu in sorted(cpus):
-        siblings = tuple(one for one in _siblings(cpu, sys_root) if one in cpus)
+        siblings = tuple(sibling for sibling in _siblings(cpu, sys_root) if sibling in cpus)
         made[siblings] = Core(siblings, nodes.get(cpu, 0))
     return sorted(made.values(), key=lambda core: (core.node, core.cpus[0]))
 

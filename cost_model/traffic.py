@@ -96,7 +96,7 @@ def parse_traffic(place: str, data: object, models: set[str], groups: set[str]) 
     reader.place = f"{place} ({name})"
     kind = reader.text("kind", one_of=KINDS)
     duration_s = 60 * reader.number("minutes", positive=True)
-    states = tuple(_state(f"{reader.place}.states[{i}]", one) for i, one in enumerate(reader.items("states", [])))
+    states = tuple(_state(f"{reader.place}.states[{i}]", item) for i, item in enumerate(reader.items("states", [])))
     if (kind == "mmpp") != bool(states):
         raise reader.fail("states", f"{len(states)} states with kind '{kind}'", "states for 'mmpp', and only for it")
     level = _level(reader) if "level" in reader else 1.0

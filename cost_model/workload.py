@@ -122,15 +122,15 @@ class Workload:
         """
         total = self.total_qps if total_qps is None else total_qps
         rates = {}
-        for one in self.models:
-            if one.qps is not None:
-                rates[one.name] = one.qps
+        for model in self.models:
+            if model.qps is not None:
+                rates[model.name] = model.qps
             elif total is None:
                 raise WorkloadError(
-                    f"{one.name}: a share of an unknown total found, expected total_qps in the file or --total-qps"
+                    f"{model.name}: a share of an unknown total found, expected total_qps in the file or --total-qps"
                 )
             else:
-                rates[one.name] = total * (one.share or 0.0)
+                rates[model.name] = total * (model.share or 0.0)
         return rates
 
 
@@ -178,8 +178,8 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
 
         return load_profile(folder / path, any_cpu=any_cpu).service
 
-    for number, one in enumerate(reader.items("models")):
-        models += _parse_models(f"models[{number}]", one, {model.name: model for model in models}, profile)
+    for number, item in enumerate(reader.items("models")):
+        models += _parse_models(f"models[{number}]", item, {model.name: model for model in models}, profile)
     names = [model.name for model in models]
     for name in names:
         if names.count(name) > 1:

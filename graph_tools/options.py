@@ -139,7 +139,7 @@ class FuseOptions:
 def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     """List the names that one of some patterns is, or matches."""
     patterns = list(patterns)
-    return [name for name in names if any(name == one or fnmatchcase(name, one) for one in patterns)]
+    return [name for name in names if any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def last_match(patterns: Mapping[str, _Value], name: str) -> _Value | None:

@@ -63,7 +63,7 @@ def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
 def _copy_extra(source: Path, target: Path) -> None:
     """Copy the export's other files; an export that may only be read makes no artifact that cannot be removed."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
-    for folder in (target, *(one for one in target.rglob("*") if one.is_dir())):
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
         folder.chmod(folder.stat().st_mode | 0o700)
 
 

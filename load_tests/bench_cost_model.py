@@ -57,9 +57,10 @@ def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -
 
     def mean(policy: str, against: str, kinds: tuple[str, ...]) -> float:
         found = [
-            one.mean
-            for one in comparisons
-            if (one.policy, one.against, one.interference) == (policy, against, 1.0) and one.traffic in kinds
+            comparison.mean
+            for comparison in comparisons
+            if (comparison.policy, comparison.against, comparison.interference) == (policy, against, 1.0)
+            and comparison.traffic in kinds
         ]
         return sum(found) / len(found) if found else 0.0
 
@@ -132,14 +133,14 @@ def main() -> int:
             "missed_alone": dict(zip(inputs.names, inputs.alone.tolist(), strict=True)),
             "speed": speed,
             "capacities": to_json(rows),
-            "comparisons": [asdict(one) for one in comparisons],
+            "comparisons": [asdict(comparison) for comparison in comparisons],
             "targets": [target.to_json() for target in targets],
             "wall_s": time.perf_counter() - began,
         },
     )
     for traffic in scaled_workload(base, min(scale, 0.1)).traffic:
         top = max((row.qps for row in rows if row.traffic == traffic.name), default=0.0)
-        shown = [one for one in policies if any(row.qps for row in rows if row.policy == one)]
+        shown = [policy for policy in policies if any(row.qps for row in rows if row.policy == policy)]
         if top:
             rates = [top * step for step in (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05)]
             curves = latency_curve(workload, workload.machine, traffic, shown, rates, seeds[0], interference)

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         figures[name] = more
     results = {
         "environment": environment,
-        "targets": [one.to_json() for one in targets],
+        "targets": [target.to_json() for target in targets],
         "figures": figures,
     }
     write_results(options.json, results)

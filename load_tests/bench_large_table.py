@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
         "environment": environment,
         "memory_limit_gb": options.memory_limit,
         "zero_share": ZERO_SHARE,
-        "targets": [one.to_json() for one in targets],
+        "targets": [target.to_json() for target in targets],
         "figures": figures,
     }
     write_results(options.json, results)

@@ -65,7 +65,7 @@ def ensure_requests(folder: Path) -> dict[str, Path]:
         if not file.exists():
             rng = np.random.default_rng([ITEMS, len(USER_INPUTS)])
             inputs = (random_inputs("W1", ITEMS, rng) for _ in range(REQUESTS))
-            write_requests(file, (encode_request(_SHAPES[shape](one), "eas") for one in inputs))
+            write_requests(file, (encode_request(_SHAPES[shape](source), "eas") for source in inputs))
     return files
 
 

@@ -89,7 +89,7 @@ def _session_group(results: Results) -> Measured:
 def _precision(results: Results) -> Measured:
     onednn = _ratios(results, "fp32", "stock", "requests_per_s")
     found = _ratios(results, "bf16", "fp32", "requests_per_s")
-    words = {one["precision"] for name, one in results["settings"]["precisions"].items() if name.endswith("bf16")}
+    words = {result["precision"] for name, result in results["settings"]["precisions"].items() if name.endswith("bf16")}
     computed = ", ".join(sorted(words))
     text = f"requests/s, fused, fp32 over stock TensorFlow: {_between(onednn)}; {_listed(onednn)}. "
     text += f"bf16 over that, computed as {computed}: {_between(found)}; {_listed(found)}"
@@ -111,7 +111,7 @@ def _fusion(results: Results) -> Measured:
 
 
 def _target(results: Results, begin: str) -> float:
-    return float(next(one["value"] for one in results["targets"] if one["name"].startswith(begin)))
+    return float(next(result["value"] for result in results["targets"] if result["name"].startswith(begin)))
 
 
 def _cost_model(results: Results) -> Measured:
@@ -122,9 +122,9 @@ def _cost_model(results: Results) -> Measured:
     )
     text += f"dynamic {_percent(dynamic)} over baseline-pool under moving traffic"
     scales: dict[float, list[float]] = {}
-    for one in results["comparisons"]:
-        if one["interference"] != 1.0 and (one["policy"], one["against"]) == ("baseline-pool", "shared"):
-            scales.setdefault(one["interference"], []).append(one["mean"])
+    for result in results["comparisons"]:
+        if result["interference"] != 1.0 and (result["policy"], result["against"]) == ("baseline-pool", "shared"):
+            scales.setdefault(result["interference"], []).append(result["mean"])
     if scales:
         parts = [
             f"{_percent(sum(means) / len(means))} at {scale:g} times the measured interference"
@@ -139,9 +139,9 @@ def _cost_model(results: Results) -> Measured:
 
 def _cut(results: Results) -> Measured:
     sizes = {
-        one["name"].split(",")[1].split(":")[0].strip(): float(one["value"])
-        for one in results["targets"]
-        if one["name"].startswith("93 % zero rows")
+        result["name"].split(",")[1].split(":")[0].strip(): float(result["value"])
+        for result in results["targets"]
+        if result["name"].startswith("93 % zero rows")
     }
     speed = _target(results, "20 bags, one row")
     if not sizes:

@@ -99,7 +99,7 @@ def _serving_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
             samples = [a["requests_per_s"] / b["requests_per_s"] for a, b in zip(ours, stock, strict=True)]
         else:
             value = case["engines"]["processor"][metric]
-            samples = [one[metric] for one in ours]
+            samples = [our[metric] for our in ours]
         name = f"{case['workload']} at {case['rows']} rows, {case['protocol']}"
         figures[name] = Figure(value, _median_error(samples), METRICS[metric])
     return figures
@@ -107,9 +107,9 @@ def _serving_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
 
 def _memory_figures(results: dict[str, Any]) -> dict[str, Figure]:
     figures = {}
-    for one in results["sessions"]:
-        name = f"{one['workload']}, MB for a further session"
-        figures[name] = Figure(one["cost_mb"], 0.0, False, MEMORY_FLOOR_MB)
+    for result in results["sessions"]:
+        name = f"{result['workload']}, MB for a further session"
+        figures[name] = Figure(result["cost_mb"], 0.0, False, MEMORY_FLOOR_MB)
     for target in results["targets"]:
         if "cycles" in target["name"]:
             figures[target["name"]] = Figure(

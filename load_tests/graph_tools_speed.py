@@ -25,7 +25,7 @@ def bag_request(random: np.random.Generator, rows: int = 1, words: int = 4) -> d
     feeds : dict
         "words", ndarray [rows, 20, words] object.
     """
-    chosen = np.array([b"word%d" % one for one in random.integers(0, 100_000, rows * 20 * words)], object)
+    chosen = np.array([b"word%d" % integer for integer in random.integers(0, 100_000, rows * 20 * words)], object)
     chosen[random.random(len(chosen)) < 0.3] = b""
     return {"words": chosen.reshape(rows, 20, words)}
 

@@ -69,4 +69,4 @@ def check_desired(text: str | bytes, cpus: str | None = None) -> tuple[DesiredFa
         if size[0] < room:
             break
         room = size[0] + 1
-    return tuple(DesiredFault(**one) for one in json.loads(ffi.string(faults)))
+    return tuple(DesiredFault(**load) for load in json.loads(ffi.string(faults)))

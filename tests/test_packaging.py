@@ -104,7 +104,7 @@ def test_changelog_begins_with_the_version_that_programs_say() -> None:
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     version = re.escape(PROJECT["version"])
     assert re.fullmatch(rf"\[{version}\] (\(unreleased\)|- \d{{4}}-\d\d-\d\d)", headings[0])
-    assert not [one for one in headings[1:] if "unreleased" in one.lower()]
+    assert not [heading for heading in headings[1:] if "unreleased" in heading.lower()]
 
 
 def test_library_exports_only_its_interfaces() -> None:

@@ -67,7 +67,7 @@ class Calibration:
 
     def workload(self, workload: Workload) -> Workload:
         """Return a workload with the service times that its models have on this machine at work."""
-        return replace(workload, models=tuple(self.model(one) for one in workload.models))
+        return replace(workload, models=tuple(self.model(model) for model in workload.models))
 
     def to_json(self) -> dict[str, Any]:
         data = {
@@ -117,8 +117,8 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     reader = Reader(str(path), data, ProfileError)
     reader.text("schema", one_of=[SCHEMA])
     stalls = []
-    for number, one in enumerate(reader.items("stalls", [])):
-        stall = Reader(f"{path}: stalls[{number}]", one, ProfileError)
+    for number, item in enumerate(reader.items("stalls", [])):
+        stall = Reader(f"{path}: stalls[{number}]", item, ProfileError)
         stalls.append((stall.number("duration_us", positive=True), stall.number("per_s", positive=True)))
         stall.end()
     costs = reader.inner("interference")

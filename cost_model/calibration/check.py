@@ -62,14 +62,14 @@ def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | N
     """Return the models of a run as the cost model knows them; without a calibration, by their profiles alone."""
     tables = {profile.fingerprint: profile.service for profile in profiles}
     made = []
-    for place, one in enumerate(run.models):
+    for place, model in enumerate(run.models):
         load = Tenant(
-            one.name,
+            model.name,
             "variant" if place else "baseline",
-            tables[one.fingerprint],
-            rows_of(one),
+            tables[model.fingerprint],
+            rows_of(model),
             _NO_SLO_MS,
-            qps=one.qps,
+            qps=model.qps,
         )
         made.append(calibration.model(load) if calibration else load)
     return made
@@ -86,8 +86,8 @@ def check_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibrati
     for number, run in enumerate(trace.runs):
         members = [Member(load, load.qps or 0.0) for load in loads_of(run, profiles, calibration)]
         predicted = Pool(members, calibration.interference if calibration else NONE).predict(run.cores)
-        for one in run.models:
-            lines.append(line_of(number, run, one, predicted[one.name].p50_ms, predicted[one.name].p99_ms))
+        for model in run.models:
+            lines.append(line_of(number, run, model, predicted[model.name].p50_ms, predicted[model.name].p99_ms))
     return lines
 
 
@@ -125,6 +125,6 @@ def simulated(
             interference=calibration.interference if calibration else NONE,
             seeds=seeds,
         )
-        for one in run.models:
-            lines.append(line_of(number, run, one, predicted[one.name].p50_ms, predicted[one.name].p99_ms))
+        for model in run.models:
+            lines.append(line_of(number, run, model, predicted[model.name].p50_ms, predicted[model.name].p99_ms))
     return lines

@@ -79,7 +79,7 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
         "runs_shared": len(shared),
         "stalls_per_s": round(disturbance.stall_rate, 3),
         "stalled": round(disturbance.stalled, 5),
-        "switch_of_each_run": [round(one, 4) for one in switches],
+        "switch_of_each_run": [round(switch, 4) for switch in switches],
     }
     return replace(made, interference=interference, fitted=fitted, environment=trace.environment)
 
@@ -93,15 +93,15 @@ def _tables(profiles: Sequence[Profile], trace: Trace) -> dict[str, ServiceTable
             )
     tables = {profile.fingerprint: profile.service for profile in profiles}
     for number, run in enumerate(trace.runs):
-        for one in run.models:
-            if one.fingerprint not in tables:
+        for model in run.models:
+            if model.fingerprint not in tables:
                 raise ProfileError(
-                    f"trace: runs[{number}] of {one.name}: a graph without a profile found, "
-                    f"expected a profile of {one.fingerprint}"
+                    f"trace: runs[{number}] of {model.name}: a graph without a profile found, "
+                    f"expected a profile of {model.fingerprint}"
                 )
-            if one.failed:
+            if model.failed:
                 raise ProfileError(
-                    f"trace: runs[{number}] of {one.name}: {one.failed} failed requests found, expected none"
+                    f"trace: runs[{number}] of {model.name}: {model.failed} failed requests found, expected none"
                 )
     return tables
 
@@ -189,7 +189,7 @@ def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
     """Return the coefficients that profiles and models alone say."""
     made = default_interference()
     measured = {
-        name: float(np.median([one.interference[name] for one in profiles if name in one.interference]))
+        name: float(np.median([profile.interference[name] for profile in profiles if name in profile.interference]))
         for name in ("switch", "shared_cache")
         if any(name in one.interference for one in profiles)
     }
@@ -201,7 +201,7 @@ def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibrati
 
     Of all requests a part of :math:`1 - u` finds the core idle at the utilisation u, and takes longer for it.
     """
-    cold = sum(one.requests for one in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
+    cold = sum(model.requests for model in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
     cold *= 1 - run.utilisation
     total = sum(one.requests for one in run.models)
     expected = followed = 0.0

@@ -39,7 +39,7 @@ class Times:
     def of(times_us: Floats) -> Times:
         """Summarize times [µs], at least one."""
         quantiles = np.quantile(times_us, LEVELS)
-        return Times(len(times_us), float(times_us.mean()), tuple(float(one) for one in quantiles))
+        return Times(len(times_us), float(times_us.mean()), tuple(float(quantile) for quantile in quantiles))
 
     def at(self, level: float) -> float:
         """Return the quantile [µs] of one of `LEVELS`."""
@@ -162,7 +162,7 @@ def load_trace(path: str | Path) -> Trace:
     model = reader.text("cpu_model")
     if tuple(reader.items("levels")) != LEVELS:
         raise ProfileError(f"{path}: levels of another kind found, expected {LEVELS}")
-    runs = [Reader(f"{path}: runs[{number}]", one, ProfileError) for number, one in enumerate(reader.items("runs"))]
+    runs = [Reader(f"{path}: runs[{number}]", item, ProfileError) for number, item in enumerate(reader.items("runs"))]
     reader.end()
     return Trace(model, tuple(_read_run(run) for run in runs), environment)
 
@@ -177,7 +177,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         "late_p99_us": round(run.late_p99_us, 2),
         "stolen": round(run.stolen, 5),
         "others": round(run.others, 5),
-        "models": [_served_json(one) for one in run.models],
+        "models": [_served_json(model) for model in run.models],
     }
 
 
@@ -206,7 +206,9 @@ def _times_json(times: Times) -> dict[str, Any]:
 
 
 def _read_run(reader: Reader) -> Run:
-    models = [Reader(f"{reader.place}.models[{n}]", one, ProfileError) for n, one in enumerate(reader.items("models"))]
+    models = [
+        Reader(f"{reader.place}.models[{n}]", item, ProfileError) for n, item in enumerate(reader.items("models"))
+    ]
     made = Run(
         reader.integer("cores", least=1),
         reader.number("seconds", positive=True),
@@ -215,7 +217,7 @@ def _read_run(reader: Reader) -> Run:
         reader.number("late_p99_us"),
         reader.number("stolen"),
         reader.number("others"),
-        tuple(_read_served(one) for one in models),
+        tuple(_read_served(model) for model in models),
         str(reader.take("label", "")),
     )
     reader.end()
@@ -227,8 +229,8 @@ def _read_served(reader: Reader) -> Served:
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in rows):
         raise reader.fail("rows", describe(rows), "pairs of rows and weight")
     pairs = [
-        Reader(f"{reader.place}.rows[{n}]", dict(zip(_PAIR, one, strict=True)), ProfileError)
-        for n, one in enumerate(rows)
+        Reader(f"{reader.place}.rows[{n}]", dict(zip(_PAIR, row, strict=True)), ProfileError)
+        for n, row in enumerate(rows)
     ]
     made = Served(
         reader.text("name"),
@@ -245,14 +247,14 @@ def _read_served(reader: Reader) -> Served:
 
 
 def _read_by_rows(reader: Reader, key: str) -> tuple[tuple[int, Times], ...]:
-    places = [Reader(f"{reader.place}.{key}[{n}]", one, ProfileError) for n, one in enumerate(reader.items(key, []))]
-    return tuple((one.integer("rows", least=1), _read_times(one)) for one in places)
+    places = [Reader(f"{reader.place}.{key}[{n}]", item, ProfileError) for n, item in enumerate(reader.items(key, []))]
+    return tuple((place.integer("rows", least=1), _read_times(place)) for place in places)
 
 
 def _read_times(reader: Reader) -> Times:
     count, mean = reader.integer("count", least=1), reader.number("mean", positive=True)
     quantiles = reader.items("quantiles")
-    good = all(isinstance(one, int | float) and 0 < one < 1e12 for one in quantiles)
+    good = all(isinstance(quantile, int | float) and 0 < quantile < 1e12 for quantile in quantiles)
     if len(quantiles) != len(LEVELS) or not good or sorted(quantiles) != quantiles:
         raise reader.fail("quantiles", f"{len(quantiles)} values", f"{len(LEVELS)} rising times above 0")
     reader.end()

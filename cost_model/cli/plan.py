@@ -156,10 +156,10 @@ def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, l
 def _named(shown: Plan, add: str | None) -> list[str]:
     """Return a model of each allocation: the new one of its own, else the one that is the nearest to its objective."""
     names = []
-    for one in shown.allocations:
-        if add in one.models:
+    for allocation in shown.allocations:
+        if add in allocation.models:
             names.append(str(add))
         else:
-            late = {name: predicted.late for name, predicted in one.predicted.items()}
-            names.append(max(one.models, key=lambda name: late[name]))
+            late = {name: predicted.late for name, predicted in allocation.predicted.items()}
+            names.append(max(allocation.models, key=lambda name: late[name]))
     return names

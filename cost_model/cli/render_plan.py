@@ -40,19 +40,19 @@ def render_plan(made: Plan, added: str | None = None) -> None:
     table = make_table(
         "Allocations", "models", "cores", "nodes", "which", "sessions", "busy", "worst p99 / SLO", "growth", "late"
     )
-    for one in made.allocations:
-        worst = max(one.predicted.values(), key=lambda predicted: predicted.late)
-        nodes = sorted({made.machine.cores[core].node for core in one.cores})
-        threads = f" x {one.threads_per_session}" if one.threads_per_session > 1 else ""
+    for allocation in made.allocations:
+        worst = max(allocation.predicted.values(), key=lambda predicted: predicted.late)
+        nodes = sorted({made.machine.cores[core].node for core in allocation.cores})
+        threads = f" x {allocation.threads_per_session}" if allocation.threads_per_session > 1 else ""
         table.add_row(
-            escape(one.name),
-            str(len(one.cores)),
+            escape(allocation.name),
+            str(len(allocation.cores)),
             ",".join(map(str, nodes)),
-            _which(one.cores, made.machine),
-            f"{one.sessions}{threads}",
+            _which(allocation.cores, made.machine),
+            f"{allocation.sessions}{threads}",
             f"{worst.utilisation:.0%}",
             _p99(worst),
-            _growth(one.growth),
+            _growth(allocation.growth),
             f"{worst.late:.2%}",
         )
     screen.print(table)

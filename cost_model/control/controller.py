@@ -172,9 +172,9 @@ def _isolated(state: ControlState) -> frozenset[str]:
     now = _apart(state.pools)
     return frozenset(
         name
-        for name, one in state.estimates.items()
+        for name, estimate in state.estimates.items()
         if state.tenants[name].role == "variant"
-        and ((name in now and one.well_s < 3.0) or (name not in now and one.slow_s >= 2.0))
+        and ((name in now and estimate.well_s < 3.0) or (name not in now and estimate.slow_s >= 2.0))
     )
 
 
@@ -216,7 +216,7 @@ def _reason(state: ControlState, wanted: tuple[Pool, ...], now_s: float) -> str 
             change >= 1 and (demand > len(before.cores) or late == 1.0)
         ):
             givers = [one for one in wanted if len(one.cores) < len(current[one.name].cores)]
-            if any(state.held_until_s.get(one.name, 0.0) > now_s for one in givers):
+            if any(state.held_until_s.get(giver.name, 0.0) > now_s for giver in givers):
                 return None
             why = " and as its requests are late" if late > 0.1 else ""
             what = f"{need(demand, late):.1f} cores for a demand of {demand:.1f}{why}"

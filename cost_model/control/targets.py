@@ -31,7 +31,7 @@ def group_models(
 ) -> Grouping:
     """Decide who shares with whom: baselines, variants that earn cores of their own, the isolated, the rest."""
     own_now = {model for pool in now if pool.kind == "own" for model in pool.models}
-    baselines = tuple(name for name, one in tenants.items() if one.role == "baseline")
+    baselines = tuple(name for name, tenant in tenants.items() if tenant.role == "baseline")
     grouped: Grouping = [("baseline", baselines)] if baselines else []
     rest = []
     for name, one in tenants.items():

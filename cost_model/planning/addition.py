@@ -88,7 +88,9 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
     own = {one.name for one in before.workload.models if one.role == "baseline" or one.dedicated}
     places: list[int | None] = [None]
     if model.role != "baseline" and not model.dedicated:
-        places += [place for place, one in enumerate(before.allocations) if not own.intersection(one.models)]
+        places += [
+            place for place, allocation in enumerate(before.allocations) if not own.intersection(allocation.models)
+        ]
     found = []
     for place in places:
         there = before.allocations[place] if place is not None else None
@@ -104,7 +106,9 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
 def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
     """Return how many cores each allocation gives, one at a time by who has the most growth; None if they cannot."""
     pools = {
-        place: sizing_for(anew, one.models, anew.qps) for place, one in enumerate(before.allocations) if place != to
+        place: sizing_for(anew, allocation.models, anew.qps)
+        for place, allocation in enumerate(before.allocations)
+        if place != to
     }
     left = {place: len(before.allocations[place].cores) for place in pools}
     growth = {place: pool.growth(left[place] - 1) if left[place] > 1 else 0.0 for place, pool in pools.items()}
@@ -125,7 +129,8 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
     gained: list[int] = []
     allocations: list[Allocation] = []
     pools = [
-        pool if place == to else sizing_for(anew, one.models, anew.qps) for place, one in enumerate(before.allocations)
+        pool if place == to else sizing_for(anew, allocation.models, anew.qps)
+        for place, allocation in enumerate(before.allocations)
     ]
     for place, (one, there) in enumerate(zip(before.allocations, pools, strict=True)):
         if place in given:
@@ -152,7 +157,12 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
 
 def _late(made: Plan) -> list[str]:
     """Return the models that miss their objectives."""
-    return [name for one in made.allocations for name, predicted in one.predicted.items() if not predicted.meets]
+    return [
+        name
+        for allocation in made.allocations
+        for name, predicted in allocation.predicted.items()
+        if not predicted.meets
+    ]
 
 
 def _holds(before: Plan, after: Plan, name: str) -> bool:
@@ -162,7 +172,7 @@ def _holds(before: Plan, after: Plan, name: str) -> bool:
 
 def _taken(before: Plan, after: Plan) -> dict[str, int]:
     """Return what allocations have less than before; pools whose members change are taken together."""
-    old = {frozenset(one.models): len(one.cores) for one in before.allocations}
+    old = {frozenset(allocation.models): len(allocation.cores) for allocation in before.allocations}
     taken, rest = {}, sum(old.values())
     for one in after.allocations:
         had = old.get(frozenset(one.models))
@@ -184,7 +194,7 @@ def _because(before: Plan, anew: Plan, model: Tenant) -> str:
             f"its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "
             "more than 1 of 100 cases on idle cores already"
         )
-    need = sum(sizing_for(anew, one.models, anew.qps).need(most=1 << 14) for one in anew.allocations)
+    need = sum(sizing_for(anew, allocation.models, anew.qps).need(most=1 << 14) for allocation in anew.allocations)
     if need > len(anew.machine.cores):
         return f"all objectives together need {need} cores and there are {len(anew.machine.cores)}"
     return (

@@ -101,7 +101,7 @@ class Plan:
     @property
     def growth(self) -> float:
         """Factor by which all rates can grow before an objective is missed, those aside that no cores meet."""
-        return min(one.growth for one in self.allocations)
+        return min(allocation.growth for allocation in self.allocations)
 
     @property
     def summary(self) -> str:

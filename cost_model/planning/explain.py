@@ -126,7 +126,7 @@ def _parts(lie: Sequence[int], cores: int) -> list[int]:
         parts.append(min(there, left))
         left -= parts[-1]
     parts[0] += left
-    return [one for one in parts if one]
+    return [part for part in parts if part]
 
 
 def _point(name: str, cores: int, made: Allocation) -> CurvePoint:

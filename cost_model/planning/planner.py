@@ -82,7 +82,7 @@ def plan(
         chosen = _placed(pools, counts, there)
     allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
-    feasible = all(made.meets for one in allocations for made in one.predicted.values())
+    feasible = all(made.meets for allocation in allocations for made in allocation.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 
 

@@ -36,13 +36,15 @@ def _draw_cores(axes: Any, made: Plan) -> None:
     from matplotlib.patches import Rectangle
 
     cores = len(made.machine.cores)
-    for number, one in enumerate(made.allocations):
+    for number, allocation in enumerate(made.allocations):
         color = _color(number)
-        for core in one.cores:
+        for core in allocation.cores:
             axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=color))
-        label = f"{one.name}: {_counted(len(one.cores), 'core')}, {_counted(one.sessions, 'session')}"
-        if one.threads_per_session > 1:
-            label += f" of {one.threads_per_session}"
+        label = (
+            f"{allocation.name}: {_counted(len(allocation.cores), 'core')}, {_counted(allocation.sessions, 'session')}"
+        )
+        if allocation.threads_per_session > 1:
+            label += f" of {allocation.threads_per_session}"
         axes.plot([], [], "s", color=color, label=label, markersize=9)
     for node in made.machine.nodes:
         first = min(place for place, core in enumerate(made.machine.cores) if core.node == node)
@@ -57,8 +59,8 @@ def _draw_models(axes: Any, made: Plan) -> None:
     """Draw a line for each model, the one nearest to its objective or beyond it on top."""
     models = [
         (_ratio(predicted), name, number)
-        for number, one in enumerate(made.allocations)
-        for name, predicted in one.predicted.items()
+        for number, allocation in enumerate(made.allocations)
+        for name, predicted in allocation.predicted.items()
     ]
     models.sort(key=lambda model: (-model[0], model[1]))
     shown, rest = models[:_NAMES], models[_NAMES:]

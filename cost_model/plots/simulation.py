@@ -79,7 +79,7 @@ def draw_owners(axis: Any, result: Result) -> None:
     from matplotlib import colormaps
     from matplotlib.patches import Patch
 
-    labels = list(dict.fromkeys(label for _, one in result.owners for label in one.labels))
+    labels = list(dict.fromkeys(label for _, owner in result.owners for label in owner.labels))
     palette = [*colormaps["tab20"](range(20)), *colormaps["tab20b"](range(20))]
     times = np.arange(0.0, max(1.0, result.simulated_s))
     cores = len(result.owners[0][1].core_owner)

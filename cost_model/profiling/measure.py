@@ -162,7 +162,7 @@ def _requests(
 
     def make(rows: int) -> Inputs:
         if records is not None:
-            return {name: np.resize(one, (rows, *one.shape[1:])) for name, one in records.items()}
+            return {name: np.resize(record, (rows, *record.shape[1:])) for name, record in records.items()}
         rng = np.random.default_rng(rows)
         return {name: _generated(spec, rows, rng) for name, spec in specs.items()}
 
@@ -176,9 +176,9 @@ def _generated(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any
     for place in open_ones:
         shape[place] = rows if place == open_ones[0] else 1
     if spec.dtype == np.dtype(object):
-        return np.array([str(one).encode() for one in rng.integers(0, 1000, int(np.prod(shape)))], object).reshape(
-            shape
-        )
+        return np.array(
+            [str(integer).encode() for integer in rng.integers(0, 1000, int(np.prod(shape)))], object
+        ).reshape(shape)
     if spec.dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if spec.dtype.kind in "iu":

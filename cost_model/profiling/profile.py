@@ -90,7 +90,7 @@ class Profile:
             **{name: round(share, 3) for name, share in self._busy().items() if share is not None},
             "levels": list(LEVELS),
             "points": [
-                {"cores": c, "rows": r, "quantiles_us": [round(one, 3) for one in quantiles]}
+                {"cores": c, "rows": r, "quantiles_us": [round(quantile, 3) for quantile in quantiles]}
                 for (c, r), quantiles in sorted(self.points.items())
             ],
             "memory_mb": round(self.memory_mb, 1),
@@ -130,8 +130,8 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     for name in ("busy_before", "busy_during"):
         if name in reader:
             setattr(made, name, reader.number(name, most=1))
-    for number, one in enumerate(reader.items("points", [])):
-        point = Reader(f"{path}: points[{number}]", one, ProfileError)
+    for number, item in enumerate(reader.items("points", [])):
+        point = Reader(f"{path}: points[{number}]", item, ProfileError)
         cores, rows = point.integer("cores", least=1), point.integer("rows", least=1)
         times = point.items("quantiles_us")
         values = np.array(times, dtype=object)

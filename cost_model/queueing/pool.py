@@ -242,4 +242,4 @@ def response_quantile_us(waiting: Waiting, service: Points, level: float, cold_u
 
 def bandwidth_bytes_per_s(members: Sequence[Member]) -> float:
     """Return the memory traffic of models [bytes/s]."""
-    return sum(one.qps * one.model.rows.mean * one.model.bytes_per_row for one in members)
+    return sum(member.qps * member.model.rows.mean * member.model.bytes_per_row for member in members)

@@ -260,7 +260,7 @@ def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
     if reshare:
         every_s = max(min(30.0, reshare.every_s), reshare.every_s * minutes_scale)
         reshare = replace(reshare, every_s=every_s)
-    events = tuple(Event(one.at_s * minutes_scale, one.model, one.service_factor) for one in traffic.events)
+    events = tuple(Event(event.at_s * minutes_scale, event.model, event.service_factor) for event in traffic.events)
     shorter = max(1.0, traffic.duration_s * minutes_scale)
     return replace(traffic, duration_s=shorter, level=level, reshare=reshare, events=events)
 
@@ -303,7 +303,7 @@ def _burst_levels(traffic: Traffic, random: np.random.Generator) -> list[tuple[f
     while traffic.states and end < traffic.duration_s:
         end += float(random.exponential(traffic.states[state].mean_s))
         levels.append((end, traffic.states[state].level))
-        others = [one for one in range(len(traffic.states)) if one != state]
+        others = [index for index in range(len(traffic.states)) if index != state]
         state = int(random.choice(others)) if others else state
     return levels
 

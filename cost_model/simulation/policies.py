@@ -97,7 +97,7 @@ def least_cores(policy: str, workload: Workload) -> int:
     """Return the cores without which a policy has none for someone."""
     if policy == "static":
         return len(workload.models)
-    return len({one.role for one in workload.models}) if policy == "baseline-pool" else 1
+    return len({model.role for model in workload.models}) if policy == "baseline-pool" else 1
 
 
 def shared_policy() -> Fixed:
@@ -133,7 +133,7 @@ def baseline_pool_policy(workload: Workload, baseline_cores: int) -> Fixed:
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         owners = [0 if core < baseline_cores else 1 for core in range(len(machine.cores))]
-        return fixed(["baseline", "pool"], owners, [0 if one.role == "baseline" else 1 for one in workload.models])
+        return fixed(["baseline", "pool"], owners, [0 if model.role == "baseline" else 1 for model in workload.models])
 
     return Fixed("baseline-pool", make)
 
@@ -147,7 +147,7 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
         # Every model's part of the total, as in the simulated traffic: also of those with a rate of their own.
         rates = dict(zip(inputs.names, (inputs.shares * qps).tolist(), strict=True))
         made = plan(workload, machine, rates, interference)
-        places = {name: place for place, one in enumerate(made.allocations) for name in one.models}
+        places = {name: place for place, allocation in enumerate(made.allocations) for name in allocation.models}
         owners = [0] * len(machine.cores)
         for place, one in enumerate(made.allocations):
             for core in one.cores:
@@ -218,7 +218,7 @@ class Dynamic:
             tuple(self._patience_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
             tuple(control.limits.get(name, 2**31 - 1) for name in control.tenants),
-            tuple(1.0 if one.role == "baseline" else self.settings.wait_part for one in control.tenants.values()),
+            tuple(1.0 if tenant.role == "baseline" else self.settings.wait_part for tenant in control.tenants.values()),
         )
 
     def _patience_us(self, pool: Pool) -> float:

@@ -45,7 +45,7 @@ def capacity_table(rows: Sequence[Row]) -> Table:
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Make a table of ratios between policies."""
     table = Table(title="ratio of requests/s (geometric mean over seeds; least)", title_justify="left")
-    pairs = list(dict.fromkeys((one.policy, one.against) for one in comparisons))
+    pairs = list(dict.fromkeys((comparison.policy, comparison.against) for comparison in comparisons))
     table.add_column("traffic")
     table.add_column("interference", justify="right")
     for policy, against in pairs:
@@ -81,7 +81,7 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
 def models_table(traffic: str, result: Result) -> Table:
     """Make a table of what every model got in a run; `*` marks those that were not judged for a while."""
     excused = {one.name for one in result.unjudged}
-    lenient = excused or any(one.allowed > P99_MISSES for one in result.models)
+    lenient = excused or any(model.allowed > P99_MISSES for model in result.models)
     met = "no model that is judged misses more than it may" if lenient else "every model meets its objective"
     verdict = f"[green]{met}[/]" if result.met else "[red]not every model meets its objective[/]"
     table = Table(title=f"{traffic}, {result.policy}, {result.qps:,.0f} requests/s: {verdict}", title_justify="left")

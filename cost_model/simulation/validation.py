@@ -118,7 +118,7 @@ def predict_sessions(
     made = {}
     for place, model in enumerate(models):
         times = [run[place] for run in runs if len(run[place])]
-        p50, p99 = (np.array([np.quantile(one, level) for one in times]) / 1e3 for level in (0.5, 0.99))
+        p50, p99 = (np.array([np.quantile(time, level) for time in times]) / 1e3 for level in (0.5, 0.99))
         made[model.name] = Prediction(
             float(p50.mean()) if times else 0.0,
             float(p99.mean()) if times else 0.0,

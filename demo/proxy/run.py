@@ -88,7 +88,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
         data = movielens.read(wheel)
         held_out = movielens.split(len(data.rows))[1]
         work = workload.ranked_candidates(data, held_out, folder)
-        inputs = [{name: column[:FILMS] for name, column in one.items()} for one in work.inputs[:USERS]]
+        inputs = [{name: column[:FILMS] for name, column in source.items()} for source in work.inputs[:USERS]]
     with terminal.step("Start TensorFlow"):
         from demo import train
     models = {1: train.model_folder(options.cache, wheel), 2: train.variant_folder(options.cache, wheel)}

@@ -181,8 +181,8 @@ class Batches(SizeFinder):
         if node.op == "Pack":
             return (*first[:axis], len(parts), *first[axis:])
         total = 0
-        for one in parts:
-            sizes = self.of(one)
+        for part in parts:
+            sizes = self.of(part)
             size = sizes[axis] if sizes is not None and len(sizes) == len(first) else None
             if not isinstance(size, int):
                 return (*first[:axis], Symbol("size", node.output(), axis), *first[axis + 1 :])
@@ -202,7 +202,7 @@ class Batches(SizeFinder):
         axis = None if node.op == "AddN" else joined_axis(self, node)
         if node.op == "ConcatV2" and axis is None:
             return
-        known = [sizes for sizes in (self.of(one) for one in joined_parts(node)) if sizes is not None]
+        known = [sizes for sizes in (self.of(part) for part in joined_parts(node)) if sizes is not None]
         for sizes in known[1:]:
             if len(sizes) == len(known[0]):
                 for i, (one, other) in enumerate(zip(known[0], sizes, strict=True)):
@@ -271,6 +271,6 @@ def joined_axis(sizes: SizeFinder, node: Node) -> int | None:
 def _needs(model: Model) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for name, signature in model.signatures.items():
-        for node in model.graph.ancestors(one.tensor.node for one in signature.outputs.values()):
+        for node in model.graph.ancestors(output.tensor.node for output in signature.outputs.values()):
             found.setdefault(node, set()).add(name)
     return {node: frozenset(names) for node, names in found.items()}

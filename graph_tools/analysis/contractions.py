@@ -33,7 +33,7 @@ def mark_contractions(model: Model) -> None:
         return
     shape_of = shapes(model)
     for signature in model.signatures.values():
-        outputs = {one.tensor for one in signature.outputs.values()}
+        outputs = {output.tensor for output in signature.outputs.values()}
         needed = graph.ancestors(one.node for one in outputs)
         for node in relus:
             if node.name in needed:

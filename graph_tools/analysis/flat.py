@@ -71,15 +71,15 @@ class Flat:
     def _keeps_everything(self, node: Node) -> bool:
         """Say whether a slice only adds or drops dimensions of size 1: `x[:, None]`, `x[:, :, 0]`."""
         sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{one}_mask", 0) for one in _MASKS]
-        bounds = [self.shapes.numbers(one) for one in node.inputs[1:4]]
+        bounds = [self.shapes.numbers(source) for source in node.inputs[1:4]]
         begin_open, end_open, new, shrink, ellipsis = masks
-        if sizes is None or any(one is None for one in bounds):
+        if sizes is None or any(bound is None for bound in bounds):
             return False
         axis, count = 0, len(bounds[0] or [])
         for i, (begin, step) in enumerate(zip(bounds[0] or [], bounds[2] or [], strict=True)):
             bit = 1 << i
             if ellipsis & bit:
-                axis += len(sizes) - sum(not (new | ellipsis) >> one & 1 for one in range(count))
+                axis += len(sizes) - sum(not (new | ellipsis) >> index & 1 for index in range(count))
                 continue
             if new & bit:
                 continue
@@ -138,7 +138,7 @@ class Flat:
         if node is None:
             return None
         if node.op == "Mul":
-            parts = [self.scalar(one) for one in node.inputs]
+            parts = [self.scalar(source) for source in node.inputs]
             return None if None in parts else float(np.float32(parts[0]) * np.float32(parts[1]))
         return self.scalar(node.inputs[1]) if node.op == "Fill" else float(node.op == "OnesLike")
 
@@ -172,7 +172,7 @@ class Flat:
     def reduced(self, node: Node) -> tuple[int, ...] | None:
         """Return the axes that a reduction reduces, counted from the first, else None."""
         sizes, axes = self.shapes.of(node.inputs[0]), self.shapes.numbers(node.inputs[1])
-        return None if sizes is None or axes is None else tuple(sorted(one % len(sizes) for one in axes))
+        return None if sizes is None or axes is None else tuple(sorted(axis % len(sizes) for axis in axes))
 
     def only_user(self, output: Output) -> Node | None:
         """Return the node that alone uses an output, unless a signature names it."""

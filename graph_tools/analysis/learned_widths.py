@@ -56,8 +56,8 @@ def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, in
     node = shapes.graph[x.node]
     if node.op != "ConcatV2" or shapes.numbers(node.inputs[-1]) not in ([1], [-1]):
         return
-    parts = [skip(shapes.graph, one) for one in node.inputs[:-1]]
-    last = [(shapes.of(one) or (Size(1),))[-1].known for one in parts]
+    parts = [skip(shapes.graph, source) for source in node.inputs[:-1]]
+    last = [(shapes.of(part) or (Size(1),))[-1].known for part in parts]
     unknown = [one for one, size in zip(parts, last, strict=True) if size is None]
     rest = width - sum(one or 0 for one in last)
     if len(unknown) == 1 and rest > 0 and len(shapes.of(unknown[0]) or ()) == 2:
@@ -67,7 +67,7 @@ def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, in
 def _is_always_asked(model: Model, node: Node, x: Output) -> bool:
     """Say whether every signature that computes rows multiplies them, too."""
     for signature in model.signatures.values():
-        needed = model.graph.ancestors(one.tensor.node for one in signature.outputs.values())
+        needed = model.graph.ancestors(output.tensor.node for output in signature.outputs.values())
         if x.node in needed and node.name not in needed:
             return False
     return True

@@ -65,7 +65,7 @@ class Terms:
         if node.op in _THROUGH:
             return inputs[0]
         if node.op in _SUMS:
-            return _flat("sum", [self._as_row(one) for one in inputs])
+            return _flat("sum", [self._as_row(source) for source in inputs])
         if node.op == "Mul":
             return _flat("product", inputs)
         if node.op == "Sub":
@@ -115,7 +115,7 @@ class Terms:
             sizes, axis, width = _numbers(inputs[1]), _numbers(inputs[2]), self._width(inputs[0])
             if sizes is None or axis not in ([1], [-1]) or width is None:
                 return None
-            sizes = [width - sum(sizes) - 1 if one < 0 else one for one in sizes]
+            sizes = [width - sum(sizes) - 1 if size < 0 else size for size in sizes]
             return self._columns(inputs[0], sum(sizes[:port]), sum(sizes[: port + 1]))
         return self._slice(node, inputs) if node.op == "StridedSlice" else None
 
@@ -128,7 +128,7 @@ class Terms:
 
     def _slice(self, node: Any, inputs: list[Term]) -> Term | None:
         """Recognize `x[:, begin:end]`, and `x[row]` of an argument."""
-        begin, end, step = (_numbers(one) for one in inputs[1:])
+        begin, end, step = (_numbers(source) for source in inputs[1:])
         masks = {one: _attribute(node, f"{one}_mask").i for one in _MASKS}
         if begin is None or end is None or step is None or any(one != 1 for one in step):
             return None
@@ -173,7 +173,7 @@ class Terms:
 
 def _flat(kind: str, terms: list[Term]) -> Term:
     """Return a sum or product; sums of sums are one."""
-    parts = [inner for one in terms for inner in (one[1] if one[0] == kind else (one,))]
+    parts = [inner for term in terms for inner in (term[1] if term[0] == kind else (term,))]
     return (kind, tuple(sorted(parts, key=repr)))
 
 

@@ -81,8 +81,8 @@ class RangeFinder:
             chosen = {"ConcatV2": inputs[:-1], "Pack": inputs}.get(node.op, inputs[len(inputs) // 2 :])
             parts = [self.of(one) for one in chosen]
             found = parts[0]
-            for one in parts[1:]:
-                found = _union(found, one)
+            for part in parts[1:]:
+                found = _union(found, part)
             return found
         return self._arithmetic(node)
 
@@ -100,7 +100,7 @@ class RangeFinder:
 
     def _arithmetic(self, node: Node) -> Range:
         if node.op == "ClipByValue":
-            return self._clipped(*(self.of(one) for one in node.inputs))
+            return self._clipped(*(self.of(source) for source in node.inputs))
         if node.op not in {"Add", "AddV2", "Sub", "Maximum", "Minimum", "FloorMod", "Mod", "Mul"}:
             return ANY
         (low, high), (other_low, other_high) = self.of(node.inputs[0]), self.of(node.inputs[1])
@@ -175,7 +175,7 @@ def _table_range(model: Model, handle: str) -> Range:
         return ANY
     values = model.graph[filler.inputs[2].node]
     if values.op == "Range" and attribute(values, "Tidx").is_integer:
-        start, limit, step = (constant(model.graph, one) for one in values.inputs)
+        start, limit, step = (constant(model.graph, source) for source in values.inputs)
         if start is not None and step is not None and int(start) >= 0 and int(step) > 0:
             return (int(start), None if limit is None else max(int(limit) - 1, int(start)))
         return ANY

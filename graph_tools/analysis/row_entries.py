@@ -23,7 +23,7 @@ _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 
 def has_entries(rows: RowFacts, node: Node) -> bool:
     """Say whether a node lists entries, or takes what has them."""
-    return node.op in _BEGIN or any(one in rows.entries for one in node.inputs)
+    return node.op in _BEGIN or any(source in rows.entries for source in node.inputs)
 
 
 def entries_of(rows: RowFacts, node: Node) -> Found | None:
@@ -72,9 +72,9 @@ def _same(rows: RowFacts, node: Node) -> Found | None:
 
 def _elementwise(rows: RowFacts, node: Node) -> Found | None:
     """Follow what combines values of an entry with each other, or with what is the same for all."""
-    others = [one for one in node.inputs if not rows.is_free(one)]
+    others = [source for source in node.inputs if not rows.is_free(source)]
     shapes = [rows.of(one) for one in node.inputs]
-    known = [one for one in shapes if one is not None]
+    known = [shape for shape in shapes if shape is not None]
     rank = max(map(len, known), default=0)
     for one, sizes in zip(node.inputs, shapes, strict=True):
         if sizes is None or (len(sizes) == rank) != (one in others):
@@ -83,7 +83,7 @@ def _elementwise(rows: RowFacts, node: Node) -> Found | None:
 
 
 def _together(rows: RowFacts, outputs: list[Output]) -> Found | None:
-    found = {rows.entries.get(one) for one in outputs}
+    found = {rows.entries.get(output) for output in outputs}
     one = found.pop() if len(found) == 1 else None
     return {0: one} if one is not None and one.kind == VALUES else None
 
@@ -106,7 +106,7 @@ def _sparse_segments(rows: RowFacts, node: Node) -> Found | None:
 
 
 def _segments(rows: RowFacts, node: Node) -> Found | None:
-    data, numbers = (rows.entries.get(one) for one in node.inputs[:2])
+    data, numbers = (rows.entries.get(source) for source in node.inputs[:2])
     return _sums(rows, numbers, data, node.inputs[2:])
 
 
@@ -122,7 +122,7 @@ def _sums(rows: RowFacts, numbers: Entries | None, values: Entries | None, count
 
 def _fill(rows: RowFacts, node: Node) -> Found | None:
     """Follow entries to which one is added for each row that has none."""
-    places, values = (rows.entries.get(one) for one in node.inputs[:2])
+    places, values = (rows.entries.get(source) for source in node.inputs[:2])
     shape = rows.value(node.inputs[2])
     if places is None or values is None or places.kind != PLACES or values != replace(places, kind=VALUES):
         return None

@@ -71,7 +71,7 @@ class RowFacts(SymbolicShapes):
 
     def __init__(self, model: Model, user: Iterable[Output], items: Iterable[Output]) -> None:
         shape_of = shapes(model)
-        self.inputs = {one: side for outputs, side in ((items, ITEMS), (user, USER)) for one in outputs}
+        self.inputs = {output: side for outputs, side in ((items, ITEMS), (user, USER)) for output in outputs}
         self.sides: dict[str, Sides] = {}
         self.entries: dict[Output, Entries] = {}
         self.filled: dict[Output, Size] = {}
@@ -92,7 +92,7 @@ class RowFacts(SymbolicShapes):
     def first(self, output: Output) -> Size | None:
         """Return the first size of a tensor of rows: their number, or a multiple where a row is several of it."""
         sizes = self.of(output)
-        if not sizes or not is_multiple(sizes[0]) or any(SYMBOL in one.symbols for one in sizes[1:]):
+        if not sizes or not is_multiple(sizes[0]) or any(SYMBOL in size.symbols for size in sizes[1:]):
             return None
         return sizes[0]
 

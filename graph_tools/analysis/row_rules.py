@@ -63,7 +63,9 @@ def _second(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _fused(rows: RowFacts, node: Node) -> Size | None:
-    found = {rows.first(one) if rows.has_rows(one) else None for one in node.inputs if not rows.is_free(one)}
+    found = {
+        rows.first(source) if rows.has_rows(source) else None for source in node.inputs if not rows.is_free(source)
+    }
     return found.pop() if len(found) == 1 else None
 
 
@@ -72,7 +74,7 @@ def _rank(rows: RowFacts, output: Output) -> int:
 
 
 def _elementwise(rows: RowFacts, node: Node) -> Size | None:
-    rank = max(_rank(rows, one) for one in node.inputs)
+    rank = max(_rank(rows, source) for source in node.inputs)
     if not rank:
         return None
     found: set[Size | None] = set()
@@ -93,13 +95,13 @@ def _is_of_items(rows: RowFacts, output: Output) -> bool:
 
 def _select(rows: RowFacts, node: Node) -> Size | None:
     """Follow the first Select of TensorFlow, whose condition may be a vector."""
-    found = {rows.first(one) for one in node.inputs if not (one == node.inputs[0] and rows.is_free(one))}
+    found = {rows.first(source) for source in node.inputs if not (source == node.inputs[0] and rows.is_free(source))}
     return found.pop() if len(found) == 1 else None
 
 
 def _of_equal_rows(rows: RowFacts, parts: list[Output]) -> Size | None:
     """Return the rows of tensors that TensorFlow refuses unless they have as many."""
-    found = {rows.first(one) for one in parts if rows.first(one) is not None or not _is_of_items(rows, one)}
+    found = {rows.first(part) for part in parts if rows.first(part) is not None or not _is_of_items(rows, part)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -130,7 +132,7 @@ def _along_an_axis(rows: RowFacts, node: Node) -> Size | None:
 
 def _reduce(rows: RowFacts, node: Node) -> Size | None:
     axes, rank = rows.numbers(node.inputs[1]), _rank(rows, node.inputs[0])
-    return _first(rows, node) if axes is not None and rank and all(one % rank for one in axes) else None
+    return _first(rows, node) if axes is not None and rank and all(axis % rank for axis in axes) else None
 
 
 def _last_axis(rows: RowFacts, node: Node) -> Size | None:
@@ -142,7 +144,7 @@ def _mat_mul(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _batch_mat_mul(rows: RowFacts, node: Node) -> Size | None:
-    (a, b), ranks = node.inputs[:2], [_rank(rows, one) for one in node.inputs[:2]]
+    (a, b), ranks = node.inputs[:2], [_rank(rows, source) for source in node.inputs[:2]]
     if rows.is_free(b):
         fits = ranks[1] == 2 or ranks[1] < ranks[0] or (ranks[1] == ranks[0] and (rows.of(b) or ())[:1] == (_ONE,))
         rows_stay = ranks[0] > 2 or (ranks[0] == 2 and not attribute(node, "adj_x", False))
@@ -182,7 +184,7 @@ def _reshape(rows: RowFacts, node: Node) -> Size | None:
 def _squeeze(rows: RowFacts, node: Node) -> Size | None:
     axes, rank = attribute(node, "squeeze_dims", []), _rank(rows, node.inputs[0])
     # Without axes it is one row that would be squeezed out.
-    return rows.first(node.inputs[0]) if axes and rank and all(one % rank for one in axes) else None
+    return rows.first(node.inputs[0]) if axes and rank and all(axis % rank for axis in axes) else None
 
 
 def _transpose(rows: RowFacts, node: Node) -> Size | None:
@@ -220,7 +222,7 @@ def _strided_slice(rows: RowFacts, node: Node) -> Size | None:
     if shrink or new_axis:
         return None
     if not ellipsis:
-        begin, end, step = (rows.value(one) for one in node.inputs[1:4])
+        begin, end, step = (rows.value(source) for source in node.inputs[1:4])
         starts = begin_open or (begin and begin[0] == Size(0))
         ends = end_open or (end and end[0] == rows.first(node.inputs[0]))
         if not starts or not ends or not step or step[0] != _ONE:

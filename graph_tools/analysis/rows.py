@@ -26,7 +26,7 @@ class Rows(RowFacts):
 
     def _follow(self, node: Node) -> None:
         super()._follow(node)
-        given = [self.sides.get(one.node, frozenset()) for one in node.inputs if not self.is_free(one)]
+        given = [self.sides.get(source.node, frozenset()) for source in node.inputs if not self.is_free(source)]
         self.sides[node.name] = frozenset().union(*given)
         for output, side in self.inputs.items():
             if output.node == node.name:

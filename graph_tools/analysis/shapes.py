@@ -117,15 +117,15 @@ def _replace_unknown(graph: Graph, node: Node) -> None:
         return
     described = op_def(node.op, graph.op_defs)
     if described is not None:
-        types = [tf_type(one) for one in output_types(described, node.attrs)]
+        types = [tf_type(dtype) for dtype in output_types(described, node.attrs)]
     else:
-        ports = 1 + max((one.port for user in graph.users(node.name) for one in user.inputs if one.node == node.name),
-                        default=0)  # fmt: skip
+        used = [source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name]
+        ports = 1 + max(used, default=0)
         types = [dtype_of(graph, node.output(port)) or tf.float32 for port in range(ports)]
     any_shape = tf.TensorShape(None).as_proto()
     made = [
-        graph.add("Placeholder", name=f"{node.name}/output", attrs={"dtype": one, "shape": any_shape}).output()
-        for one in types
+        graph.add("Placeholder", name=f"{node.name}/output", attrs={"dtype": dtype, "shape": any_shape}).output()
+        for dtype in types
     ]
     if made:
         graph.become(node, "IdentityN", made, {"T": types})

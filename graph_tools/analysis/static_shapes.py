@@ -68,7 +68,7 @@ def _slice_of_shape(graph: Graph, node: Node, shape_of: ShapeOf) -> Array | None
         return None
     shape = shape_of(source.inputs[0])
     bounds = [graph.const_value(one) for one in node.inputs[1:4]]
-    if shape is None or any(one is None or one.size != 1 for one in bounds):
+    if shape is None or any(bound is None or bound.size != 1 for bound in bounds):
         return None
     masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
     begin_open, end_open, shrink, ellipsis, new_axis = (attribute(node, key, 0) for key in masks)

@@ -45,7 +45,7 @@ _BROADCASTS = {
 def product(sizes: Iterable[Size]) -> Size:
     """Multiply sizes."""
     sizes = list(sizes)
-    return Size(math.prod(one.number for one in sizes), tuple(sorted(s for one in sizes for s in one.symbols)))
+    return Size(math.prod(size.number for size in sizes), tuple(sorted(s for one in sizes for s in one.symbols)))
 
 
 def quotient(whole: Size, part: Size) -> Size | None:
@@ -88,7 +88,7 @@ class SymbolicShapes:
         """Put numbers in the place of symbols that turned out to be known."""
 
         def completed(size: Size) -> Size:
-            factor = math.prod(known[one] for one in size.symbols if one in known)
+            factor = math.prod(known[symbol] for symbol in size.symbols if symbol in known)
             return Size(size.number * factor, tuple(one for one in size.symbols if one not in known))
 
         for found in (self._shapes, self._values):
@@ -155,15 +155,15 @@ def _holds_integers(node: Node) -> bool:
 
 def _in_loop(shapes: SymbolicShapes, node: Node) -> bool:
     """Say whether something that a node is given has not been looked at, as in loops of TF 1."""
-    return any(one not in shapes._shapes and not one.port for one in node.inputs)
+    return any(source not in shapes._shapes and not source.port for source in node.inputs)
 
 
 def _broadcast(shapes: list[Sizes]) -> Sizes | None:
     rank = max(map(len, shapes))
-    padded = [(_ONE,) * (rank - len(one)) + one for one in shapes]
+    padded = [(_ONE,) * (rank - len(shape)) + shape for shape in shapes]
     found: list[Size] = []
     for sizes in zip(*padded, strict=True):
-        others = {one for one in sizes if one != _ONE}
+        others = {size for size in sizes if size != _ONE}
         if len(others) > 1:
             return None
         found.append(others.pop() if others else _ONE)
@@ -171,7 +171,7 @@ def _broadcast(shapes: list[Sizes]) -> Sizes | None:
 
 
 def _inputs(shapes: SymbolicShapes, node: Node) -> list[Sizes] | None:
-    found = [shapes.of(one) for one in node.inputs]
+    found = [shapes.of(source) for source in node.inputs]
     return None if any(one is None for one in found) else [one for one in found if one is not None]
 
 
@@ -185,7 +185,7 @@ def _first(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 
 
 def _expanded(shapes: SymbolicShapes, node: Node) -> Sizes | None:
-    value, like = (shapes.of(one) for one in node.inputs)
+    value, like = (shapes.of(source) for source in node.inputs)
     return (like[0], *value[1:]) if value and like else None
 
 
@@ -239,13 +239,13 @@ def _squeeze(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     before, axes = shapes.of(node.inputs[0]), attribute(node, "squeeze_dims", [])
     if before is None or not axes:
         return None
-    gone = {one % len(before) for one in axes}
+    gone = {axis % len(before) for axis in axes}
     return tuple(one for i, one in enumerate(before) if i not in gone)
 
 
 def _concat(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     axis = shapes.numbers(node.inputs[-1])
-    found = [shapes.of(one) for one in node.inputs[:-1]]
+    found = [shapes.of(source) for source in node.inputs[:-1]]
     if axis is None or len(axis) != 1 or any(one is None or len(one) != len(found[0] or ()) for one in found):
         return None
     known = [one for one in found if one]
@@ -253,7 +253,7 @@ def _concat(shapes: SymbolicShapes, node: Node) -> Sizes | None:
         return None
     at = axis[0] % len(known[0])
     sizes = [one[at].known for one in known]
-    along = Size(sum(one or 0 for one in sizes)) if None not in sizes else Size(1, ((node.name, 0, at),))
+    along = Size(sum(size or 0 for size in sizes)) if None not in sizes else Size(1, ((node.name, 0, at),))
     return (*known[0][:at], along, *known[0][at + 1 :])
 
 
@@ -293,7 +293,7 @@ def _reduce(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     before, axes = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[1])
     if not before or axes is None:
         return None
-    gone = {one % len(before) for one in axes}
+    gone = {axis % len(before) for axis in axes}
     if attribute(node, "keep_dims", False):
         return tuple(_ONE if i in gone else one for i, one in enumerate(before))
     return tuple(one for i, one in enumerate(before) if i not in gone)
@@ -308,7 +308,7 @@ def _gather(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     rows, indices = shapes.shape_of(node.output()), shapes.of(node.inputs[1])
     if rows is None or indices is None or len(rows) < len(indices) or None in rows[len(indices) :]:
         return None
-    return (*indices, *(Size(one or 0) for one in rows[len(indices) :]))
+    return (*indices, *(Size(row or 0) for row in rows[len(indices) :]))
 
 
 Rule = Callable[[SymbolicShapes, Node], Sizes | None]
@@ -377,25 +377,25 @@ def _value_of_prod(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 
 
 def _value_of_mul(shapes: SymbolicShapes, node: Node) -> Sizes | None:
-    a, b = (shapes.value(one) for one in node.inputs)
+    a, b = (shapes.value(source) for source in node.inputs)
     return (product([a[0], b[0]]),) if a and b and len(a) == len(b) == 1 else None
 
 
 def _value_of_gather(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     found, indices = shapes.value(node.inputs[0]), shapes.numbers(node.inputs[1])
-    if found is None or indices is None or any(not -len(found) <= one < len(found) for one in indices):
+    if found is None or indices is None or any(not -len(found) <= index < len(found) for index in indices):
         return None
     return tuple(found[one] for one in indices)
 
 
 def _value_of_parts(shapes: SymbolicShapes, node: Node) -> Sizes | None:
-    parts = [shapes.value(one) for one in (node.inputs[:-1] if node.op == "ConcatV2" else node.inputs)]
-    return None if any(one is None for one in parts) else tuple(size for one in parts for size in one or ())
+    parts = [shapes.value(source) for source in (node.inputs[:-1] if node.op == "ConcatV2" else node.inputs)]
+    return None if any(part is None for part in parts) else tuple(size for one in parts for size in one or ())
 
 
 def _value_of_slice(shapes: SymbolicShapes, node: Node) -> Sizes | None:
     found = shapes.value(node.inputs[0])
-    begin, end, step = (shapes.numbers(one) for one in node.inputs[1:4])
+    begin, end, step = (shapes.numbers(source) for source in node.inputs[1:4])
     masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
     begin_open, end_open, shrink, ellipsis, new_axis = (attribute(node, key, 0) for key in masks)
     if found is None or not begin or not end or not step or len(begin) != 1 or ellipsis or new_axis:

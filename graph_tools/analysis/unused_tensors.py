@@ -25,7 +25,7 @@ def mark_unused_tensors(model: Model) -> None:
         return
     names = model.checkpoint.names()
     tables = {table_of(node) for node in lookups(model.graph)}
-    needed = [one for one in model.tensor_names if one in model.graph or one in tables]
+    needed = [tensor_name for tensor_name in model.tensor_names if tensor_name in model.graph or tensor_name in tables]
     used = {name for handle in needed for name in model.tensor_names[handle]}
     known = dict(model.unused_tensors)
     restored = {name for several in model.tensor_names.values() for name in several}

@@ -15,7 +15,7 @@ COLLAPSE, EXPAND = "RecCollapseRows", "RecExpandRows"
 
 def user_inputs(graph: Graph, signature: Signature) -> list[str]:
     """Name the inputs of a signature of which one row is enough for all items."""
-    given = {one for node in graph.of(COLLAPSE) for one in node.inputs[:-1]}
+    given = {source for node in graph.of(COLLAPSE) for source in node.inputs[:-1]}
     return [key for key, endpoint in signature.inputs.items() if endpoint.tensor in given]
 
 

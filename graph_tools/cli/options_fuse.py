@@ -82,7 +82,7 @@ UserInputs = Annotated[
 
 def names(text: str | None) -> tuple[str, ...]:
     """Read `A,B`."""
-    return tuple(one.strip() for one in (text or "").split(",") if one.strip())
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def show(data: dict[str, Any], explain: bool) -> None:

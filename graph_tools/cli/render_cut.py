@@ -67,7 +67,7 @@ def _tables(report: dict[str, Any], width: int) -> Table:
         "after": "right",
     }
     records = _largest(report)
-    with_family = any(one["family"] != "tensorflow" for one in records)
+    with_family = any(record["family"] != "tensorflow" for record in records)
     rows = [
         [
             escape(one["name"]),
@@ -95,14 +95,14 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
     columns |= dict.fromkeys(("rows x dim", "zero rows", "before", *ROW_TYPES), "right")
     records = _largest(report)
     rows = []
-    for one in records[:_MOST]:
-        sizes = [bytes_text(one["forecast"][name]) if name in one["forecast"] else "-" for name in ROW_TYPES]
+    for record in records[:_MOST]:
+        sizes = [bytes_text(record["forecast"][name]) if name in record["forecast"] else "-" for name in ROW_TYPES]
         marked = [
-            f"[bold]{size}[/]" if name == one["dtype"] else size for name, size in zip(ROW_TYPES, sizes, strict=True)
+            f"[bold]{size}[/]" if name == record["dtype"] else size for name, size in zip(ROW_TYPES, sizes, strict=True)
         ]
-        zero = f"{one['zero_rows']:,}" if one["zero_rows"] else ""
-        before = bytes_text(one["source_bytes"])
-        rows.append([escape(one["name"]), table_size_text(one["keys"], one["dim"]), zero, before, *marked])
+        zero = f"{record['zero_rows']:,}" if record["zero_rows"] else ""
+        before = bytes_text(record["source_bytes"])
+        rows.append([escape(record["name"]), table_size_text(record["keys"], record["dim"]), zero, before, *marked])
     if len(records) > _MOST:
         rest = records[_MOST:]
         sums = [sum(one["forecast"].get(name, one["bytes"]) for one in rest) for name in ROW_TYPES]
@@ -115,11 +115,11 @@ def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:
     """Show what passes did, and the most frequent reasons for which they left sites alone."""
     columns: Columns = {"pass": "left", "sites": "right", "nodes after": "right", "left alone, because": "text"}
     rows = []
-    for one in passes:
-        if one["applied"] or one["refused"]:
-            reasons = _alike(reason for _, reason in one["refused"])[:2]
+    for pass_ in passes:
+        if pass_["applied"] or pass_["refused"]:
+            reasons = _alike(reason for _, reason in pass_["refused"])[:2]
             text = "\n".join(f"{count:,} x {escape(reason)}" for reason, count in reasons)
-            rows.append([one["name"], f"{one['applied']:,}", f"{one['nodes_after']:,}", text])
+            rows.append([pass_["name"], f"{pass_['applied']:,}", f"{pass_['nodes_after']:,}", text])
     return make_table(title, columns, rows, width, optional=("nodes after",))
 
 

@@ -44,9 +44,9 @@ def _sides(a: dict[str, Any], b: dict[str, Any], width: int) -> Table:
 
 def _changes(title: str, changes: list[dict[str, Any]], width: int) -> Table:
     rows = []
-    for one in changes[:_MOST]:
-        cells = ["[dim]not there[/]" if one[side] is None else escape(one[side]) for side in ("a", "b")]
-        rows.append([escape(one["name"]), *cells])
+    for change in changes[:_MOST]:
+        cells = ["[dim]not there[/]" if change[side] is None else escape(change[side]) for side in ("a", "b")]
+        rows.append([escape(change["name"]), *cells])
     if len(changes) > _MOST:
         rows.append([f"and {len(changes) - _MOST} more", "", ""])
     return table(title, {"name": "name", "a": "text", "b": "text"}, rows, width)

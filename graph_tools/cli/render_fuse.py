@@ -68,13 +68,15 @@ def _table_files(files: list[dict[str, Any]], width: int) -> Table:
 
 
 def _sites(passes: list[dict[str, Any]], width: int) -> Table:
-    rows = [[one["name"], escape(site["node"]), site["op"], site["what"]] for one in passes for site in one["sites"]]
+    rows = [
+        [pass_["name"], escape(site["node"]), site["op"], site["what"]] for pass_ in passes for site in pass_["sites"]
+    ]
     columns: Columns = {"pass": "left", "node": "name", "op": "left", "what it does": "text"}
     return table("Fused, site by site", columns, rows, width, optional=("pass",))
 
 
 def _left_alone(passes: list[dict[str, Any]], width: int) -> Table:
-    rows = [[one["name"], escape(site), escape(reason)] for one in passes for site, reason in one["refused"]]
+    rows = [[pass_["name"], escape(site), escape(reason)] for pass_ in passes for site, reason in pass_["refused"]]
     columns: Columns = {"pass": "left", "site": "name", "left alone, because": "text"}
     return table("Left alone, site by site", columns, rows, width)
 
@@ -123,7 +125,7 @@ def _precision(found: dict[str, Any] | None) -> list[str]:
         ]
         lines.append(
             f"  bf16 against fp32: largest difference {float(measured['max_difference']):.2g}"
-            f"{''.join(f', {one}' for one in losses)}; {measured['requests']:,} requests, {measured['rows']:,} rows, "
+            f"{''.join(f', {loss}' for loss in losses)}; {measured['requests']:,} requests, {measured['rows']:,} rows, "
             f"measured with {measured['arithmetic']} on {escape(measured['cpu'])}"
         )
     return lines

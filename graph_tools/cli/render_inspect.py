@@ -50,7 +50,7 @@ def _overview(models: list[dict[str, Any]], columns: Columns, width: int) -> Tab
     rows: list[list[str]] = []
 
     def row(label: str, text: Callable[[dict[str, Any]], str]) -> None:
-        rows.append([label, *(escape(text(one)) for one in models)])
+        rows.append([label, *(escape(text(model)) for model in models)])
 
     row("kind", lambda one: one["kind"])
     row("bytes", lambda one: bytes_text(one["bytes"]))
@@ -69,13 +69,13 @@ def _overview(models: list[dict[str, Any]], columns: Columns, width: int) -> Tab
 
 
 def _count(things: list[dict[str, Any]]) -> str:
-    return f"{len(things):,}, {bytes_text(sum(one['bytes'] for one in things))}" if things else "none"
+    return f"{len(things):,}, {bytes_text(sum(thing['bytes'] for thing in things))}" if things else "none"
 
 
 def _ops(models: list[dict[str, Any]], columns: Columns, width: int) -> Table:
     total: Counter[str] = Counter()
-    for one in models:
-        total.update(one["ops"])
+    for model in models:
+        total.update(model["ops"])
     most = [op for op, _ in total.most_common(_MOST)]
     rows = [[escape(op), *(f"{one['ops'].get(op, 0):,}" for one in models)] for op in most]
     if len(total) > _MOST:
@@ -91,9 +91,9 @@ def _signatures(model: dict[str, Any], title: str, width: int) -> Table:
         name = escape(signature["name"])
         for kind in ("inputs", "outputs"):
             ends = signature[kind]
-            for number, one in enumerate(ends[:_MOST]):
+            for number, end in enumerate(ends[:_MOST]):
                 word = kind if number == 0 else ""
-                rows.append([name, word, escape(one["name"]), one["dtype"], escape(_shape(one["shape"]))])
+                rows.append([name, word, escape(end["name"]), end["dtype"], escape(_shape(end["shape"]))])
                 name = ""
             if len(ends) > _MOST:
                 rows.append(["", "", f"and {len(ends) - _MOST} more", "", ""])

@@ -31,7 +31,7 @@ def render_verify(report: dict[str, Any], console: Console) -> None:
 
 
 def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
-    several = len({one["signature"] for one in outputs}) > 1
+    several = len({output["signature"] for output in outputs}) > 1
     rows = []
     for one in outputs:
         ranked = one["rank_correlation"]

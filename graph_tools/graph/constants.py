@@ -31,8 +31,8 @@ def constant(graph: Graph, output: Output) -> Array | None:
         after = attribute(node, "DstT")
         return before.astype(after.as_numpy_dtype) if before is not None and after.is_integer else None
     if node.op in _SCALAR_ARITHMETIC and not node.controls:
-        parts = [constant(graph, one) for one in node.inputs]
-        if any(one is None or one.ndim or one.dtype.kind != "i" for one in parts):
+        parts = [constant(graph, source) for source in node.inputs]
+        if any(part is None or part.ndim or part.dtype.kind != "i" for part in parts):
             return None
         result: Array = np.asarray(_SCALAR_ARITHMETIC[node.op](*parts))
         return result

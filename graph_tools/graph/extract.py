@@ -38,7 +38,7 @@ def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = 
             node = Node(name, "Placeholder", attrs={"dtype": attr_value(fed[name])})
         before = list(node.controls) if controls else []
         part.nodes[name] = Node(name, node.op, list(node.inputs), before, node.attrs)
-        waiting.extend(one.node for one in node.inputs)
+        waiting.extend(source.node for source in node.inputs)
         waiting.extend(before)
     return part.to_graph_def()
 

@@ -77,7 +77,9 @@ class Graph:
 
     def uses(self, output: Output) -> list[tuple[Node, int]]:
         """List (node, index) of the inputs that an output feeds."""
-        return [(user, i) for user in self.users(output.node) for i, one in enumerate(user.inputs) if one == output]
+        return [
+            (user, i) for user in self.users(output.node) for i, source in enumerate(user.inputs) if source == output
+        ]
 
     def ancestors(self, names: Iterable[str]) -> set[str]:
         """Name every node that these need, themselves included, through data and control edges."""
@@ -88,7 +90,7 @@ class Graph:
             if name not in seen:
                 seen.add(name)
                 node = self.nodes[name]
-                waiting.extend(one.node for one in node.inputs)
+                waiting.extend(source.node for source in node.inputs)
                 waiting.extend(node.controls)
         return seen
 
@@ -111,7 +113,7 @@ class Graph:
                 stack.append((name, True))
                 if node.op in {"NextIteration", "RefNextIteration"}:
                     continue
-                for before in [*(one.node for one in node.inputs), *node.controls]:
+                for before in [*(source.node for source in node.inputs), *node.controls]:
                     if not state.get(before):
                         stack.append((before, False))
         # A loop's NextIteration comes before what it waits for; that is right, since it closes the cycle.
@@ -149,7 +151,7 @@ class Graph:
     def _insert(self, node: Node) -> None:
         self.nodes[node.name] = node
         self._counters.setdefault(node.name, 0)
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             self._link(before, node.name)
         self.revision += 1
 
@@ -170,7 +172,7 @@ class Graph:
 
     def _drop(self, name: str, why: str) -> None:
         node = self.nodes.pop(name)
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             self._unlink(before, name)
         self._users.pop(name, None)
         self.removed[name] = (node.op, why)
@@ -185,7 +187,7 @@ class Graph:
 
     def set_inputs(self, node: Node, inputs: Iterable[Output], controls: Iterable[str] | None = None) -> None:
         """Give a node other inputs, and other control inputs unless None."""
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             self._unlink(before, node.name)
         node.inputs = list(inputs)
         if controls is not None:
@@ -223,7 +225,7 @@ class Graph:
         """Give a node another name, which its users follow, and return it."""
         node = self.nodes.pop(name)
         users = self._users.pop(name, {})
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             self._unlink(before, name)
         new = node.name = self.fresh_name(wish)
         for user in users:
@@ -293,7 +295,7 @@ class Graph:
             controls = [text[1:] for text in one.input if text.startswith("^")]
             graph._insert(Node(one.name, one.op, inputs, controls, serving_attributes(one.attr)))
         for node in graph.nodes.values():
-            for before in [*(one.node for one in node.inputs), *node.controls]:
+            for before in [*(source.node for source in node.inputs), *node.controls]:
                 if before not in graph.nodes:
                     raise UnreadableError(f"{where}: node '{node.name}' has the input '{before}', expected a node")
         return graph

@@ -84,7 +84,7 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
     after = [names[node] for node in function.control_ret.values() if node in names]
     if keep and sources:
         types = output_types(function.signature, call.attrs)
-        call.op, call.attrs, call.device = "IdentityN", {"T": attr_value([tf_type(one) for one in types])}, ""
+        call.op, call.attrs, call.device = "IdentityN", {"T": attr_value([tf_type(dtype_) for dtype_ in types])}, ""
         graph.set_inputs(call, sources, after)
         return list(names.values())
     for port, source in enumerate(sources):

@@ -143,11 +143,11 @@ class Model:
 
     def inputs(self) -> set[str]:
         """Name the nodes that clients feed."""
-        return {one.tensor.node for signature in self.signatures.values() for one in signature.inputs.values()}
+        return {source.tensor.node for signature in self.signatures.values() for source in signature.inputs.values()}
 
     def outputs(self) -> set[str]:
         """Name the nodes that clients fetch."""
-        return {one.tensor.node for signature in self.signatures.values() for one in signature.outputs.values()}
+        return {output.tensor.node for signature in self.signatures.values() for output in signature.outputs.values()}
 
     def roots(self) -> set[str]:
         """Name the nodes that must stay, whatever uses them."""

@@ -69,7 +69,7 @@ def _check_step(step: Step, where: str, text: bool | None) -> bool:
     if isinstance(step, parts.WrapNegative) and step.by not in range(1, 1 << 63):
         raise wrong(where, f"wrap_negative by {step.by}", "at least 1")
     if isinstance(step, Bucketize):
-        finite = all(math.isfinite(one) for one in step.boundaries)
+        finite = all(math.isfinite(boundary) for boundary in step.boundaries)
         if not finite or any(a > b for a, b in pairwise(step.boundaries)):
             raise wrong(where, "boundaries that are not finite and ascending", "such")
     return isinstance(step, parts.ToString)

@@ -100,7 +100,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in hints:
         return None
-    hints = tuple(one for one in hints if one is not type(None))
+    hints = tuple(hint for hint in hints if hint is not type(None))
     if len(hints) == 1:
         return _value(hints[0], value, where)
     if not dataclasses.is_dataclass(hints[0]):

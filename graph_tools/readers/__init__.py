@@ -109,10 +109,10 @@ def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
     known = sorted({key for signature in model.signatures.values() for key in signature.outputs})
     for name, signature in list(model.signatures.items()):
         kept = {}
-        for key, one in signature.outputs.items():
-            names = {key, str(one.tensor), *([one.tensor.node] if one.tensor.port == 0 else [])}
+        for key, output in signature.outputs.items():
+            names = {key, str(output.tensor), *([output.tensor.node] if output.tensor.port == 0 else [])}
             if names & set(wanted):
-                kept[key] = one
+                kept[key] = output
                 missing -= names
         signature.outputs = kept
         if not kept:

@@ -138,8 +138,8 @@ def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]
         Where relative `sparse_files` begin; None takes the configuration's folder.
     """
     return [
-        open_table(one.name, (root or config.parent) / one.folder, one.dim, one.default_value)
-        for one in read_configuration(config).tables
+        open_table(table.name, (root or config.parent) / table.folder, table.dim, table.default_value)
+        for table in read_configuration(config).tables
     ]
 
 

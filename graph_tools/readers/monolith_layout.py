@@ -51,7 +51,7 @@ def find_servers(entry: Path) -> dict[int, Path]:
             continue
         path = folder / entry.name if versioned else folder
         if not is_saved_model(path):
-            have = ", ".join(str(one) for one in sorted(_versions(folder))) or "no SavedModel"
+            have = ", ".join(str(version) for version in sorted(_versions(folder))) or "no SavedModel"
             expected = f"version {entry.name}" if versioned else "a SavedModel"
             raise UnreadableError(f"{folder}: {have}, expected {expected} as of {entry}")
         found[int(match[1])] = path
@@ -59,4 +59,4 @@ def find_servers(entry: Path) -> dict[int, Path]:
 
 
 def _versions(folder: Path) -> dict[int, Path]:
-    return {int(one.name): one for one in folder.iterdir() if one.name.isdigit() and is_saved_model(one)}
+    return {int(path.name): path for path in folder.iterdir() if path.name.isdigit() and is_saved_model(path)}

@@ -43,7 +43,7 @@ def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, s
     """
     for node in _restoring(graph, restore_op):
         if node.op in _TABLE_WRITERS:
-            keys, values = (restored_tensor(graph, one) for one in node.inputs[1:3])
+            keys, values = (restored_tensor(graph, source) for source in node.inputs[1:3])
             if keys and (values or _counts_up(graph, node.inputs[2])):
                 yield handle_of(graph, node.inputs[0]), keys[0], values[0] if values else None
 

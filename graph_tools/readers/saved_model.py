@@ -50,7 +50,7 @@ def read_saved_model(
     graph.op_defs = {one.name: one for one in meta_graph.meta_info_def.stripped_op_list.op}
     load_for(graph)
     kept = read_signatures(meta_graph, graph, signatures, path)
-    named = {one.tensor.node for signature in kept.values() for one in signature.outputs.values()}
+    named = {output.tensor.node for signature in kept.values() for output in signature.outputs.values()}
     named.add(Output.parse(meta_graph.saver_def.restore_op_name).node)
     inline_calls(graph, frozenset(named))
     prefix = checkpoint or path / "variables" / "variables"
@@ -104,7 +104,7 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> An
     """Pick the MetaGraph with these tags, else the one for serving, else the only one."""
     graphs = list(saved_model.meta_graphs)
     wanted = set(tags or ("serve",))
-    exact = [one for one in graphs if set(one.meta_info_def.tags) == wanted]
+    exact = [graph for graph in graphs if set(graph.meta_info_def.tags) == wanted]
     if exact:
         return exact[0]
     if not tags and len(graphs) == 1:

@@ -28,7 +28,7 @@ def sliced(tensor: TensorSource, spec: str, name: str) -> TensorSource:
     axes = spec.rsplit(" ", 1)[-1].split(":")
     bounds = []
     for axis, size in zip(axes, tensor.shape, strict=False):
-        begin, length = (0, size) if axis == "-" else (int(one) for one in axis.split(","))
+        begin, length = (0, size) if axis == "-" else (int(part) for part in axis.split(","))
         bounds.append((begin, begin + length))
     if len(axes) != len(tensor.shape) or any(b < 0 or e > s for (b, e), s in zip(bounds, tensor.shape, strict=True)):
         raise UnreadableError(f"tensor '{name}': shape {list(tensor.shape)}, expected one with the slice '{spec}'")

@@ -107,7 +107,7 @@ def _dice(formula: Formula) -> Activation | None:
     if len(others) != 1:
         return None
     factors, value = others[0]
-    gates = [one for one in factors if one != X]
+    gates = [factor for factor in factors if factor != X]
     if len(factors) != 2 or len(gates) != 1 or gates[0].name != "sigmoid" or gates[0].argument is None:
         return None
     inner = gates[0].argument.terms
@@ -120,7 +120,7 @@ def _layer_norm(formula: Formula) -> Activation | None:
     """Recognize (x - mean(x)) · rsqrt(mean(x²) - mean(x)² + epsilon) · gamma + beta."""
     (mean,) = next(iter(apply("mean", the_tensor()).terms))
     for factors, gamma in formula.terms.items():
-        roots = [one for one in factors if one.name == "rsqrt"]
+        roots = [factor for factor in factors if factor.name == "rsqrt"]
         if len(factors) != 2 or len(roots) != 1 or X not in factors or roots[0].argument is None:
             continue
         epsilon = _epsilon(roots[0].argument, mean)

@@ -61,8 +61,8 @@ def _joined(flat: Flat, output: Output) -> list[Output] | None:
     if node is not None:
         if flat.shapes.numbers(node.inputs[-1]) not in ([1], [-2]):
             return None
-        parts = [skip(flat.graph, one) for one in node.inputs[:-1]]
-    return parts if all(len(flat.known(one)) == 3 and flat.known(one)[1] == 1 for one in parts) else None
+        parts = [skip(flat.graph, source) for source in node.inputs[:-1]]
+    return parts if all(len(flat.known(part)) == 3 and flat.known(part)[1] == 1 for part in parts) else None
 
 
 def sum_of_products(first: Value, second: Value) -> Value:

@@ -46,7 +46,7 @@ class Atom:
         """Say whether it is one number for all elements of a row: a mean, or a function of such."""
         if self.name == "mean":
             return True
-        return self.argument is not None and all(one.is_row for factors in self.argument.terms for one in factors)
+        return self.argument is not None and all(factor.is_row for factors in self.argument.terms for factor in factors)
 
 
 Factors = tuple[Atom, ...]
@@ -64,13 +64,13 @@ class Formula:
 
     def __init__(self, terms: dict[Factors, Array]) -> None:
         self.terms = {factors: value for factors, value in terms.items() if np.any(value != 0)}
-        if len(self.terms) > _MOST_TERMS or any(len(one) > _MOST_FACTORS for one in self.terms):
+        if len(self.terms) > _MOST_TERMS or any(len(term) > _MOST_FACTORS for term in self.terms):
             raise NotAFormulaError
 
     @property
     def key(self) -> tuple[Any, ...]:
         parts = [
-            (tuple(one.key for one in factors), value.shape, value.astype(np.float32).tobytes())
+            (tuple(factor.key for factor in factors), value.shape, value.astype(np.float32).tobytes())
             for factors, value in self.terms.items()
         ]
         return tuple(sorted(parts, key=repr))
@@ -88,9 +88,9 @@ class Formula:
 
     def __mul__(self, other: Formula) -> Formula:
         terms: dict[Factors, Array] = {}
-        for one, a in self.terms.items():
+        for term, a in self.terms.items():
             for two, b in other.terms.items():
-                factors = tuple(sorted(one + two, key=repr))
+                factors = tuple(sorted(term + two, key=repr))
                 terms[factors] = terms.get(factors, np.zeros(())) + a * b
         return Formula(terms)
 
@@ -155,7 +155,10 @@ def _mean(argument: Formula) -> Formula:
     """Write the mean of a sum as the sum of means, with what is one number for a row before them."""
     total = Formula({})
     for factors, value in argument.terms.items():
-        rows, others = tuple(one for one in factors if one.is_row), tuple(one for one in factors if not one.is_row)
+        rows, others = (
+            tuple(factor for factor in factors if factor.is_row),
+            tuple(one for one in factors if not one.is_row),
+        )
         if value.ndim:
             raise NotAFormulaError
         inner = _atom("mean", Formula({others: np.ones(())})) if others else number(1.0)

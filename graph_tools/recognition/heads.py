@@ -72,7 +72,7 @@ def _split(flat: Flat, parts: list[Output], layout: str) -> Heads | None:
 
 def _split_of(flat: Flat, parts: list[Output]) -> Node | None:
     """Return the Split or Unpack whose outputs these are, all of them in order."""
-    parts = [skip(flat.graph, one) for one in parts]
+    parts = [skip(flat.graph, part) for part in parts]
     node = flat.graph[parts[0].node]
     count = attribute(node, "num_split" if node.op == "Split" else "num", 0)
     whole = [node.output(port) for port in range(len(parts))]
@@ -109,7 +109,7 @@ def _only_reader(flat: Flat, output: Output) -> Node | None:
     """Return the node that alone takes the elements of an output, what asks for its shape aside."""
     if output.node in flat.roots:
         return None
-    users = [one for one in flat.graph.users(output.node) if one.op != "Shape"]
+    users = [user for user in flat.graph.users(output.node) if user.op != "Shape"]
     if len(users) != 1 or users[0].controls:
         return None
     return _only_reader(flat, users[0].output()) if users[0].op == "Identity" else users[0]
@@ -128,9 +128,9 @@ def untiled(flat: Flat, output: Output, axis: int, count: int) -> Output | None:
         return None
     if node is not None and node.op == "Tile":
         times = flat.shapes.value(node.inputs[1])
-        if times is None or any(one.known != 1 for place, one in enumerate(times) if place != axis):
+        if times is None or any(time.known != 1 for place, time in enumerate(times) if place != axis):
             return None
-    matrix = next((one for one in flat.views(inner) if len(flat.known(one)) == 2), None)
+    matrix = next((view for view in flat.views(inner) if len(flat.known(view)) == 2), None)
     repeated = None if matrix is None else flat.direct(matrix, "Tile")
     if count == 1 and repeated is None:
         return matrix or inner

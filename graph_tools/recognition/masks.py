@@ -68,7 +68,7 @@ def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]
     if whole is None:
         return ()
     parts = [find_mask(flat, one, positions) for one in _all_of(flat, whole.given)]
-    found = tuple(one for one in parts if one is not None)
+    found = tuple(part for part in parts if part is not None)
     return found if parts and len(found) == len(parts) and len({one.dtype for one in found}) == 1 else (whole,)
 
 
@@ -78,20 +78,20 @@ def _all_of(flat: Flat, output: Output) -> list[Output]:
     if node is None:
         return []
     if node.op == "LogicalAnd":
-        same = all(flat.known(one) == flat.known(node.output()) for one in node.inputs)
+        same = all(flat.known(source) == flat.known(node.output()) for source in node.inputs)
         return [leaf for one in node.inputs for leaf in _all_of(flat, one) or [one]] if same else []
     joined = flat.direct(node.inputs[0], "ConcatV2")
     last = len(flat.known(node.inputs[0])) - 1
     if joined is None or flat.reduced(node) != (last,) or flat.shapes.numbers(joined.inputs[-1]) not in ([-1], [last]):
         return []
     parts = list(joined.inputs[:-1])
-    return parts if all(flat.known(one)[-1:] == [1] for one in parts) else []
+    return parts if all(flat.known(part)[-1:] == [1] for part in parts) else []
 
 
 def comes_from_booleans(flat: Flat, output: Output) -> bool:
     """Say whether an output's elements are those of a tensor of truth values, cast or repeated."""
-    for one in flat.views(output):
-        node = flat.direct(one, "Cast", "Tile", "BroadcastTo")
+    for view in flat.views(output):
+        node = flat.direct(view, "Cast", "Tile", "BroadcastTo")
         if node is not None:
             return _is_boolean(flat, node.inputs[0]) or comes_from_booleans(flat, node.inputs[0])
     return False
@@ -105,11 +105,11 @@ def _is_boolean(flat: Flat, output: Output) -> bool:
 
 def _unrepeated(flat: Flat, output: Output) -> Output:
     """Follow a Tile or BroadcastTo along dimensions of size 1 after the second back."""
-    for one in flat.views(output):
-        node = flat.direct(one, "Tile", "BroadcastTo")
+    for view in flat.views(output):
+        node = flat.direct(view, "Tile", "BroadcastTo")
         if node is None:
             continue
-        before, after = flat.known(node.inputs[0]), flat.known(one)
+        before, after = flat.known(node.inputs[0]), flat.known(view)
         if len(before) == len(after) == 3 and before[1:] == [after[1], 1] and after[1] is not None:
             return skip(flat.graph, node.inputs[0])
     return skip(flat.graph, output)
@@ -129,6 +129,6 @@ def _lengths(flat: Flat, origin: Output, positions: Sizes) -> Output | None:
     if counted.size != length or not np.array_equal(counted.ravel(), np.arange(length)):
         return None
     sizes = flat.sizes(lengths)
-    if not sizes or counted.shape[-1:] != (length,) or any(one.known != 1 for one in sizes[1:]) or len(sizes) < 2:
+    if not sizes or counted.shape[-1:] != (length,) or any(size.known != 1 for size in sizes[1:]) or len(sizes) < 2:
         return None
     return flat.source(lengths)

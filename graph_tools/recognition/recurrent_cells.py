@@ -148,7 +148,7 @@ def _other_factor(term: Term, factor: Term) -> Term | None:
 def _units(term: Term) -> int:
     """Return how many columns the first product of a sum takes, 0 where there is none."""
     parts = term[1] if term[0] == "sum" else (term,)
-    return next((one[4] - one[3] for one in parts if one[0] == "dot"), 0)
+    return next((part[4] - part[3] for part in parts if part[0] == "dot"), 0)
 
 
 def _gate(begin: int, end: int, units: int) -> int | None:
@@ -158,7 +158,7 @@ def _gate(begin: int, end: int, units: int) -> int | None:
 def _read(term: Term, units: int) -> _Sum | None:
     """Read the sum of a gate; of two products the one with an element of a list is that with x."""
     parts = term[1] if term[0] == "sum" else (term,)
-    of_x = [one for one in parts if one[0] == "dot" and one[1][0] == "item"]
+    of_x = [part for part in parts if part[0] == "dot" and part[1][0] == "item"]
     of_state = [one for one in parts if one[0] == "dot" and one[1][0] != "item"]
     biases = [one for one in parts if one[0] == "columns"]
     gates = {_gate(one[-2], one[-1], units) for one in [*of_x, *of_state, *biases]}
@@ -174,7 +174,7 @@ def _read(term: Term, units: int) -> _Sum | None:
 def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]] | None:
     """Read `h · U + c` of a gate: the state, the weights, the gate and the biases."""
     parts = term[1] if term[0] == "sum" else (term,)
-    products = [one for one in parts if one[0] == "dot"]
+    products = [part for part in parts if part[0] == "dot"]
     biases = [one for one in parts if one[0] == "columns"]
     gates = {_gate(one[-2], one[-1], units) for one in [*products, *biases]}
     gate = gates.pop() if len(gates) == 1 else None
@@ -185,7 +185,7 @@ def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]
 
 
 def _named(biases: list[Term]) -> frozenset[Bias] | None:
-    named = frozenset((one[1], one[2]) for one in biases)
+    named = frozenset((biase[1], biase[2]) for biase in biases)
     return named if len(named) == len(biases) else None
 
 

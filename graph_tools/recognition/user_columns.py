@@ -65,7 +65,7 @@ def find_products(model: Model, rows: Rows) -> list[SplitProduct]:
         shape, columns = _shape_of_weights(values, node.inputs[1]), _columns(rows, node.inputs[0])
         if shape is None or len(shape) != 2 or columns is None:
             continue
-        user = [one for one in columns if rows.is_of(one.output, USER)]
+        user = [column for column in columns if rows.is_of(column.output, USER)]
         others = [one for one in columns if one not in user]
         if user and others:
             found.append(SplitProduct(node, node.inputs[1], user, others))
@@ -103,7 +103,7 @@ def _apart(rows: Rows, whole: Columns) -> list[Columns]:
             parts = [Columns(node.inputs[0], whole.numbers.reshape(shape))]
     elif node.op == "Pack":
         axis = attribute(node, "axis", 0) % (whole.numbers.ndim + 1)
-        parts = [Columns(one, whole.numbers.take(i, axis - 1)) for i, one in enumerate(node.inputs)]
+        parts = [Columns(source, whole.numbers.take(i, axis - 1)) for i, source in enumerate(node.inputs)]
     elif node.op == "ConcatV2":
         parts = _concatenated(rows, node, whole.numbers)
     found = [leaf for part in parts for leaf in _apart(rows, part)]
@@ -113,15 +113,15 @@ def _apart(rows: Rows, whole: Columns) -> list[Columns]:
 
 def _row_shape(rows: Rows, output: Output) -> tuple[int, ...] | None:
     sizes = rows.of(output) or ()
-    if not rows.has_rows(output) or any(one.known is None for one in sizes[1:]):
+    if not rows.has_rows(output) or any(size.known is None for size in sizes[1:]):
         return None
     return tuple(one.number for one in sizes[1:])
 
 
 def _concatenated(rows: Rows, node: Node, numbers: Array) -> list[Columns]:
     axis = (rows.numbers(node.inputs[-1]) or [0])[0] % (numbers.ndim + 1)
-    shapes = [_row_shape(rows, one) for one in node.inputs[:-1]]
-    if any(one is None for one in shapes):
+    shapes = [_row_shape(rows, source) for source in node.inputs[:-1]]
+    if any(shape is None for shape in shapes):
         return []
     ends = np.cumsum([one[axis - 1] for one in shapes if one is not None])
     parts = np.split(numbers, ends[:-1], axis - 1)
@@ -136,8 +136,8 @@ def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
     axis = rows.numbers(node.inputs[-1]) if node.op == "ConcatV2" else None
     if axis is None or axis[0] % len(sizes) != len(sizes) - 1 or node.controls or not rows.is_of(output, USER, ITEMS):
         return [Columns(output, whole.numbers)]
-    widths = [(rows.of(one) or sizes)[-1].known for one in node.inputs[:-1]]
-    if any(one is None for one in widths) or not all(map(rows.has_rows, node.inputs[:-1])):
+    widths = [(rows.of(source) or sizes)[-1].known for source in node.inputs[:-1]]
+    if any(width is None for width in widths) or not all(map(rows.has_rows, node.inputs[:-1])):
         return [Columns(output, whole.numbers)]
     parts = np.split(whole.numbers, np.cumsum([one or 0 for one in widths])[:-1])
     return [
@@ -165,7 +165,7 @@ class ProductSplitter:
 
     def split(self, product: SplitProduct) -> None:
         """Let a node add the product of the user's columns to that of the others."""
-        node, before = product.node, [one.node for one in product.node.inputs]
+        node, before = product.node, [source.node for source in product.node.inputs]
         terms = []
         for name, columns in (("user", product.user), ("items", product.others)):
             inputs = [self._join(node, columns, name), self._part(product, columns, name)]
@@ -174,7 +174,7 @@ class ProductSplitter:
         sweep(self.model, before, _WHY, give_way=True)
 
     def _join(self, node: Node, columns: list[Columns], name: str) -> Output:
-        key = tuple(one.output for one in columns)
+        key = tuple(column.output for column in columns)
         if key not in self._joined:
             rank = len(self.rows.of(node.inputs[0]) or ())
             parts = [self._flat(one) if rank == 2 else one.output for one in columns]
@@ -198,7 +198,7 @@ class ProductSplitter:
         """Return the rows of the weights that some columns are multiplied with."""
         node = product.node
         turned = bool(attribute(node, "transpose_b", False) or attribute(node, "adj_y", False))
-        numbers = np.concatenate([one.numbers.ravel() for one in columns])
+        numbers = np.concatenate([column.numbers.ravel() for column in columns])
         source = skip(self.graph, product.weights)
         handle = self.values.handle(source)
         key = (Output(handle) if handle is not None else source, turned, numbers.tobytes())

@@ -25,7 +25,7 @@ def shared_const(graph: Graph, value: Array, name: str) -> Output:
 def int32_const(graph: Graph, *values: int) -> Output:
     """Return a shared int32 vector."""
     return shared_const(
-        graph, np.array(values, np.int32), "int32_" + "_".join(str(one).replace("-", "m") for one in values)
+        graph, np.array(values, np.int32), "int32_" + "_".join(str(value).replace("-", "m") for value in values)
     )
 
 

@@ -90,13 +90,13 @@ def fuse(flat: Flat, fusion: Fusion) -> None:
         attrs["keep_dims"] = not _fits(sizes, fusion.shape) and _fits(sizes, fusion.keep_dims)
         given = fusion.keep_dims if attrs["keep_dims"] else fusion.shape
     inputs = [
-        one if isinstance(one, Output) else add_weight(model, f"{root.node}/weight_{i}", one)
-        for i, one in enumerate(fusion.inputs)
+        source if isinstance(source, Output) else add_weight(model, f"{root.node}/weight_{i}", source)
+        for i, source in enumerate(fusion.inputs)
     ]
     node = graph.add(fusion.op, inputs, name=f"{root.node}/{fusion.op}", attrs=attrs)
     new = node.output()
     if not _fits(sizes, given):
-        target = [-1 if one is None else one for one in sizes]
+        target = [-1 if size is None else size for size in sizes]
         new = add_reshape(graph, new, np.float32, target, f"{root.node}/shape")
     replace_output(model, root, new, np.float32, f"computed by '{node.name}'")
 
@@ -116,7 +116,7 @@ def _settle(flat: Flat, fusion: Fusion) -> Output:
         if user is None or not flat.is_view(user) or not reshapable(flat, user.output()):
             return best
         output = user.output()
-        if any(_fits(flat.known(output), one) for one in shapes):
+        if any(_fits(flat.known(output), shape) for shape in shapes):
             best = output
 
 
@@ -133,10 +133,10 @@ def _fits(sizes: list[int | None], shape: tuple[int | None, ...]) -> bool:
 
 def as_matrix(flat: Flat, output: Output, width: int) -> Output:
     """Return a view of an output that is [rows, width], a new one if there is none."""
-    for one in flat.views(output):
-        sizes = flat.known(one)
+    for view in flat.views(output):
+        sizes = flat.known(view)
         if len(sizes) == 2 and sizes[1] == width:
-            return one
+            return view
     return add_reshape(flat.graph, skip(flat.graph, output), np.float32, (-1, width), f"{output.node}/rows")
 
 
@@ -161,7 +161,7 @@ def joined(flat: Flat, parts: list[Output]) -> Output:
     first = {user.name for user in graph.users(parts[0].node)}
     for name in sorted(first):
         node = graph[name]
-        if node.op != "ConcatV2" or node.controls or [skip(graph, one) for one in node.inputs[:-1]] != parts:
+        if node.op != "ConcatV2" or node.controls or [skip(graph, source) for source in node.inputs[:-1]] != parts:
             continue
         if flat.shapes.numbers(node.inputs[-1]) in ([1], [2], [-1]):
             return node.output()

@@ -129,7 +129,7 @@ class _Both(Value):
 
 class _Either(Value):
     def __init__(self, alternatives: tuple[Value, ...]) -> None:
-        each = [one.ops for one in alternatives]
+        each = [alternative.ops for alternative in alternatives]
         super().__init__(alternatives, frozenset().union(*each) if all(each) else ())
 
     def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
@@ -160,7 +160,7 @@ class Op(Value):
     def __init__(
         self, ops: Iterable[str], inputs: tuple[Value | EllipsisType, ...], attributes: dict[str, Any], waits: bool
     ) -> None:
-        super().__init__([one for one in inputs if isinstance(one, Value)], ops)
+        super().__init__([source for source in inputs if isinstance(source, Value)], ops)
         self.attributes, self.waits = attributes, waits
         self.has_more = ... in inputs
         self.ahead = inputs.index(...) if self.has_more else len(inputs)

@@ -110,4 +110,4 @@ class SitePass(Pass, Generic[T]):
 def run_passes(model: Model, passes: Iterable[Pass], skip: Iterable[str] = ()) -> list[PassResult]:
     """Run passes in order, once each, and return what each did."""
     skipped = set(skip)
-    return [one.apply(model) for one in passes if one.name not in skipped]
+    return [pass_.apply(model) for pass_ in passes if pass_.name not in skipped]

@@ -17,7 +17,7 @@ def replace_output(model: Model, old: Output, new: Output, dtype: object, why: s
     graph.replace(old, new)
     if old.node in model.outputs():
         node = graph[old.node]
-        before = [*(one.node for one in node.inputs), *node.controls]
+        before = [*(source.node for source in node.inputs), *node.controls]
         node.op, node.attrs = "Identity", {"T": attr_value(dtype)}
         graph.set_inputs(node, [new], [])
         sweep(model, before, why, give_way=True)

@@ -53,7 +53,7 @@ def sweep(
 def _give_way(model: Model, name: str) -> bool:
     """Let what only waits for a node wait for what the node waited for; False if something needs the node itself."""
     graph, node = model.graph, model.graph[name]
-    if any(one.node == name for user in graph.users(name) for one in user.inputs) or anchors_branch(model, name):
+    if any(source.node == name for user in graph.users(name) for source in user.inputs) or anchors_branch(model, name):
         return False
     effects = [one.node for one in node.inputs if has_effect(graph, graph[one.node])]
     graph.replace_control(name, [*node.controls, *effects])
@@ -62,7 +62,7 @@ def _give_way(model: Model, name: str) -> bool:
 
 def before_of(node: Node) -> list[str]:
     """Name the nodes that a node waits for, through data and control edges, each once."""
-    return list(dict.fromkeys([*(one.node for one in node.inputs), *node.controls]))
+    return list(dict.fromkeys([*(source.node for source in node.inputs), *node.controls]))
 
 
 def bypass_controls(model: Model, name: str) -> None:
@@ -73,5 +73,5 @@ def bypass_controls(model: Model, name: str) -> None:
 def anchors_branch(model: Model, name: str) -> bool:
     """Say whether others wait for a node to learn that a branch runs, which what the node is given does not tell."""
     graph = model.graph
-    given = {graph[one.node].op for one in graph[name].inputs}
+    given = {graph[source.node].op for source in graph[name].inputs}
     return bool(given & CONTROL_FLOW) and any(name in user.controls for user in graph.users(name))

@@ -92,7 +92,9 @@ class Header:
             self.home_buckets,
             self.buckets,
         )
-        packed += b"".join(_SECTION.pack(one.offset, one.size, one.crc, 0) for one in self.sections().values())
+        packed += b"".join(
+            _SECTION.pack(section.offset, section.size, section.crc, 0) for section in self.sections().values()
+        )
         packed = packed.ljust(_CRC_OFFSET, b"\0")
         return packed + _CRC.pack(checksum.extend(0, packed))
 

@@ -45,7 +45,7 @@ def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
         return AbsentPolicy(_simplest(table.absent), frozenset())
     rows = [_constant_row(graph, node, table) for node in with_input]
     if len(with_input) == len(found) and all(
-        one is not None and rows[0] is not None and one.tobytes() == rows[0].tobytes() for one in rows
+        row is not None and rows[0] is not None and row.tobytes() == rows[0].tobytes() for row in rows
     ):
         assert rows[0] is not None
         source = f"constant second input of '{with_input[0].name}'"

@@ -62,7 +62,11 @@ def apply_absent_keys(model: Model, absent: dict[str, str]) -> None:
         value = wanted(absent, name)
         assert value is not None
         option = f"--absent-key {base_name(name)}={value}"
-        kin = [one for one in model.sparse_tables.values() if base_name(one.name) == base_name(name)]
+        kin = [
+            sparse_table
+            for sparse_table in model.sparse_tables.values()
+            if base_name(sparse_table.name) == base_name(name)
+        ]
         table.absent = Absent(None if value == ZERO else _row(kin, value.removeprefix(ROW), option), option)
 
 

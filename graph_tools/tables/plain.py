@@ -92,7 +92,7 @@ def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outp
     if read.name in outputs:
         other = "it is an output of the model"
     for user in graph.users(read.name):
-        ids_too = any(one.node == read.name for one in user.inputs[1:])
+        ids_too = any(source.node == read.name for source in user.inputs[1:])
         if read.name in user.controls:
             other = f"'{user.name}' waits for it"
         elif user.op == "Identity" and not user.controls:

@@ -278,7 +278,7 @@ def forecast(model: Model, options: CutOptions, progress: Progress | None = None
         A table's values are damaged.
     """
     check_names(model, options)
-    records = [plan_sparse(model, *one, options, progress).record() for one in sorted(model.sparse_tables.items())]
+    records = [plan_sparse(model, *item, options, progress).record() for item in sorted(model.sparse_tables.items())]
     tables, _ = plain_tables(model)
     return records + [plan_variable(model, table, options, progress).record() for table in tables]
 

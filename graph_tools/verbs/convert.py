@@ -231,7 +231,9 @@ def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proo
         # Rows that were dropped on request may change a score as far as they like.
         limited = not any(table.lossy_rows for table in report.tables)
         broken = [
-            one for one in found.outputs if one.shapes or "!=" in one.dtype or one.nan_apart or (limited and one.far)
+            output
+            for output in found.outputs
+            if output.shapes or "!=" in output.dtype or output.nan_apart or (limited and output.far)
         ]
         judged = replace(judged, outputs=broken, tables=[])
     found.verdict = reasons = judged.differences()

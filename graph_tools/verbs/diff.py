@@ -43,12 +43,12 @@ def _with_content(a: Inspection, b: Inspection) -> set[str]:
     """Name the variables that may differ in nothing but their content."""
     others = by_name(b.variables)
     return {
-        one.name
-        for one in a.variables
-        if one.name in others
-        and (one.dtype, one.shape) == (others[one.name].dtype, others[one.name].shape)
-        and one.checksums
-        and others[one.name].checksums
+        variable.name
+        for variable in a.variables
+        if variable.name in others
+        and (variable.dtype, variable.shape) == (others[variable.name].dtype, others[variable.name].shape)
+        and variable.checksums
+        and others[variable.name].checksums
     }
 
 
@@ -95,10 +95,10 @@ def _end_text(one: TensorInfo) -> str:
 
 def _variables(model: Inspection, with_content: set[str]) -> dict[str, str]:
     found = {}
-    for one in model.variables:
-        text = f"{one.dtype} {one.shape}, {one.bytes} bytes"
-        content = " ".join(f"{crc:08x}" for crc in one.checksums)
-        found[one.name] = f"{text}, checksum {content}" if one.name in with_content else text
+    for variable in model.variables:
+        text = f"{variable.dtype} {variable.shape}, {variable.bytes} bytes"
+        content = " ".join(f"{crc:08x}" for crc in variable.checksums)
+        found[variable.name] = f"{text}, checksum {content}" if variable.name in with_content else text
     return found
 
 

@@ -158,7 +158,11 @@ def optimize(
     cutting, told = options or CutOptions(), progress or Silent()
     check_skipped(skip_passes, [*fusing_pass_names(), *cutting_pass_names()])
     cutting = replace(
-        cutting, skip_passes=(*cutting.skip_passes, *(one for one in skip_passes if one in cutting_pass_names()))
+        cutting,
+        skip_passes=(
+            *cutting.skip_passes,
+            *(name for name in skip_passes if name in cutting_pass_names()),
+        ),
     )
     store = None if table_store is None else Path(table_store)
     left_out = tuple(one for one in skip_passes if one in fusing_pass_names())
@@ -184,7 +188,7 @@ def optimize(
     library = load_library()
 
     def begin(model: Model) -> FuseReport:
-        fusing.check_inputs({name: one.inputs for name, one in model.signatures.items()})
+        fusing.check_inputs({name: signature.inputs for name, signature in model.signatures.items()})
         mark_contractions(model)
         report = FuseReport(describe_source(model), cutting, dry_run=dry_run)
         report.fuse_options, report.library = fusing, str(library)
@@ -245,7 +249,7 @@ def optimize(
 def _trace(asked: Conversion) -> Trace:
     original = asked.read()
     makers = [Generator(original, name=name, seed=asked.seed) for name in original.signatures]
-    return measure(original, [one for maker in makers for one in maker.requests(asked.samples)])
+    return measure(original, [request for maker in makers for request in maker.requests(asked.samples)])
 
 
 def _run(model: Model, one: Pass) -> FusedPass:

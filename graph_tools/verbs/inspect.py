@@ -51,7 +51,7 @@ def inspect(*models: str | Path, checkpoint: str | Path | None = None, op_librar
     UnreadableError, UsageError
     """
     load_libraries(op_library)
-    return InspectReport([inspect_model(Path(one), checkpoint) for one in models])
+    return InspectReport([inspect_model(Path(model), checkpoint) for model in models])
 
 
 def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspection:
@@ -63,8 +63,8 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
     variables, tables, assets = dict(model.variables), _tables(model), sorted(set(model.assets.values()))
     PruneUnreachable().apply(model)
     mark_unused_tensors(model)
-    for one in tables:
-        one.used = one.name in model.graph or one.name in model.sparse_tables
+    for table in tables:
+        table.used = table.name in model.graph or table.name in model.sparse_tables
     unused = [
         UnusedTensor(name, model.checkpoint.byte_size(name), reason)
         for name, reason in sorted(model.unused_tensors.items())
@@ -75,8 +75,8 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
         tags=list(model.tags),
         bytes=disk_bytes(path),
         signatures=[
-            SignatureInfo(name, one.method_name, _endpoints(one.inputs), _endpoints(one.outputs))
-            for name, one in sorted(model.signatures.items())
+            SignatureInfo(name, item.method_name, _endpoints(item.inputs), _endpoints(item.outputs))
+            for name, item in sorted(model.signatures.items())
         ],
         nodes=nodes,
         needed_nodes=len(model.graph),
@@ -107,8 +107,8 @@ def exported_ops(model: Model) -> tuple[Counter[str], int]:
 
 def _endpoints(endpoints: dict[str, Endpoint]) -> list[TensorInfo]:
     return [
-        TensorInfo(key, str(one.tensor), one.dtype.name, None if one.shape is None else list(one.shape))
-        for key, one in sorted(endpoints.items())
+        TensorInfo(key, str(item.tensor), item.dtype.name, None if item.shape is None else list(item.shape))
+        for key, item in sorted(endpoints.items())
     ]
 
 
@@ -134,9 +134,9 @@ def _dtype_name(tensor: TensorSource) -> str:
 
 
 def _tables(model: Model) -> list[TableInfo]:
-    found = [_sparse_table(name, one) for name, one in model.sparse_tables.items()]
-    found += [_hash_table(name, one) for name, one in model.hash_tables.items()]
-    found += [_embedding_table(name, one) for name, one in model.embedding_tables.items()]
+    found = [_sparse_table(name, table) for name, table in model.sparse_tables.items()]
+    found += [_hash_table(name, hash_table) for name, hash_table in model.hash_tables.items()]
+    found += [_embedding_table(name, embedding_table) for name, embedding_table in model.embedding_tables.items()]
     for node in model.graph:
         if "HashTable" in node.op and not node.inputs and node.name not in model.hash_tables:
             value = node.attrs["value_dtype"].type if "value_dtype" in node.attrs else 0
@@ -175,4 +175,4 @@ def _tf_name(number: int) -> str:
 
 def by_name(things: Iterable[Any]) -> dict[str, Any]:
     """Index what has a name."""
-    return {one.name: one for one in things}
+    return {thing.name: thing for thing in things}

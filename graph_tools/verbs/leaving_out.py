@@ -34,7 +34,7 @@ class Choice:
     def of(self, passes: Iterable[Pass]) -> list[Pass]:
         """Return the passes that run, each told which sites to leave alone."""
         gone = {one.name for one in self.left_out if one.site is None}
-        chosen = [one for one in passes if one.name not in gone]
+        chosen = [pass_ for pass_ in passes if pass_.name not in gone]
         for one in chosen:
             sites = {left.site: left.reason for left in self.left_out if left.name == one.name}
             one.left_alone = {site: f"left out: {why}" for site, why in sites.items() if site is not None}
@@ -69,7 +69,7 @@ class Attempts(Generic[Made]):
         return self._attempt(found, True)
 
     def _search(self, error: VerificationError) -> Choice | None:
-        names = [one.name for one in error.passes if one.applied]
+        names = [pass_.name for pass_ in error.passes if pass_.applied]
         names = [name for name in dict.fromkeys(names) if name not in NEEDED_PASSES | _ASKED_FOR]
         if not names or self._fails(_whole(names)) is not None:
             return None
@@ -91,7 +91,7 @@ class Attempts(Generic[Made]):
 
     def _sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
         """Name the sites of a pass that make the difference where later passes do not run; None in it: the pass."""
-        sites = list(dict.fromkeys(site for one in failure.passes if one.name == name for site in one.at))
+        sites = list(dict.fromkeys(site for pass_ in failure.passes if pass_.name == name for site in pass_.at))
         found: list[LeftOut] = []
         error: VerificationError | None = failure
         while error is not None and len(found) < _MOST_SITES and len(found) < len(sites) - 1:

@@ -68,7 +68,7 @@ def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare:
     if compare is None:
         return forced if requested == "bf16" else Precision(requested, "fp32", False, "not measured: --no-verify")
     measured = _measure(model, folder, tables, compare)
-    losses = [_loss(one) for one in measured.outputs]
+    losses = [_loss(output) for output in measured.outputs]
     problems = _problems(measured, losses)
     certificate = _certificate(measured, losses)
     if requested == "bf16":
@@ -83,9 +83,9 @@ def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> Ve
     with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
         other = Path(place) / folder.name
         other.mkdir()
-        for one in folder.iterdir():
-            if one.name != "saved_model.pb":
-                (other / one.name).symlink_to(one.absolute())
+        for path in folder.iterdir():
+            if path.name != "saved_model.pb":
+                (other / path.name).symlink_to(path.absolute())
         set_precision(model, "bf16")
         write_graph(model, other, tables)
         return compare(folder, other)
@@ -124,21 +124,21 @@ def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
     """Say what forbids bf16, a sentence each."""
     others = replace(measured, outputs=[]).differences()
     weak = [f"too little was asked to permit bf16: {one}" for one in measured.weak]
-    return others + [one.problem for one in losses if one.problem is not None] + weak
+    return others + [loss.problem for loss in losses if loss.problem is not None] + weak
 
 
 def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
     import tensorflow as tf
 
     cpu = this_cpu()
-    ranked = [one.rank_correlation_loss for one in losses if one.rank_correlation_loss is not None]
+    ranked = [loss.rank_correlation_loss for loss in losses if loss.rank_correlation_loss is not None]
     areas = [one.auc_loss for one in losses if one.auc_loss is not None]
     return Certificate(
         max_difference=max((one.max_difference for one in losses), default=0.0),
         rank_correlation_loss=max(ranked, default=None),
         auc_loss=max(areas, default=None),
         limit=LIMIT,
-        requests=sum(one.answered for one in measured.signatures),
+        requests=sum(signature.answered for signature in measured.signatures),
         rows=measured.rows,
         cpu=cpu.model,
         cpu_features=cpu.features,

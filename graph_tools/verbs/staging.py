@@ -129,7 +129,7 @@ def _remove_abandoned(place: Path) -> None:
     """Remove hidden folders for this place whose process is dead."""
     name = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}")
     with contextlib.suppress(OSError):
-        for folder in [one for one in place.absolute().parent.iterdir() if name.fullmatch(one.name)]:
+        for folder in [path for path in place.absolute().parent.iterdir() if name.fullmatch(path.name)]:
             if folder.is_symlink() or any(one.name != place.name for one in folder.iterdir()):
                 continue
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

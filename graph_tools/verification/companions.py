@@ -24,7 +24,7 @@ def find_companions(model: Model, signature: Signature) -> list[tuple[str, str]]
 
     Where both are parts of sparse tensors, the keys are those of the values.
     """
-    keys = {one.tensor.node: key for key, one in signature.inputs.items()}
+    keys = {source.tensor.node: key for key, source in signature.inputs.items()}
     found: dict[tuple[str, str], None] = {}
     for node in model.graph:
         if node.op not in _MEETINGS:
@@ -63,7 +63,7 @@ def _following(graph: Graph, node: Node, port: int) -> Output | None:
         table = graph.source(node.inputs[0]).op in {"ReadVariableOp", "Const", "VarHandleOp", "VariableV2"}
         return node.inputs[1] if table else node.inputs[0]
     if node.op in _COMPARED:
-        others = [one for one in node.inputs if graph.const_value(one) is None]
+        others = [source for source in node.inputs if graph.const_value(source) is None]
         return others[0] if len(others) == 1 else None
     place = _FOLLOWED.get(node.op)
     return None if place is None or place >= len(node.inputs) else node.inputs[place]

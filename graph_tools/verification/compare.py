@@ -37,10 +37,10 @@ class Tolerance:
         """
         parts = text.split(",")
         try:
-            numbers = [float(one) for one in parts]
+            numbers = [float(part) for part in parts]
         except ValueError:
             numbers = []
-        if len(numbers) not in (1, 2) or not all(np.isfinite(one) and one >= 0 for one in numbers):
+        if len(numbers) not in (1, 2) or not all(np.isfinite(number) and number >= 0 for number in numbers):
             raise UsageError(f"tolerance: '{text}', expected ABS or ABS,REL, such as 1e-5 or 1e-5,1e-5")
         return Tolerance(numbers[0], numbers[1] if len(numbers) == 2 else 0.0)
 
@@ -186,7 +186,7 @@ class OutputComparison:
             self._add_exact(a, b, request)
         else:
             self._add_real(a, b, tolerance, request, slack, alike)
-            if sum(len(one) for one, _ in self._values) < _RANKED:
+            if sum(len(value) for value, _ in self._values) < _RANKED:
                 self._values.append((a.ravel(), b.ravel()))
             if labels is not None and a.size == len(labels):
                 self._labels.append((labels, a.ravel(), b.ravel()))
@@ -194,10 +194,10 @@ class OutputComparison:
     def finish(self) -> None:
         """Work out what needs all requests, and let go of their answers."""
         if self._values:
-            a, b = (np.concatenate([one[side] for one in self._values]).astype(np.float64) for side in (0, 1))
+            a, b = (np.concatenate([value[side] for value in self._values]).astype(np.float64) for side in (0, 1))
             self.rank_correlation = spearman(a, b)
         if self._labels:
-            labels, a, b = (np.concatenate([one[side] for one in self._labels]) for side in (0, 1, 2))
+            labels, a, b = (np.concatenate([label[side] for label in self._labels]) for side in (0, 1, 2))
             self.auc_a, self.auc_b = auc(labels, a), auc(labels, b)
         self._values, self._labels = [], []
 

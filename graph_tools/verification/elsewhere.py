@@ -66,7 +66,7 @@ class ElsewhereRunner:
         )
         place = Place(model.path.absolute(), model.kind, model.tags, model.signatures)
         try:
-            self.how = self._ask(("load", runner, place, [str(one) for one in loaded_libraries()]))
+            self.how = self._ask(("load", runner, place, [str(library) for library in loaded_libraries()]))
         except BaseException:
             self.close()
             raise

@@ -94,7 +94,7 @@ def gather_evidence(
     evidence = Evidence()
     for name in {one.signature for one in answered}:
         evidence.inputs[name] = list(_constant_inputs(model, name, [one for one in answered if one.signature == name]))
-    sizes = {name: sum(part.keys.shape[0] for part in one.parts) for name, one in model.sparse_tables.items()}
+    sizes = {name: sum(part.keys.shape[0] for part in table.parts) for name, table in model.sparse_tables.items()}
     evidence.tables = [TableUse(name, sizes[name], found.get(name, 0)) for name in sizes if name in found]
     if answered:
         evidence.tables += _gathered(model, answered, memory_limit)
@@ -103,7 +103,7 @@ def gather_evidence(
 
 def _constant_inputs(model: Model, name: str, requests: Sequence[Request]) -> list[str]:
     signature = model.signatures[name]
-    parts = {key for one in find_sparse_inputs(model, signature) for key in (one.indices, one.dense_shape)}
+    parts = {key for source in find_sparse_inputs(model, signature) for key in (source.indices, source.dense_shape)}
     return [
         key
         for key, one in signature.inputs.items()
@@ -126,7 +126,7 @@ def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | Non
     graph.op_defs = model.graph.op_defs
     signatures = {}
     for name, signature in model.signatures.items():
-        needed = model.graph.ancestors(one.tensor.node for one in signature.outputs.values())
+        needed = model.graph.ancestors(output.tensor.node for output in signature.outputs.values())
         ids = {ids: ids for gathers in tables.values() for node, ids in gathers if node in needed}
         outputs = {str(one): Endpoint(one, None, None) for one in ids}
         signatures[name] = Signature(dict(signature.inputs), outputs)
@@ -154,7 +154,7 @@ def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | Non
 def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:
     """List by variable the gathers from it whose row numbers TensorFlow can work out, with where these come from."""
     graph = model.graph
-    outputs = [one.tensor.node for signature in model.signatures.values() for one in signature.outputs.values()]
+    outputs = [output.tensor.node for signature in model.signatures.values() for output in signature.outputs.values()]
     needed = graph.ancestors(outputs)
     inputs = model.inputs()
     found: dict[str, list[tuple[str, Output]]] = {}
@@ -180,7 +180,9 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
         with quiet():
             runner = SessionRunner(replace(probe, path=folder / "model"))
         try:
-            answers = runner.run([one for one in requests if one.signature in probe.signatures], lambda: None)
+            answers = runner.run(
+                [request for request in requests if request.signature in probe.signatures], lambda: None
+            )
         finally:
             runner.close()
     except (LoadError, ConversionError):
@@ -199,8 +201,8 @@ def _describe(probe: Model) -> None:
     from graph_tools.graph import dtype_of
 
     for signature in probe.signatures.values():
-        for key, one in signature.outputs.items():
-            signature.outputs[key] = replace(one, dtype=dtype_of(probe.graph, one.tensor))
+        for key, output in signature.outputs.items():
+            signature.outputs[key] = replace(output, dtype=dtype_of(probe.graph, output.tensor))
 
 
 def weaknesses(evidence: Evidence, answered: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -224,9 +226,9 @@ def weaknesses(evidence: Evidence, answered: Mapping[str, tuple[int, int]]) -> l
         for key in keys
     ]
     found += [
-        f"table '{one.name}': {one.used} of {one.rows:,} rows looked up, expected at least "
-        f"{min(one.rows, LEAST_TABLE_ROWS)}"
-        for one in evidence.tables
-        if not one.enough
+        f"table '{table.name}': {table.used} of {table.rows:,} rows looked up, expected at least "
+        f"{min(table.rows, LEAST_TABLE_ROWS)}"
+        for table in evidence.tables
+        if not table.enough
     ]
     return found

@@ -27,7 +27,7 @@ def _example(features: list[Feature], kind: str, rng: np.random.Generator) -> by
         if feature.dtype == tf.string:
             target.bytes_list.value.extend(values.tolist())
         elif feature.dtype.is_integer:
-            target.int64_list.value.extend(int(one) for one in values)
+            target.int64_list.value.extend(int(value) for value in values)
         else:
             target.float_list.value.extend(float(one) for one in values)
     serialized: bytes = example.SerializeToString()

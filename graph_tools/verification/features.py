@@ -33,7 +33,7 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
     """List the features that a parser reads; those whose names are computed are left out."""
     dense_types, sparse_types = attribute(node, "Tdense", []), attribute(node, "sparse_types", [])
     if node.op == "ParseExample":
-        keys = [graph.const_value(one) for one in node.inputs[2 : 2 + len(sparse_types) + len(dense_types)]]
+        keys = [graph.const_value(source) for source in node.inputs[2 : 2 + len(sparse_types) + len(dense_types)]]
         names = [None if key is None else key.item() for key in keys]
         sparse, dense, ragged = names[: len(sparse_types)], names[len(sparse_types) :], []
     else:
@@ -48,4 +48,4 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
 
 def _size(shape: Any) -> int | None:
     sizes = [one.size for one in shape.dim]
-    return None if shape.unknown_rank or any(one < 0 for one in sizes) else math.prod(sizes)
+    return None if shape.unknown_rank or any(size < 0 for size in sizes) else math.prod(sizes)

@@ -26,7 +26,7 @@ def loaded_bytes(content: HashTableContent) -> int:
 def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
     """Return the rows [..., row] for arrays of row numbers; None where one is out of range."""
     count = tensor.shape[0]
-    good = [bool(((one >= 0) & (one < count)).all()) for one in numbers]
+    good = [bool(((number >= 0) & (number < count)).all()) for number in numbers]
     flat = [one.ravel().astype(np.int64) for one, is_good in zip(numbers, good, strict=True) if is_good]
     wanted = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
     rows = np.empty((len(wanted), *tensor.shape[1:]), tensor.dtype)
@@ -47,7 +47,7 @@ class Wanted:
     """Keys that are looked for, and the values found for them."""
 
     def __init__(self, keys: list[Array], row: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        flat = [one.ravel() for one in keys]
+        flat = [key.ravel() for key in keys]
         self.keys = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
         self.rows = np.zeros((len(self.keys), *row), dtype)
         self.found = np.zeros(len(self.keys), bool)
@@ -115,7 +115,7 @@ def find_in_table(
     -------
     list of ndarray [..., dim]
     """
-    flat = [one.ravel() for one in keys]
+    flat = [key.ravel() for key in keys]
     wanted = np.concatenate(flat) if flat else np.empty(0, table.key_dtype)
     rows, found = find_rows(table, wanted)
     if seen is not None:

@@ -94,7 +94,7 @@ def is_size(graph: Graph, source: Output) -> bool:
 
 
 def _ports(graph: Graph, node: Node) -> set[Output]:
-    return {one for user in graph.users(node.name) for one in user.inputs if one.node == node.name}
+    return {source for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
 
 
 def _note(model: Model, node: Node, index: int, domain: Domain) -> None:

@@ -94,10 +94,10 @@ class Generator:
         self.companions = find_companions(models[0], self.signature)
         self.domains = {key: self._domain(models, key) for key in self.signature.inputs}
         self.pools: dict[str, Pools] = {
-            key: pools_of(one.dtype, self.domains[key]) for key, one in self.signature.inputs.items()
+            key: pools_of(source.dtype, self.domains[key]) for key, source in self.signature.inputs.items()
         }
         self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
-        self.floats = [key for key, one in self.pools.items() if isinstance(one, FloatPools)]
+        self.floats = [key for key, pool in self.pools.items() if isinstance(pool, FloatPools)]
         plain = [one for one in SCENARIOS if one.kind != "not finite" or self._takes_numbers()]
         self.losing = {
             key: found for key in self.signature.inputs if (found := self._losing(key, worst or {})) is not None
@@ -112,7 +112,7 @@ class Generator:
 
     def _losing(self, key: str, worst: Mapping[str, Array]) -> Array | None:
         """Return the keys that lose most of the tables that an input is looked up in."""
-        tables = {base_name(one) for one in self.domains[key].tables}
+        tables = {base_name(table) for table in self.domains[key].tables}
         found = [keys for name, keys in worst.items() if base_name(name) in tables]
         if not found:
             return None
@@ -121,8 +121,8 @@ class Generator:
         return keys if dtype.name == "string" else keys.astype(dtype.as_numpy_dtype)
 
     def _takes_numbers(self) -> bool:
-        examples = [one.examples or [] for one in self.domains.values()]
-        return bool(self.floats) or any(one.dtype.is_floating for features in examples for one in features)
+        examples = [domain.examples or [] for domain in self.domains.values()]
+        return bool(self.floats) or any(feature.dtype.is_floating for features in examples for feature in features)
 
     def _domain(self, models: tuple[Model, ...], key: str) -> Domain:
         whole = Domain()

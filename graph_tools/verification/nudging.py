@@ -46,8 +46,10 @@ def nudging(model: Model) -> Model:
     """Return a copy of a model with numbers that can be nudged; a model without float32 stays as it is."""
     graph = Graph.from_graph_def(model.graph.to_graph_def())
     graph.op_defs = model.graph.op_defs
-    serving = graph.ancestors(end.tensor.node for one in model.signatures.values() for end in one.outputs.values())
-    found = [one for one in _numbers(graph) if one.node in serving]
+    serving = graph.ancestors(
+        end.tensor.node for signature in model.signatures.values() for end in signature.outputs.values()
+    )
+    found = [number for number in _numbers(graph) if number.node in serving]
     copy = replace(model, graph=graph)
     if not found:
         return copy
@@ -55,7 +57,7 @@ def nudging(model: Model) -> Model:
         name: Endpoint(graph.add("Placeholder", name=name, attrs={"dtype": dtype, "shape": ()}).output(), dtype, ())
         for name, dtype in _dtypes().items()
     }
-    ports = {name: one.tensor for name, one in inputs.items()}
+    ports = {name: source.tensor for name, source in inputs.items()}
     for one in found:
         _nudge(graph, one, ports, serving)
     copy.signatures = {
@@ -67,7 +69,7 @@ def nudging(model: Model) -> Model:
 
 def is_nudging(model: Model) -> bool:
     """Say whether a model takes the inputs that `nudged` adds to a request."""
-    return all(_MULTIPLIER in one.inputs for one in model.signatures.values())
+    return all(_MULTIPLIER in signature.inputs for signature in model.signatures.values())
 
 
 def nudged(request: Request, kind: int) -> Request:
@@ -82,7 +84,7 @@ def nudged(request: Request, kind: int) -> Request:
 
 def as_it_was(request: Request) -> Request:
     """Take from a request what `nudged` added, for a model that does not take it."""
-    return replace(request, inputs={key: one for key, one in request.inputs.items() if key not in _dtypes()})
+    return replace(request, inputs={key: source for key, source in request.inputs.items() if key not in _dtypes()})
 
 
 def _dtypes() -> dict[str, object]:

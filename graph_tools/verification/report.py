@@ -185,23 +185,25 @@ class VerifyReport(Report):
     @reported
     def requests(self) -> Count:
         """Requests that were asked."""
-        return sum(one.generated + one.recorded for one in self.signatures)
+        return sum(signature.generated + signature.recorded for signature in self.signatures)
 
     @property
     @reported
     def rows(self) -> Count:
         """Rows of the requests that both models answered, added up."""
-        return sum(one.rows for one in self.signatures)
+        return sum(signature.rows for signature in self.signatures)
 
     @property
     @reported
     def weak(self) -> list[str]:
         """Why the comparison proves little, a sentence each; empty where it has seen enough."""
-        return weaknesses(self.evidence, {one.name: (one.answered, one.rows) for one in self.signatures})
+        return weaknesses(
+            self.evidence, {signature.name: (signature.answered, signature.rows) for signature in self.signatures}
+        )
 
     @property
     def max_abs_difference(self) -> float:
-        return max((one.max_abs_difference for one in self.outputs), default=0.0)
+        return max((output.max_abs_difference for output in self.outputs), default=0.0)
 
     def differences(self) -> list[str]:
         """Say what differs, a sentence each; none: both models are equal."""
@@ -214,8 +216,8 @@ class VerifyReport(Report):
                     f"signature '{asked.name}': none of {asked.generated + asked.recorded} requests was answered by "
                     f"both models, expected at least one{self._why_refused(asked.name)}"
                 )
-        found.extend(_output_reason(one) for one in self.outputs if not one.equal)
-        found.extend(_table_reason(one) for one in self.tables if not one.equal)
+        found.extend(_output_reason(output) for output in self.outputs if not output.equal)
+        found.extend(_table_reason(table) for table in self.tables if not table.equal)
         found.extend(
             f"signature '{one.signature}', request '{one.request}': {one.a or 'an answer'} / {one.b or 'an answer'}, "
             "expected the same of both"

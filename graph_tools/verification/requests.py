@@ -155,7 +155,9 @@ def _split(request: Request, signature: Signature) -> Iterator[Request]:
     lengths = {array.shape[0] if array.ndim else -1 for array in request.inputs.values()}
     if request.labels is not None:
         lengths.add(len(request.labels))
-    free = all(one.shape is None or (one.shape and one.shape[0] is None) for one in signature.inputs.values())
+    free = all(
+        source.shape is None or (source.shape and source.shape[0] is None) for source in signature.inputs.values()
+    )
     if len(lengths) != 1 or not free or max(lengths) <= _ROWS:
         yield request
         return
@@ -177,7 +179,7 @@ def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
         needed = set(signatures[name].inputs) - set(signatures[name].defaults)
         if wanted == set(meant) and needed <= set(meant.values()):
             return name
-    have = "; ".join(f"'{name}': {', '.join(one.inputs)}" for name, one in signatures.items())
+    have = "; ".join(f"'{name}': {', '.join(signature.inputs)}" for name, signature in signatures.items())
     raise UsageError(
         f"{path}: arrays {', '.join(sorted(wanted)) or 'none'}, expected the inputs of a signature, {have}"
     )
@@ -186,10 +188,10 @@ def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
 def _by_any_name(signature: Signature, names: Iterable[str]) -> dict[str, str]:
     """Return the input key that each name means: a key, or the name of the input's tensor."""
     tensors = {}
-    for key, one in signature.inputs.items():
-        tensors[str(one.tensor)] = key
-        if one.tensor.port == 0:
-            tensors[one.tensor.node] = key
+    for key, source in signature.inputs.items():
+        tensors[str(source.tensor)] = key
+        if source.tensor.port == 0:
+            tensors[source.tensor.node] = key
     meant = {name: name if name in signature.inputs else tensors.get(name) for name in names}
     return {name: key for name, key in meant.items() if key is not None}
 

@@ -134,8 +134,8 @@ class SessionRunner:
                     tf.import_graph_def(parse_graph_def(model.path), name="")
             # A function per signature; names are looked up once.
             self._feeds = {
-                name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in one.inputs.items()}
-                for name, one in model.signatures.items()
+                name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in signature.inputs.items()}
+                for name, signature in model.signatures.items()
             }
             self._fetches = {
                 name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in one.outputs.items()}

@@ -36,7 +36,7 @@ class Runners:
         self._loads: list[Load] = []
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
-        staged = [_is_rewritten(one) or _has_large(one, self.large) for one in self.models]
+        staged = [_is_rewritten(model) or _has_large(model, self.large) for model in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Load] = [V2Runner, SessionRunner]
         # Eager models share their resources by name: two versions of a model would meet in one embedding table.

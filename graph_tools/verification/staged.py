@@ -161,12 +161,14 @@ class StagedRunner:
         for name, cut in cuts.items():
             graph.replace(Output(name), cut.fed.tensor)
             graph.replace_control(name, [cut.fed.tensor.node])
-            for signature, one in list(model.signatures.items()):
+            for signature, item in list(model.signatures.items()):
                 outputs = {
                     key: replace(end, tensor=cut.fed.tensor) if end.tensor == Output(name) else end
-                    for key, end in one.outputs.items()
+                    for key, end in item.outputs.items()
                 }
-                model.signatures[signature] = Signature(dict(one.inputs), outputs, one.method_name, dict(one.defaults))
+                model.signatures[signature] = Signature(
+                    dict(item.inputs), outputs, item.method_name, dict(item.defaults)
+                )
         self._set_levels(cuts)
         for name in cuts:
             graph.remove(name, "looked up outside TensorFlow")
@@ -220,7 +222,7 @@ class StagedRunner:
         """List the lookups that a signature needs, by level."""
         graph = self._model.graph
         by_placeholder = {cut.fed.tensor.node: cut for cut in self._cuts.values()}
-        waiting = [one.tensor.node for one in self._model.signatures[name].outputs.values()]
+        waiting = [output.tensor.node for output in self._model.signatures[name].outputs.values()]
         needed: dict[str, Cut] = {}
         while waiting:
             found = [by_placeholder[one] for one in graph.ancestors(waiting) if one in by_placeholder]

@@ -74,7 +74,7 @@ def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[Sp
 
 def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
     """List the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
-    ranked = {key: (one, len(one.shape)) for key, one in signature.inputs.items() if one.shape is not None}
+    ranked = {key: (source, len(source.shape)) for key, source in signature.inputs.items() if source.shape is not None}
     indices = [key for key, (one, rank) in ranked.items() if rank == 2 and one.dtype.name == "int64"]
     shapes = [key for key, (one, rank) in ranked.items() if rank == 1 and one.dtype.name == "int64"]
     values = [key for key, (one, rank) in ranked.items() if rank == 1 and one.shape == (None,)]
@@ -85,7 +85,7 @@ def _by_use(
     graph: Graph, signature: Signature, indices: list[str], shapes: list[str], values: list[str]
 ) -> list[SparseInput]:
     """Look at every op that takes a sparse tensor, and at which inputs each of its three parts comes from."""
-    keys = {one.tensor.node: key for key, one in signature.inputs.items()}
+    keys = {source.tensor.node: key for key, source in signature.inputs.items()}
     found = []
     for node in graph:
         places = _SPARSE_USES.get(node.op)
@@ -113,7 +113,7 @@ def _elements(graph: Graph, name: str) -> set[str]:
             seen.add(name)
             node = graph[name]
             inputs = node.inputs[:1] if node.op in {"GatherV2", "GatherNd", "Gather"} else node.inputs
-            waiting += [one.node for one in inputs]
+            waiting += [source.node for source in inputs]
     return seen
 
 

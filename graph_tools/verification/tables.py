@@ -231,7 +231,7 @@ def _share(keys: Array, number: int, passes: int) -> Array:
     if keys.dtype.kind == "O":
         import zlib
 
-        hashed = np.fromiter((zlib.crc32(one) for one in keys), np.int64, len(keys))
+        hashed = np.fromiter((zlib.crc32(key) for key in keys), np.int64, len(keys))
     else:
         # Fibonacci hashing: neighboring keys are spread over the passes.
         hashed = ((keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)).astype(np.int64)
@@ -301,8 +301,8 @@ def largest_share(limit: int, *models: Model) -> int:
 
 def held_bytes(model: Model) -> list[int]:
     """Return the bytes of each variable and native hash table in memory."""
-    return [byte_size(one) for one in model.variables.values()] + [
-        loaded_bytes(one) for one in model.hash_tables.values()
+    return [byte_size(variable) for variable in model.variables.values()] + [
+        loaded_bytes(table) for table in model.hash_tables.values()
     ]
 
 

@@ -163,22 +163,22 @@ def _trace(runner: SessionRunner, request: Request) -> dict[str, float] | None:
         if number >= _WARM_UPS:
             for name, one in once.items():
                 runs[name].append(one)
-    return {name: median(one) for name, one in runs.items()}
+    return {name: median(run) for name, run in runs.items()}
 
 
 def _rows(request: Request) -> int:
-    return max((len(one) for one in request.inputs.values() if one.ndim), default=1)
+    return max((len(source) for source in request.inputs.values() if source.ndim), default=1)
 
 
 def _of_nodes(times: Mapping[str, float], fused: Graph) -> dict[str, float]:
     """Sum up the times of nodes that a graph has; what a loop or branch runs counts for it."""
     found: dict[str, float] = defaultdict(float)
-    for name, one in times.items():
+    for name, time in times.items():
         place = name
         while place and place not in fused:
             place = place.rpartition("/")[0]
         if place and fused[place].op not in _NO_WORK and not is_ours(fused[place].op):
-            found[place] += one
+            found[place] += time
     return dict(found)
 
 
@@ -191,7 +191,7 @@ def _regions(fused: Graph, shares: Mapping[str, float], reasons: Mapping[str, st
         while edge:
             name = edge.pop()
             region.add(name)
-            beside = {one.node for one in fused[name].inputs} | {one.name for one in fused.users(name)}
+            beside = {source.node for source in fused[name].inputs} | {user.name for user in fused.users(name)}
             edge += beside & waiting
             waiting -= beside
         share = sum(shares.get(one, 0.0) for one in region)

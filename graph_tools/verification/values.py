@@ -72,7 +72,9 @@ class StringPools:
             return self._mixed(rng, count)
         if kind == "absent" or self.known is None:
             # Of a table or vocabulary nobody has these; hash buckets take them as any other string.
-            return strings([b"v%d" % one for one in rng.integers(0, 1 << (48 if kind == "absent" else 14), count)])
+            return strings(
+                [b"v%d" % integer for integer in rng.integers(0, 1 << (48 if kind == "absent" else 14), count)]
+            )
         return pick(rng, self.known, count)
 
     def _mixed(self, rng: np.random.Generator, count: int) -> Array:
@@ -140,7 +142,7 @@ class IntegerPools:
         return made
 
     def _all(self, values: list[int]) -> Array:
-        fitting = sorted({one for one in values if self.bounds.min <= one <= self.bounds.max})
+        fitting = sorted({value for value in values if self.bounds.min <= value <= self.bounds.max})
         return np.array(fitting or [0], self.dtype)
 
     def _within(self, values: Array) -> Array:
@@ -159,7 +161,7 @@ class FloatPools:
         edges = [float(one) for one in domain.special if isinstance(one, (int, float))]
         with np.errstate(over="ignore"):
             near = (
-                [float(np.nextafter(dtype.type(one), dtype.type(side))) for one in edges for side in (-1e9, 1e9)]
+                [float(np.nextafter(dtype.type(edge), dtype.type(side))) for edge in edges for side in (-1e9, 1e9)]
                 if dtype.itemsize > 2
                 else []
             )

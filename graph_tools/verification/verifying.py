@@ -204,7 +204,7 @@ def _requests(
     warm_up = a.extra / WARM_UP_FILE if a.extra is not None else None
     if warm_up is not None and warm_up.is_file() and not any(Path(one) == warm_up for one in files):
         try:
-            asked.extend(one for one in read_requests(warm_up, a.signatures) if one.signature in names)
+            asked.extend(request for request in read_requests(warm_up, a.signatures) if request.signature in names)
         # Nobody asked for this file: what is in it is for the server.
         except GraphToolsError as error:
             report.not_compared.append(str(error))
@@ -245,10 +245,12 @@ def _compare(
             slack = rounded.get(number, {}).get(key)
             same = alike.of(number, request, key, first[key], second[key])
             outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack, same)
-    for one in outputs.values():
-        one.finish()
-        if not one.elements and not one.shapes and signatures[one.signature].answered:
-            report.not_compared.append(f"signature '{one.signature}', output '{one.name}': no answer has an element")
+    for output in outputs.values():
+        output.finish()
+        if not output.elements and not output.shapes and signatures[output.signature].answered:
+            report.not_compared.append(
+                f"signature '{output.signature}', output '{output.name}': no answer has an element"
+            )
     report.signatures, report.outputs = list(signatures.values()), list(outputs.values())
 
 
@@ -269,7 +271,7 @@ def _compare_tables(
         pairs = list(pair(a, b))
     seen = {one.source.name for one in pairs}
     report.tables.extend(compare_tables(pairs, report.tolerance, max(1, memory // 4)))
-    several = [one for one in variables if one[0] not in seen]
+    several = [variable for variable in variables if variable[0] not in seen]
     report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in several)
     seen |= {one[0] for one in several}
     everything: dict[str, Any] = {**a.sparse_tables, **{n: t for n, t in a.variables.items() if _is_large(t, large)}}
@@ -289,7 +291,7 @@ def _table_bytes(model: Model) -> int:
 
 def _mapped_bytes(model: Model) -> int:
     """Return the bytes of table files, which are mapped and not held."""
-    files = {one.file for one in model.embedding_tables.values() if one.file is not None}
+    files = {table.file for table in model.embedding_tables.values() if table.file is not None}
     return sum(file.stat().st_size for file in files)
 
 

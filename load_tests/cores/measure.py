@@ -184,11 +184,11 @@ def _add(side: Side, loops: Sequence[Loop], span: Span, lasted: float) -> None:
     for status, count in mine.failed.items():
         side.failed[status] = side.failed.get(status, 0) + count
     side.late_us = max(side.late_us, mine.late_us)
-    side.cpu.append(sum(one.cpu_s for one in loops) / lasted)
-    for one in others:
-        side.shed += sum(one.failed.values())
+    side.cpu.append(sum(loop.cpu_s for loop in loops) / lasted)
+    for other in others:
+        side.shed += sum(other.failed.values())
         # Where it falls behind, what it answers now was to be sent long ago.
-        side.variant_per_s.append(one.latencies.answered(*span) / (span[1] - span[0]))
+        side.variant_per_s.append(other.latencies.answered(*span) / (span[1] - span[0]))
 
 
 def measure_bursts(
@@ -219,9 +219,9 @@ def measure_bursts(
             "late_after": sum(after) / max(1, len(after)),
             "course": pooled.around(begins, BURST_S + AFTER_S, WINDOW_S),
             "moves": [
-                {"at": one["at"] - max(begin for begin in begins if begin - BEFORE_S <= one["at"])} | one["data"]
-                for one in moves
-                if one["kind"] == "cores" and one["at"] >= begins[0] - BEFORE_S
+                {"at": move["at"] - max(begin for begin in begins if begin - BEFORE_S <= move["at"])} | move["data"]
+                for move in moves
+                if move["kind"] == "cores" and move["at"] >= begins[0] - BEFORE_S
             ],
         }
         before, since = found[name]["late_before"], found[name]["late_after"]
@@ -262,7 +262,7 @@ def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> 
     """
     late = []
     for number in range(min(int((end - begin) / WINDOW_S + 1e-6) for begin, end in spans)):
-        part = latencies.pooled((one + number * WINDOW_S, one + (number + 1) * WINDOW_S) for one, _ in spans)
+        part = latencies.pooled((span + number * WINDOW_S, span + (number + 1) * WINDOW_S) for span, _ in spans)
         late.append(not part.size or percentile(part, 99) > slo_us)
     return late
 

@@ -86,7 +86,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     )
     first, *others = axes[0]
     for name in SIDES:
-        rounds = [one / 1000 for one in results["sides"][name]["rounds_p99_us"]]
+        rounds = [result / 1000 for result in results["sides"][name]["rounds_p99_us"]]
         first.plot(range(1, len(rounds) + 1), rounds, marker="o", color=_COLORS[name], label=_TITLES[name])
     first.set(title="Baseline's p99 by round", xlabel="round", ylabel="ms", yscale="log")
     first.legend(fontsize=8)

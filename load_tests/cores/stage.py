@@ -64,7 +64,7 @@ class Stage:
     def cpus_of(self, version: int) -> list[int]:
         """Answer the CPUs that the host of the proxy that divides them says a version has."""
         owners = self.divided.client.machine()["owners"]
-        return next((list(one["cpus"]) for one in owners if one["version"] == version), [])
+        return next((list(owner["cpus"]) for owner in owners if owner["version"] == version), [])
 
     def wait_for_profiles(self) -> None:
         """Wait until the proxy has profiled both versions: nothing is to run beside what is measured.
@@ -78,7 +78,7 @@ class Stage:
         lines: list[str] = []
         while time.monotonic() < until:
             versions = self.divided.client.explain(MODEL)["versions"]
-            lines = [line for one in versions.values() for line in one if line.startswith("Its figures:")]
+            lines = [line for version in versions.values() for line in version if line.startswith("Its figures:")]
             done = [line for line in lines if "measured here" in line or "check point" in line]
             if len(done) == len(versions):
                 return

@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "switch": float(np.median([one["switch"] for one in shared.values()])),
         "shared_cache": float(np.median([one["shared_cache"] for one in shared.values()])),
     }
-    fits = [fit for one in points.values() if (fit := fit_bandwidth(one, most, knee)) is not None]
+    fits = [fit for point in points.values() if (fit := fit_bandwidth(point, most, knee)) is not None]
     if fits:
         found |= {"bandwidth": float(np.median(fits)), "knee": knee}
     else:

@@ -115,20 +115,20 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
         table.add_column(name)
     for name in ("busy", "qps", "measured", "spread", "queue", "simulator", "profile alone"):
         table.add_column(name, justify="right")
-    for one in verdicts:
+    for verdict in verdicts:
         cells = []
         for what in ("queue", "simulator", "uncalibrated"):
-            color = "green" if one.beyond(what) <= LIMIT else "red"
-            p99 = one.predicted[what][1]
-            cells.append(f"{p99:.2f} [{color}]{one.off(what):+.0%} ({one.beyond(what):.0%})[/]")
-        measured = " ".join(f"{p99:.2f}" for p99 in one.p99_ms)
+            color = "green" if verdict.beyond(what) <= LIMIT else "red"
+            p99 = verdict.predicted[what][1]
+            cells.append(f"{p99:.2f} [{color}]{verdict.off(what):+.0%} ({verdict.beyond(what):.0%})[/]")
+        measured = " ".join(f"{p99:.2f}" for p99 in verdict.p99_ms)
         table.add_row(
-            one.case,
-            one.model,
-            f"{one.utilisation:.0%}",
-            f"{one.measured_qps:.0f}",
+            verdict.case,
+            verdict.model,
+            f"{verdict.utilisation:.0%}",
+            f"{verdict.measured_qps:.0f}",
             measured,
-            f"{one.spread:.0%}",
+            f"{verdict.spread:.0%}",
             *cells,
         )
     return table

@@ -155,12 +155,12 @@ def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder
     }
     models = [
         {
-            "model": str(ensure_model(one.workload)),
+            "model": str(ensure_model(tenant.workload)),
             "config": config,
-            "requests": str(requests_of(one, folder)),
-            "rate": one.qps,
+            "requests": str(requests_of(tenant, folder)),
+            "rate": tenant.qps,
         }
-        for one in tenants
+        for tenant in tenants
     ]
     first = may_go_first()
     others = sorted(os.sched_getaffinity(0) - {cpu}) or [cpu]

@@ -18,7 +18,7 @@ def draw_predictions(verdicts: Sequence[Verdict], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    panels = list(dict.fromkeys((one.case, one.model) for one in verdicts))
+    panels = list(dict.fromkeys((verdict.case, verdict.model) for verdict in verdicts))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.6), squeeze=False)
     for axis, (case, model) in zip(axes[0], panels, strict=True):
         mine = sorted((one for one in verdicts if (one.case, one.model) == (case, model)), key=lambda o: o.utilisation)

@@ -137,7 +137,7 @@ def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) 
 def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
     """Hold the errors against what was asked for: within 20 %, beyond the spread of two runs of the same."""
     made = []
-    for case in dict.fromkeys(one.case for one in verdicts):
+    for case in dict.fromkeys(verdict.case for verdict in verdicts):
         mine = [one for one in verdicts if one.case == case]
         for what in ("queue", "simulator"):
             worst = max(one.beyond(what) for one in mine)
@@ -198,8 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "environment": environment,
         "seconds": seconds,
         "calibration": calibration.to_json(),
-        "verdicts": [one.to_json() for one in verdicts],
-        "targets": [one.to_json() for one in targets],
+        "verdicts": [verdict.to_json() for verdict in verdicts],
+        "targets": [target.to_json() for target in targets],
     }
     write_results(chosen.out, results)
     from load_tests.cost_model.picture import draw_predictions

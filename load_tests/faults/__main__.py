@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(f"Seed {options.seed}")
     environment, begun = describe_environment(ROOT), time.monotonic()
     results = _run(options, console)
-    worst = max((one["recovery_s"] for one in results), default=0.0)
+    worst = max((result["recovery_s"] for result in results), default=0.0)
     ok = all(one["ok"] for one in results)
     write_results(
         options.output,

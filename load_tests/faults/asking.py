@@ -119,7 +119,7 @@ class Clients:
                 self.asked.failed[str(answer.status)] += 1
             return
         version = int(answer.headers.get("x-model-version", "0"))
-        scores = [float(one[0] if isinstance(one, list) else one) for one in json.loads(body)["predictions"]]
+        scores = [float(load[0] if isinstance(load, list) else load) for load in json.loads(body)["predictions"]]
         wanted = [float(version * sum(row)) for row in rows]
         with self._lock:
             # Small integers: exact in float32.

@@ -43,9 +43,9 @@ def _change(stage: Stage, draw: Random, ended: threading.Event) -> None:
                 serving = number
                 if draw.random() < 0.5:
                     serving = int(client.rollback(MODEL).get("baseline") or serving)
-                for one in client.versions(MODEL)["versions"]:
-                    if one["version"] not in (serving, number):
-                        client.undeploy(MODEL, one["version"])
+                for version in client.versions(MODEL)["versions"]:
+                    if version["version"] not in (serving, number):
+                        client.undeploy(MODEL, version["version"])
                 made += 1
             except ProxyError:
                 # The proxy or the host has just been killed; a moment later the next change is made.

@@ -255,8 +255,8 @@ def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
         courses = case["courses"]
         found = Table(title=f"{case['host']} host, {case['changes']}: p50 / p99 in ms around each switch")
         found.add_column("from [s]", justify="right")
-        for name, one in courses.items():
-            found.add_column(f"{name} x {one['switches']}", justify="right")
+        for name, course in courses.items():
+            found.add_column(f"{name} x {course['switches']}", justify="right")
         for rows in zip(*(one["course"] for one in courses.values()), strict=True):
             found.add_row(f"{rows[0]['from']:+.2f}", *map(_cell, rows))
         console.print(found)

@@ -74,7 +74,7 @@ class Latencies:
         course = []
         for number in range(round(2 * reach / step)):
             begin = round(-reach + number * step, 6)
-            part = self.pooled((one + begin, one + begin + step) for one in moments)
+            part = self.pooled((moment + begin, moment + begin + step) for moment in moments)
             entry = {"from": begin, "requests": float(part.size)}
             if part.size:
                 entry |= {"p50_us": percentile(part, 50), "p99_us": percentile(part, 99), "max_us": float(part.max())}

@@ -175,7 +175,7 @@ def measure(kind: str, model: Path, options: argparse.Namespace) -> list[dict[st
                         "host": kind,
                         "over": over,
                         "clients": clients,
-                        "requests_per_s": median(one["rate"] for one in reports),
+                        "requests_per_s": median(report["rate"] for report in reports),
                         "p50_us": median(one["latency_us"]["p50"] for one in reports),
                         "p99_us": median(one["latency_us"]["p99"] for one in reports),
                         "rounds": reports,

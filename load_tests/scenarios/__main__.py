@@ -91,14 +91,14 @@ def _table(entries: Sequence[dict[str, Any]], generator: str) -> Table:
     table.add_column("phase")
     for heading in ("asked/s", "sent", "answered", "failed", "p50 ms", "p99 ms", "max ms"):
         table.add_column(heading, justify="right")
-    for one in entries:
+    for entry in entries:
         table.add_row(
-            one["phase"],
-            f"{one['asked_requests_per_s']:,.0f}",
-            f"{one['sent']:,}",
-            f"{one['answered']:,}",
-            f"{sum(one['failed'].values()):,}",
-            *(f"{one[name] / 1000:.2f}" if name in one else "" for name in ("p50_us", "p99_us", "max_us")),
+            entry["phase"],
+            f"{entry['asked_requests_per_s']:,.0f}",
+            f"{entry['sent']:,}",
+            f"{entry['answered']:,}",
+            f"{sum(entry['failed'].values()):,}",
+            *(f"{entry[name] / 1000:.2f}" if name in entry else "" for name in ("p50_us", "p99_us", "max_us")),
         )
     return table
 

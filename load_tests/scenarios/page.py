@@ -23,7 +23,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000.0, 260.0, 60.0, 24.0, 28.0
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{one}</td>" for one in row) + "</tr>" for row in rows)
     return f'<table class="{kind}"><tr>{head}</tr>{body}</table>'
 
@@ -65,7 +65,7 @@ def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
         begin = end
     drawn.append(_text(_WIDTH, _HEIGHT - 10, f"{whole:.0f} s", "end"))
     decades = round(math.log10(high / low))
-    marks = [low * 10**one for one in range(decades + 1)]
+    marks = [low * 10**index for index in range(decades + 1)]
     drawn += [_text(_LEFT - 8, down(ms) + 4, f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:g} s", "end") for ms in marks]
     drawn.append(
         f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{down(limit_ms):.1f}" y2="{down(limit_ms):.1f}" stroke="#d9382b" '
@@ -78,11 +78,11 @@ def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
 
 def _verdicts(targets: Sequence[dict[str, Any]]) -> str:
     rows = []
-    for one in targets:
-        word = "PASS" if one["ok"] else "FAIL"
-        limit = f"at {'least' if one['at_least'] else 'most'} {one['limit']:.4g}"
-        title = one["name"].partition(": ")[2] or one["name"]
-        rows.append([f'<b class="{word}">{word}</b>', escape(title), f"{one['value']:.4g}", limit])
+    for target in targets:
+        word = "PASS" if target["ok"] else "FAIL"
+        limit = f"at {'least' if target['at_least'] else 'most'} {target['limit']:.4g}"
+        title = target["name"].partition(": ")[2] or target["name"]
+        rows.append([f'<b class="{word}">{word}</b>', escape(title), f"{target['value']:.4g}", limit])
     return _table(["", "what", "measured", "limit"], rows)
 
 
@@ -91,14 +91,14 @@ def render(results: dict[str, Any], other: str | None) -> str:
     environment, settings = results["environment"], results["settings"]
     rows = [
         [
-            escape(one["phase"]),
-            f"{one['asked_requests_per_s']:,.0f}",
-            f"{one['sent']:,}",
-            f"{one['answered']:,}",
-            escape(", ".join(f"{kind}: {count:,}" for kind, count in one["failed"].items()) or "none"),
-            *(f"{one[name] / 1000:.2f}" if name in one else "" for name in ("p50_us", "p99_us", "max_us")),
+            escape(result["phase"]),
+            f"{result['asked_requests_per_s']:,.0f}",
+            f"{result['sent']:,}",
+            f"{result['answered']:,}",
+            escape(", ".join(f"{kind}: {count:,}" for kind, count in result["failed"].items()) or "none"),
+            *(f"{result[name] / 1000:.2f}" if name in result else "" for name in ("p50_us", "p99_us", "max_us")),
         ]
-        for one in results["phases"]
+        for result in results["phases"]
     ]
     missed = sum(not one["ok"] for one in results["targets"])
     word = "FAIL" if missed else "PASS"

@@ -56,9 +56,9 @@ class Stage:
         ports = {int(address.rpartition(":")[2]) for address in (self.endpoint.rest, self.endpoint.grpc)}
         # A connection that its client has left (CLOSE_WAIT) is a file like others: the host has to close it.
         clients = [
-            one
-            for one in process.net_connections("tcp")
-            if one.status == psutil.CONN_ESTABLISHED and one.laddr.port in ports
+            connection
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port in ports
         ]
         return {
             **memory_of(self.proxy.pid),

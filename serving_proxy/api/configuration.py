@@ -43,7 +43,7 @@ def configuration_routes(plane: Plane) -> APIRouter:
             configured = parse_text(data.decode("utf-8", "replace"), "reload request")
         else:
             raise InvalidError(f"content-type: '{kind[:80]}', expected text/plain or application/x-protobuf")
-        before = {one.name for one in plane.control.models.values() if one.policy is not None}
+        before = {model.name for model in plane.control.models.values() if model.policy is not None}
         plane.watcher.apply(configured)
         names = [one.name for one in configured]
         if wait > 0:

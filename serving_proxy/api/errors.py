@@ -82,7 +82,7 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         faults = error.errors()
-        said = "; ".join(_fault(one) for one in faults[:_MOST_NAMED])
+        said = "; ".join(_fault(fault) for fault in faults[:_MOST_NAMED])
         more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
         return answer("INVALID_ARGUMENT", f"request: {said}{more}")
 

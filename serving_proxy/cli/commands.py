@@ -77,7 +77,11 @@ def set_parameters(
 ) -> None:
     """Let typer see the parameters of a command, without some and with others, which may come before its options."""
     signature = inspect.signature(command, eval_str=True)
-    own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature.parameters.values() if one.name not in without]
+    own = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in signature.parameters.values()
+        if parameter.name not in without
+    ]
     arguments = [one for one in own if one.default is one.empty]
     options = [one for one in own if one.default is not one.empty]
     parameters = [*arguments, *((*added, *options) if first else (*options, *added))]

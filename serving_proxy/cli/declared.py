@@ -95,13 +95,13 @@ def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Com
 def _options(model: type[BaseModel], defaults: bool) -> Iterator[_Declared]:
     """Yield the options of a model: those of its own fields before those of its parent."""
     own = [name for name in model.model_fields if name in model.__annotations__]
-    for name in [*own, *(one for one in model.model_fields if one not in own)]:
+    for name in [*own, *(model_field for model_field in model.model_fields if model_field not in own)]:
         field = model.model_fields[name]
         for note in field.metadata:
             if isinstance(note, CliOption):
                 yield _declared(name, None, field, note, defaults)
             elif isinstance(note, CliGroup):
-                record = next(one for one in get_args(field.annotation) if one is not type(None))
+                record = next(arg for arg in get_args(field.annotation) if arg is not type(None))
                 for inner, option in note.options.items():
                     yield _declared(inner, name, record.model_fields[inner], option, False)
 
@@ -118,7 +118,7 @@ def _kind(annotation: Any) -> type:
     if origin is Annotated:
         return _kind(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
-        return _kind(next(one for one in get_args(annotation) if one is not type(None)))
+        return _kind(next(arg for arg in get_args(annotation) if arg is not type(None)))
     plain: tuple[type, ...] = (bool, int, float)
     return next((one for one in plain if annotation is one), list if origin is list else str)
 

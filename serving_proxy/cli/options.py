@@ -69,7 +69,7 @@ def seconds(text: str, option: str) -> float:
     parts = list(_DURATION.finditer(text.strip()))
     if (
         not parts
-        or "".join(one[0] for one in parts) != text.strip()
+        or "".join(part[0] for part in parts) != text.strip()
         or (len(parts) > 1 and any(not one[2] for one in parts))
     ):
         raise InvalidError(f"{option}: '{text}', expected a duration such as 30s, 15m or 1h")

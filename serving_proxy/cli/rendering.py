@@ -74,7 +74,7 @@ def render_explain(found: dict[str, Any]) -> RenderableType:
 
 def render_events(events: Iterable[dict[str, Any]]) -> RenderableType:
     """Show events, a line each."""
-    return Text("\n".join(event_line(one) for one in events))
+    return Text("\n".join(event_line(event) for event in events))
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -124,17 +124,17 @@ def _hosts(hosts: list[dict[str, Any]]) -> RenderableType:
     columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts", "endpoints", "note")
     rows = [
         [
-            escape(one["name"]),
-            f"[{_STYLES.get(one['state'], 'default')}]{one['state']}[/]",
-            one["origin"],
-            str(one["pid"] or ""),
-            str(one["generation"]),
-            one["cpus"],
-            str(one["restarts"] or ""),
-            escape(", ".join(f"{name} {place}" for name, place in one["endpoints"].items())),
-            escape(one["note"]),
+            escape(host["name"]),
+            f"[{_STYLES.get(host['state'], 'default')}]{host['state']}[/]",
+            host["origin"],
+            str(host["pid"] or ""),
+            str(host["generation"]),
+            host["cpus"],
+            str(host["restarts"] or ""),
+            escape(", ".join(f"{name} {place}" for name, place in host["endpoints"].items())),
+            escape(host["note"]),
         ]
-        for one in hosts
+        for host in hosts
     ]
     return _table("Hosts", columns, rows, right=("pid", "generation", "restarts"))
 

@@ -45,10 +45,10 @@ class Observer:
         control = self._control
         self._totals.read(control.hosts)
         keys = {
-            (model.name, one.number)
+            (model.name, version.number)
             for model in control.models.values()
-            for one in model.versions.values()
-            if one.desired
+            for version in model.versions.values()
+            if version.desired
         }
         self._totals.keep(keys)
         self._guard.step(now)
@@ -66,7 +66,7 @@ class Observer:
         models = self._control.models
         return WatchView(
             points=point_views(self._history.newest()),
-            guards={name: guard_view(one, self._guard.watched(name)) for name, one in sorted(models.items())},
+            guards={name: guard_view(item, self._guard.watched(name)) for name, item in sorted(models.items())},
             machine=self.machine(),
         )
 
@@ -74,19 +74,19 @@ class Observer:
         """Show the machine."""
         return MachineView(
             cpus=[
-                CpuView(cpu=one.number, core=one.core, package=one.package, busy=self._busy.get(one.number))
-                for one in self._cpus
+                CpuView(cpu=cpu.number, core=cpu.core, package=cpu.package, busy=self._busy.get(cpu.number))
+                for cpu in self._cpus
             ],
             owners=[
                 OwnerView(
-                    host=one.host,
-                    model=one.model,
-                    version=one.version,
-                    cpus=list(one.cpus),
-                    wanted=None if one.wanted is None else list(one.wanted),
-                    own=one.own,
+                    host=owner.host,
+                    model=owner.model,
+                    version=owner.version,
+                    cpus=list(owner.cpus),
+                    wanted=None if owner.wanted is None else list(owner.wanted),
+                    own=owner.own,
                 )
-                for one in owners(self._control.hosts, self._control.models, self._control.host_settings.cpusets)
+                for owner in owners(self._control.hosts, self._control.models, self._control.host_settings.cpusets)
             ],
             cores=cores_view(self._cores),
         )

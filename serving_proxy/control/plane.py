@@ -125,7 +125,7 @@ class Plane:
     def status(self) -> StatusView:
         """Show everything."""
         control = self.control
-        models = [model_view(one, control.hosts) for _, one in sorted(control.models.items())]
+        models = [model_view(item, control.hosts) for _, item in sorted(control.models.items())]
         return StatusView(
             version=version(),
             pid=os.getpid(),
@@ -134,7 +134,7 @@ class Plane:
             fault=control.fault,
             draining=self.supervisor.draining or self.closing.is_set(),
             hosts=self.supervisor.views(),
-            models=[one for one in models if one.versions],
+            models=[model for model in models if model.versions],
             jobs=[job_view(one) for one in self.jobs.running()],
             last_event=control.last_event,
         )

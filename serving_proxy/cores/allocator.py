@@ -82,8 +82,8 @@ class Allocator:
         settled = self._settled_at is not None and now_s >= self._settled_at
         if same and not settled:
             return ()
-        paths = {one.name: one.path for one in tenants}
-        self.costs = {name: one for name, one in self.costs.items() if paths.get(name) == one.path}
+        paths = {tenant.name: tenant.path for tenant in tenants}
+        self.costs = {name: cost for name, cost in self.costs.items() if paths.get(name) == cost.path}
         reason = "planned for what requests need" if same else "planned for what is deployed"
         first = self.state is None and not any(self._rates.get(one.name) for one in tenants)
         self._blind = (first or self._blind) and not settled
@@ -182,9 +182,12 @@ class Allocator:
         reason: str,
         now_s: float,
     ) -> tuple[Move, ...]:
-        self._measured = measured = {name: planning.profiled_us(one) for name, one in profiles.items()}
+        self._measured = measured = {name: planning.profiled_us(profile) for name, profile in profiles.items()}
         old = self._handed_over(tenants)
-        rates = {one.name: old[one.name].qps if one.name in old else self._rates.get(one.name, 0.0) for one in tenants}
+        rates = {
+            tenant.name: old[tenant.name].qps if tenant.name in old else self._rates.get(tenant.name, 0.0)
+            for tenant in tenants
+        }
         controlled = [
             ControlledTenant(
                 one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name]
@@ -204,11 +207,11 @@ class Allocator:
             grouped = group_models(state.tenants, kept, state.settings, before, isolated & set(kept))
             pools = planning.sized(made, grouped, before)
         state = begin(range(len(machine.cores)), controlled, [(one.kind, one.models, one.cores) for one in pools])
-        kept = {name: old.get(name, one) for name, one in state.estimates.items()}
+        kept = {name: old.get(name, estimate) for name, estimate in state.estimates.items()}
         self.state = self._on_probation(replace(state, pools=pools, estimates=kept), before, now_s)
         self.plan, self.machine, self._tenants = made, machine, tenants
         variants = {one.name for one in tenants if one.role == "variant"}
-        self.limits = {name: one for name, one in self.limits.items() if name in variants}
+        self.limits = {name: limit for name, limit in self.limits.items() if name in variants}
         if self._blind:
             return ()
         self._divided = True
@@ -267,7 +270,7 @@ class Allocator:
     def _handed_over(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
         """Return the estimates with a former baseline's requests counted for the one that takes its place."""
         found = {} if self.state is None else dict(self.state.estimates)
-        before = {one.model: one.name for one in self._tenants if one.role == "baseline"}
+        before = {tenant.model: tenant.name for tenant in self._tenants if tenant.role == "baseline"}
         for one in tenants:
             former = before.get(one.model, one.name)
             if one.role == "baseline" and former != one.name and former in found and one.name in found:
@@ -278,7 +281,7 @@ class Allocator:
 
     def _entered(self, moves: tuple[Move, ...]) -> tuple[Move, ...]:
         self.moves_made += len(moves)
-        self.reasons |= {one.pool: one.reason for one in moves}
+        self.reasons |= {move.pool: move.reason for move in moves}
         names = {pool.name for pool in self.pools}
         self.reasons = {name: reason for name, reason in self.reasons.items() if name in names}
         return moves
@@ -294,4 +297,6 @@ class Allocator:
 
     def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Let no version be taken for slow while it shares its cores with a baseline."""
-        return {name: replace(one, slow_s=0.0) if self.borrowing else one for name, one in estimates.items()}
+        return {
+            name: replace(estimate, slow_s=0.0) if self.borrowing else estimate for name, estimate in estimates.items()
+        }

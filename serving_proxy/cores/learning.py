@@ -117,7 +117,7 @@ def follow(costs: dict[str, Cost], estimates: Mapping[str, Estimate], elapsed_s:
 
 def to_json(costs: Mapping[str, Cost]) -> dict[str, Any]:
     """Return what is to be kept: what was learnt."""
-    return {name: {"path": one.path, "us": round(one.usual_us, 1)} for name, one in costs.items() if one.learnt}
+    return {name: {"path": cost.path, "us": round(cost.usual_us, 1)} for name, cost in costs.items() if cost.learnt}
 
 
 def from_json(data: Any) -> dict[str, Cost]:

@@ -58,7 +58,7 @@ def follow(before: Mapping[str, Limit], wanted: Mapping[str, Limit], elapsed_s: 
 
 def for_each_host(limits: Mapping[str, Limit], hosts: int) -> dict[str, int]:
     """Divide limits among hosts that are asked alike."""
-    return {name: max(1, -(-one.most // max(1, hosts))) for name, one in limits.items()}
+    return {name: max(1, -(-limit.most // max(1, hosts))) for name, limit in limits.items()}
 
 
 def changes(before: Mapping[str, Limit], after: Mapping[str, Limit]) -> dict[str, str]:

@@ -120,7 +120,7 @@ class Cores:
         return self.allocator.observe(seen, now, elapsed_s) if elapsed_s else ()
 
     def _live(self) -> list[HostSeen]:
-        return [one for one in self._control.hosts if one.alive and one.cpus and one.state != "draining"]
+        return [host for host in self._control.hosts if host.alive and host.cpus and host.state != "draining"]
 
     def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
         """Return the cores that there are to give, and whether operators have given others away."""
@@ -141,7 +141,7 @@ class Cores:
         next_step = grown(self._in_force, wanted)
         chosen = wanted if next_step is None else next_step
         limits = for_each_host(self.allocator.limits, live)
-        most = {name: one.most for name, one in self.allocator.limits.items()}
+        most = {name: limit.most for name, limit in self.allocator.limits.items()}
         kept = {"hosts": sorted(hosts), "cpusets": wanted, "limits": most, "learnt": self.allocator.to_json()}
         cpusets = {host: dict(chosen) for host in hosts} if chosen else {}
         before = self._control.host_settings
@@ -159,7 +159,7 @@ class Cores:
 
     def _note(self, moves: Sequence[Move], machine: Machine) -> None:
         assert self.allocator is not None
-        pools = {one.name: one for one in self.allocator.pools}
+        pools = {pool.name: pool for pool in self.allocator.pools}
         for move in moves:
             names = pools[move.pool].models if move.pool in pools else ()
             before, after = (to_cpus(cores, machine) or "none" for cores in _within(move, machine))

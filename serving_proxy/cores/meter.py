@@ -42,7 +42,7 @@ class Meter:
 
     def due(self, hosts: Sequence[HostSeen]) -> bool:
         """Say whether every host has counted since the last look, those aside that have not for long."""
-        newest = max((one.counted_at for one in hosts), default=0.0)
+        newest = max((host.counted_at for host in hosts), default=0.0)
         fresh = [self._is_fresh(one) for one in hosts]
         late = [newest - one.counted_at > PATIENCE_S for one in hosts]
         return any(fresh) and all(new or old for new, old in zip(fresh, late, strict=True))
@@ -64,7 +64,7 @@ class Meter:
         marks = {one.name: self._marks[one.name] for one in hosts if one.name in self._marks}
         for host in (one for one in hosts if self._is_fresh(one)):
             gauges = read_gauges([host.stats])
-            totals = {one.name: counted((one.model, one.version), host.name) for one in tenants}
+            totals = {tenant.name: counted((tenant.model, tenant.version), host.name) for tenant in tenants}
             before, marks[host.name] = marks.get(host.name), _Mark(host.counted_at, totals, gauges)
             elapsed_s = 0.0 if before is None else host.counted_at - before.at
             # A clock that was set back tells no time.

@@ -24,8 +24,8 @@ class Gauges:
 def read_gauges(stats: Iterable[Mapping[str, Any]]) -> dict[str, Gauges]:
     """Add up what several `stats.json` say of this moment; what is not as it should be counts as nothing."""
     found: dict[str, Gauges] = {}
-    for one in stats:
-        for model, versions in _mapping(one.get("models")).items():
+    for stat in stats:
+        for model, versions in _mapping(stat.get("models")).items():
             for number, entry in _mapping(_mapping(versions).get("versions")).items():
                 name = f"{model}/{number}"
                 before, entry = found.get(name, Gauges()), _mapping(entry)
@@ -67,7 +67,7 @@ def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Ob
     """Put together what hosts have seen in times of their own [s], as of one time [s]."""
 
     def total(value: Callable[[Observation], float]) -> float:
-        return sum(value(one) * elapsed_s / own_s for one, own_s in parts)
+        return sum(value(part) * elapsed_s / own_s for part, own_s in parts)
 
     return Observation(
         arrivals=round(total(lambda one: one.arrivals)),

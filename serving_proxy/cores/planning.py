@@ -36,7 +36,7 @@ def make_plan(
         service = ServiceTime(max(one.service_us, 1.0), 0.0, UNKNOWN_CV) if profile is None else profile
         rows = RowDistribution.constant(1 if profile is None else _rows(profile, one.service_us))
         loads.append(Tenant(one.name, one.role, service, rows, one.slo_ms, qps=rates.get(one.name, 0.0)))
-    return plan(Workload(None, tuple(loads)), machine, {one.name: one.qps or 0.0 for one in loads})
+    return plan(Workload(None, tuple(loads)), machine, {load.name: load.qps or 0.0 for load in loads})
 
 
 def profiled_us(profile: ServiceTable) -> float:
@@ -53,13 +53,15 @@ def planned(made: Plan) -> tuple[Pool, ...]:
     """Return the pools of a plan as they are."""
     pools = []
     variants = 0
-    for one in made.allocations:
-        first = made.workload.model(one.models[0])
+    for allocation in made.allocations:
+        first = made.workload.model(allocation.models[0])
         if first.role == "baseline":
-            pools.append(Pool(pool_name("baseline", one.models), "baseline", one.models, one.cores))
+            pools.append(
+                Pool(pool_name("baseline", allocation.models), "baseline", allocation.models, allocation.cores)
+            )
             continue
         variants += 1
-        pools.append(Pool("pool" if variants == 1 else f"pool {variants}", "pool", one.models, one.cores))
+        pools.append(Pool("pool" if variants == 1 else f"pool {variants}", "pool", allocation.models, allocation.cores))
     return tuple(pools)
 
 
@@ -67,8 +69,8 @@ def sized(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...
     """Return the controller's pools with as many cores as a plan gives their models, moving few."""
     place = {name: number for number, (_, models) in enumerate(grouped) for name in models}
     sizes = [0] * len(grouped)
-    for one in made.allocations:
-        sizes[place[one.models[0]]] += len(one.cores)
+    for allocation in made.allocations:
+        sizes[place[allocation.models[0]]] += len(allocation.cores)
     for number, size in enumerate(sizes):
         largest = max(range(len(sizes)), key=sizes.__getitem__)
         if not size and sizes[largest] > 1:

@@ -70,12 +70,12 @@ class Profiles:
     async def look(self, tenants: Iterable[DeployedTenant]) -> None:
         """Find the profiles of versions that are new, or of all if files have changed."""
         files = await asyncio.to_thread(_listed, self._control.options.profiles)
-        wanted = {(one.path, one.profile): one for one in tenants}
+        wanted = {(tenant.path, tenant.profile): tenant for tenant in tenants}
         if files == self._files:
             wanted = {key: one for key, one in wanted.items() if key not in self._known}
         # What was known counts until it is known again.
-        for key, one in sorted(wanted.items(), key=str):
-            self._known[key] = await self._found(one)
+        for key, item in sorted(wanted.items(), key=str):
+            self._known[key] = await self._found(item)
         self._files = files
         self._looked.set()
 
@@ -137,10 +137,10 @@ def _records(kept: object) -> dict[str, tuple[str, str]]:
 
 def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
     found = []
-    for one in folder.glob("*.json"):
+    for path in folder.glob("*.json"):
         # A link that leads nowhere, or what has gone meanwhile, is no profile.
         with contextlib.suppress(OSError):
-            found.append((str(one), one.stat().st_mtime_ns))
+            found.append((str(path), path.stat().st_mtime_ns))
     return tuple(sorted(found))
 
 

@@ -49,8 +49,8 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
         if baseline is None or not baseline.desired:
             continue
         usual = baseline.slo_p99_ms or DEFAULT_SLO_MS
-        for number, one in sorted(model.versions.items()):
-            if _is_asked(model, one) and one.path is not None and not is_manual(one.settings):
+        for number, item in sorted(model.versions.items()):
+            if _is_asked(model, item) and item.path is not None and not is_manual(item.settings):
                 first = number == model.baseline
                 found.append(
                     DeployedTenant(
@@ -58,10 +58,10 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
                         name,
                         number,
                         "baseline" if first else "variant",
-                        one.slo_p99_ms or usual,
-                        one.path,
+                        item.slo_p99_ms or usual,
+                        item.path,
                         None if first else f"{name}/{model.baseline}",
-                        one.profile,
+                        item.profile,
                     )
                 )
     return tuple(sorted(found, key=lambda one: one.role != "baseline"))
@@ -83,8 +83,8 @@ def manual_cpus(models: Mapping[str, Model]) -> set[int]:
     groups = [
         group
         for model in models.values()
-        for one in model.versions.values()
-        if one.desired
-        for group in (one.settings.cpuset or "").split(";")
+        for version in model.versions.values()
+        if version.desired
+        for group in (version.settings.cpuset or "").split(";")
     ]
     return {cpu for group in groups for cpu in read_cpus(group)}

@@ -154,7 +154,7 @@ def _notes(allocator: Allocator) -> list[str]:
     found = list(allocator.plan.reasons) if allocator.plan is not None else []
     if allocator.pools and not allocator.cpusets:
         found.append("there is nothing to divide: one pool, or one core")
-    found += [f"{name}: at most {one.most} requests at a time" for name, one in sorted(allocator.limits.items())]
+    found += [f"{name}: at most {item.most} requests at a time" for name, item in sorted(allocator.limits.items())]
     if allocator.borrowing:
         found.append("baselines may use the variants' cores as well: their own are too few")
     return found

@@ -24,8 +24,8 @@ def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
         The content of `stats.json`, with that of `shadow.json` under `shadow`.
     """
     shadows = _versions(_mapping(stats.get("shadow")))
-    found = {key: _tally(one, shadows.pop(key, {})) for key, one in _versions(stats).items()}
-    return found | {key: _tally({}, one) for key, one in shadows.items()}
+    found = {key: _tally(version, shadows.pop(key, {})) for key, version in _versions(stats).items()}
+    return found | {key: _tally({}, shadow) for key, shadow in shadows.items()}
 
 
 def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
@@ -68,7 +68,7 @@ def _tally(data: Mapping[str, Any], shadow: Mapping[str, Any]) -> Tally:
 def _histogram(data: Mapping[str, Any]) -> Histogram:
     """Read pairs of an upper end and how many were at most that."""
     pairs = data.get("buckets")
-    if not isinstance(pairs, list) or not all(isinstance(one, list) and len(one) == 2 for one in pairs):
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return Histogram()
     bounds = tuple(_number(one[0]) for one in pairs)
     if not bounds or not all(low < high for low, high in pairwise(bounds)):

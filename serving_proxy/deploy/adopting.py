@@ -47,7 +47,7 @@ def adopt_unknown(control: Control) -> None:
             control.note("adopt", f"not adopted from desired.json: {what}")
     for name, model in found.models.items():
         if name not in control.models:
-            whole = model.change(versions={number: _looked_at(one) for number, one in model.versions.items()})
+            whole = model.change(versions={number: _looked_at(version) for number, version in model.versions.items()})
             log.warning("%s", _told(whole))
             control.store([whole], [Note(kind="adopt", message=_told(whole), model=name)])
 

@@ -49,9 +49,9 @@ def adopt(body: Mapping[str, Any], now: float) -> Adopted:
     left: list[str] = []
     for name, entry in sorted(_mapping(body.get("models")).items()):
         versions: dict[int, Version] = {}
-        for number, one in sorted(_mapping(_mapping(entry).get("versions")).items()):
+        for number, item in sorted(_mapping(_mapping(entry).get("versions")).items()):
             try:
-                versions[int(number)] = _version(int(number), one, now)
+                versions[int(number)] = _version(int(number), item, now)
             except (ValidationError, ValueError, TypeError, KeyError) as error:
                 left.append(f"{name}/{number}: {_reason(error)}")
         try:
@@ -83,7 +83,7 @@ def _model(name: str, entry: Mapping[str, Any], versions: dict[int, Version]) ->
     }
     kept = _mapping(entry.get("annotations"))
     if "last_good" not in kept:
-        held = [number for number, one in versions.items() if one.held]
+        held = [number for number, version in versions.items() if version.held]
         values["last_good"] = max(held, default=None)
     model = Model.model_validate({**values, **kept})
     named = {arm.version for arm in model.arms} | {ramp.version for ramp in model.ramps}

@@ -80,7 +80,7 @@ def undeploy(model: Model, number: int | None, now: float) -> Change:
     """
     if number is not None and number not in model.versions:
         raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {listed(model)}")
-    others = [one.number for one in model.versions.values() if one.active and one.number != number]
+    others = [version.number for version in model.versions.values() if version.active and version.number != number]
     if number is not None and number == model.baseline and others:
         raise PreconditionError(
             f"{model.name}/{number}: is the baseline of {listed(model, others)}, expected another version to be "
@@ -173,7 +173,7 @@ def promote(model: Model, number: int) -> Change:
     note = Note(kind="promote", message=f"{model.name}/{number}: to be promoted", model=model.name, version=number)
     if model.policy is not None:
         # Or the policy would follow a larger number again.
-        for later in [one for one in model.versions.values() if one.active and one.number > number]:
+        for later in [version for version in model.versions.values() if version.active and version.number > number]:
             model = model.with_version(later.model_copy(update={"rejected": True}))
     return Change(model.change(candidate=number, going_back=False), (note,))
 
@@ -182,8 +182,10 @@ def choose(model: Model, numbers: Iterable[int]) -> Change:
     """Mark the versions that the model's version policy chooses: they answer requests that name them."""
     wanted = set(numbers)
     versions = {
-        number: one if one.chosen == (number in wanted) else one.model_copy(update={"chosen": number in wanted})
-        for number, one in model.versions.items()
+        number: version
+        if version.chosen == (number in wanted)
+        else version.model_copy(update={"chosen": number in wanted})
+        for number, version in model.versions.items()
     }
     return Change(model if versions == model.versions else model.change(versions=versions))
 
@@ -259,8 +261,8 @@ def usable(model: Model, number: int) -> Version:
 def listed(model: Model, numbers: Iterable[int] | None = None) -> str:
     """Name versions: those given, or all that are deployed."""
     if numbers is None:
-        numbers = [one.number for one in model.versions.values() if one.active]
-    return ", ".join(str(one) for one in sorted(numbers)) or "none"
+        numbers = [version.number for version in model.versions.values() if version.active]
+    return ", ".join(str(number) for number in sorted(numbers)) or "none"
 
 
 def arms_data(model: Model) -> list[dict[str, int]]:

@@ -128,7 +128,7 @@ def choose_number(model: Model, asked: Deployment) -> int:
 
 def forget_stopped(model: Model) -> Model:
     """Return the model without the oldest of its stopped versions."""
-    stopped = [one for one in model.versions.values() if one.state == State.STOPPED]
+    stopped = [version for version in model.versions.values() if version.state == State.STOPPED]
     oldest = sorted(stopped, key=lambda one: one.since)[: max(0, len(stopped) - _KEPT_STOPPED)]
     gone = {one.number for one in oldest}
     return model.change(versions={n: one for n, one in model.versions.items() if n not in gone}) if gone else model

@@ -77,14 +77,14 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
 def _refused(model: Model) -> dict[str, Any]:
     """Return what hosts answer clients that ask what became of versions that no host is to load."""
     return {
-        str(number): {"status": one.failure or "UNKNOWN", "message": one.reason}
-        for number, one in model.versions.items()
-        if one.refused
+        str(number): {"status": version.failure or "UNKNOWN", "message": version.reason}
+        for number, version in model.versions.items()
+        if version.refused
     }
 
 
 def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
-    versions = {number: one for number, one in model.versions.items() if one.desired}
+    versions = {number: version for number, version in model.versions.items() if version.desired}
     # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
     if model.baseline not in versions:
         return None

@@ -18,9 +18,9 @@ def explain(
 ) -> ExplainView:
     """Explain a model and each version that is not stopped; `cores` says of some why they have the CPUs they have."""
     versions = {
-        str(number): [*_version(model, one, hosts), *(cores or {}).get(number, ())]
-        for number, one in model.versions.items()
-        if one.state != State.STOPPED
+        str(number): [*_version(model, version, hosts), *(cores or {}).get(number, ())]
+        for number, version in model.versions.items()
+        if version.state != State.STOPPED
     }
     return ExplainView(model=model.name, lines=_model(model, hosts, generation), versions=versions)
 

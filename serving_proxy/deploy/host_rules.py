@@ -120,10 +120,10 @@ class Checker:
 def prospective(model: Model) -> Model:
     """Return the model as it is once the versions that are on their way have passed their gates."""
     versions = {
-        number: one.model_copy(update={"state": State.LOADING, "path": one.path or one.source})
-        if one.state in GATED
-        else one
-        for number, one in model.versions.items()
+        number: version.model_copy(update={"state": State.LOADING, "path": version.path or version.source})
+        if version.state in GATED
+        else version
+        for number, version in model.versions.items()
     }
     baseline = model.baseline
     if baseline is None or not versions[baseline].desired:

@@ -68,7 +68,7 @@ class DeployPipeline:
         for name, model in list(self._control.models.items()):
             for number, version in list(model.versions.items()):
                 jobs = self._jobs.running(name, number)
-                if version.state in GATED and not any(one.deployed_at == version.deployed_at for one in jobs):
+                if version.state in GATED and not any(job.deployed_at == version.deployed_at for job in jobs):
                     self._from_new(name, version, "its job had ended")
                     self._start(name, version)
 

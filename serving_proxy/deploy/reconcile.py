@@ -69,7 +69,7 @@ def reconcile(snapshot: Snapshot) -> Reconciliation:
         change = step(models[name], snapshot, taken)
         models[name] = change.model
         notes += change.notes
-    changed = {name: one for name, one in models.items() if one != snapshot.models[name]}
+    changed = {name: model for name, model in models.items() if model != snapshot.models[name]}
     return Reconciliation(changed, tuple(notes), render(models, snapshot.settings))
 
 
@@ -124,7 +124,7 @@ def _heir(model: Model) -> Change:
     """Make another version the baseline where the baseline never got so far that a host could try it."""
     if model.baseline is not None and (one := model.versions[model.baseline]) and (one.active or one.desired):
         return Change(model)
-    able = [one for one in model.versions.values() if one.state in SERVED and not one.rejected]
+    able = [version for version in model.versions.values() if version.state in SERVED and not version.rejected]
     if not able:
         return Change(model)
     heir = max(able, key=lambda one: (one.number == model.last_good, one.state == State.READY, one.number))
@@ -184,7 +184,7 @@ def _let_go(model: Model, number: int | None, now: float) -> Change:
 
 
 def _labels(model: Model) -> Model:
-    ready = [number for number, one in model.versions.items() if one.state == State.READY]
+    ready = [number for number, version in model.versions.items() if version.state == State.READY]
     published = labels_to_publish(model.labels, model.published, ready)
     return model if published == model.published else model.change(published=published)
 

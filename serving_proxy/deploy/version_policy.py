@@ -60,7 +60,7 @@ def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> P
     """
     found = set(there)
     wanted = wanted_versions(policy, found | _vanished(model, found))
-    deployed = {number for number, one in model.versions.items() if one.active}
+    deployed = {number for number, version in model.versions.items() if version.active}
     failed = [one for one in model.versions.values() if one.state == State.FAILED]
     tried = {one.number for one in failed if there.get(one.number, one.stamp) == one.stamp}
     named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()

@@ -111,7 +111,7 @@ def job_view(job: Job) -> JobView:
 
 def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -> ModelView:
     """Show a model; with `stopped`, the versions that were undeployed as well."""
-    shown = [one for one in model.versions.values() if stopped or one.state != State.STOPPED]
+    shown = [version for version in model.versions.values() if stopped or version.state != State.STOPPED]
     return ModelView(
         name=model.name,
         baseline=model.baseline,
@@ -125,13 +125,13 @@ def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -
         labels=model.labels,
         ramps=[
             RampView(
-                version=one.version,
-                start=to_percent(one.start),
-                to=to_percent(one.target),
-                seconds=one.seconds,
-                elapsed=one.elapsed,
+                version=ramp.version,
+                start=to_percent(ramp.start),
+                to=to_percent(ramp.target),
+                seconds=ramp.seconds,
+                elapsed=ramp.elapsed,
             )
-            for one in model.ramps
+            for ramp in model.ramps
         ],
         versions=[version_view(model, one, hosts) for one in shown],
     )
@@ -190,7 +190,7 @@ def policy_text(policy: Policy) -> str:
     if policy.kind == PolicyKind.LATEST:
         return f"latest {policy.count}"
     if policy.kind == PolicyKind.SPECIFIC:
-        return "specific " + ",".join(str(one) for one in policy.versions)
+        return "specific " + ",".join(str(version) for version in policy.versions)
     return "all"
 
 

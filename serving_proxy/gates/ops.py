@@ -79,15 +79,15 @@ def reached_ops(graph: Any) -> list[Reached]:
     """Return the ops of the list that a `MetaGraphDef` reaches, each node once a root."""
     functions = {one.signature.name: one for one in graph.graph_def.library.function}
     nodes = {one.name: one for one in graph.graph_def.node}
-    served = {name: one for name, one in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}}
-    fed = {name: {_tensor(one.name) for one in signature.inputs.values()} for name, signature in served.items()}
+    served = {name: item for name, item in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}}
+    fed = {name: {_tensor(source.name) for source in signature.inputs.values()} for name, signature in served.items()}
     # While a model is initialized hosts feed the files' paths; what is there later is the graph's own, or a client's.
     assets = {_tensor(one.tensor_info.name)[0] for one in graph.asset_file_def if _is_inside(one.filename)}
-    later = {one for one in assets if one in nodes and nodes[one].op == "Placeholder"}
+    later = {asset for asset in assets if asset in nodes and nodes[asset].op == "Placeholder"}
     later -= {node for tensors in fed.values() for node, _ in tensors}
     found: list[Reached] = []
     for name, signature in served.items():
-        wanted = {one.name for one in signature.outputs.values()}
+        wanted = {output.name for output in signature.outputs.values()}
         found += _Walk(functions, f"signature '{name}'").run(_main(nodes, functions, later), wanted, fed[name])
     wanted = {one.name for name in (_INIT,) if name in graph.signature_def for one in _outputs(graph, name)}
     for name in _INIT_COLLECTIONS:

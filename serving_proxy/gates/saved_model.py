@@ -56,7 +56,9 @@ def read_meta_graph(folder: Path) -> Any:
         raise InvalidError(f"{folder}: a graph that does not parse, expected a SavedModel") from error
     except RecursionError as error:
         raise InvalidError(f"{folder}: messages within messages too deep to read, expected a SavedModel") from error
-    graphs = [one for one in message.meta_graphs if "serve" in one.meta_info_def.tags] or list(message.meta_graphs)
+    graphs = [graph for graph in message.meta_graphs if "serve" in graph.meta_info_def.tags] or list(
+        message.meta_graphs
+    )
     if len(graphs) != 1:
         raise InvalidError(f"{folder}: {len(graphs)} graphs, expected one with the tag 'serve'")
     return graphs[0]
@@ -76,9 +78,9 @@ def read_signatures(folder: Path) -> Signatures:
 def signatures_of(folder: Path, graph: Any) -> Signatures:
     """Return what clients may ask of the graph of a SavedModel; errors as `read_signatures`."""
     found = {
-        name: {"inputs": _tensors(one.inputs), "outputs": _tensors(one.outputs)}
-        for name, one in sorted(graph.signature_def.items())
-        if not name.startswith(_HIDDEN) and one.outputs
+        name: {"inputs": _tensors(item.inputs), "outputs": _tensors(item.outputs)}
+        for name, item in sorted(graph.signature_def.items())
+        if not name.startswith(_HIDDEN) and item.outputs
     }
     if not found:
         raise InvalidError(f"{folder}: no signature with outputs, expected one to serve")
@@ -91,12 +93,12 @@ def differences(old: Signatures, new: Signatures) -> list[str]:
     A signature more does no harm. A dimension that one leaves open and the other does not is no difference.
     """
     found = []
-    for name, one in sorted(old.items()):
+    for name, item in sorted(old.items()):
         if name not in new:
             found.append(f"signature '{name}' is missing")
             continue
         for kind in ("inputs", "outputs"):
-            found += _tensor_differences(f"{kind[:-1]} of '{name}'", one[kind], new[name][kind])
+            found += _tensor_differences(f"{kind[:-1]} of '{name}'", item[kind], new[name][kind])
     return found
 
 
@@ -119,7 +121,8 @@ def _fits(old: list[int] | None, new: list[int] | None) -> bool:
 
 def _tensors(tensors: Any) -> dict[str, dict[str, Any]]:
     return {
-        name: {"dtype": _dtype(one.dtype), "shape": _shape(one.tensor_shape)} for name, one in sorted(tensors.items())
+        name: {"dtype": _dtype(item.dtype), "shape": _shape(item.tensor_shape)}
+        for name, item in sorted(tensors.items())
     }
 
 

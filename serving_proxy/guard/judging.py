@@ -33,7 +33,7 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
     if not findings:
         return Verdict(Ruling.OK, "no limit is set")
     for ruling in (Ruling.BAD, Ruling.WAIT):
-        texts = [one.text for one in findings if one.ruling == ruling]
+        texts = [finding.text for finding in findings if finding.ruling == ruling]
         if texts:
             return Verdict(ruling, "; ".join(texts), findings)
     texts = [one.text for one in findings]

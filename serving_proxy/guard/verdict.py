@@ -91,4 +91,4 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return asdict(self) | {"findings": [asdict(one) for one in self.findings]}
+        return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}

@@ -61,7 +61,7 @@ class GuardView(View):
 
 def guard_view(model: Model, watched: Mapping[int, WatchedVersion]) -> GuardView:
     """Show the limits and verdicts of a model."""
-    versions = {str(number): _verdict(one) for number, one in sorted(watched.items())}
+    versions = {str(number): _verdict(item) for number, item in sorted(watched.items())}
     return GuardView(settings=model.guard, versions=versions)
 
 

@@ -113,7 +113,11 @@ class RequestLogs:
     async def clean(self) -> None:
         """Remove what hosts that are gone have too much of, and warm-up files that no version names."""
         state_dir = self._control.options.state_dir
-        used = {one.settings.warmup_file for model in self._control.models.values() for one in model.versions.values()}
+        used = {
+            version.settings.warmup_file
+            for model in self._control.models.values()
+            for version in model.versions.values()
+        }
         for model in list(self._control.models.values()):
             if model.request_log is not None:
                 found = await asyncio.to_thread(log_files, state_dir, model.name)

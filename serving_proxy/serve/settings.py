@@ -102,7 +102,7 @@ class ServeSettings(BaseSettings):
         """Take what a variable names: folders as in PATH, and names between commas."""
         if not isinstance(given, str):
             return given
-        return tuple(one for one in given.split(os.pathsep if info.field_name == "model_root" else ",") if one)
+        return tuple(part for part in given.split(os.pathsep if info.field_name == "model_root" else ",") if part)
 
     def check(self) -> None:
         """Raise `InvalidError` where settings do not fit together."""

@@ -72,14 +72,16 @@ class Availability:
     def _hosts_wait(self) -> str | None:
         """Return that a host has not yet read what it is to serve; None if all have."""
         wanted = self._control.desired.generation
-        late = [one for one in self._control.hosts if one.alive and one.state != "draining" and one.generation < wanted]
+        late = [
+            host for host in self._control.hosts if host.alive and host.state != "draining" and host.generation < wanted
+        ]
         return f"host '{late[0].name}': has not read what it is to serve" if late else None
 
     def _model_waits(self, name: str, looked: bool) -> str | None:
         """Return what a model waits for; None if it is available."""
         model = self._control.models.get(name)
         versions = [] if model is None else list(model.versions.values())
-        if any(one.state == State.READY for one in versions):
+        if any(version.state == State.READY for version in versions):
             return None
         if any(one.active for one in versions):
             return f"model '{name}': a version is being loaded"

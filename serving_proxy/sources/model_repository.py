@@ -33,7 +33,7 @@ class ModelRepository:
         """
         model = self._control.models.get(check_name(name))
         configured = model is not None and model.policy is not None
-        deployed = model is not None and any(one.active for one in model.versions.values())
+        deployed = model is not None and any(version.active for version in model.versions.values())
         if not (configured or deployed):
             asked = _as_before(model)
             if asked is None:
@@ -55,7 +55,7 @@ class ModelRepository:
             As `Operations.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
         """
         model = self._control.models.get(check_name(name))
-        if model is None or not any(one.active or one.desired for one in model.versions.values()):
+        if model is None or not any(version.active or version.desired for version in model.versions.values()):
             raise NotFoundError(f"model '{name}': not loaded, expected one that is")
         self._operations.undeploy(name)
         if seconds > 0:

@@ -91,7 +91,7 @@ class Watcher:
                 await self._follow_file(self._settings_file, "/settings", self._apply_settings)
             with self._control.recording_faults("configuration"):
                 await self._follow_file(self._config, "", self._apply_change)
-            for name in [one.name for one in self._control.models.values() if one.policy is not None]:
+            for name in [model.name for model in self._control.models.values() if model.policy is not None]:
                 # Such as a full disk; the next look tries again.
                 with self._control.recording_faults(f"base path of {name}"):
                     await self._directories.look(name)

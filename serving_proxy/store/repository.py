@@ -229,8 +229,8 @@ def _save_model(connection: sqlite3.Connection, model: Model) -> None:
         (model.name, record),
     )
     rows = [
-        (model.name, number, one.state.value, one.model_dump_json(exclude_defaults=True))
-        for number, one in model.versions.items()
+        (model.name, number, version.state.value, version.model_dump_json(exclude_defaults=True))
+        for number, version in model.versions.items()
     ]
     connection.executemany(
         "INSERT INTO versions VALUES (?, ?, ?, ?) ON CONFLICT (model, number) DO UPDATE "

@@ -52,7 +52,7 @@ def test_list(health, served_models) -> None:
     answer = health.List(health_pb2.HealthListRequest(), timeout=10)
     services = {"", "PredictionService", "ModelService", "tensorflow.serving.PredictionService"}
     services |= {"tensorflow.serving.ModelService", "inference.GRPCInferenceService"}
-    found = {name: one.status for name, one in answer.statuses.items()}
+    found = {name: status.status for name, status in answer.statuses.items()}
     assert found == dict.fromkeys(services | served_models.keys(), SERVING)
 
 
@@ -62,7 +62,8 @@ def test_list_of_more_models_than_a_hundred(start_host, served_models) -> None:
     with start_host(models) as host, grpc.insecure_channel(host.grpc) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         found = {
-            name: one.status for name, one in health.List(health_pb2.HealthListRequest(), timeout=20).statuses.items()
+            name: status.status
+            for name, status in health.List(health_pb2.HealthListRequest(), timeout=20).statuses.items()
         }
     assert all(found[name] == (SERVING if name.startswith("m") else NOT_SERVING) for name in models)
 

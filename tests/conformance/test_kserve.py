@@ -143,7 +143,11 @@ def test_model_metadata(triton: tuple[Any, Any]) -> None:
 def test_repository_index(host: ServedHost) -> None:
     with tritonclient.grpc.InferenceServerClient(host.grpc) as client:
         index = client.get_model_repository_index()
-    assert {(one.name, one.version) for one in index.models} >= {("ranking", "1"), ("ranking", "2"), ("text", "3")}
+    assert {(model.name, model.version) for model in index.models} >= {
+        ("ranking", "1"),
+        ("ranking", "2"),
+        ("text", "3"),
+    }
 
 
 @pytest.mark.parametrize(

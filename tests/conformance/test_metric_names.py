@@ -60,10 +60,10 @@ def test_labels_of_tensorflow_serving(
 ) -> None:
     def counts() -> tuple[float, float, float]:
         text = http.get("/monitoring/prometheus/metrics").text
-        samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
         def total(names: tuple[str, ...], wanted: dict[str, str]) -> float:
-            found = (one for one in samples if one.name.removeprefix(":tensorflow:serving:") in names)
+            found = (sample for sample in samples if sample.name.removeprefix(":tensorflow:serving:") in names)
             return sum(one.value for one in found if wanted.items() <= one.labels.items())
 
         return (

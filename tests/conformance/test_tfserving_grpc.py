@@ -133,7 +133,9 @@ def test_classify(stub) -> None:
         model_spec=model_pb2.ModelSpec(name="examples"), input=_examples(0.25, 0.75)
     )
     response = stub.Classify(request, timeout=10)
-    found = [[(one.label.encode(), one.score) for one in row.classes] for row in response.result.classifications]
+    found = [
+        [(class_.label.encode(), class_.score) for class_ in row.classes] for row in response.result.classifications
+    ]
     assert found == [list(zip(CLASSES, (0.75, 0.25), strict=True)), list(zip(CLASSES, (0.25, 0.75), strict=True))]
 
 
@@ -142,7 +144,7 @@ def test_regress(stub) -> None:
         model_spec=model_pb2.ModelSpec(name="examples", signature_name="regress"), input=_examples(0.25, 3.0)
     )
     response = stub.Regress(request, timeout=10)
-    assert [one.value for one in response.result.regressions] == [0.5, 6.0]
+    assert [regression.value for regression in response.result.regressions] == [0.5, 6.0]
 
 
 def test_multi_inference(stub) -> None:

@@ -121,7 +121,7 @@ def test_statistics(triton: Triton) -> None:
 
 
 def test_statistics_of_all_models(triton: Triton) -> None:
-    named = {(one["name"], one["version"]) for one in triton.statistics()}
+    named = {(statistic["name"], statistic["version"]) for statistic in triton.statistics()}
     assert named >= {("ranking", "1"), ("ranking", "2"), ("text", "3"), ("batched", "1")}
     assert {one["version"] for one in triton.statistics("ranking")} == {"1", "2"}
 

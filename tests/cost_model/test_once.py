@@ -28,9 +28,9 @@ def options() -> list[tuple[str, str, str, bool]]:
     found = []
     for program, app in collected().items():
         for verb, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-            for one in command.params:
-                if one.param_type_name == "option" and not one.is_flag:
-                    found.append((program, verb, one.opts[0], one.multiple))
+            for param in command.params:
+                if param.param_type_name == "option" and not param.is_flag:
+                    found.append((program, verb, param.opts[0], param.multiple))
     return found
 
 

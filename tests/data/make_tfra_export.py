@@ -91,7 +91,7 @@ def export(kind: str, folder: Path) -> None:
     answers = {"count": np.array(len(REQUESTS))}
     for number, (user, item) in enumerate(REQUESTS):
         feeds = {"user": np.array(user, np.int64), "item": np.array(item, np.int64)}
-        found = serve(*(tf.constant(one) for one in feeds.values()))
+        found = serve(*(tf.constant(feed) for feed in feeds.values()))
         for key, value in (feeds | {key: value.numpy() for key, value in found.items()}).items():
             answers[f"{number}/{key}"] = value
     requests = folder / "requests.npz"

@@ -66,7 +66,7 @@ def test_demo_loses_nothing_and_every_stage_is_seen(tmp_path: Path) -> None:
     assert list(stages) == ["shadow", "split", "promoted", "rolled_back"]
     assert stages["split"]["users_on_more_than_one"] == 0
     assert 5 < stages["split"]["versions"]["2"]["users_percent"] < 40
-    share = {name: one["versions"]["2"]["percent"] for name, one in stages.items()}
+    share = {name: stage["versions"]["2"]["percent"] for name, stage in stages.items()}
     assert (share["shadow"], share["promoted"], share["rolled_back"]) == (0, 100, 0)
     assert max(len(line) for line in out.splitlines()) <= 80
     for verb in ("serve --state-dir", "deploy movielens", "traffic movielens 2=20", "promote movielens 2", "rollback"):

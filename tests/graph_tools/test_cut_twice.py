@@ -25,7 +25,7 @@ def demo(folder: Path) -> Path:
     from demo.model import WideDeep, export
     from demo.movielens import FEATURES
 
-    vocabularies = {name: [b"%s %d" % (name.encode(), one) for one in range(60)] for name in FEATURES}
+    vocabularies = {name: [b"%s %d" % (name.encode(), index) for index in range(60)] for name in FEATURES}
     (folder / "vocabularies").mkdir(parents=True)
     export(WideDeep(vocabularies, folder / "vocabularies", 0.3, 0), folder / "model")
     return folder / "model"
@@ -61,7 +61,7 @@ def content(model: Model) -> tuple[Counter[object], dict[str, tuple[object, ...]
     PruneUnreachable().apply(model)
     ops: Counter[object] = Counter()
     for node in model.graph:
-        kinds = tuple(model.graph[one.node].op for one in node.inputs)
+        kinds = tuple(model.graph[source.node].op for source in node.inputs)
         value = node.attrs["value"].SerializeToString() if node.op == "Const" else b""
         ops[(node.op, kinds, value)] += 1
     tensors: dict[str, tuple[object, ...]] = {}
@@ -84,10 +84,10 @@ def test_second_cut_changes_nothing(tmp_path: Path, name: str, row_type: str) ->
         twice = tmp_path / f"twice_{asked}"
         report = cut(tmp_path / "once", twice, options=CutOptions(embedding_dtype=asked), samples=32)
         assert report.verification is not None
-        assert all(one.bit_exact for one in report.verification.outputs)
+        assert all(output.bit_exact for output in report.verification.outputs)
         assert not report.lossy
         restoring = ("save/", "init_all_tables")
-        assert not [one for one in report.removed.nodes if not one.name.startswith(restoring)]
+        assert not [node for node in report.removed.nodes if not node.name.startswith(restoring)]
         assert not report.removed.rows
         assert content(read_model(twice)) == once
-        assert {one.name for one in report.passes if one.applied} <= {"prune_unreachable", "shorten_names"}
+        assert {pass_.name for pass_ in report.passes if pass_.applied} <= {"prune_unreachable", "shorten_names"}

@@ -42,7 +42,7 @@ def test_commands_keep_them(model: Path, tmp_path: Path, command: Any) -> None:
 
 def test_generated_requests_leave_inputs_out(model: Path) -> None:
     requests = list(Generator(read_model(model), name="serving_default").requests(40))
-    left_out = [one for one in requests if one.inputs["scale"] == np.float32(SCALE)]
+    left_out = [request for request in requests if request.inputs["scale"] == np.float32(SCALE)]
     assert 5 < len(left_out) < 35
     assert verify(model, model, samples=16).bit_exact
 
@@ -61,7 +61,7 @@ def test_another_default_is_a_difference(model: Path, tmp_path: Path) -> None:
     ):
         report = verify(model, build_defaults(tmp_path / name, defaults), samples=4)
         assert not report.passed
-        assert any("another default in the second model" in one for one in report.problems), report.problems
+        assert any("another default in the second model" in problem for problem in report.problems), report.problems
 
 
 def test_malformed_default_is_named(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_files_are_named_by_their_content_and_described(source: Path, tmp_path: 
         assert (one["bytes"], stat.S_IMODE(file.stat().st_mode)) == (file.stat().st_size, 0o444)
     assert (kinds["direct"]["rows"], kinds["direct"]["dim"], kinds["direct"]["absent_key"]) == (5, 2, "error")
     assert (kinds["string"]["absent_key"], kinds["string"]["default_rows"]) == ("default", 1)
-    assert [one.shared for one in report.table_files] == [False, False]
+    assert [table_file.shared for table_file in report.table_files] == [False, False]
 
 
 def test_equal_tables_of_two_models_are_one_file_in_a_store(source: Path, tmp_path: Path) -> None:
@@ -68,8 +68,10 @@ def test_equal_tables_of_two_models_are_one_file_in_a_store(source: Path, tmp_pa
     first = fuse(source, tmp_path / "a", samples=3, table_store=tmp_path / "store")
     second = fuse(other, tmp_path / "b", samples=3, table_store=tmp_path / "store")
     assert all(one.shared for one in [*first.table_files, *second.table_files])
-    files = [{one.sha256: (tmp_path / x / one.file).stat().st_ino for one in r.table_files} for x, r in
-             (("a", first), ("b", second))]  # fmt: skip
+    files = [
+        {table_file.sha256: (tmp_path / folder / table_file.file).stat().st_ino for table_file in report.table_files}
+        for folder, report in (("a", first), ("b", second))
+    ]
     (equal,) = set(files[0]) & set(files[1])
     assert files[0][equal] == files[1][equal] == (tmp_path / "store" / f"{equal}.emb").stat().st_ino
     assert len(list((tmp_path / "store").iterdir())) == 3
@@ -103,7 +105,7 @@ def _with_other_number(folder: Path) -> Path:
 
 def test_tables_are_not_held_in_memory(source: Path, tmp_path: Path) -> None:
     fuse(source, tmp_path / "out", samples=3)
-    size = sum(one.stat().st_size for one in (tmp_path / "out").rglob("*.emb"))
+    size = sum(path.stat().st_size for path in (tmp_path / "out").rglob("*.emb"))
     rest = sum(one.stat().st_size for one in (tmp_path / "out").rglob("*") if one.is_file()) - size
     found = verify(tmp_path / "out", tmp_path / "out", samples=6, memory_limit=rest + 1)
     assert found.passed, found.reasons

@@ -46,7 +46,7 @@ def test_other_things_are_refused() -> None:
 def test_a_report_is_written_whole(tmp_path: Path) -> None:
     write_json({"ü": 1}, tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8")) == {"ü": 1}
-    assert [one.name for one in tmp_path.iterdir()] == ["report.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     with pytest.raises(ValueError):
         to_text({"x": float("nan")})
 

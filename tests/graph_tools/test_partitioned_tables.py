@@ -95,13 +95,13 @@ def test_absent_key_of_what_is_no_table_is_refused(tmp_path: Path, family: Any) 
 @FAMILIES
 def test_removed_tensors_are_those_that_no_part_is_made_from(tmp_path: Path, family: Any) -> None:
     report = cut(write(tmp_path, family), None, dry_run=True)
-    gone = {one.name: one.reason for one in report.removed.tensors}
+    gone = {tensor.name: tensor.reason for tensor in report.removed.tensors}
     assert not [name for name in gone if name.endswith(("emb/part_0-keys", "emb/part_1-values", "of2-keys"))]
     for slot in {"deeprec": ["Adagrad"], "tfplus": ["m"]}.get(family.__name__, []):
         for part in range(PARTS):
             assert gone[f"emb/part_{part}/{slot}-values"].startswith("optimizer slot of 'emb/part_")
     (table,) = report.tables
-    dropped = {one.name for one in table.dropped_tensors}
+    dropped = {dropped_tensor.name for dropped_tensor in table.dropped_tensors}
     if family is not tfra:
         assert {name.split("/")[1].split("-")[0] for name in dropped} == {"part_0", "part_1"}
 
@@ -120,7 +120,7 @@ def test_tensors_of_a_table_that_no_output_needs_are_listed(tmp_path: Path, fami
         other = tfra_lookup(export, tfra_table(export, "other", KEYS, ROWS), ids, zeros)
     export.node("Identity", [other], "unwanted", T="float32")
     path = export.finish(tmp_path / "model", [wanted], 2)
-    gone = {one.name for one in cut(path, None, dry_run=True).removed.tensors}
+    gone = {tensor.name for tensor in cut(path, None, dry_run=True).removed.tensors}
     assert {name for name in gone if "other" in name and name.endswith(("-keys", "-values"))} == {
         f"{stem}-{part}" for stem in ["other_mht_1of1" if family is tfra else "other"] for part in ("keys", "values")
     }
@@ -140,7 +140,7 @@ def test_rows_that_go_are_listed_by_class(tmp_path: Path) -> None:
         shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
     path = export.finish(tmp_path / "model", [partitioned(export, export.input("item"), shards)], 2)
     report = cut(path, tmp_path / "cut")
-    classes = {one.class_: (one.table, one.rows, one.reason) for one in report.removed.rows}
+    classes = {row.class_: (row.table, row.rows, row.reason) for row in report.removed.rows}
     assert classes["misplaced"] == ("emb", 1, "in a part that no request for the key is sent to")
     assert classes["zero"] == ("emb", 1, "zeros, which an absent key is given as well")
     (table,) = report.tables

@@ -180,7 +180,7 @@ def exported(path: Path, seed: int) -> Path:
         graph = Growing(v1, seed)
         for _ in range(NODES):
             graph.grow()
-        return graph.inputs, {f"y{i}": v1.identity(one, name=f"y{i}") for i, one in enumerate(graph.tensors[-4:])}
+        return graph.inputs, {f"y{i}": v1.identity(tensor, name=f"y{i}") for i, tensor in enumerate(graph.tensors[-4:])}
 
     return export_graph(path, build)
 
@@ -190,8 +190,8 @@ def fused(source: Path, options: FuseOptions) -> Model:
     model = read_model(source)
     rewrite(model, CutOptions(keep_graph_names=True))
     for _ in range(2):
-        for one in fusing_passes(options):
-            one.apply(model)
+        for pass_ in fusing_passes(options):
+            pass_.apply(model)
     PruneUnreachable().apply(model)
     return model
 

@@ -32,7 +32,7 @@ def test_basic_pitch(basic_pitch_model: Path, tmp_path: Path) -> None:
     report = cut(basic_pitch_model, tmp_path / "cut", samples=8)
     assert report.verification is not None
     assert report.verification.passed
-    names = {one.name for one in report.passes if one.applied}
+    names = {pass_.name for pass_ in report.passes if pass_.applied}
     assert "fold_batch_norms" in names
     assert report.saved > 0.5
     requests = {name: many[:1] for name, many in requests_for(basic_pitch_model).items()}
@@ -44,6 +44,6 @@ def test_wide_and_deep_keeps_every_table_and_score(wdl_model: Path, tmp_path: Pa
     report = cut(wdl_model, tmp_path / "cut")
     assert report.target is not None
     assert report.target.nodes <= 0.35 * report.source.nodes
-    tables = [one for one in report.tables if one.keys > 1]
+    tables = [table for table in report.tables if table.keys > 1]
     assert len(tables) == 52
     assert_same_answers(wdl_model, tmp_path / "cut", requests_for(wdl_model), exact=True)

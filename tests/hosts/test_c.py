@@ -76,7 +76,7 @@ def test_host_answers_requests_as_tensorflow_does(
         "eas": (encode, decode),
     }[protocol]
     requests, output = tmp_path / "requests", tmp_path / "responses"
-    requests.write_bytes(frame(write(one) for one in inputs))
+    requests.write_bytes(frame(write(source) for source in inputs))
     options = ["--protocol", protocol, "--requests", requests, "--output", output]
     text = run_ok([programs / "host", host_model, *options, "--threads", 2, "--seconds", 0.2])
     assert "requests/s" in text

@@ -119,8 +119,8 @@ def test_module_passes_its_own_tests(go: Callable[..., str], host_model: Path) -
 
 
 def test_host_answers_raw_bytes_as_tensorflow_does(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
-    for one in inputs:
-        assert_same_outputs(tfserving_outputs(host.predict(tfserving_request(one, name="ranking"))), stock(one))
+    for source in inputs:
+        assert_same_outputs(tfserving_outputs(host.predict(tfserving_request(source, name="ranking"))), stock(source))
 
 
 def test_host_answers_clients_of_tensorflow_serving(host: Host, inputs: list[dict[str, Any]], stock: Stock) -> None:
@@ -155,7 +155,7 @@ def test_host_answers_compressed_and_large_requests(host: Host, stock: Stock) ->
 def test_host_keeps_concurrent_clients_apart(
     flags: tuple[str, ...], programs: Path, host_model: Path, inputs: list[dict[str, Any]], stock: Stock
 ) -> None:
-    requests = [tfserving_request(one, name="ranking") for one in inputs]
+    requests = [tfserving_request(source, name="ranking") for source in inputs]
     expected = [stock(one) for one in inputs]
     with serving(programs, host_model, *flags) as host, host.channel() as channel:
         call = channel.unary_unary(PREDICT)

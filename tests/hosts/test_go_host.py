@@ -47,7 +47,7 @@ def load(host: ServedHost, folder: Path, requests: list[bytes], *arguments: str)
 
 
 def test_load_over_grpc_and_rest(host: ServedHost, inputs: list[dict[str, Any]], tmp_path: Path) -> None:
-    over_grpc = [tfserving_request(one, name="ranking") for one in inputs]
+    over_grpc = [tfserving_request(source, name="ranking") for source in inputs]
     load(host, tmp_path, over_grpc, "--address", host.grpc, "--clients", "4", "--time", "1s")
     raw = [encode(one) for one in inputs]
     rest = ("--address", host.rest, "--over", "rest", "--path", "/v1/models/ranking:eas", "--clients", "8")

@@ -236,7 +236,7 @@ def test_a_full_queue_refuses(gated_rows: Path, tmp_path: Path) -> None:
         with pytest.raises(StatusError, match="RESOURCE_EXHAUSTED"):
             model.start(rows(3), tag=3)
         gate.open()
-        assert [one.status for one in model.completions(3)] == ["OK"] * 3
+        assert [completion.status for completion in model.completions(3)] == ["OK"] * 3
 
 
 def test_many_at_once_are_one_run(gated_rows: Path) -> None:

@@ -101,7 +101,7 @@ def test_pooling(tmp_path: Path, layout: str, combiner: str, row_type: str) -> N
             features += [ids.value_rowids(), batch]
         found = group(*features)
         for output, given in zip(found, (None, weights.to_sparse()), strict=True):
-            expected = [tf.nn.embedding_lookup_sparse(one, sparse, given, combiner) for one in rows]
+            expected = [tf.nn.embedding_lookup_sparse(row, sparse, given, combiner) for row in rows]
             # A sum of weights near 0 makes large numbers of what is rounded.
             np.testing.assert_allclose(output, np.concatenate(expected, 1), rtol=1e-3 if given else 1e-5, atol=1e-5)
 
@@ -232,8 +232,8 @@ def test_number_features_are_cast(tmp_path: Path) -> None:
     columns += (Copy(0, 0, 1, 2, accumulate=True),)
     group = Group(EmbeddingPlan((GroupOutput(2 * len(types)),), (), columns), types)
     values = np.array([[-3, 120], [0, 1], [77, 5]])
-    features = [values.astype(one) for one in types]
-    expected = np.concatenate([np.asarray(tf.cast(one, tf.float32)) for one in features], 1)
+    features = [values.astype(dtype_) for dtype_ in types]
+    expected = np.concatenate([np.asarray(tf.cast(feature, tf.float32)) for feature in features], 1)
     expected[:, 1:3] += values
     np.testing.assert_array_equal(group(*features)[0], expected)
 

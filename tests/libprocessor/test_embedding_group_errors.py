@@ -133,7 +133,7 @@ def test_columns_that_do_not_fit_their_tables(table: Path, tmp_path: Path) -> No
 def test_features_of_the_wrong_type(table: Path) -> None:
     def run(types: list[Any], key: Key, *columns: Any) -> None:
         plan = EmbeddingPlan((GroupOutput(4),), (key,), columns)
-        Group(plan, types, [table])(*[[b""] if one is object else [0] for one in types])
+        Group(plan, types, [table])(*[[b""] if dtype_ is object else [0] for dtype_ in types])
 
     ragged, sparse = Key(0, "ragged", row_splits=1), Key(0, "sparse", indices=1, shape=2)
     weighted = Lookup(0, 0, 0, 0, "sum", weights=1)

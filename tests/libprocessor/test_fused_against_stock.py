@@ -43,7 +43,7 @@ def fused_answers(case: Case, folder: Path) -> list[Array]:
         folder.mkdir()
         (table,) = case.tables
         tables = [table_of(folder, table)]
-        types = [one.dtype for one in case.inputs]
+        types = [source.dtype for source in case.inputs]
         group = Group(case.attributes["plan"], types, tables, outputs=case.outputs)
         found = group(*case.inputs)
         group.close()

@@ -119,7 +119,7 @@ def test_outer_refuses() -> None:
 
 def crossed(x: Array, kernels: list[Array], biases: list[Array], version: str, transposed: bool = False) -> Any:
     y = tf.constant(x)
-    turned = [one.T if transposed else one for one in kernels]
+    turned = [kernel.T if transposed else kernel for kernel in kernels]
     for i in range(len(kernels) // (2 if version == "low_rank" else 1)):
         bias = biases[i].reshape(-1) if biases else 0.0
         if version == "vector":
@@ -145,7 +145,7 @@ def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> N
     }
     for version, sizes in shapes.items():
         for transposed in (False, True) if version != "vector" else (False,):
-            given = [uniform(*(one[::-1] if transposed else one), seed=i) * scale for i, one in enumerate(sizes)]
+            given = [uniform(*(size[::-1] if transposed else size), seed=i) * scale for i, size in enumerate(sizes)]
             for some in (biases, []):
                 expected = crossed(x, given, some, version, transposed)
                 found = run_op(

@@ -63,7 +63,7 @@ def test_copies_for_a_version_that_is_not_ready_are_no_failures(
 
     def states() -> dict[str, str]:
         versions = host.status()["models"].get("m", {"versions": {}})["versions"]
-        return {number: one["state"] for number, one in versions.items()}
+        return {number: version["state"] for number, version in versions.items()}
 
     wait_until(lambda: states() == {"1": "ready", "2": "failed"}, "the baseline")
     for _ in range(20):

@@ -24,8 +24,8 @@ def values(dtype: Any, *shape: int, seed: int = 0) -> Array:
 
 
 def collapse(*inputs: Array, rows: int | None = None) -> list[Array]:
-    types: list[Any] = [np.asarray(one).dtype.type if one.dtype != object else object for one in inputs]
-    types = [object if one is np.object_ else one for one in types]
+    types: list[Any] = [np.asarray(source).dtype.type if source.dtype != object else object for source in inputs]
+    types = [object if dtype_ is np.object_ else dtype_ for dtype_ in types]
     like = np.zeros(max(len(one) for one in inputs) if rows is None else rows, np.float32)
     attrs = {"T": types, "Tlike": np.float32}
     return OpGraph("RecCollapseRows", [*types, np.float32], attrs, outputs=len(inputs))(*inputs, like)

@@ -124,7 +124,7 @@ class Unit:
             inputs = size
 
     def expected(self, query: Array, keys: Array, weights: Any, softmax: bool, padding: float, scale: float) -> Any:
-        x = tf.concat([PARTS[one](query[:, None], keys) for one in self.parts], -1)
+        x = tf.concat([PARTS[part](query[:, None], keys) for part in self.parts], -1)
         left = list(self.weights)
         for name in self.activations:
             kernel, bias = left.pop(0), left.pop(0)

@@ -42,7 +42,7 @@ def test_histories_end_at_their_length() -> None:
     ]
     inputs = inputs_of(specs, 7, np.random.default_rng(0))
     np.testing.assert_array_equal((inputs["hist_item_id"] > 0).sum(1), inputs["seq_length"][:, 0])
-    assert [inputs[one["name"]].shape for one in specs] == [(7, 20), (7, 1), (7, 1), (7, 1), (7, 1)]
+    assert [inputs[spec["name"]].shape for spec in specs] == [(7, 20), (7, 1), (7, 1), (7, 1), (7, 1)]
     assert inputs["city"].dtype == object
     assert inputs["I0"].dtype == np.float32
     assert inputs["C3"].max() < 400

@@ -90,7 +90,7 @@ def test_a_round_that_others_have_spoilt_does_not_decide() -> None:
     )
     busy = [(2.0, 3.0), (3.0, 4.0), (5.0, 6.0)]
     figures = churn.summarize(_latencies(), quiet, busy, {}, KINDS["pinning"])
-    assert [one["busy_us"] for one in figures["rounds"]] == [99.0, 99.0, 990.0]
+    assert [figure["busy_us"] for figure in figures["rounds"]] == [99.0, 99.0, 990.0]
     assert [one["quiet_us"] for one in figures["rounds"]] == [[99.0, 99.0], [990.0, 99.0], [99.0, 99.0]]
     assert (figures["ratio"], figures["spread"]) == (1.0, 0.0)
     assert figures["busy"]["p99_us"] > 900

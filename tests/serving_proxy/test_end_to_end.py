@@ -153,14 +153,14 @@ def test_a_killed_host_comes_back_to_what_was_deployed(
     host = client.status()["hosts"][0]
     os.kill(host["pid"], signal.SIGKILL)
     wait_for(lambda: client.status()["hosts"][0]["alive"] and client.status()["hosts"][0]["pid"] != host["pid"], 180)
-    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"ready"}, 180)
+    wait_for(lambda: {version["state"] for version in client.versions("ranking")["versions"]} == {"ready"}, 180)
     wait_for(lambda: "rest" in client.status()["hosts"][0]["endpoints"])
     assert split(rest(client), 20)[3] == 20
 
 
 def test_undeploy_and_the_end(proxy: ProxyProcess, client: Client) -> None:
     client.undeploy("ranking")
-    wait_for(lambda: {one["state"] for one in client.versions("ranking")["versions"]} == {"stopped"})
+    wait_for(lambda: {version["state"] for version in client.versions("ranking")["versions"]} == {"stopped"})
     pid = client.status()["hosts"][0]["pid"]
     assert proxy.stop(40) == 0
     assert not Path(f"/proc/{pid}").exists()

@@ -91,8 +91,8 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
 
 def cutting_pass_names() -> dict[str, str]:
     """Return the names of the passes that may be left out, in order, with what each does in a line."""
-    passes = [one for one in serving_passes(CutOptions()) if one.name not in NEEDED_PASSES]
-    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one in passes}
+    passes = [pass_ for pass_ in serving_passes(CutOptions()) if pass_.name not in NEEDED_PASSES]
+    return {pass_.name: (inspect.getdoc(pass_) or "").partition("\n")[0].rstrip(".") for pass_ in passes}
 
 
 def check_skipped(names: Iterable[str], known: Iterable[str]) -> None:

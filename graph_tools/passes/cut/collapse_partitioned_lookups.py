@@ -100,7 +100,7 @@ class CollapsePartitionedLookups(Pass):
     def _check_variables(self, model: Model, found: Partitioned, route: Route, dtype: object) -> str | None:
         graph = model.graph
         tensors = [model.variables.get(name) for name in found.names]
-        if any(one is None for one in tensors) or set(found.names) & model.written_variables():
+        if any(tensor is None for tensor in tensors) or set(found.names) & model.written_variables():
             return f"variable '{found.names[0]}' has no value, or is written while it is served"
         held = [one for one in tensors if one is not None]
         if any(one.dtype != held[0].dtype or one.shape[1:] != held[0].shape[1:] for one in held):
@@ -194,7 +194,7 @@ def _find(model: Model, stitch: Node) -> Partitioned | str:
 
 def _partition(model: Model, outputs: list[Output]) -> Node | None:
     """Return the DynamicPartition whose outputs these are, in order."""
-    found = [partition_number(model.graph, one, "DynamicPartition") for one in outputs]
+    found = [partition_number(model.graph, output, "DynamicPartition") for output in outputs]
     first = found[0]
     if first is None or any(one is None or one[0] is not first[0] or one[1] != i for i, one in enumerate(found)):
         return None

@@ -205,19 +205,21 @@ def _mask(model: Model, found: Weighted, name: str) -> Output | None:
             )
         else:
             parts += [
-                one for one in _factors(graph, check) if not _always(graph, one, found.ids, ranges.is_nonnegative)
+                factor
+                for factor in _factors(graph, check)
+                if not _always(graph, factor, found.ids, ranges.is_nonnegative)
             ]
     mask = parts[0] if parts else None
-    for one in parts[1:]:
+    for part in parts[1:]:
         assert mask is not None
-        mask = graph.add("LogicalAnd", [mask, one], name=f"{name}/mask").output()
+        mask = graph.add("LogicalAnd", [mask, part], name=f"{name}/mask").output()
     return mask
 
 
 def _factors(graph: Graph, mask: Output) -> list[Output]:
     node = graph[skip(graph, mask).node]
     if node.op == "LogicalAnd":
-        return [one for each in node.inputs for one in _factors(graph, each)]
+        return [factor for each in node.inputs for factor in _factors(graph, each)]
     return [skip(graph, mask)]
 
 

@@ -61,7 +61,9 @@ def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:
     found = []
     for user, index in model.graph.uses(node.output()):
         # A condition gives its shape as well, so at least one other operand must have the whole shape.
-        others = [one for i, one in enumerate(user.inputs) if i != index]
-        if user.op in _BROADCASTING and any(sizes.same(one, node.inputs[0]) or one == node.inputs[0] for one in others):
+        others = [source for i, source in enumerate(user.inputs) if i != index]
+        if user.op in _BROADCASTING and any(
+            sizes.same(other, node.inputs[0]) or other == node.inputs[0] for other in others
+        ):
             found.append((user, index))
     return found

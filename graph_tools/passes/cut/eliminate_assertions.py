@@ -44,7 +44,7 @@ class EliminateAssertions(SitePass[None]):
             return Refused("a signature names it, expected a node inside the graph")
         if node.op in _PASS_ON:
             return Found(None)
-        used = [user for user in graph.users(site) if any(one.node == site for one in user.inputs)]
+        used = [user for user in graph.users(site) if any(source.node == site for source in user.inputs)]
         kept = [user for user in used if not is_assertion(user)]
         return Refused(f"'{kept[0].name}' uses its output, expected other summaries at most") if kept else Found(None)
 
@@ -58,7 +58,9 @@ class EliminateAssertions(SitePass[None]):
         """Say whether nothing uses a node's outputs, but for identities that others only wait for."""
         if node.name in model.roots():
             return False
-        users = [user for user in model.graph.users(node.name) if any(one.node == node.name for one in user.inputs)]
+        users = [
+            user for user in model.graph.users(node.name) if any(source.node == node.name for source in user.inputs)
+        ]
         return all(user.op == "Identity" and self._only_waited_for(model, user) for user in users)
 
     def rewrite(self, model: Model, site: str, found: None) -> None:
@@ -72,7 +74,7 @@ class EliminateAssertions(SitePass[None]):
         """Remove a node, after those that use its outputs."""
         graph = model.graph
         for user in graph.users(node.name):
-            if any(one.node == node.name for one in user.inputs):
+            if any(source.node == node.name for source in user.inputs):
                 self._remove(model, user)
         if node.name not in graph:  # Only what was just removed needed it.
             return

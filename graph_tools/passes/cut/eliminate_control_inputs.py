@@ -51,7 +51,7 @@ class EliminateControlInputs(Pass):
                 continue
             handle = node.inputs[0].node
             if graph[handle].op in _HANDLES and not any(
-                one.node == node.name for user in graph.users(node.name) for one in user.inputs
+                source.node == node.name for user in graph.users(node.name) for source in user.inputs
             ):
                 writers.setdefault(handle, []).append(node)
         for handle, nodes in writers.items():
@@ -79,7 +79,7 @@ class EliminateControlInputs(Pass):
             name = waiting.pop()
             if name not in seen:
                 seen.add(name)
-                waiting.extend(one.node for one in graph[name].inputs)
+                waiting.extend(source.node for source in graph[name].inputs)
                 waiting.extend(graph[name].controls)
         return seen - without
 
@@ -89,11 +89,11 @@ class EliminateControlInputs(Pass):
         # What initializes has run before the first request.
         init = graph.ancestors(model.init) - graph.ancestors(model.outputs())
         written = {
-            one.node
+            source.node
             for node in graph
             if has_effect(graph, node) and node.name not in init
-            for one in node.inputs
-            if graph[one.node].op in _HANDLES or "Table" in graph[one.node].op
+            for source in node.inputs
+            if graph[source.node].op in _HANDLES or "Table" in graph[source.node].op
         }
         waiting = [node.name for node in graph if has_effect(graph, node)]
         waiting += [user.name for handle in written for user in graph.users(handle)]

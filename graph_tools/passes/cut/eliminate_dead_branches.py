@@ -71,7 +71,7 @@ class EliminateDeadBranches(Pass):
             return
         joins = {user.name for name in dead for user in graph.users(name) if user.op == "Merge"} - gone
         for name in joins:
-            living = [one for one in graph[name].inputs if not _is_dead(one, dead)]
+            living = [source for source in graph[name].inputs if not _is_dead(source, dead)]
             if len(living) > 1 and graph.uses(graph[name].output(1)):
                 result.refused.append((name, "its value_index is used, expected one input that can be alive"))
                 return
@@ -139,16 +139,16 @@ def _is_dead(output: Output, dead: dict[str, set[int] | None]) -> bool:
 def _dead_outputs(graph: Graph, outputs: set[Output]) -> dict[str, set[int] | None]:
     """Follow what never runs: by node, the ports that are never given; None: the node never runs."""
     dead: dict[str, set[int] | None] = {}
-    for one in outputs:
-        ports = dead.setdefault(one.node, set())
+    for output in outputs:
+        ports = dead.setdefault(output.node, set())
         assert ports is not None
-        ports.add(one.port)
+        ports.add(output.port)
     waiting = [user for one in outputs for user in graph.users(one.node)]
     while waiting:
         node = waiting.pop()
         if dead.get(node.name, set()) is None:
             continue
-        data = [_is_dead(one, dead) for one in node.inputs]
+        data = [_is_dead(source, dead) for source in node.inputs]
         waits = any(dead.get(name, set()) is None for name in node.controls)
         if waits or (all(data) and bool(data) if node.op in {"Merge", "RefMerge"} else any(data)):
             dead[node.name] = None

@@ -88,7 +88,7 @@ class EliminateDropout(SitePass[Output]):
     def rewrite(self, model: Model, site: str, found: Output) -> None:
         graph = model.graph
         node = graph[site]
-        before = [one.node for one in node.inputs]
+        before = [source.node for source in node.inputs]
         graph.replace(node.output(), found)
         graph.replace_control(site, [found.node])
         sweep(model, [site], "dropout of rate 0", "only a dropout of rate 0 needed it")

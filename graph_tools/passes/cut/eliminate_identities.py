@@ -50,7 +50,7 @@ class EliminateIdentities(SitePass[None]):
         graph = model.graph
         node = graph[site]
         users = graph.users(site)
-        if any(_is_reference(model, one) for one in node.inputs):
+        if any(_is_reference(model, source) for source in node.inputs):
             return Refused("it reads a reference variable, expected a resource")
         if node.op == "EnsureShape" and not self._proven(node):
             return Refused(
@@ -79,7 +79,7 @@ class EliminateIdentities(SitePass[None]):
         graph = model.graph
         node = graph[site]
         for user in graph.users(site):
-            data = any(one.node == site for one in user.inputs)
+            data = any(source.node == site for source in user.inputs)
             inputs = [node.inputs[one.port] if one.node == site else one for one in user.inputs]
             controls = [name for name in user.controls if name != site]
             if site in user.controls:

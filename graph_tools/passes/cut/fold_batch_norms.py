@@ -102,7 +102,7 @@ class FoldBatchNorms(Pass):
         user = affines.only_user(node.output()) if node.name not in affines.roots else None
         after = affines.of(user) if user is not None else None
         if user is not None and after is not None and not after.scales:
-            old = [one.node for one in user.inputs if one.node != node.name]
+            old = [source.node for source in user.inputs if source.node != node.name]
             graph.set_input(node, 0, x)
             self._become_bias(affines.model, user, node.output(), bias + after.offset, dtype)
             sweep(affines.model, old, _WHY.format(node.name))
@@ -139,7 +139,7 @@ class FoldBatchNorms(Pass):
 
     def _become_bias(self, model: Model, node: Node, x: Output, bias: Array, dtype: Any) -> None:
         graph = model.graph
-        before = [one.node for one in node.inputs if one.node != x.node]
+        before = [source.node for source in node.inputs if source.node != x.node]
         if bias.any():
             value = add_weight(model, f"{node.name}/bias", _cast(bias, dtype))
             graph.become(node, "BiasAdd", [x, value], {"T": dtype, "data_format": "NHWC"})
@@ -157,7 +157,7 @@ def _may_follow(node: Node) -> bool:
 
 def _disagreement(chain: Affine, others: list[Affine | None]) -> str | None:
     """Say whether nodes that share weights would have them scaled differently."""
-    if all(one is not None and np.array_equal(one.scale, chain.scale) for one in others):
+    if all(other is not None and np.array_equal(other.scale, chain.scale) for other in others):
         return None
     return "another node uses its weights too, expected the same scaling of all"
 

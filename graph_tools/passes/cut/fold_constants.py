@@ -104,7 +104,7 @@ class FoldConstants(Pass):
                     alone = len(graph.users(handle)) == 1 and len(graph.users(node.name)) == 1
                     known[node.name] = _Known(size, size, True, alone, handle)
                 continue
-            if self._may_fold(graph, node) and all(one.node in known for one in node.inputs):
+            if self._may_fold(graph, node) and all(source.node in known for source in node.inputs):
                 made = self._made(graph, node, known, shape_of)
                 if made is not None:
                     known[node.name] = made
@@ -123,7 +123,7 @@ class FoldConstants(Pass):
             if shape is None or any(one is None for one in shape) or not _storable(dtype):
                 return None
             size += math.prod(one or 0 for one in shape) * (16 if dtype.name == "string" else dtype.size)
-        before = [known[name] for name in {one.node for one in node.inputs}]
+        before = [known[name] for name in {source.node for source in node.inputs}]
         leaves = sum(one.leaves for one in before)
         alone = all(one.alone for one in before) and len(graph.users(node.name)) <= 1
         variables = any(one.variables for one in before)
@@ -145,7 +145,7 @@ class FoldConstants(Pass):
                 fetched[node.output()] = None
             for user in graph.users(name):
                 if user.name not in known:
-                    fetched.update((one, None) for one in user.inputs if one.node == name)
+                    fetched.update((source, None) for source in user.inputs if source.node == name)
         return list(fetched)
 
     def _replace(self, model: Model, known: dict[str, _Known], fetched: list[Output], result: PassResult) -> int:
@@ -218,7 +218,7 @@ def _replace_output(model: Model, output: Output, value: Any) -> int:
     """Give the users of an output its value; 0 where a name that is known outside stands in the way."""
     graph = model.graph
     node = graph[output.node]
-    before = [one.node for one in node.inputs]
+    before = [source.node for source in node.inputs]
     outputs = output_types(op_def(node.op), node.attrs)
     if len(outputs) == 1:
         become_weight(model, node, value)

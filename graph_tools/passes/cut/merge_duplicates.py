@@ -77,7 +77,9 @@ class MergeDuplicates(Pass):
                 first, node = node, first
                 seen[key] = first
             for user in graph.users(node.name):
-                inputs = [Output(first.name, one.port) if one.node == node.name else one for one in user.inputs]
+                inputs = [
+                    Output(first.name, source.port) if source.node == node.name else source for source in user.inputs
+                ]
                 controls = [first.name if name == node.name else name for name in user.controls]
                 graph.set_inputs(user, inputs, controls)
             sweep(model, [node.name], f"computes the same as '{first.name}'")
@@ -88,7 +90,7 @@ class MergeDuplicates(Pass):
         """Name the handles whose content changes while it is served."""
         graph = model.graph
         served = graph.ancestors(model.outputs())
-        return {one.node for name in served if has_effect(graph, graph[name]) for one in graph[name].inputs} | {
+        return {source.node for name in served if has_effect(graph, graph[name]) for source in graph[name].inputs} | {
             node.name for node in graph.of("VariableV2", "Variable")
         }
 
@@ -97,7 +99,7 @@ class MergeDuplicates(Pass):
             return True
         if node.op in CONTROL_FLOW or node.op.startswith("Placeholder") or "Random" in node.op or node.op == "NoOp":
             return False
-        if any(one.node in volatile for one in node.inputs) or has_effect(graph, node):
+        if any(source.node in volatile for source in node.inputs) or has_effect(graph, node):
             return False
         described = op_def(node.op)
         return described is not None and (node.op in _READS or not described.is_stateful)

@@ -51,7 +51,7 @@ class PruneUnreachable(Pass):
         fillers: list[str] = []
         for name in graph.ancestors(model.init):
             node = graph[name]
-            if name not in needed and any(_fills(graph, one, needed) for one in node.inputs):
+            if name not in needed and any(_fills(graph, source, needed) for source in node.inputs):
                 fillers.append(name)
         model.init = sorted(fillers)
         used = graph.ancestors(set(fillers) | needed)

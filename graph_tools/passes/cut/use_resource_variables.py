@@ -40,7 +40,7 @@ class UseResourceVariables(SitePass[None]):
         graph = model.graph
         node = graph[site]
         for user in graph.users(site):
-            if not any(one.node == site for one in user.inputs):
+            if not any(source.node == site for source in user.inputs):
                 continue
             if node.op in _TABLES:
                 if user.op not in _TABLE_USERS:
@@ -93,8 +93,8 @@ class UseResourceVariables(SitePass[None]):
             elif user.op == "Identity" and user.inputs[0].node == node.name:
                 graph.become(user, "ReadVariableOp", user.inputs, {"dtype": dtype})
             else:
-                for index, one in enumerate(user.inputs):
-                    if one.node == node.name:
+                for index, source in enumerate(user.inputs):
+                    if source.node == node.name:
                         if read is None:
                             name = f"{node.name}/Read/ReadVariableOp"
                             read = graph.add("ReadVariableOp", [node.output()], name=name, attrs={"dtype": dtype})
@@ -114,7 +114,7 @@ def _takes_reference(model: Model, user: Node, variable: str) -> bool:
             length = len(attrs[argument.type_list_attr].list.type)
         else:
             length = 1
-        if argument.is_ref and any(one.node == variable for one in user.inputs[index : index + length]):
+        if argument.is_ref and any(source.node == variable for source in user.inputs[index : index + length]):
             return True
         index += length
     return False

@@ -33,7 +33,7 @@ class DropFieldReshapes(Pass):
         for node in graph.of(*_FIELDS, "RecTargetAttention"):
             x = skip(graph, node.inputs[0])
             sizes = flat.known(x)
-            views = [one for one in flat.views(x) if one != x and _keeps_rows(flat, one, sizes)]
+            views = [view for view in flat.views(x) if view != x and _keeps_rows(flat, view, sizes)]
             if not views:
                 continue
             if node.op in _FIELDS and not attribute(node, "dim", 0):
@@ -50,4 +50,4 @@ def _keeps_rows(flat: Flat, output: Output, sizes: list[int | None]) -> bool:
     before = flat.known(output)
     if len(before) < 2 or None in before[1:] or None in sizes[1:]:
         return False
-    return math.prod(one or 0 for one in before[1:]) == math.prod(one or 0 for one in sizes[1:])
+    return math.prod(one or 0 for one in before[1:]) == math.prod(size or 0 for size in sizes[1:])

@@ -19,7 +19,7 @@ def _vectors(flat: Flat, output: Output) -> Output | None:
     stacked = flat.direct(output, "Pack")
     if stacked is None or attribute(stacked, "axis", 0) != 0:
         return None
-    parts = [skip(flat.graph, one) for one in stacked.inputs]
+    parts = [skip(flat.graph, source) for source in stacked.inputs]
     node = flat.graph[parts[0].node]
     if node.controls or node.op not in {"Split", "SplitV"} or parts != [node.output(i) for i in range(len(parts))]:
         return None

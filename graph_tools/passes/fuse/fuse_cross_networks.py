@@ -39,11 +39,11 @@ class FuseCrossNetworks(InteractionPass):
             elif isinstance(outcome, Found):
                 self._layers[node.output()] = outcome.value
         # What is a layer without its bias looks like one, too.
-        inside = {name for one in self._layers.values() for name in one.nodes - {one.root.node}}
+        inside = {name for layer in self._layers.values() for name in layer.nodes - {layer.root.node}}
         self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
         # The last network first: one that begins where another ends still finds that end in the graph.
         ends = [chain[-1] for chain in reversed(self._chains(flat))]
-        return [flat.graph[name] for name in [*self._refused, *(one.root.node for one in ends)]]
+        return [flat.graph[name] for name in [*self._refused, *(end.root.node for end in ends)]]
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         if node.name in self._refused:

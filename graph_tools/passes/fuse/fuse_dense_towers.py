@@ -62,7 +62,9 @@ class FuseDenseTowers(Pass):
         pairs = list(zip(*_settle(site, find_pieces(site)), strict=True))
         result.at = [outputs[0].node for _, outputs in pairs if outputs[0].node not in self.left_alone]
         kept = [(region, outputs) for region, outputs in pairs if outputs[0].node in result.at]
-        site.refused |= {one[0].node: self.left_alone[one[0].node] for _, one in pairs if one[0].node not in result.at}
+        site.refused |= {
+            pair[0].node: self.left_alone[pair[0].node] for _, pair in pairs if pair[0].node not in result.at
+        }
         regions, wanted = [one for one, _ in kept], [one for _, one in kept]
         towers = [make_tower(site, *both) for both in zip(regions, wanted, strict=True)]
         # Plans are made before the graph changes, of which `site` is a snapshot.
@@ -80,10 +82,13 @@ class FuseDenseTowers(Pass):
     def _rewrite(self, model: Model, tower: Tower, edge: _Edges, renamed: dict[Output, Output]) -> None:
         """Add the op, and say which of its outputs stand for which of the graph's."""
         graph = model.graph
-        inputs = [add_matrix(edge.site, one, edge.widths[one]) if one in edge.turned else one for one in tower.inputs]
+        inputs = [
+            add_matrix(edge.site, source, edge.widths[source]) if source in edge.turned else source
+            for source in tower.inputs
+        ]
         weights = [
-            one if isinstance(one, Output) else add_weight(model, f"dense_tower/weight_{i}", one)
-            for i, one in enumerate(tower.weights)
+            weight if isinstance(weight, Output) else add_weight(model, f"dense_tower/weight_{i}", weight)
+            for i, weight in enumerate(tower.weights)
         ]
         attrs: dict[str, Any] = {
             "num_inputs": len(inputs),
@@ -130,7 +135,7 @@ class _Edges:
 
     @property
     def reshapes(self) -> int:
-        return len(self.turned) + sum(one is not None for one in self.targets)
+        return len(self.turned) + sum(target is not None for target in self.targets)
 
 
 def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[list[Output]]]:
@@ -141,13 +146,13 @@ def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[li
         regions.join_siblings()
         found = regions.found()
         used = [both for both in zip(found, wanted_outputs(site, found), strict=True) if both[1]]
-        misfits = [one for region, wanted in used for one in _Edges(site, region, wanted).misfits]
+        misfits = [misfit for region, wanted in used for misfit in _Edges(site, region, wanted).misfits]
         for one in misfits:
             if site.pieces.pop(one).kind == "dense":
                 site.refused[one.node] = (
                     f"shape of '{one.node}' is {site.text(one)}, expected one size that is not known"
                 )
-        views = [] if misfits else [one for region, wanted in used for one in _costly_views(site, region, wanted)]
+        views = [] if misfits else [view for region, wanted in used for view in _costly_views(site, region, wanted)]
         for one in views:
             del site.pieces[one]
         if not misfits and not views:

@@ -188,8 +188,8 @@ def matrix_of(flat: Flat, output: Output, count: int) -> Array | None:
         return None if inner is None else inner.astype(dtype).astype(np.float64)
     if node.op == "MatrixBandPart":
         inner = matrix_of(flat, node.inputs[0], count)
-        bounds = [flat.shapes.numbers(one) for one in node.inputs[1:]]
-        if inner is None or not all(one is not None and len(one) == 1 for one in bounds):
+        bounds = [flat.shapes.numbers(source) for source in node.inputs[1:]]
+        if inner is None or not all(bound is not None and len(bound) == 1 for bound in bounds):
             return None
         lower, upper = (one[0] for one in bounds if one)
         i, j = np.indices(inner.shape)

@@ -39,7 +39,7 @@ class FuseEmbeddingGroups(Pass):
         result = PassResult(self.name, nodes_before=len(model.graph))
         finder = _find(model)
         tables = TableMaker(model, finder.lookups.vocabularies)
-        groups = [one for one in find_groups(finder) if self._keep(one, finder)]
+        groups = [find_group for find_group in find_groups(finder) if self._keep(find_group, finder)]
         result.at = [root.output.node for one in groups for root in one.roots]
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:

@@ -58,7 +58,7 @@ class FuseHeadAttention(InteractionPass):
         if not isinstance(scores, _Scores):
             return scores
         product = scores.product
-        query, key = (split_heads(flat, one) for one in product.inputs)
+        query, key = (split_heads(flat, source) for source in product.inputs)
         turned = bool(attribute(product, "adj_y", False))
         if query is None or key is None or attribute(product, "adj_x", False) or key.turned == turned or query.turned:
             return f"'{product.name}' is no product of positions with positions"
@@ -92,7 +92,7 @@ def _of_einsum(flat: Flat, node: Node) -> Fusion | str | None:
         operands = _dot_operands(scores.product)
         if operands is None:
             return f"'{scores.product.name}' is no product of positions with positions"
-        query, key = (Heads(skip(flat.graph, one), sizes[2], "bhtd") for one in operands)
+        query, key = (Heads(skip(flat.graph, operand), sizes[2], "bhtd") for operand in operands)
         return _fusion(flat, node.output(), query, key, heads, scores)
     return None
 
@@ -123,7 +123,7 @@ def _dot_operands(node: Node) -> tuple[Output, Output] | None:
 def _is_softmax(flat: Flat, output: Output) -> bool:
     node = flat.direct(output, "Softmax", "Mul")
     if node is not None and node.op == "Mul":
-        return any(flat.direct(one, "Softmax") is not None for one in node.inputs)
+        return any(flat.direct(source, "Softmax") is not None for source in node.inputs)
     return node is not None
 
 
@@ -199,7 +199,7 @@ def _leads_to_product(flat: Flat, output: Output) -> bool:
     node = flat.direct(output, *_PRODUCTS, "Einsum", "Mul", "RealDiv", "Add", "AddV2")
     if node is None or node.op not in {"Mul", "RealDiv", "Add", "AddV2"}:
         return node is not None
-    return any(_leads_to_product(flat, one) for one in node.inputs[: 1 if node.op == "RealDiv" else 2])
+    return any(_leads_to_product(flat, source) for source in node.inputs[: 1 if node.op == "RealDiv" else 2])
 
 
 def _gate(flat: Flat, output: Output, heads: Heads) -> Output | None:
@@ -251,7 +251,7 @@ def _of_four(flat: Flat, output: Output) -> Made | None:
     if len(sizes) == 2 and None not in sizes:
         dtype = dtype_of(flat.graph, output)
         return lambda: add_reshape(
-            flat.graph, output, dtype, (1, 1, *(one or 0 for one in sizes)), f"{output.node}/heads"
+            flat.graph, output, dtype, (1, 1, *(size or 0 for size in sizes)), f"{output.node}/heads"
         )
     if len(sizes) == 3 and sizes.count(None) <= 1:
         dtype = dtype_of(flat.graph, output)

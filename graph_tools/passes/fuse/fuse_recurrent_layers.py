@@ -129,8 +129,8 @@ def _match(flat: Flat, node: Node) -> _Fusion | str:
 def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
     model, graph, taken = flat.model, flat.graph, found.taken
     sequences = bool(taken.every or taken.turned)
-    inputs = [*(_weight(flat, one) for one in found.inputs)]
-    inputs += [add_weight(model, f"{loop.name}/bias_{i}", one) for i, one in enumerate(found.biases)]
+    inputs = [*(_weight(flat, source) for source in found.inputs)]
+    inputs += [add_weight(model, f"{loop.name}/bias_{i}", biase) for i, biase in enumerate(found.biases)]
     attrs = {**found.attrs, "sequences": sequences}
     states = graph.add("RecRecurrentLayer", inputs, name=f"{loop.name}/RecRecurrentLayer", attrs=attrs).output()
     why = f"computed by '{states.node}'"
@@ -247,8 +247,8 @@ def _fusion(flat: Flat, loop: _Loop, layer: _Layer) -> _Fusion | str:
     if layer.mask is not None and (mask is None or mask[1] != x[1] or flat.known(mask[0])[2:] != [1]):
         return f"'{node.inputs[layer.mask].node}' is no mask of as many positions"
     kernels = [node.inputs[one] for one in (cell.kernel, cell.recurrent)]
-    biases = [_bias(flat, node, one) for one in cell.biases if one]
-    if not all(_is_weight(flat, one) for one in kernels) or any(one is None for one in biases):
+    biases = [_bias(flat, node, biase) for biase in cell.biases if biase]
+    if not all(_is_weight(flat, kernel) for kernel in kernels) or any(one is None for one in biases):
         return "its weights are not known before serving"
     if cell.biases[1] and not cell.biases[0]:
         return "its products with the state alone have a bias"

@@ -129,7 +129,7 @@ def _mean(flat: Flat, node: Node) -> _Pooling | None:
 def _count(flat: Flat, output: Output, mask: Mask, rows: Any) -> dict[str, Any] | None:
     """Return what is done with the number of positions before it divides, None where it is another number."""
     sizes = flat.sizes(output)
-    if not sizes or not alike(sizes[0], rows) or any(one.known != 1 for one in sizes[1:]):
+    if not sizes or not alike(sizes[0], rows) or any(size.known != 1 for size in sizes[1:]):
         return None
     node = flat.node(output, "Add", "AddV2", "Maximum")
     if node is None:

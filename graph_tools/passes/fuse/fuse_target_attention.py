@@ -75,13 +75,13 @@ class FuseTargetAttention(InteractionPass):
         if not reshapable(flat, node.output()):
             return f"shape of '{node.name}' is not known"
         weights = weights_of(layers)
-        masks = [one.given for one in scores.masks]
+        masks = [mask.given for mask in scores.masks]
         attrs: dict[str, Any] = {
             "num_masks": len(masks),
             "Tmask": scores.masks[0].dtype if masks else np.bool_,
             "num_weights": len(weights),
             "parts": names,
-            "activations": [one.activation for one in layers],
+            "activations": [layer.activation for layer in layers],
             "alphas": [one.alpha for one in layers],
             "softmax": scores.softmax,
             "padding": scores.padding,
@@ -94,9 +94,9 @@ class FuseTargetAttention(InteractionPass):
 
 def _network(site: Site, flat: Flat, output: Output) -> Any:
     """Read the network behind scores, of which some views may be no pieces."""
-    for one in flat.views(output):
-        if one in site.pieces:
-            return read_network(site, flat, one)
+    for view in flat.views(output):
+        if view in site.pieces:
+            return read_network(site, flat, view)
     return None
 
 
@@ -106,7 +106,7 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
     node = flat.node(output, "Softmax")
     if node is not None:
         sizes = flat.known(node.output())
-        if sizes[-1:] != [keys[1].known] or any(one != 1 for one in sizes[1:-1]):
+        if sizes[-1:] != [keys[1].known] or any(size != 1 for size in sizes[1:-1]):
             return None
         found.softmax, output = True, skip(flat.graph, node.inputs[0])
     output, found.scale = _scaled(flat, output)

@@ -74,7 +74,7 @@ class _Group:
     @property
     def items(self) -> dict[Output, bool]:
         """The other inputs, and whether all signatures have them."""
-        inputs = [{end.tensor for end in one.inputs.values()} for one in self.signatures.values()]
+        inputs = [{end.tensor for end in signature.inputs.values()} for signature in self.signatures.values()]
         found = dict.fromkeys(end.tensor for one in self.signatures.values() for end in one.inputs.values())
         return {one: all(one in each for each in inputs) for one in found if one not in self.user}
 
@@ -122,14 +122,16 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     for one in group.user:
         if not rows.has_rows(one):
             return [(one.node, "it has no first dimension of any size, expected one for the rows")]
-    like = _with_a_row_for_each_item(rows, [one for one, everywhere in items.items() if everywhere])
+    like = _with_a_row_for_each_item(rows, [item for item, everywhere in items.items() if everywhere])
     if like is None:
         return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
     crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
     if crossing:
         # What follows from another is not said again.
         return [
-            (name, why) for name, why in crossing.items() if not any(one.node in crossing for one in graph[name].inputs)
+            (name, why)
+            for name, why in crossing.items()
+            if not any(source.node in crossing for source in graph[name].inputs)
         ]
     products = find_products(model, rows)
     works = any(node.op not in _NO_WORK and rows.is_of(node.output(), USER) for node in graph)
@@ -143,7 +145,7 @@ def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | 
 
     The parts of sparse and ragged tensors have other rows, and end where these are made dense.
     """
-    meeting = {one: _meets(rows, one) for one in inputs if rows.has_rows(one)}
+    meeting = {source: _meets(rows, source) for source in inputs if rows.has_rows(source)}
     return next((one for strict in (True, False) for one, found in meeting.items() if strict in found), None)
 
 
@@ -193,19 +195,19 @@ class _Splitter:
         elif node.op == "ConcatV2":
             self._join_runs(node)
         elif not self._broadcasts(node):
-            for index, one in enumerate(node.inputs):
-                if self._is_user(one):
-                    self.graph.set_input(node, index, self._expanded(one))
+            for index, source in enumerate(node.inputs):
+                if self._is_user(source):
+                    self.graph.set_input(node, index, self._expanded(source))
 
     def _broadcasts(self, node: Node) -> bool:
         """Say whether an op repeats one row itself."""
         if node.op not in BROADCASTS and node.op not in BATCH_PRODUCTS:
             return False
-        has_all = any(self.rows.has_rows(one) for one in node.inputs if not self._is_user(one))
+        has_all = any(self.rows.has_rows(source) for source in node.inputs if not self._is_user(source))
         return has_all and all(self.rows.has_rows(one) for one in node.inputs if self._is_user(one))
 
     def _add_apart(self, node: Node) -> None:
-        user = [one for one in node.inputs if self._is_user(one)]
+        user = [source for source in node.inputs if self._is_user(source)]
         others = [one for one in node.inputs if not self._is_user(one)]
         if not user:
             return
@@ -226,11 +228,11 @@ class _Splitter:
         """Join what is the user's side by side before it is repeated."""
         parts, axis = node.inputs[:-1], node.inputs[-1]
         runs: list[list[Output]] = []
-        for i, one in enumerate(parts):
-            if i and self._is_user(one) and self._is_user(parts[i - 1]):
-                runs[-1].append(one)
+        for i, part in enumerate(parts):
+            if i and self._is_user(part) and self._is_user(parts[i - 1]):
+                runs[-1].append(part)
             else:
-                runs.append([one])
+                runs.append([part])
         inputs = []
         for run in runs:
             joined = run[0]
@@ -251,7 +253,7 @@ class _Splitter:
                 self._whole[output] = self._expand(output)
             else:
                 node = self.graph[output.node]
-                inputs = [self._expanded(one) if self._is_user(one) else one for one in node.inputs]
+                inputs = [self._expanded(source) if self._is_user(source) else source for source in node.inputs]
                 made = self.graph.add(node.op, inputs, name=f"{node.name}/rows", attrs=dict(node.attrs))
                 self._whole[output] = made.output(output.port)
         return self._whole[output]

@@ -105,7 +105,7 @@ def _needed(model: Model, output: Output, cut: set[str]) -> Iterator[Node]:
         node = model.graph[name]
         yield node
         if node.op not in _VALUES:
-            waiting.extend(one.node for one in node.inputs)
+            waiting.extend(source.node for source in node.inputs)
 
 
 def _saved(model: Model, node: Node) -> Array:

@@ -79,7 +79,7 @@ class Handles:
         bundle = checkpoint_of(self._model, handle)
         slots = set()
         for other, setters in self._setters.items():
-            if other != handle.name and any(one.primary == handle.name for one in setters):
+            if other != handle.name and any(setter.primary == handle.name for setter in setters):
                 slots.update([one for one in self._names[other] if one + KEYS in bundle][:1])
         known = {one for names in self._names.values() for one in names}
         below = re.compile(re.escape(name) + r"/(?!part_\d+(-|/))[^/]+" + KEYS + "$")

@@ -85,7 +85,7 @@ class _Server:
         default = group[-1].default_value
         opened = [open_table(one.name, self._table_folder(path, one), one.dim, default) for one in group]
         first = group[0]
-        shared = [one for one in configuration.tables if one.name == first.name]
+        shared = [table for table in configuration.tables if table.name == first.name]
         opened[0].name = first.name if len(shared) == 1 else f"{first.model}/{first.name}"
         for other in opened[1:]:
             opened[0].parts.extend(other.parts)

@@ -40,11 +40,11 @@ def replace_output(model: Model, old: Output, new: Output) -> None:
     """
     graph = model.graph
     graph.replace(old, new)
-    ends = [(one.outputs, key) for one in model.signatures.values() for key in one.outputs]
+    ends = [(signature.outputs, key) for signature in model.signatures.values() for key in signature.outputs]
     alone = old.port == 0 and not any(
         outputs[key].tensor.node == old.node and outputs[key].tensor.port for outputs, key in ends
     )
-    alone = alone and all(one.node != old.node for user in graph.users(old.node) for one in user.inputs)
+    alone = alone and all(source.node != old.node for user in graph.users(old.node) for source in user.inputs)
     for outputs, key in ends:
         if outputs[key].tensor != old:
             continue

@@ -64,7 +64,7 @@ def _drop_writing_signatures(model: Model) -> None:
     graph = model.graph
     writing = []
     for name, signature in list(model.signatures.items()):
-        needed = graph.ancestors(one.tensor.node for one in signature.outputs.values())
+        needed = graph.ancestors(output.tensor.node for output in signature.outputs.values())
         if any(_writes(graph[one].op) for one in needed):
             del model.signatures[name]
             writing.append(name)

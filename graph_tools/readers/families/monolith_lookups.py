@@ -40,7 +40,7 @@ def flat_rows(
     lengths = build.add("Sub", ends, begins, T=tf.int64)
     pieces = build.split(ids, lengths, count, tf.int64, tf.int64)
     rows = [rows_of(model, tables, *pair, build) for pair in zip(members, pieces, strict=True)]
-    return build.concat([build.flat(one, tf.float32) for one in rows], tf.float32)
+    return build.concat([build.flat(row, tf.float32) for row in rows], tf.float32)
 
 
 def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int) -> None:
@@ -64,7 +64,7 @@ def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int)
     pieces = build.split(ids, sizes, len(members) * shards, tf.int64, tf.int32)
     if 0 in wanted:
         rows = [rows_of(model, tables, *pair, build) for pair in zip(members * shards, pieces, strict=True)]
-        flat = build.concat([build.flat(one, tf.float32) for one in rows], tf.float32)
+        flat = build.concat([build.flat(row, tf.float32) for row in rows], tf.float32)
         replace_output(model, node.output(0), flat)
     dims = build.const([member.dim for member in members] * shards)
     values = build.add("Mul", sizes, dims, T=tf.int32)
@@ -101,7 +101,7 @@ def convert_map(model: Model, node: Node) -> None:
     """
     build = Build(model.graph, node.name)
     tf, count = build.tf, int(attribute(node, "num_splits"))
-    held = build.concat([build.flat(one, tf.int64) for one in node.inputs[:count]], tf.int64)
+    held = build.concat([build.flat(source, tf.int64) for source in node.inputs[:count]], tf.int64)
     rows = build.concat(node.inputs[count : 2 * count], tf.float32)
     wanted = node.inputs[2 * count]
     both = build.concat([held, build.flat(wanted, tf.int64)], tf.int64)

@@ -48,7 +48,7 @@ def _server(node: Node) -> int:
 
 def _path(model: Model, tables: Tables, number: int, node: Node) -> Path:
     if number not in tables.servers:
-        have = ", ".join(f"ps_{one}" for one in sorted(tables.servers)) or "no parameter server"
+        have = ", ".join(f"ps_{server}" for server in sorted(tables.servers)) or "no parameter server"
         raise UnreadableError(
             f"{model.path}: {have} beside it, expected ps_{number} that node '{node.name}' asks; give the folder that "
             f"holds entry and the servers"
@@ -106,7 +106,7 @@ def _copy(
                 f"gives and Monolith's tables"
             )
         inputs = [fed[one.node] if one.node in fed else Output(names[one.node], one.port) for one in node.inputs]
-        controls = [names[one] for one in node.controls if one in names]
+        controls = [names[control] for control in node.controls if control in names]
         made = graph.add(node.op, inputs, name=f"{scope}/{node.name}", controls=controls, attrs=node.attrs)
         names[node.name] = made.name
         if node.op in {ONE, READ, CREATE}:
@@ -130,6 +130,6 @@ def _until(graph: Graph, ends: list[str], fed: set[str]) -> set[str]:
         if name not in seen:
             seen.add(name)
             node = graph[name]
-            waiting.extend(one.node for one in node.inputs if one.node not in fed)
-            waiting.extend(one for one in node.controls if one not in fed)
+            waiting.extend(source.node for source in node.inputs if source.node not in fed)
+            waiting.extend(control for control in node.controls if control not in fed)
     return seen

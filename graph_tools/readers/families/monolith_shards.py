@@ -35,7 +35,7 @@ def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
     After: `ids → SparseLookup` in the table of all servers.
     """
     graph, count = model.graph, int(attribute(node, "num_splits"))
-    ids = [_through(graph, one) for one in node.inputs[:count]]
+    ids = [_through(graph, source) for source in node.inputs[:count]]
     rows = [_through(graph, one, {*_PASSES_ON, "Reshape"}) for one in node.inputs[count : 2 * count]]
     wanted = node.inputs[2 * count]
     split = graph.source(ids[0])
@@ -46,7 +46,7 @@ def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
     covers = asked == _through(graph, wanted) or (
         unique.op == "Unique" and asked.port == 0 and _through(graph, unique.inputs[0]) == _through(graph, wanted)
     )
-    lookups = [graph.source(one) for one in rows]
+    lookups = [graph.source(row) for row in rows]
     if not covers or attribute(split, "num_splits") != count or not _is_modulo(graph, split.inputs[0], asked, count):
         return False
     for lookup, own in zip(lookups, ids, strict=True):
@@ -70,7 +70,7 @@ def collapse_buffer(model: Model, tables: Tables, node: Node) -> None:
         It is put together in another way.
     """
     graph = model.graph
-    fills = [graph.source(_through(graph, one)) for one in node.inputs]
+    fills = [graph.source(_through(graph, source)) for source in node.inputs]
     found = _match_buffer(graph, fills)
     if found is None:
         raise ConversionError(
@@ -98,7 +98,7 @@ def _match_buffer(graph: Graph, fills: list[Node]) -> tuple[Node, list[Node]] | 
         return None
     unique = graph.source(_through(graph, split.inputs[1]))
     keys = [unique.output(port) for port in range(5)]
-    if unique.op != UNIQUE_KEY or [_through(graph, one) for one in split.inputs[1:]] != keys[:2]:
+    if unique.op != UNIQUE_KEY or [_through(graph, source) for source in split.inputs[1:]] != keys[:2]:
         return None
     if not _is_modulo(graph, split.inputs[0], keys[0], count):
         return None

@@ -130,7 +130,7 @@ class Tables:
         number = export.number
         if number is not None:
             name = f"{name.removesuffix(f'_{number}') if maker.op == ONE else name}/part_{number}"
-        if any(name == one.name for members in self._opened.values() for one in members):
+        if any(name == member.name for members in self._opened.values() for member in members):
             name = f"{shared_name(maker)}/{name}"
         if table is not None:
             table.name = name
@@ -230,7 +230,7 @@ def _text(graph: Graph, output: Output) -> str | None:
     """Return a text that is put together from constants."""
     node = graph.source(output)
     if node.op == "StringJoin":
-        pieces = [_text(graph, one) for one in node.inputs]
+        pieces = [_text(graph, source) for source in node.inputs]
         separator = attribute(node, "separator", b"").decode()
         return None if None in pieces else separator.join(piece for piece in pieces if piece is not None)
     value = graph.const_value(output)
@@ -257,7 +257,7 @@ def _joined(name: str, tables: list[SparseTable]) -> SparseTable:
         if table.dim != first.dim:
             raise UnreadableError(f"table {name}: shards with rows of {first.dim} and {table.dim}, expected one length")
     parts = [part for table in tables for part in table.parts]
-    dropped = [one for table in tables for one in table.dropped_tensors]
+    dropped = [tensor for table in tables for tensor in table.dropped_tensors]
     return SparseTable(name, first.family, first.key_dtype, first.dim, first.dtype, parts, first.absent, dropped)
 
 

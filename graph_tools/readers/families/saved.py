@@ -72,7 +72,7 @@ def numpy_type(node: Node, name: str) -> np.dtype[Any]:
 
 def drop(model: Model, table: SparseTable, name: str, reason: str) -> None:
     """Note a tensor of the checkpoint that belongs to a table and that serving does not need."""
-    if name in model.checkpoint and all(name != one for one, _, _ in table.dropped_tensors):
+    if name in model.checkpoint and all(name != dropped_tensor for dropped_tensor, _, _ in table.dropped_tensors):
         table.dropped_tensors.append((name, model.checkpoint.byte_size(name), reason))
 
 

@@ -105,7 +105,7 @@ def _split(model: Model, node: Node) -> None:
         rows.append(add_lookup(model.graph, table.name, keys, table.key_dtype, table.dim, table.dtype, None, name))
         types.append(table.dtype)
     node.op, node.attrs = "IdentityN", {"T": attr_value(types)}
-    model.graph.set_inputs(node, [one.output() for one in rows])
+    model.graph.set_inputs(node, [row.output() for row in rows])
 
 
 def _table(model: Model, handle_output: Output) -> SparseTable:
@@ -158,14 +158,14 @@ def _ignored(model: Model, name: str, dtype: np.dtype[np.generic]) -> Array | No
     for one, read in zip(lists, keys, strict=True):
         if len(read) and read.dtype != dtype:
             raise UnreadableError(f"{model.checkpoint.index}: tensor '{one}' is {read.dtype}, expected {dtype} as keys")
-    some = [one for one in keys if len(one)]
+    some = [key for key in keys if len(key)]
     return np.concatenate(some) if some else None
 
 
 def _drop_slots(model: Model, table: SparseTable) -> None:
     below = re.compile(re.escape(table.name) + r"/(?!part_\d+(-|/)).+" + KEYS + "$")
-    for one in model.checkpoint.names():
-        if below.match(one):
+    for name in model.checkpoint.names():
+        if below.match(name):
             for suffix in (KEYS, VALUES, *_OTHERS):
-                slot = one.removesuffix(KEYS)
+                slot = name.removesuffix(KEYS)
                 drop(model, table, slot + suffix, f"optimizer slot of '{table.name}'")

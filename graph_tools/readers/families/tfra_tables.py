@@ -66,7 +66,7 @@ def _tensors(model: Model, handle: Node) -> tuple[str, str] | None:
         return None
     for node in model.graph.of(*_IMPORTS):
         if handle_node(model.graph, node.inputs[0]).name == handle.name:
-            keys, values = (restored_tensor(model.graph, one) for one in node.inputs[1:3])
+            keys, values = (restored_tensor(model.graph, source) for source in node.inputs[1:3])
             if keys and values and keys[0] in model.checkpoint:
                 return keys[0], values[0]
     for name in (attribute(handle, "shared_name", b"").decode(), handle.name):
@@ -99,7 +99,7 @@ def _has_files(folder: Path | None, handle: Node) -> bool:
     """Say whether the folder that the user names has a table's files; those are then wanted instead of the tensors."""
     match = _SHARD.match(_last(handle.name))
     places = (folder / FOLDER, folder) if folder is not None else ()
-    return any(match is not None and one.is_dir() and match["stem"] in find_tables(one) for one in places)
+    return any(match is not None and place.is_dir() and match["stem"] in find_tables(place) for place in places)
 
 
 def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> list[Part]:

@@ -46,7 +46,7 @@ def _wrappers(model: Model, found: list[str]) -> list[str]:
     before = graph.ancestors(found)
     wrappers = []
     for handle, assigns in _assigns(model).items():
-        from_lookup = any(not graph.ancestors([one.inputs[1].node]).isdisjoint(found) for one in assigns)
+        from_lookup = any(not graph.ancestors([assign.inputs[1].node]).isdisjoint(found) for assign in assigns)
         if from_lookup or handle in before:
             wrappers.append(handle)
     return sorted(wrappers)

@@ -124,7 +124,7 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     made = plan.plan()
     made.check(len(plan.features), [source.dim for source in plan.tables])
     handles = [tables.handle(source) for source in plan.tables]
-    types = [dtype_of(graph, one) for one in plan.features]
+    types = [dtype_of(graph, feature) for feature in plan.features]
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
     return {

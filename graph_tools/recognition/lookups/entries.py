@@ -182,13 +182,13 @@ class EntryFinder:
         return vector if known else None
 
     def _is_int64(self, *outputs: Output) -> bool:
-        types = [dtype_of(self.graph, one) for one in outputs]
-        return all(one is not None and one.name == "int64" for one in types)
+        types = [dtype_of(self.graph, output) for output in outputs]
+        return all(dtype_ is not None and dtype_.name == "int64" for dtype_ in types)
 
     def _segments(self, found: Numbers, segments: Output, count: Output) -> Entries | str:
         rows, sizes = self.batches.vector(count), self.batches.of(segments)
         types = [dtype_of(self.graph, one) for one in (segments, count)]
-        if any(one is None or one.name not in ("int32", "int64") for one in types):
+        if any(dtype_ is None or dtype_.name not in ("int32", "int64") for dtype_ in types):
             return f"rows '{segments}' or their number '{count}' are not int32 or int64"
         if not rows or (sizes is not None and len(sizes) != 1) or self.batches.of(count) != ():
             return f"number of rows '{count}' is no scalar, or rows '{segments}' no vector"
@@ -218,7 +218,7 @@ class EntryFinder:
         if left is not None:
             tensors, tests = left
         indices, values = tensors[:2]
-        positive = [one for one in tests if one.op == "Positive"]
+        positive = [test for test in tests if test.op == "Positive"]
         if any(weights is None or one.tensor != tensors[2] for one in positive):
             return f"mask of '{positive[0].tensor}' is not one of the weights"
         dense = weights is None and self._is_one_each(indices, values)
@@ -248,8 +248,8 @@ class EntryFinder:
 
     def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
         """See through the drop of entries: return what it was made of, and the tests that the others passed."""
-        gathers = [source(self.graph, one, "GatherNd") for one in tensors]
-        places = {skip(self.graph, one.inputs[1]) for one in gathers if one is not None}
+        gathers = [source(self.graph, tensor, "GatherNd") for tensor in tensors]
+        places = {skip(self.graph, gather.inputs[1]) for gather in gathers if gather is not None}
         if None in gathers or len(places) > 1:
             return None
         where = source(self.graph, places.pop(), "Where")

@@ -68,9 +68,9 @@ def _needed(finder: PieceFinder) -> set[str]:
         piece = finder.pieces.get(node.output())
         if piece is not None and piece.looks_up:
             wanted.add(name)
-            waiting.extend(one.node for one in piece.features())
+            waiting.extend(feature.node for feature in piece.features())
         else:
-            waiting.extend([*(one.node for one in node.inputs), *node.controls])
+            waiting.extend([*(source.node for source in node.inputs), *node.controls])
     return wanted
 
 
@@ -95,8 +95,8 @@ def partial_joins(finder: PieceFinder) -> list[tuple[Node, list[list[int]]]]:
         if len(set(parts)) < len(parts):
             continue
         runs: list[list[int]] = [[]]
-        for number, one in enumerate(parts):
-            piece = finder.pieces.get(one)
+        for number, part in enumerate(parts):
+            piece = finder.pieces.get(part)
             if piece is not None and piece.looks_up:
                 runs[-1].append(number)
             elif node.op == "ConcatV2" and runs[-1]:

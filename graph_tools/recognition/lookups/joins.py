@@ -54,8 +54,8 @@ class Joiner:
         parts = joined_parts(node)
         if len(set(parts)) < len(parts):
             return None  # A row that is repeated: attention takes it as it is.
-        pieces = [self.piece_of(one) or self.copied(one) for one in parts]
-        found = [one for one in pieces if one is not None]
+        pieces = [self.piece_of(part) or self.copied(part) for part in parts]
+        found = [piece for piece in pieces if piece is not None]
         if len(found) < len(pieces) or not self._one_batch(found) or self._waits(found):
             return None
         if node.op == "ConcatV2" and axis == 2 and (any(one.sequence is not None for one in found)
@@ -65,7 +65,7 @@ class Joiner:
             return None
         place = axis - 1
         shapes = [one.shape if node.op == "ConcatV2" else (*one.shape[:place], 1, *one.shape[place:]) for one in found]
-        if len({len(one) for one in shapes}) > 1 or row_width(shapes[0][:place]) != 1:
+        if len({len(shape) for shape in shapes}) > 1 or row_width(shapes[0][:place]) != 1:
             return None
         if len({(*one[:place], *one[place + 1 :]) for one in shapes}) > 1:
             return None
@@ -76,15 +76,15 @@ class Joiner:
         parts: list[Part] = []
         initial: tuple[float, ...] = ()
         begin = 0
-        for one in pieces:
-            parts += [part.moved(begin) for part in one.parts]
-            initial += one.start()
-            begin += one.width
+        for piece in pieces:
+            parts += [part.moved(begin) for part in piece.parts]
+            initial += piece.start()
+            begin += piece.width
         return Piece(pieces[0].batch, shape, tuple(parts), initial if any(initial) else ())
 
     def _side_by_side(self, pieces: list[Piece]) -> Piece | None:
         """Return sequences [batch, T, w] joined at each position."""
-        made = [as_sequence(one) for one in pieces]
+        made = [as_sequence(piece) for piece in pieces]
         found = [one for one in made if one is not None]
         if len(found) < len(pieces) or not all(self.batches.equal(one.shape[0], found[0].shape[0]) for one in found):
             return None
@@ -98,10 +98,10 @@ class Joiner:
             return None
         pieces: list[Piece] = []
         initial = np.zeros(row_width(sizes[1:]), np.float32)
-        for one in node.inputs:
-            piece = self.piece_of(one)
+        for source in node.inputs:
+            piece = self.piece_of(source)
             if piece is None:
-                bias = self._constant(one, sizes)
+                bias = self._constant(source, sizes)
                 if bias is None:
                     return None
                 initial = initial + bias
@@ -241,13 +241,13 @@ class Joiner:
 
     def _waits(self, pieces: list[Piece]) -> bool:
         """Say whether something else than a lookup comes from another lookup, so that it would need another group."""
-        parts = [part for one in pieces for part in one.parts]
-        looked = [self.depth(one) for part in parts if part.table is not None for one in part.features()]
+        parts = [part for piece in pieces for part in piece.parts]
+        looked = [self.depth(feature) for part in parts if part.table is not None for feature in part.features()]
         others = [self.depth(one) for part in parts if part.table is None for one in part.features()]
         return max(others, default=0) > max(looked, default=0)
 
     def _one_batch(self, pieces: list[Piece]) -> bool:
-        return all(self.batches.equal(one.batch, pieces[0].batch) for one in pieces)
+        return all(self.batches.equal(piece.batch, pieces[0].batch) for piece in pieces)
 
     def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
         leader = self.batches.leader

@@ -269,7 +269,7 @@ class LookupFinder:
         column = sizes is not None and (len(sizes) == 1 or (len(sizes) == 2 and sizes[1] == 1))
         if empty != Output(fill, 2) or not column or (select.op == "SelectV2" and len(sizes or ()) != 2):
             return f"condition of '{select.name}' is not that of empty rows"
-        return replace(combined, parts=tuple(replace(one, empty=None) for one in combined.parts))
+        return replace(combined, parts=tuple(replace(part, empty=None) for part in combined.parts))
 
     def _gathered_once(self, node: Node) -> Gathered | str:
         """Recognize rows that were gathered for the ids one by one, or for each different id."""
@@ -368,4 +368,4 @@ class LookupFinder:
 
 
 def _shown(sizes: tuple[Size, ...]) -> str:
-    return "[" + ", ".join(str(one) if isinstance(one, int) else "?" for one in sizes) + "]"
+    return "[" + ", ".join(str(size) if isinstance(size, int) else "?" for size in sizes) + "]"

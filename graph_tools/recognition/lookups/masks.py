@@ -36,7 +36,7 @@ def factors(graph: Graph, mask: Output) -> list[Factor] | None:
     if is_reshape(graph, node):
         return factors(graph, node.inputs[0])
     if node.op == "LogicalAnd":
-        both = [factors(graph, one) for one in node.inputs]
+        both = [factors(graph, source) for source in node.inputs]
         return None if None in both else [factor for one in both for factor in one or ()]
     if node.op not in {"NotEqual", "GreaterEqual", "Greater"}:
         return None

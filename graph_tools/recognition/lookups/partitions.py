@@ -47,8 +47,8 @@ def route_function(model: Model, ids: Output, wanted: list[Output], dtype: objec
         if node.op in _NO_STATE or not is_native(node.op):
             return f"'{node.name}' ({node.op}) decides on the part of an id, expected arithmetic alone"
         inputs = []
-        for one in node.inputs:
-            found = copy(one)
+        for source in node.inputs:
+            found = copy(source)
             if isinstance(found, str):
                 return found
             inputs.append(found)

@@ -58,7 +58,7 @@ class PieceFinder:
         return self._depths.get(output.node, 0)
 
     def _visit(self, node: Node) -> None:
-        before = [one.node for one in node.inputs]
+        before = [source.node for source in node.inputs]
         if node.op in CONTROL_FLOW or any(one in self._flow for one in [*before, *node.controls]):
             self._flow.add(node.name)
         if self._is_fixed(node):
@@ -70,7 +70,7 @@ class PieceFinder:
         self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
         if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
             piece = "it runs in a branch or loop of TensorFlow 1"
-        if isinstance(piece, Piece) and any(one.key and one.key.values.node in self._fixed for one in piece.parts):
+        if isinstance(piece, Piece) and any(part.key and part.key.values.node in self._fixed for part in piece.parts):
             piece = "its ids are the same in every request of so many rows"
         if isinstance(piece, Piece):
             self.pieces[node.output()] = piece
@@ -81,7 +81,7 @@ class PieceFinder:
         """Say whether a node gives the same for all requests of one shape."""
         if node.op in {"Placeholder", "PlaceholderWithDefault"} or (not node.inputs and node.op != "Const"):
             return False
-        return node.op in _OF_SHAPE or all(one.node in self._fixed for one in node.inputs)
+        return node.op in _OF_SHAPE or all(source.node in self._fixed for source in node.inputs)
 
     def _reads_rows(self, node: Node) -> bool:
         """Say whether a gather is one of rows of numbers."""

@@ -81,7 +81,7 @@ class Vocabularies:
             return f"table '{handle}': no file that fills it" if file is None else _of_file(filler, file, handle)
         if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
             return f"table '{handle}' is filled by {filler.op}"
-        keys, values = (self._array(one) for one in filler.inputs[1:3])
+        keys, values = (self._array(source) for source in filler.inputs[1:3])
         if keys is None or values is None:
             return f"table '{handle}' is filled with what is no constant"
         keys, values = keys.reshape(-1), values.reshape(-1)
@@ -98,8 +98,8 @@ class Vocabularies:
             inner, after = self._array(node.inputs[0]), attribute(node, "DstT")
             return inner.astype(after.as_numpy_dtype) if inner is not None and after.is_integer else None
         if node.op == "Range":
-            bounds = [constant(graph, one) for one in node.inputs]
-            if any(one is None for one in bounds):
+            bounds = [constant(graph, source) for source in node.inputs]
+            if any(bound is None for bound in bounds):
                 return None
             return np.arange(*(int(one.item()) for one in bounds if one is not None), dtype=np.int64)
         return constant(graph, output)

@@ -88,7 +88,9 @@ class Affines:
         training, layout = attribute(node, "is_training", True), attribute(node, "data_format", b"NHWC")
         if training or layout != b"NHWC" or not is_float(attribute(node, "T")):
             return None
-        if any(one.node == node.name and one.port for user in self.graph.users(node.name) for one in user.inputs):
+        if any(
+            source.node == node.name and source.port for user in self.graph.users(node.name) for source in user.inputs
+        ):
             return None
         gamma, beta, mean, variance = (self.values.value(one) for one in node.inputs[1:5])
         if gamma is None or beta is None or mean is None or variance is None:
@@ -169,7 +171,7 @@ class Weights:
         return found
 
     def _uses_alike(self, user: Node, weights: str) -> bool:
-        if user.op != self.node.op or [one.node for one in user.inputs].index(weights) != 1:
+        if user.op != self.node.op or [source.node for source in user.inputs].index(weights) != 1:
             return False
         if attribute(user, "data_format", b"NHWC") != attribute(self.node, "data_format", b"NHWC"):
             return False

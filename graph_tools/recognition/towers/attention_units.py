@@ -93,7 +93,7 @@ def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer
     if activation is not None and activation.activation is not None:
         layer.activation, layer.alpha = activation.activation, activation.alpha or 0.0
         names = ACTIVATIONS[layer.activation]
-        if any(one not in activation.weights for one in names):
+        if any(name not in activation.weights for name in names):
             return None
         layer.weights = [activation.weights[one] for one in names]
     return layer
@@ -102,9 +102,9 @@ def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer
 def weights_of(layers: list[Layer]) -> list[Output | Array]:
     """List the weights of layers as the op takes them."""
     weights: list[Output | Array] = []
-    for one in layers:
-        bias = np.zeros(one.units, np.float32) if one.bias is None else one.bias
-        weights += [one.kernel, bias, *(one.weights or [])]
+    for layer in layers:
+        bias = np.zeros(layer.units, np.float32) if layer.bias is None else layer.bias
+        weights += [layer.kernel, bias, *(layer.weights or [])]
     return weights
 
 
@@ -117,12 +117,12 @@ def read_parts(flat: Flat, output: Output, keys: Output) -> tuple[Output, list[s
     length, dim = flat.known(keys)[1:]
     parts: list[str] = []
     queries: set[Output] = set()
-    for one in node.inputs[:-1]:
-        if flat.known(one)[1:] != [length, dim]:
-            return f"'{one.node}' has not the shape of the keys '{keys.node}'"
-        found = _part(flat, skip(flat.graph, one), keys)
+    for source in node.inputs[:-1]:
+        if flat.known(source)[1:] != [length, dim]:
+            return f"'{source.node}' has not the shape of the keys '{keys.node}'"
+        found = _part(flat, skip(flat.graph, source), keys)
         if found is None:
-            return f"'{one.node}' is not made from a query and the keys '{keys.node}'"
+            return f"'{source.node}' is not made from a query and the keys '{keys.node}'"
         parts.append(found[0])
         if found[1] is not None:
             queries.add(found[1])
@@ -166,7 +166,7 @@ def _repeated(flat: Flat, output: Output, keys: Output) -> Output | None:
         return None
     if node.op == "ConcatV2":
         first = skip(flat.graph, node.inputs[0])
-        same = all(skip(flat.graph, one) == first for one in node.inputs[:-1])
+        same = all(skip(flat.graph, source) == first for source in node.inputs[:-1])
         return _single(flat, first, keys) if same and flat.shapes.numbers(node.inputs[-1]) == [1] else None
     return _single(flat, skip(flat.graph, node.inputs[0]), keys)
 

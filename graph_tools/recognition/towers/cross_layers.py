@@ -102,7 +102,7 @@ def cross_layer(flat: Flat, node: Node) -> Outcome[CrossLayer]:
 def _width(flat: Flat, output: Output) -> int | None:
     """Count the elements of a row, where all but one size after the first are 1."""
     sizes = flat.known(output)[1:]
-    rest = [one for one in sizes if one != 1]
+    rest = [size for size in sizes if size != 1]
     if not sizes or len(rest) > 1:
         return None
     return rest[0] if rest else 1
@@ -204,7 +204,7 @@ def _shape(flat: Flat, kernel: Output, turned: bool) -> list[int]:
 def _one_per_row(flat: Flat, output: Output) -> bool:
     """Say whether a product has one number for each row of a batch, in this shape."""
     sizes = flat.known(output)
-    return len(sizes) > 1 and all(one == 1 for one in sizes[1:])
+    return len(sizes) > 1 and all(size == 1 for size in sizes[1:])
 
 
 def _summed(flat: Flat, match: Match, width: int) -> _Linear | None:

@@ -97,7 +97,7 @@ def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] 
 
 def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Piece | str:
     names = [one.decode() for one in attribute(node, "fused_ops", [])]
-    rest = [one for one in names if one != "BiasAdd"]
+    rest = [name for name in names if name != "BiasAdd"]
     if len(rest) > 1 or any(one not in _FUSED for one in rest) or len(node.inputs) > 3:
         return f"'{node.name}' does {', '.join(names)}, expected a bias and one activation"
     if "BiasAdd" in names:
@@ -125,7 +125,7 @@ def _einsum(site: Site, node: Node) -> Piece | str | None:
     kernel, shape, transposed = found
     x, weights = operands
     inner = "".join(one for one in x if one in weights)
-    outer = "".join(one for one in weights if one not in inner)
+    outer = "".join(weight for weight in weights if weight not in inner)
     lead = x[: len(x) - len(inner)]
     plain = x == lead + inner and result == lead + outer and "." not in weights
     if not plain or not inner or not outer or weights not in (inner + outer, outer + inner):

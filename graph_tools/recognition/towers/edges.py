@@ -38,12 +38,12 @@ def wanted_outputs(site: Site, regions: list[list[Piece]]) -> list[list[Output]]
         i = owner.get(name)
         if i is None:
             node = graph[name]
-            waiting += [*(one.node for one in node.inputs), *node.controls]
+            waiting += [*(source.node for source in node.inputs), *node.controls]
             continue
         wanted.add(name)
         if i not in entered:
             entered.add(i)
-            waiting += [one.node for one in outside_inputs(regions[i])]
+            waiting += [outside_source.node for outside_source in outside_inputs(regions[i])]
     return [[piece.output for piece in region if piece.output.node in wanted] for region in regions]
 
 
@@ -87,7 +87,7 @@ def shape_of_result(sizes: Sizes | None) -> list[int] | None:
     """Return a target for a reshape to sizes of which one at most is not known, else None."""
     if sizes is None:
         return None
-    target = [-1 if one.known is None else one.known for one in sizes]
+    target = [-1 if size.known is None else size.known for size in sizes]
     return target if target.count(-1) <= 1 else None
 
 

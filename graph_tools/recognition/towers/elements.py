@@ -80,7 +80,7 @@ def _of_tensors(site: Site, node: Node) -> Piece | None:
     if node.op == "Square":
         inputs *= 2
     kind = "add" if node.op.startswith("Add") else "multiply"
-    if any(site.is_constant(one) for one in inputs):
+    if any(site.is_constant(source) for source in inputs):
         return None
     if kind == "multiply" and len(inputs) == 2:
         gated = _gate(site, node, inputs)
@@ -115,7 +115,7 @@ def _gate(site: Site, node: Node, inputs: tuple[Output, ...]) -> Piece | None:
 def _concat(site: Site, node: Node) -> Piece | None:
     axis = site.shapes.numbers(node.inputs[-1])
     inputs = tuple(site.operand(node, i) for i in range(len(node.inputs) - 1))
-    found = [site.shapes.of(one) for one in inputs]
+    found = [site.shapes.of(source) for source in inputs]
     if not axis or not found[0] or axis[0] % len(found[0]) != len(found[0]) - 1:
         return None
     widths = [site.last(one) for one in inputs]
@@ -125,7 +125,7 @@ def _concat(site: Site, node: Node) -> Piece | None:
     first = (found[0] or ())[:-1]
     if any(site.is_constant(one) for one in inputs) or not all(_may_be_equal(first, (one or ())[:-1]) for one in found):
         return None
-    known = tuple(one or 0 for one in widths)
+    known = tuple(width or 0 for width in widths)
     return Piece("concat", node.output(), inputs, known, sum(known), nodes={node.name})
 
 

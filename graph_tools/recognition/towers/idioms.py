@@ -66,10 +66,10 @@ def _piece(site: Site, node: Node, x: Output, found: Activation, nodes: set[str]
 def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
     """Return the operand of some nodes that holds a vector, else the vector."""
     for node in sorted(nodes):
-        for one in site.graph[node].inputs:
-            held = site.values.value(one)
+        for source in site.graph[node].inputs:
+            held = site.values.value(source)
             if held is not None and held.dtype == value.dtype and np.array_equal(held, value):
-                return skip(site.graph, one)
+                return skip(site.graph, source)
     return value
 
 
@@ -111,16 +111,16 @@ def mixed(site: Site, node: Node) -> Piece | None:
 
 def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> Piece | None:
     """Check that one expert is stacked for each column of the gate, as the last dimension but one."""
-    experts = tuple(skip(site.graph, one) for one in stack.inputs)
+    experts = tuple(skip(site.graph, source) for source in stack.inputs)
     rank = len(site.shapes.of(experts[0]) or ())
-    widths = {site.width(one) for one in experts}
+    widths = {site.width(expert) for expert in experts}
     width = widths.pop()
     if widths or not width or stack.controls or rank < 2 or attribute(stack, "axis", 0) not in (rank - 1, -2):
         return None
     inputs = (gate, *experts)
     leads = {(site.shapes.of(one) or ())[:-1] for one in experts}
     gates = site.shapes.of(gate) or ()
-    same = all(len(one) == len(gates) - 1 and _may_equal(one, gates[:-1]) for one in leads)
+    same = all(len(lead) == len(gates) - 1 and _may_equal(lead, gates[:-1]) for lead in leads)
     if not same or site.width(gate) != len(experts) or columns(site.shapes.of(node.output()), width) is None:
         return None
     if any(columns(site.shapes.of(one), width) != 1 for one in experts) or any(site.is_constant(one) for one in inputs):

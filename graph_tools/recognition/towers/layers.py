@@ -64,7 +64,7 @@ class Drafts:
         for piece in pieces:
             if piece.kind == "view":
                 self.same[piece.output] = self.rows(piece.inputs[0])
-        used = [self.rows(one) for piece in pieces if piece.kind != "view" for one in piece.inputs]
+        used = [self.rows(source) for piece in pieces if piece.kind != "view" for source in piece.inputs]
         self._uses = Counter([*used, *(self.rows(one) for one in wanted)])
         self.layers: list[Draft] = []
         self._of: dict[Output, Draft] = {}
@@ -77,7 +77,7 @@ class Drafts:
         return self.same.get(output, output)
 
     def _take(self, piece: Piece) -> None:
-        inputs = [self.rows(one) for one in piece.inputs]
+        inputs = [self.rows(source) for source in piece.inputs]
         before = self._open(inputs[0])
         if piece.kind == "affine" and before is not None and self._fold_affine(before, piece):
             return self._give(before, piece.output)
@@ -155,21 +155,21 @@ class Drafts:
 
     def _add(self, piece: Piece, inputs: list[Output]) -> None:
         parts: list[Output] = []
-        for one in inputs:
-            inner = self._open(one)
+        for source in inputs:
+            inner = self._open(source)
             if inner is not None and inner.kind == "add":
                 self.layers.remove(inner)
-                del self._of[one]
+                del self._of[source]
                 parts += inner.inputs
             else:
-                parts.append(one)
+                parts.append(source)
         hosts = [draft for draft in map(self._open, parts) if draft is not None and draft.kind == "dense"]
         if not hosts:
             return self._new(Draft("add", piece.output, piece.width, parts))
         host = hosts[-1]
         joined = [one for one in hosts[:-1] if self._join(host, one, piece.width)]
         gone = {one.output for one in joined} | {host.output}
-        host.add += [one for one in parts if one not in gone]
+        host.add += [part for part in parts if part not in gone]
         for other in joined:
             self.layers.remove(other)
             del self._of[other.output]
@@ -250,10 +250,10 @@ class _Maker:
         return self._known[key]
 
     def layer(self, draft: Draft) -> plans.Layer:
-        inputs = tuple(self.reference(one) for one in draft.inputs)
+        inputs = tuple(self.reference(source) for source in draft.inputs)
         weights, activation = draft.weights, self._activation(draft.activation)
         if draft.kind == "dense":
-            kernels = tuple(self.weight(one) or 0 for one in draft.kernels)
+            kernels = tuple(self.weight(kernel) or 0 for kernel in draft.kernels)
             add = tuple(self.reference(one) for one in draft.add)
             return plans.Dense(inputs, kernels, self.weight(weights.get("bias")), add, draft.transpose, activation)
         if draft.kind == "affine":

@@ -123,7 +123,7 @@ class Site(GraphFacts):
 
     def common_width(self, outputs: tuple[Output, ...]) -> int | None:
         """Count the elements of a row of tensors of one shape: as a piece has it that computes one of them."""
-        made = [self.pieces[one].width for one in outputs if one in self.pieces]
+        made = [self.pieces[output].width for output in outputs if output in self.pieces]
         widths: set[int | None] = {*made} or {self.width(one) for one in outputs}
         width = widths.pop()
         if widths or not width or any(columns(self.shapes.of(one), width) is None for one in outputs):
@@ -151,7 +151,7 @@ class Site(GraphFacts):
         inner = value.shape[max(value.ndim - count, 0) :]
         if int(np.prod(inner)) != value.size:
             return None
-        row = tuple(one.number for one in sizes[len(sizes) - count :])
+        row = tuple(size.number for size in sizes[len(sizes) - count :])
         try:
             whole = np.broadcast_to(value.reshape(inner), row)
         except ValueError:
@@ -162,12 +162,12 @@ class Site(GraphFacts):
 
     def same_shape(self, *outputs: Output) -> bool:
         """Say whether outputs have equal shapes, or differ by a batch size that may be 1 in the first dimension."""
-        found = [self.shapes.of(one) for one in outputs]
+        found = [self.shapes.of(output) for output in outputs]
         first = found[0]
         if not first or any(one is None or len(one) != len(first) for one in found):
             return False
         for axis, sizes in enumerate(zip(*(one or () for one in found), strict=True)):
-            if len(set(sizes)) > 1 and (axis or any(one.known is not None for one in sizes)):
+            if len(set(sizes)) > 1 and (axis or any(size.known is not None for size in sizes)):
                 return False
         return True
 

@@ -52,11 +52,11 @@ class Regions:
 
     def found(self) -> list[list[Piece]]:
         """List the regions that have a layer, in the order of their first pieces."""
-        regions = sorted(sorted(one) for one in self._members.values())
-        return [[self.pieces[i] for i in one] for one in regions if self._has_layer(one[0])]
+        regions = sorted(sorted(member) for member in self._members.values())
+        return [[self.pieces[i] for i in region] for region in regions if self._has_layer(region[0])]
 
     def _has_layer(self, i: int) -> bool:
-        return any(self.pieces[one].kind == "dense" for one in self._members[self._region[i]])
+        return any(self.pieces[member].kind == "dense" for member in self._members[self._region[i]])
 
     def _join(self, i: int, k: int) -> bool:
         one, two = self._region[i], self._region[k]

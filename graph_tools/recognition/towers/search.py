@@ -22,7 +22,7 @@ def find_pieces(site: Site) -> list[Piece]:
     ordering = controls_others(site.graph)
     plain = [node for node in order if not node.controls and node.name not in ordering]
     idioms = _find_idioms(site, plain)
-    claimed = set().union(*(one.nodes for one in idioms.values())) if idioms else set()
+    claimed = set().union(*(idiom.nodes for idiom in idioms.values())) if idioms else set()
     for node in plain:
         if node.output() in idioms:
             site.pieces[node.output()] = idioms[node.output()]
@@ -117,7 +117,7 @@ class _Kept:
             if name in self._roots or not users or len(seen) > _MOST_OF_SHAPE:
                 return False
             for user in users:
-                data = [i for i, one in enumerate(user.inputs) if one.node == name]
+                data = [i for i, source in enumerate(user.inputs) if source.node == name]
                 if user.name in self._views and 0 not in data:
                     continue
                 if user.name not in seen:

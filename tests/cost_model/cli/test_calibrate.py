@@ -26,7 +26,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> None:

@@ -61,7 +61,7 @@ def test_json_is_as_the_schema_says() -> None:
 
 def test_any_model_is_explained_by_name() -> None:
     answer = run(BOX, "--total-qps", "5000", "--explain-model", "recall-1", "--explain-model", "heavy-0", "--json")
-    assert [one["model"] for one in json.loads(answer.stdout)["explanations"]] == ["recall-1", "heavy-0"]
+    assert [load["model"] for load in json.loads(answer.stdout)["explanations"]] == ["recall-1", "heavy-0"]
     answer = run(BOX, "--total-qps", "5000", "--explain-model", "nobody")
     assert answer.exit_code == 2
     assert "nobody: no model of the plan" in answer.stderr

@@ -121,7 +121,7 @@ def test_policy_that_needs_more_cores_is_left_out_of_all(workload: Path) -> None
     code, out, error = run(workload, *options)
     assert code == 0, error
     assert "static is left out: it needs 3 cores, and there are 2" in error
-    assert [one["policy"] for one in json.loads(out)["runs"]] == ["shared", "baseline-pool", "planned", "dynamic"]
+    assert [load["policy"] for load in json.loads(out)["runs"]] == ["shared", "baseline-pool", "planned", "dynamic"]
     code, _, error = run(workload, "--policy", "static", *options)
     assert code == 2
     assert "static: 2 cores found, expected at least 3" in error

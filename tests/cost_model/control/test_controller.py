@@ -27,9 +27,9 @@ def start(**changes: object) -> ControlState:
 
 def seen(state: ControlState, qps: dict[str, float] | None = None, **slower: float) -> dict[str, Observation]:
     observed = {}
-    for name, one in state.tenants.items():
-        count = round((qps or {}).get(name, one.qps))
-        busy_us = count * one.service_us * slower.get(name, 1.0)
+    for name, tenant in state.tenants.items():
+        count = round((qps or {}).get(name, tenant.qps))
+        busy_us = count * tenant.service_us * slower.get(name, 1.0)
         observed[name] = Observation(arrivals=count, completed=count, busy_us=busy_us)
     return observed
 
@@ -83,7 +83,7 @@ def test_constant_noisy_load_moves_nothing() -> None:
     chance = random.Random(1)
     late = []
     for now in range(1, 300):
-        qps = {name: max(0.0, chance.gauss(one.qps, one.qps**0.5)) for name, one in state.tenants.items()}
+        qps = {name: max(0.0, chance.gauss(tenant.qps, tenant.qps**0.5)) for name, tenant in state.tenants.items()}
         state, moves = step(state, seen(state, qps), float(now))
         late += moves if now > 30 else []
     assert late == []

@@ -87,12 +87,12 @@ def test_growth_of_what_a_model_has_is_that_of_the_plan(parallel: float) -> None
         for one in MODELS[:2]
     )
     made = plan(Workload(Machine.even(26, numa_nodes=2), models), interference=Interference(0.2, 0, 0))
-    for one in made.allocations:
-        told = explain(made, one.models[0])
-        here = told.at(len(one.cores))
+    for allocation in made.allocations:
+        told = explain(made, allocation.models[0])
+        here = told.at(len(allocation.cores))
         assert here is not None
         assert (here.growth, here.sessions, here.threads_per_session) == (
-            one.growth, one.sessions, one.threads_per_session,
+            allocation.growth, allocation.sessions, allocation.threads_per_session,
         )  # fmt: skip
         assert here.p99_ms == told.predicted.p99_ms
 

@@ -36,7 +36,7 @@ def model(name: str, mean_us: float, slo_ms: float, role: str = "variant", cv: f
 
 def check_whole(made: Plan) -> None:
     """Every model is in one allocation, every core at most in one."""
-    names = [name for one in made.allocations for name in one.models]
+    names = [name for allocation in made.allocations for name in allocation.models]
     cores = [core for one in made.allocations for core in one.cores]
     assert sorted(names) == sorted(made.qps)
     assert len(set(cores)) == len(cores)
@@ -155,13 +155,13 @@ def test_box_is_planned_within_objectives(total: float) -> None:
 
 def test_growth_is_what_the_plan_says() -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(20_000), interference=COSTS)
-    for one in made.allocations:
-        pool = sizing_for(made, one.models, made.qps)
+    for allocation in made.allocations:
+        pool = sizing_for(made, allocation.models, made.qps)
         # Cores that are over on a node count nowhere.
-        used = one.sessions * one.threads_per_session
-        assert pool.meets(used, one.growth * 0.999)
-        fresh = sizing_for(made, one.models, made.qps)
-        assert not fresh.meets(used, one.growth * 1.03)
+        used = allocation.sessions * allocation.threads_per_session
+        assert pool.meets(used, allocation.growth * 0.999)
+        fresh = sizing_for(made, allocation.models, made.qps)
+        assert not fresh.meets(used, allocation.growth * 1.03)
 
 
 def test_objective_that_nothing_meets_is_told_and_harms_no_other() -> None:
@@ -171,7 +171,12 @@ def test_objective_that_nothing_meets_is_told_and_harms_no_other() -> None:
         reason.startswith("heavy-5: about 2.9% of its requests take longer than 35 ms on idle cores")
         for reason in made.reasons
     )
-    late = {name for one in made.allocations for name, predicted in one.predicted.items() if not predicted.meets}
+    late = {
+        name
+        for allocation in made.allocations
+        for name, predicted in allocation.predicted.items()
+        if not predicted.meets
+    }
     assert late
     assert all(name.startswith("heavy-") for name in late)
 
@@ -189,7 +194,7 @@ def test_baseline_that_does_not_fit_leaves_the_variants_one_core() -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(300_000), interference=COSTS)
     check_whole(made)
     assert not made.feasible
-    assert sum(len(one.cores) for one in made.allocations if "ranking" not in one.models) <= 4
+    assert sum(len(allocation.cores) for allocation in made.allocations if "ranking" not in allocation.models) <= 4
 
 
 def test_tight_objective_leaves_the_pool_of_long_requests() -> None:
@@ -222,7 +227,10 @@ def test_dedicated_variant_has_cores_of_its_own() -> None:
 def test_pools_stay_on_a_node_where_they_fit() -> None:
     models = (model("a", 1000, 10, "baseline"), model("b", 1000, 10))
     made = plan(Workload(Machine.even(8, numa_nodes=2, smt=2), models), None, {"a": 1500, "b": 1500}, COSTS)
-    assert [{made.machine.cores[core].node for core in one.cores} for one in made.allocations] == [{0}, {1}]
+    assert [{made.machine.cores[core].node for core in allocation.cores} for allocation in made.allocations] == [
+        {0},
+        {1},
+    ]
     assert made.allocation("a").cpus(made.machine) == "0,8;1,9;2,10;3,11"
 
 
@@ -242,7 +250,7 @@ def test_session_does_not_span_nodes() -> None:
 
 def test_pool_with_room_to_grow_stays_on_a_node() -> None:
     made = plan(BOX, qps_by_model=BOX.qps_by_model(100), interference=COSTS)
-    assert sum(len(one.cores) for one in made.allocations) == 128
+    assert sum(len(allocation.cores) for allocation in made.allocations) == 128
     for one in made.allocations:
         assert len({made.machine.cores[core].node for core in one.cores}) == 1, one.name
     # Where cores are short, none is given up for it.

@@ -51,7 +51,7 @@ def test_runs_are_equal_for_equal_seeds(small: Workload) -> None:
 
 
 def test_policies_see_the_same_requests(small: Workload) -> None:
-    arrived = [[one.arrived for one in run(small, "bursts", name, 7000).models] for name in ("shared", "dynamic")]
+    arrived = [[model.arrived for model in run(small, "bursts", name, 7000).models] for name in ("shared", "dynamic")]
     assert arrived[0] == arrived[1]
 
 

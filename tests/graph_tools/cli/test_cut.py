@@ -80,7 +80,7 @@ def test_dry_run_forecasts_and_writes_nothing(sparse: Path, tmp_path: Path) -> N
         assert re.search(r"^emb +40 x 8 +20 +1\.6 kB +(\d+ B +){4}\d+ B$", found.out, re.M)
         assert found.out.splitlines()[-1].startswith("nothing was written in ")
     assert contents(sparse.parent) == before
-    assert [one.name for one in tmp_path.iterdir()] == ["report.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     assert json.loads((tmp_path / "report.json").read_text())["dry_run"] is True
 
 
@@ -137,7 +137,7 @@ def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "r.json").read_text())
     assert written == json.loads(found.out)
     assert (written["verification"]["passed"], written["target"]) == (False, None)
-    assert {one.name for one in tmp_path.iterdir()} == {"wide", "r.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"wide", "r.json"}
 
 
 def test_absent_keys(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_weak_proof_fails_with_its_report(source: Path, tmp_path: Path) -> Non
     assert "--accept-weak-proof" in found.err
     assert json.loads((tmp_path / "r.json").read_text())["verification"]["weak"]
     assert json.loads((tmp_path / "r.json").read_text())["verification"]["seed"] == 5
-    assert [one.name for one in tmp_path.iterdir()] == ["r.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
     assert run("fuse", source, tmp_path / "out", *asked, "--accept-weak-proof").code == 0
 
 

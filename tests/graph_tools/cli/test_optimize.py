@@ -25,7 +25,7 @@ def test_an_export_is_cut_fused_and_verified(tmp_path: Path) -> None:
     assert (found.code, found.err) == (0, "")
     assert re.search(r"^fuse_layers +\S+ +RecDenseTower +2 layers, 5 inputs$", found.out, re.M)
     assert "verified 4 of 4 requests" in found.out
-    assert {one.name for one in tmp_path.iterdir()} == {"source", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "out"}
 
 
 def test_both_kinds_of_options(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_what_a_killed_cut_leaves_behind_goes_with_the_next(sparse: Path, tmp_pa
     assert not (tmp_path / "out").exists()
     assert cut_support.run("cut", sparse, tmp_path / "out", "--samples", 2).code == 0
     assert not left.exists()
-    assert {one.name for one in tmp_path.iterdir()} == {"model", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "out"}
     assert contents(sparse) == before
 
 

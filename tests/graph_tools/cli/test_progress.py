@@ -24,7 +24,7 @@ def test_steps_end_full_and_show_their_unit() -> None:
     assert _Done().render(progress.tasks[2]).plain == "8 of 32 requests"
     told.end()
     told.end()
-    assert all(one.finished for one in progress.tasks)
+    assert all(task.finished for task in progress.tasks)
 
 
 def test_nobody_at_a_terminal_is_told_nothing(capfd: object) -> None:

@@ -24,7 +24,7 @@ def chain(*ops: str) -> Graph:
 def users_as_recounted(graph: Graph) -> dict[str, dict[str, int]]:
     counted: dict[str, dict[str, int]] = {}
     for node in graph:
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             users = counted.setdefault(before, {})
             users[node.name] = users.get(node.name, 0) + 1
     return counted

@@ -102,7 +102,7 @@ def test_equal_tables_are_one_file_and_one_resource(tiny_model: Path, tmp_path: 
     assert len(set(names)) == 2
     assert len(nodes(tmp_path / "a", INITIALIZER)) == 2
     again = read_model(tmp_path / "a")
-    assert sorted(one.rows.shape[0] for one in again.embedding_tables.values()) == [7, 7, 8]
+    assert sorted(table.rows.shape[0] for table in again.embedding_tables.values()) == [7, 7, 8]
 
 
 def test_one_spec_has_one_node(tiny_model: Path) -> None:
@@ -188,7 +188,10 @@ def test_inspect_lists_tables(tiny_model: Path, tmp_path: Path) -> None:
     )
     write_saved_model(with_tables(tiny_model, *specs), tmp_path / "a")
     (found,) = inspect(tmp_path / "a").models
-    seen = {(one.family, one.rows, one.dim, one.dtype, one.absent, one.index, one.used): one for one in found.tables}
+    seen = {
+        (table.family, table.rows, table.dim, table.dtype, table.absent, table.index, table.used): table
+        for table in found.tables
+    }
     keys = [
         ("recprocessor", 101, 5, "int4", "modulo", "string", True),
         ("recprocessor", 7, 5, "fp32", "error", "direct", True),

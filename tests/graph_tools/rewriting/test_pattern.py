@@ -36,7 +36,8 @@ class Program:
     def __getattr__(self, op_name: str) -> Any:
         def add(name: str, *inputs: str | float, controls: tuple[str, ...] = (), **attrs: Any) -> None:
             outputs = [
-                Output.parse(one) if isinstance(one, str) else self.graph.add_const(np.array(one)) for one in inputs
+                Output.parse(source) if isinstance(source, str) else self.graph.add_const(np.array(source))
+                for source in inputs
             ]
             self.graph.add(op_name, outputs, name=name, controls=controls, attrs=attrs)
 

@@ -88,10 +88,10 @@ def test_keys_are_given_back(tmp_path: Path) -> None:
     assert spec.keys is not None
     assert spec.keys.read().tolist() == spec_of("string", 101).keys.read().tolist()
     pieces = list(spec.keys.chunks(10))
-    assert [len(one) for one in pieces] == [10] * 10 + [1]
+    assert [len(piece) for piece in pieces] == [10] * 10 + [1]
     spec = TableReader(written(tmp_path, spec_of("int64", 101))).spec()
     assert spec.keys is not None
     assert spec.row_numbers is not None
     order = np.argsort(spec.row_numbers.read())
     np.testing.assert_array_equal(spec.keys.read()[order], spec_of("int64", 101).keys.read())  # type: ignore[union-attr]
-    assert all(len(one) <= 7 for one in spec.keys.chunks(7))
+    assert all(len(chunk) <= 7 for chunk in spec.keys.chunks(7))

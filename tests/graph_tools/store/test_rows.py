@@ -69,7 +69,7 @@ def test_blocks_of_any_size_give_the_same() -> None:
     rows = np.random.default_rng(1).normal(size=(5000, 5)).astype(np.float32)
     whole = quantize(rows, "int4")
     parts = [quantize(rows[begin : begin + 777], "int4") for begin in range(0, 5000, 777)]
-    np.testing.assert_array_equal(whole.codes, np.concatenate([one.codes for one in parts]))
+    np.testing.assert_array_equal(whole.codes, np.concatenate([part.codes for part in parts]))
     np.testing.assert_array_equal(whole.scale_bias, np.concatenate([one.scale_bias for one in parts]))
 
 

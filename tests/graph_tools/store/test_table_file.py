@@ -113,7 +113,7 @@ def test_equal_tables_are_one_file(tmp_path: Path, kind: str, row_type: str) -> 
     in_pieces = replace(spec, rows=StreamTensor(rows.dtype, rows.shape, lambda _: iter(np.split(rows, [7, 8, 400]))))
     assert write_table(tmp_path, in_pieces).path == first.path
     assert write_table(tmp_path, TableReader(first.path).spec()).path == first.path
-    assert [one.name for one in tmp_path.iterdir()] == [first.name]
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
     other = write_table(tmp_path, replace(spec, default_rows=ArrayTensor(rows_of(2, 5, seed=1))))
     assert other.name != first.name
 
@@ -234,4 +234,4 @@ def test_rows_are_streamed(tmp_path: Path, row_type: str) -> None:
 def test_progress_counts_the_bytes_of_the_sections(tmp_path: Path) -> None:
     told: list[int] = []
     file = write_table(tmp_path, spec_of("string", 37), progress=told.append)
-    assert sum(told) == sum(one.size for one in file.header.sections().values())
+    assert sum(told) == sum(section.size for section in file.header.sections().values())

@@ -29,7 +29,7 @@ def assets(tmp_path: Path) -> Path:
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_artifacts_share_the_inode(store: TableStore, tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_real_copy_across_file_systems(store: TableStore) -> None:
         assert "copied" in placed.notes[0]
         TableReader(placed.path).check()
     finally:
-        for one in folder.iterdir():
-            one.unlink()
+        for path in folder.iterdir():
+            path.unlink()
         folder.rmdir()
 
 
@@ -166,8 +166,8 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for one in threads:
         one.join()
     assert not failures

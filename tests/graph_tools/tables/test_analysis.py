@@ -143,7 +143,7 @@ def test_values_that_are_no_weights_are_refused(value: float) -> None:
     rows = rows_of(100)
     rows[77, 3] = value
     with pytest.raises(UnreadableError, match=r"table user/embedding: row 77 \(key b'77'\) has .* in column 3"):
-        look(make_table(np.array([b"%d" % one for one in range(100)], object), rows, parts=3))
+        look(make_table(np.array([b"%d" % index for index in range(100)], object), rows, parts=3))
     with pytest.raises(UnreadableError, match=r"table v: row 77 has .* in column 3, expected finite"):
         analyze(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
 

@@ -92,6 +92,6 @@ def test_default_of_the_lookup_comes_before_that_of_the_table(default: Any, expe
 def test_blocks_of_different_sizes_are_paired() -> None:
     a, b = np.arange(10), np.arange(10) * 2
     pairs = list(paired_chunks(in_blocks(a, 4), in_blocks(b, 3), 100))
-    assert [len(one) for one, _ in pairs] == [3, 1, 2, 2, 1, 1]
+    assert [len(pair) for pair, _ in pairs] == [3, 1, 2, 2, 1, 1]
     assert all((two == one * 2).all() for one, two in pairs)
     assert list(paired_chunks(ArrayTensor(a[:0]), ArrayTensor(b[:0]), 5)) == []

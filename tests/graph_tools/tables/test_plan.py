@@ -21,7 +21,7 @@ def table_of(kind: str) -> SparseTable:
     keys = {
         "dense": lambda: random.permutation(3000),
         "sparse": lambda: np.unique(random.integers(-(1 << 60), 1 << 60, 3000)),
-        "string": lambda: np.array([b"key %d" % one * (1 + one % 30) for one in range(3000)], object),
+        "string": lambda: np.array([b"key %d" % index * (1 + index % 30) for index in range(3000)], object),
     }[kind]()
     rows = random.normal(size=(3000, DIM)).astype(np.float32)
     rows[random.random(3000) < 0.3] = 0

@@ -26,7 +26,7 @@ class Builder:
         self.words = self.graph.add("Placeholder", name="words", attrs={"dtype": tf.string}).output()
 
     def add(self, op: str, *inputs: Any, **attrs: Any) -> Output:
-        given = [one if isinstance(one, Output) else self.graph.add_const(np.int64(one)) for one in inputs]
+        given = [source if isinstance(source, Output) else self.graph.add_const(np.int64(source)) for source in inputs]
         return self.graph.add(op, given, attrs=attrs).output()
 
     def reach(self, *outputs: Output) -> tuple[int | None, int | None]:

@@ -46,7 +46,7 @@ def cut_served(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert report.verification.signatures[0].recorded == 1
     assert report.verification.b.path == str(place)
     assert cut_support.contents(served) == before
-    assert [one.name for one in place.parent.iterdir()] == ["model"]
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
     return place
 
 
@@ -87,7 +87,7 @@ def test_other_files_of_the_export_are_kept(served: Path, cut_served: Path) -> N
 
 def test_export_that_may_only_be_read(served: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(served, tmp_path / "source"))
-    folders = [source, *(one for one in source.rglob("*") if one.is_dir())]
+    folders = [source, *(path for path in source.rglob("*") if path.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
     cut(source, tmp_path / "out", samples=2)
@@ -99,9 +99,9 @@ def test_export_that_may_only_be_read(served: Path, tmp_path: Path) -> None:
 def test_manifest_vouches_for_every_file(cut_served: Path) -> None:
     manifest = json.loads((cut_served / MANIFEST).read_text())
     found = {
-        one.relative_to(cut_served).as_posix(): hashlib.sha256(one.read_bytes()).hexdigest()
-        for one in cut_served.rglob("*")
-        if one.is_file() and one != cut_served / MANIFEST
+        path.relative_to(cut_served).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in cut_served.rglob("*")
+        if path.is_file() and path != cut_served / MANIFEST
     }
     assert manifest["files"] == found
     assert {"saved_model.pb", "variables/variables.index", "assets.extra/tf_serving_warmup_requests"} <= set(found)
@@ -114,7 +114,7 @@ def test_cut_of_a_cut_writes_its_own_manifest(cut_served: Path, tmp_path: Path) 
     manifest = json.loads((tmp_path / "again" / MANIFEST).read_text())
     assert manifest["source"]["path"] == str(cut_served)
     assert report.target is not None
-    assert report.target.bytes == sum(one.stat().st_size for one in (tmp_path / "again").rglob("*") if one.is_file())
+    assert report.target.bytes == sum(path.stat().st_size for path in (tmp_path / "again").rglob("*") if path.is_file())
 
 
 def test_tables_of_a_training_system(sparse: Path, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_tables_of_a_training_system(sparse: Path, tmp_path: Path) -> None:
     table_rows = dict(zip(cut_support.KEYS.tolist(), cut_support.rows(), strict=True))
     expected = [table_rows.get(int(key), np.zeros(cut_support.DIM, np.float32)) for key in ASKED]
     np.testing.assert_array_equal(found, np.array(expected))
-    reasons = {one.name: one.reason for one in report.removed.tensors}
+    reasons = {tensor.name: tensor.reason for tensor in report.removed.tensors}
     assert "emb/Adagrad-values" in reasons
 
 
@@ -155,7 +155,7 @@ def test_lossy_cut_is_reported_and_not_judged(sparse: Path, tmp_path: Path) -> N
     assert found is not None
     assert report.scores_judged is False
     assert (found.passed, found.bit_exact, found.reasons) == (True, False, [])
-    worst = max(one.max_abs_difference for one in found.outputs)
+    worst = max(output.max_abs_difference for output in found.outputs)
     assert 1e-5 < worst < 0.1
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (manifest["lossy"], manifest["tables"][0]["lossy"]) == (True, True)
@@ -170,7 +170,7 @@ def test_lossy_cut_is_judged_by_a_tolerance(sparse: Path, tmp_path: Path) -> Non
     assert report.scores_judged
     with pytest.raises(VerificationError, match=r"narrow: not written.*output 'rows': .* differ") as caught:
         cut(sparse, tmp_path / "narrow", options=options, samples=6, tolerance="1e-6,1e-6")
-    assert [one.name for one in tmp_path.iterdir()] == ["wide"]
+    assert [path.name for path in tmp_path.iterdir()] == ["wide"]
     assert caught.value.report["verification"]["passed"] is False
     assert caught.value.report["target"] is None
 
@@ -195,7 +195,7 @@ def test_options_that_change_nothing_are_judged_as_lossless(sparse: Path, tmp_pa
 def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(model: Any, options: CutOptions, *more: Any) -> Any:
         found = real(model, options, *more)
-        (name,) = [one for one in model.variables if model.variables[one].shape == (cut_support.DIM, 1)]
+        (name,) = [variable for variable in model.variables if model.variables[variable].shape == (cut_support.DIM, 1)]
         from graph_tools.tensors import ArrayTensor
 
         model.variables[name] = ArrayTensor(np.zeros((cut_support.DIM, 1), np.float32))
@@ -215,7 +215,7 @@ def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, mon
 def test_signatures_and_outputs_are_chosen(multi_signature_model: Path, tmp_path: Path) -> None:
     report = cut(multi_signature_model, tmp_path / "one", signatures=["total"], samples=2)
     assert list(read_model(tmp_path / "one").signatures) == ["total"]
-    assert {one.name for one in report.removed.signatures} == {"serving_default", "length"}
+    assert {signature.name for signature in report.removed.signatures} == {"serving_default", "length"}
     cut(multi_signature_model, tmp_path / "two", outputs=["sum", "bytes"], samples=2)
     found = read_model(tmp_path / "two").signatures
     assert {name: list(one.outputs) for name, one in found.items()} == {"total": ["sum"], "length": ["bytes"]}
@@ -271,7 +271,7 @@ def test_recorded_requests_are_asked(served: Path, sparse: Path, tmp_path: Path)
         cut(sparse, tmp_path / "other", requests=[tmp_path / "nothing.npz"])
     with pytest.raises(VerificationError, match=r"none of 0 requests was answered"):
         cut(sparse, tmp_path / "other", samples=0)
-    assert {one.name for one in tmp_path.iterdir()} == {"asked.npz", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"asked.npz", "out"}
 
 
 def test_places_are_checked_before_anything_is_read(sparse: Path, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_progress_is_told_of_each_step(sparse: Path, tmp_path: Path) -> None:
     told = Told()
     cut(sparse, tmp_path / "out", samples=3, progress=told)
     assert [name for name, _, _ in told.steps] == ["Reading", "Rewriting", "Writing", "Asking", "Asking"]
-    by_name = dict(zip([one for one, _, _ in told.steps], told.done, strict=True))
+    by_name = dict(zip([step for step, _, _ in told.steps], told.done, strict=True))
     totals = {name: (total, unit) for name, total, unit in told.steps}
     assert totals["Writing"] == (by_name["Writing"], "bytes")
     assert totals["Asking"] == (3, "requests")

@@ -98,7 +98,7 @@ def test_of_a_cut_model_and_in_one_go_the_result_is_the_same(source: Path, tmp_p
     report = optimize(source, tmp_path / "b", samples=3)
     assert _ops(tmp_path / "a") == _ops(tmp_path / "b")
     assert report.source.path == str(source)
-    assert {one.name for one in tmp_path.iterdir()} == {"cut", "a", "b"}
+    assert {path.name for path in tmp_path.iterdir()} == {"cut", "a", "b"}
 
 
 def test_fusing_again_changes_nothing(source: Path, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_wrong_use_is_named_before_anything_is_done(source: Path, tmp_path: Path
         fuse(source, tmp_path / "other", op_library=tmp_path / "none.so")
     with pytest.raises(UnreadableError, match=r"none.npz: not there, expected a file with requests"):
         fuse(source, tmp_path / "other", requests=[tmp_path / "none.npz"])
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:

@@ -24,16 +24,16 @@ def _one(path: Path) -> Inspection:
 def test_signatures_are_named_with_dtypes_and_shapes(string_model: Path) -> None:
     (signature,) = _one(string_model).signatures
     assert signature.name == "serving_default"
-    assert [(one.name, one.dtype, one.shape) for one in signature.inputs] == [
+    assert [(source.name, source.dtype, source.shape) for source in signature.inputs] == [
         ("item", "string", [None]), ("price", "float32", [None])
     ]  # fmt: skip
-    assert [one.name for one in signature.outputs] == ["id", "label", "score"]
+    assert [output.name for output in signature.outputs] == ["id", "label", "score"]
 
 
 def test_assets_and_tables_that_files_fill(string_model: Path) -> None:
     found = _one(string_model)
     assert found.assets == [AssetInfo("string.vocabulary.txt", 23)]
-    assert [(one.family, one.rows, one.used) for one in found.tables] == [("asset", None, True)]
+    assert [(table.family, table.rows, table.used) for table in found.tables] == [("asset", None, True)]
     assert found.custom_ops == found.families == []
 
 
@@ -62,12 +62,12 @@ def test_slots_copies_and_variables_that_nothing_reads(tmp_path: Path) -> None:
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, str(tmp_path / "m"), inputs={"x": x}, outputs={"y": y})
     found = _one(tmp_path / "m")
-    variables = {one.name: one for one in found.variables}
+    variables = {variable.name: variable for variable in found.variables}
     assert (variables["w"].used, variables["w"].bytes) == (True, 2048)
     assert {variables["w"].duplicate_of, variables["copy"].duplicate_of} == {None, "copy"}
     assert not variables["unread"].used
     assert not variables["w/Adam"].used
-    reasons = {one.name: one.reason for one in found.unused_tensors}
+    reasons = {tensor.name: tensor.reason for tensor in found.unused_tensors}
     assert "optimizer slots" in reasons["w/Adam_1"]
     assert reasons["unread"] != reasons["w/Adam_1"]
     assert "w" not in reasons
@@ -95,7 +95,7 @@ def test_hash_tables_of_the_checkpoint(tmp_path: Path) -> None:
 
 def test_models_side_by_side(tiny_model: Path, tmp_path: Path) -> None:
     report = inspect(tiny_model, verify_models.build_lookup(tmp_path / "m"))
-    assert [one.path for one in report.models] == [str(tiny_model), str(tmp_path / "m")]
+    assert [model.path for model in report.models] == [str(tiny_model), str(tmp_path / "m")]
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_the_pass_is_left_out_that_makes_a_number_of_nan(tmp_path: Path) -> None
     assert left <= {"eliminate_noop_reshapes", "fold_constants"}
     assert any(one.site for one in report.left_out)
     assert "elements differ" in report.left_out[0].reason
-    passes = {one.name: one for one in report.passes}
+    passes = {pass_.name: pass_ for pass_ in report.passes}
     assert passes["eliminate_noop_reshapes"].refused
     again = verify(source, tmp_path / "out")
     assert again.passed
@@ -96,7 +96,7 @@ def test_a_pass_is_skipped_on_request(tmp_path: Path) -> None:
     left = ("eliminate_noop_reshapes", "fold_constants")
     report = cut(source, tmp_path / "out", options=CutOptions(skip_passes=left))
     assert not report.left_out
-    assert all(one.name not in left for one in report.passes)
+    assert all(pass_.name not in left for pass_ in report.passes)
     with pytest.raises(UsageError, match="--skip-pass fold: no such pass, expected one of: eliminate_assertions"):
         cut(source, tmp_path / "no", options=CutOptions(skip_passes=("fold",)))
     with pytest.raises(UsageError, match="prune_unreachable: nothing can be written without it"):
@@ -117,7 +117,7 @@ class Trial:
             for name, sites in self.sites.items()
             if (name, None) not in gone
         ]
-        left = {(one.name, site) for one in results for site in one.at} & self.bad
+        left = {(result.name, site) for result in results for site in result.at} & self.bad
         if left:
             error = VerificationError("differs", {"verification": {"reasons": [f"differs by {sorted(left)[0][1]}"]}})
             error.passes = results
@@ -143,5 +143,5 @@ def test_what_no_pass_explains_fails_as_it_did() -> None:
 
 def test_a_pass_with_many_bad_sites_goes_whole() -> None:
     sites = [f"site_{i}" for i in range(20)]
-    found = Attempts(Trial({"other": sites, "good": ["x"]}, {("other", one) for one in sites}), Silent()).run()
+    found = Attempts(Trial({"other": sites, "good": ["x"]}, {("other", site) for site in sites}), Silent()).run()
     assert [(one.name, one.site) for one in found] == [("other", None)]

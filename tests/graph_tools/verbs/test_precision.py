@@ -34,7 +34,7 @@ def _fused(source: Path, out: Path, **options: Any) -> tuple[FuseReport, dict[st
     report = fuse(source, out, **{"samples": 13, **options})
     manifest = json.loads((out / "assets.extra/recprocessor/manifest.json").read_text())
     towers = read_model(out).graph.of("RecDenseTower")
-    return report, manifest["precision"], {one.attrs["precision"].s for one in towers}
+    return report, manifest["precision"], {tower.attrs["precision"].s for tower in towers}
 
 
 def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None
     assert measured["cpu"] == this_cpu().model
     assert measured["cpu_features"] == list(this_cpu().features)
     assert report.precision is not None
-    assert {one.name: one.problem for one in report.precision.losses} == {"bucket": None, "score": None}
+    assert {loss.name: loss.problem for loss in report.precision.losses} == {"bucket": None, "score": None}
     # What is verified against the source is fp32.
     assert report.verification is not None
     assert report.verification.passed

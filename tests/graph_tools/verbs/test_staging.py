@@ -25,7 +25,7 @@ def test_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
         assert folder.parent.parent == place.parent
         _write(folder)
         assert not place.exists()
-    assert [one.name for one in place.parent.iterdir()] == ["out"]
+    assert [path.name for path in place.parent.iterdir()] == ["out"]
     assert (place / "file").read_text() == "whole"
 
 
@@ -41,7 +41,7 @@ def test_folders_above_that_hold_something_stay(tmp_path: Path) -> None:
     with pytest.raises(ValueError), staged(tmp_path / "a" / "b" / "out"):
         (tmp_path / "a" / "other").write_text("")
         raise ValueError
-    assert [one.name for one in tmp_path.rglob("*")] == ["a", "other"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "other"]
 
 
 def test_errors_name_the_place(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_came_there_meanwhile_is_kept(tmp_path: Path) -> None:
         _write(folder)
         place.mkdir()
         (place / "theirs").write_text("")
-    assert [one.name for one in tmp_path.rglob("*")] == ["out", "theirs"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "theirs"]
 
 
 def test_abandoned_folders_are_removed_and_others_are_not(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_abandoned_folders_are_removed_and_others_are_not(tmp_path: Path) -> Non
     with staged(tmp_path / "out") as folder:
         _write(folder)
     os.close(held)
-    assert {one.name for one in tmp_path.iterdir()} == {"out", ".out.22222222", *(one.name for one in kept)}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.22222222", *(one.name for one in kept)}
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def _weighted(path: Path, names: dict[str, str] | None = None) -> Path:
         pooled = v1.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner="sum")
         parts = {"a": ids.indices, "b": ids.values, "c": ids.dense_shape}
         parts |= {"d": weights.indices, "e": weights.values, "f": weights.dense_shape}
-        parts = {names[key] if names else key: one for key, one in parts.items()}
+        parts = {names[key] if names else key: part for key, part in parts.items()}
         return parts, {"y": v1.identity(pooled, name="y")}
 
     return export_graph(path, build)

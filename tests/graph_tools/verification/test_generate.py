@@ -21,7 +21,7 @@ def strings(string_model: Path) -> list[Request]:
 
 
 def _of(requests: list[Request], scenario: str) -> Request:
-    return next(one for one in requests if one.origin.endswith(scenario))
+    return next(request for request in requests if request.origin.endswith(scenario))
 
 
 def test_the_same_seed_gives_the_same_requests(string_model: Path, strings: list[Request]) -> None:
@@ -47,11 +47,11 @@ def test_known_keys_come_from_the_vocabulary_file(strings: list[Request]) -> Non
 
 
 def test_batches_and_strange_strings(strings: list[Request]) -> None:
-    sizes = {len(one.inputs["item"]) for one in strings}
+    sizes = {len(string.inputs["item"]) for string in strings}
     assert {0, 1, LARGE_BATCH} < sizes
     assert any(size % 2 for size in sizes - {1})
     assert set(_of(strings, "empty values").inputs["item"]) == {b""}
-    assert any(max(one, default=0) > 127 for one in _of(strings, "unicode").inputs["item"])
+    assert any(max(source, default=0) > 127 for source in _of(strings, "unicode").inputs["item"])
     prices = np.concatenate([one.inputs["price"] for one in strings if "not finite" not in one.origin])
     assert np.isfinite(prices).all()
     assert {0.0} < set(prices.tolist())
@@ -59,7 +59,7 @@ def test_batches_and_strange_strings(strings: list[Request]) -> None:
 
 
 def test_all_inputs_of_a_request_have_one_batch(strings: list[Request]) -> None:
-    assert all(len(one.inputs["item"]) == len(one.inputs["price"]) for one in strings)
+    assert all(len(string.inputs["item"]) == len(string.inputs["price"]) for string in strings)
     assert len(strings) > len(SCENARIOS)
 
 
@@ -76,8 +76,8 @@ def test_sparse_tensors_are_consistent(bags: tuple[Model, list[Request]]) -> Non
         assert shape[0] == len(request.inputs["price"])
         assert (indices < shape).all()
         assert sorted(map(tuple, indices.tolist())) == list(map(tuple, indices.tolist()))
-    sizes = [np.bincount(one.inputs["a"][:, 0], minlength=int(one.inputs["c"][0])) for one in bags[1]]
-    assert any((one == 0).any() and (one > 1).any() for one in sizes)
+    sizes = [np.bincount(bag.inputs["a"][:, 0], minlength=int(bag.inputs["c"][0])) for bag in bags[1]]
+    assert any((size == 0).any() and (size > 1).any() for size in sizes)
     assert not _of(bags[1], "empty bags").inputs["b"].size
 
 
@@ -85,7 +85,7 @@ def test_row_numbers_stay_within_the_table_but_for_one_request(bags: tuple[Model
     for request in bags[1]:
         inside = ((request.inputs["b"] >= 0) & (request.inputs["b"] < 20)).all()
         assert inside == (not request.origin.endswith("out of range"))
-    assert max(one.inputs["b"].max(initial=0) for one in bags[1] if "range" not in one.origin) == 19
+    assert max(bag.inputs["b"].max(initial=0) for bag in bags[1] if "range" not in bag.origin) == 19
 
 
 @pytest.mark.parametrize(

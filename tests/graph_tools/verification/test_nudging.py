@@ -104,5 +104,5 @@ def test_folded_normalization_is_cut(tmp_path: Path, seed: int) -> None:
             layer.moving_variance.assign(np.exp(random.normal(size=layer.moving_mean.shape) * 2))
     model.export(str(tmp_path / "source"), verbose=False)
     report = cut(tmp_path / "source", tmp_path / "small")
-    assert sum(one.applied for one in report.passes if one.name == "fold_batch_norms") == 2
+    assert sum(pass_.applied for pass_ in report.passes if pass_.name == "fold_batch_norms") == 2
     assert report.verification.passed

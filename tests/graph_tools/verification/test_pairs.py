@@ -35,7 +35,7 @@ Change = Callable[[dict[str, Array]], None]
 
 def _keys(layout: str, count: int, random: np.random.Generator) -> Array:
     if layout == "strings":
-        return np.array([b"", *(b"key \xc5\x82 %d" % one for one in range(1, count))], object)
+        return np.array([b"", *(b"key \xc5\x82 %d" % index for index in range(1, count))], object)
     if layout == "hashed":
         return random.permutation(np.unique(random.integers(-(2**62), 2**62, count)))
     if layout == "ascending":
@@ -200,7 +200,7 @@ def test_one_change_is_found(conversion: tuple[Path, Model, Path], what: str, tm
 
     report = _verified(source, model, changed_copy(written, tmp_path / "out", change))
     assert not report.passed
-    wrong = [one for one in report.tables if not one.equal]
+    wrong = [table for table in report.tables if not table.equal]
     assert len(wrong) == 1
     assert any(reason.startswith(f"table '{wrong[0].name}'") for reason in report.reasons)
     # Rows that went because they equal the absent row are given the changed one as well.
@@ -215,7 +215,7 @@ def test_rows_of_fewer_bits_are_shown_and_differ(tmp_path: Path) -> None:
         write_saved_model(model, tmp_path / row_type)
         report = _verified(source, model, tmp_path / row_type, tolerance="0.5,0")
         assert report.passed, report.reasons
-        assert {one.name for one in report.tables if one.different} == {"users", "items"}
+        assert {table.name for table in report.tables if table.different} == {"users", "items"}
         assert not _verified(source, model, tmp_path / row_type, tolerance="1e-7,0").passed
 
 

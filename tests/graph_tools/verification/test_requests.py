@@ -38,8 +38,8 @@ def _write(path: Path, *records: bytes, compression: str = "") -> Path:
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(str(path), compression) as writer:
-        for one in records:
-            writer.write(one)
+        for record in records:
+            writer.write(record)
     return path
 
 
@@ -108,7 +108,7 @@ def test_npz_with_labels(string_model: Path, signatures: dict[str, Signature], t
     assert [len(one.inputs["item"]) for one in found] == [4096, 904]
     assert found[0].inputs["price"].dtype == np.float32
     report = verify(string_model, string_model, requests=[path], samples=2)
-    score = next(one for one in report.outputs if one.name == "score")
+    score = next(output for output in report.outputs if output.name == "score")
     assert report.rows > rows
     assert score.auc_a is not None
     assert 0.4 < score.auc_a == score.auc_b < 0.6

@@ -148,7 +148,7 @@ def test_many_tables_that_are_small_are_streamed_as_well() -> None:
     model = Model(Path("model"), "GraphDef", Graph(), {})
     model.variables = {"one": ArrayTensor(np.zeros(1000, np.uint8))}
     assert largest_share(limit, model) == 1000
-    model.variables = {str(one): ArrayTensor(np.zeros(100 + one, np.uint8)) for one in range(100)}
+    model.variables = {str(index): ArrayTensor(np.zeros(100 + index, np.uint8)) for index in range(100)}
     share = largest_share(limit, model)
     assert sum(100 + one for one in range(100) if 100 + one < share) <= limit // 4 < 14_950
     model.variables, keys = {}, ArrayTensor(np.zeros(70, np.int64))

@@ -46,9 +46,9 @@ def test_regions_are_weighed_by_time(tmp_path: Path) -> None:
     assert "TopKV2" in slow.ops
     assert slow.share > 0.5
     assert slow.reason == "no pass knows it"
-    assert all(one.share < slow.share for one in others)
+    assert all(other.share < slow.share for other in others)
     assert any("BesselI0e" in one.ops for one in others)
-    assert sum(one.share for one in timing.regions) + timing.replaced == pytest.approx(1)
+    assert sum(region.share for region in timing.regions) + timing.replaced == pytest.approx(1)
     assert report.to_json()["timing"]["regions"][0]["share"] == slow.share
 
 

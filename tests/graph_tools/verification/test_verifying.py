@@ -30,7 +30,11 @@ def test_a_model_equals_itself_bit_for_bit(string_model: Path) -> None:
     assert report.passed
     assert report.bit_exact
     assert report.requests == 16
-    assert {one.name: one.elements > 1000 for one in report.outputs} == {"id": True, "label": True, "score": True}
+    assert {output.name: output.elements > 1000 for output in report.outputs} == {
+        "id": True,
+        "label": True,
+        "score": True,
+    }
 
 
 def test_tf1_and_tf2_exports_of_one_model_are_equal(tiny_model: Path, tf1_ref_model: Path) -> None:
@@ -106,7 +110,7 @@ def test_a_wrong_asset_is_found(string_model: Path, tmp_path: Path) -> None:
     lines = vocabulary.read_text(encoding="utf-8").splitlines()
     vocabulary.write_text("\n".join([*lines[1:], lines[0]]) + "\n", encoding="utf-8")
     report = verify(string_model, b)
-    wrong = {one.name for one in report.outputs if not one.equal}
+    wrong = {output.name for output in report.outputs if not output.equal}
     assert wrong == {"id", "score"}
     # Scores may differ in a lossy conversion, ids may not.
     assert [one.name for one in report.outputs if one.only_scores_differ] == ["score"]
@@ -236,13 +240,13 @@ def test_above_the_memory_limit_tables_stream(tmp_path: Path) -> None:
     report = verify(a, b, memory_limit=256, samples=14)
     assert report.passed, report.reasons
     assert report.a.how == "TensorFlow, lookups in NumPy"
-    assert [(one.name, one.rows) for one in report.tables] == [("rows", 6)]
+    assert [(table.name, table.rows) for table in report.tables] == [("rows", 6)]
     wrong = rows.copy()
     wrong[3, 1] += 1
     changed = verify(a, verify_models.build_lookup(tmp_path / "c", rows=wrong), memory_limit=256, samples=14)
     assert not changed.tables[0].equal
     assert changed.tables[0].worst == "key 3"
-    assert not all(one.equal for one in changed.outputs)
+    assert not all(output.equal for output in changed.outputs)
 
 
 def test_staged_answers_equal_tensorflows(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def build_served(source: Path, path: Path) -> Path:
 def contents(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file below a folder, hidden ones included, by its path; folders stand as such."""
     return {
-        str(one.relative_to(folder)): hashlib.sha256(one.read_bytes()).hexdigest() if one.is_file() else "folder"
-        for one in sorted(folder.rglob("*"))
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
     }
 
 
@@ -85,7 +85,7 @@ def run(*arguments: object) -> Ran:
     from graph_tools.cli.app import app, load_verbs
 
     load_verbs()
-    found = CliRunner().invoke(app, [str(one) for one in arguments], prog_name="graph-tools")
+    found = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="graph-tools")
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     # Tables fill their lines with spaces.

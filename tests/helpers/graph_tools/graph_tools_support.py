@@ -34,7 +34,9 @@ def requests_for(path: Path, seed: int = 0) -> dict[str, list[Feeds]]:
     random = np.random.default_rng(seed)
     made: dict[str, list[Feeds]] = {}
     for name, signature in read_model(path).signatures.items():
-        made[name] = [{key: _values(one, rows, random) for key, one in signature.inputs.items()} for rows in (1, 3, 16)]
+        made[name] = [
+            {key: _values(source, rows, random) for key, source in signature.inputs.items()} for rows in (1, 3, 16)
+        ]
     return made
 
 

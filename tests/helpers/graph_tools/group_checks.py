@@ -71,13 +71,13 @@ class Fused:
 
     def check(self, *feeds: Feeds, exact: bool = True, signature: str = KEY) -> None:
         """Compare every output that a group gives, by NumPy and by its kernel, with what stock TensorFlow gave."""
-        for one in feeds:
-            self._check(one, exact, signature)
+        for feed in feeds:
+            self._check(feed, exact, signature)
         load_library()
         out = self.plain.with_name(f"{self.plain.name}_fused")
         if not out.exists():
             write_saved_model(self.model, out)
-        names = {key: one.tensor for key, one in self.model.signatures[signature].outputs.items()}
+        names = {key: output.tensor for key, output in self.model.signatures[signature].outputs.items()}
         for one in feeds:
             wanted = _answers(self.plain, one, list(names.values()), signature)
             found = _answers(out, one, list(names.values()), signature)
@@ -90,7 +90,7 @@ class Fused:
         import tensorflow as tf
 
         with pytest.raises(tf.errors.InvalidArgumentError):
-            _answers(self.plain, feeds, [one.tensor for one in self.model.signatures[KEY].outputs.values()], KEY)
+            _answers(self.plain, feeds, [output.tensor for output in self.model.signatures[KEY].outputs.values()], KEY)
         with pytest.raises(embedding_reference.AbsentKeyError):
             self._check(feeds, True, KEY)
 
@@ -113,7 +113,7 @@ class Fused:
         assert compared
 
     def _computed(self, node: Node, feeds: Feeds, signature: str) -> list[np.ndarray]:
-        plan = next(plan for one, plan in self.groups if one is node)
+        plan = next(plan for group, plan in self.groups if group is node)
         values = _answers(self.plain, feeds, embedding_reference.features_of(self.model, node), signature)
         return embedding_reference.computed(plan, values, embedding_reference.tables_of(self.model, node))
 
@@ -165,7 +165,7 @@ def fuse_model(model: Model) -> PassResult:
 def strings(*values: str | bytes) -> np.ndarray:
     """Make a vector of strings."""
     made = np.empty(len(values), object)
-    made[:] = [one.encode() if isinstance(one, str) else one for one in values]
+    made[:] = [value.encode() if isinstance(value, str) else value for value in values]
     return made
 
 

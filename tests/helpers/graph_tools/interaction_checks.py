@@ -53,7 +53,7 @@ class Fused:
 
     def attributes(self, op: str, *names: str) -> list[Any]:
         """Return attributes of the only node of an op."""
-        return [attribute(self.node(op), one) for one in names]
+        return [attribute(self.node(op), name) for name in names]
 
 
 def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
@@ -64,7 +64,7 @@ def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
 def requests(**sizes: Any) -> list[Feeds]:
     """Make requests of 1, 2 and 7 rows; a size is a tuple for float32, or makes the array of a number of rows."""
     return [
-        {name: one(rows) if callable(one) else floats(rows, *one, seed=rows) for name, one in sizes.items()}
+        {name: size(rows) if callable(size) else floats(rows, *size, seed=rows) for name, size in sizes.items()}
         for rows in ROWS
     ]
 
@@ -77,7 +77,7 @@ def fuse(tmp_path: Path, function: Callable[..., Any], feeds: list[Feeds], *pass
     source = tmp_path / "source"
     for name in ("source", "fused"):
         assert not (tmp_path / name).exists()
-    specs = [tf.TensorSpec([None, *one.shape[1:]], one.dtype, name=name) for name, one in feeds[0].items()]
+    specs = [tf.TensorSpec([None, *feed.shape[1:]], feed.dtype, name=name) for name, feed in feeds[0].items()]
 
     def named(*inputs: Any) -> dict[str, Any]:
         found = function(*inputs)
@@ -92,7 +92,7 @@ def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fu
     load_library(LIBRARY)
     model = read_model(source)
     rewrite(model, CutOptions(keep_graph_names=True))
-    results = [one.apply(model) for one in passes]
+    results = [pass_.apply(model) for pass_ in passes]
     names = set(model.graph.nodes)
     for one in passes:
         assert one.apply(model).applied == 0
@@ -103,4 +103,4 @@ def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fu
     for before, after in zip(all_answers(source, feeds, KEY), all_answers(out, feeds, KEY), strict=True):
         assert_same_outputs(after, before)
     ops = Counter(node.op for node in model.graph if node.op not in _PLAIN)
-    return Fused(model, ops, [why for one in results for _, why in one.refused])
+    return Fused(model, ops, [why for result in results for _, why in result.refused])

@@ -53,7 +53,7 @@ def rewritten(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
     """Read a model, prune it, run passes, and check that running the last one again changes nothing."""
     model = read_model(source)
     PruneUnreachable().apply(model)
-    results = [one.apply(model) for one in passes]
+    results = [pass_.apply(model) for pass_ in passes]
     names = set(model.graph.nodes)
     assert passes[-1].apply(model).applied == 0
     assert set(model.graph.nodes) == names

@@ -58,7 +58,7 @@ def checked(
     model, result = split(source, *patterns)
     assert result.applied, result.refused
     user = matching(patterns, model.signatures[signature].inputs)
-    asked = [form for one in feeds for form in forms(one, user)]
+    asked = [form for feed in feeds for form in forms(feed, user)]
     stock = out or source.with_name("stock")
     _write_stock(model, stock, signature)
     wanted = all_answers(source, [one for one, _ in asked], signature)
@@ -77,7 +77,7 @@ def checked(
 def collapsed(feeds: Feeds, user: Iterable[str]) -> Feeds:
     """Do what RecCollapseRows does."""
     parts = [feeds[key] for key in user]
-    equal = all(len(one) and bool(np.all(one == one[:1])) for one in parts)
+    equal = all(len(part) and bool(np.all(part == part[:1])) for part in parts)
     return feeds | {key: feeds[key][:1] for key in user} if equal else feeds
 
 
@@ -87,8 +87,8 @@ def _write_stock(model: Model, out: Path, signature: str) -> None:
     copy.graph = Graph.from_graph_def(model.graph.to_graph_def())
     copy.signatures = {signature: model.signatures[signature]}
     for node in copy.graph.of(COLLAPSE):
-        for port, one in enumerate(node.inputs[:-1]):
-            copy.graph.replace(node.output(port), one)
+        for port, source in enumerate(node.inputs[:-1]):
+            copy.graph.replace(node.output(port), source)
         copy.graph.remove(node.name, "the requests are collapsed")
     for node in copy.graph.of(EXPAND):
         _expand(copy.graph, node)

@@ -38,5 +38,5 @@ def write_log(state_dir: Path, model: str, began: int, records: Sequence[bytes],
     """Write a file of a host's request log."""
     path = state_dir / "hosts" / host / "requests" / model / f"{began:016}.tfrecord"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(framed(one) for one in records))
+    path.write_bytes(b"".join(framed(record) for record in records))
     return path

@@ -68,7 +68,7 @@ def passed(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
     """Read a model, run passes over what its signatures need, and prune again."""
     model = read_model(source)
     PruneUnreachable().apply(model)
-    results = [one.apply(model) for one in passes]
+    results = [pass_.apply(model) for pass_ in passes]
     PruneUnreachable().apply(model)
     return model, results
 
@@ -90,8 +90,8 @@ def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds], r
     import tensorflow as tf
 
     write_saved_model(model, out)
-    for one in feeds:
-        assert_same_outputs(answers(out, one, KEY), answers(source, one, KEY), exact=True, label=f"of {one}")
+    for feed in feeds:
+        assert_same_outputs(answers(out, feed, KEY), answers(source, feed, KEY), exact=True, label=f"of {feed}")
     for one in refused:
         for path in (source, out):
             with pytest.raises(tf.errors.InvalidArgumentError):

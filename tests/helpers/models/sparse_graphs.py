@@ -121,7 +121,7 @@ def monolith_config(dim: int, compressor: str = "", serving: bool = True) -> byt
 def monolith_configs(dims: Mapping[str, int]) -> bytes:
     names = b"".join(bytes([0x0A, len(name)]) + name.encode() for name in dims)
     configs = [monolith_config(dim) for dim in dims.values()]
-    return names + b"".join(bytes([0x12, len(one)]) + one for one in configs)
+    return names + b"".join(bytes([0x12, len(config)]) + config for config in configs)
 
 
 class MonolithExport(Export):
@@ -201,7 +201,7 @@ def _entries(rows: Mapping[int, Row]) -> list[bytes]:
 
 def remote(export: Export, server: int, signature: str, inputs: Mapping[str, str], outputs: Sequence[str]) -> str:
     """Ask a parameter server; the answers are outputs 2, 3, … of the node."""
-    ends = [export.const([one.encode() for one in names]) for names in (list(inputs), list(outputs))]
+    ends = [export.const([name.encode() for name in names]) for names in (list(inputs), list(outputs))]
     types, floats = [np.dtype(np.int64)] * len(inputs), [np.dtype(np.float32)] * len(outputs)
     return export.node(
         "TfServingRemotePredict", [ends[0], *inputs.values(), ends[1]], T=types, output_types=floats, model_version=-1,

@@ -24,7 +24,7 @@ def make_table(
     keys: np.ndarray, rows: np.ndarray, absent: np.ndarray | None = None, parts: int = 1, **part: Any
 ) -> SparseTable:
     """Divide keys [n] and rows [n, dim] among some parts; `part` are further arguments of the first one."""
-    cuts = [len(keys) * one // parts for one in range(parts + 1)]
+    cuts = [len(keys) * index // parts for index in range(parts + 1)]
     made = []
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
         held = Part(ArrayTensor(keys[begin:end]), ArrayTensor(rows[begin:end]))

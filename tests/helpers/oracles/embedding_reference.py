@@ -51,7 +51,7 @@ def group(model: Model) -> tuple[Node, EmbeddingPlan]:
 
 def tables_of(model: Model, node: Node) -> list[TableSpec]:
     """List the tables of a group."""
-    return [model.embedding_tables[one.node] for one in node.inputs if one.node in model.embedding_tables]
+    return [model.embedding_tables[source.node] for source in node.inputs if source.node in model.embedding_tables]
 
 
 def rows_of(spec: TableSpec, rows: Any) -> Array:
@@ -108,7 +108,7 @@ def _applied(step: Step, values: list[Any]) -> list[Any]:
     }
     if isinstance(step, FastHash):
         return fingerprints(values, step.buckets)
-    return [simple[type(step)](step, one) for one in values]
+    return [simple[type(step)](step, value) for value in values]
 
 
 def keys_of(key: Key, features: Sequence[Array]) -> list[list[tuple[Any, bool, int]]]:
@@ -143,7 +143,10 @@ def computed(plan: EmbeddingPlan, features: Sequence[Array], specs: Sequence[Tab
     tables = [Table(spec) for spec in specs]
     keys = [keys_of(key, features) for key in plan.keys]
     batch = len(keys[0]) if keys else len(features[0])
-    made = [np.zeros((batch, one.width), np.float32) + np.array(one.initial or 0, np.float32) for one in plan.outputs]
+    made = [
+        np.zeros((batch, output.width), np.float32) + np.array(output.initial or 0, np.float32)
+        for output in plan.outputs
+    ]
     for i, one in enumerate(plan.outputs):
         if one.sequence is not None:
             length = features[plan.keys[one.sequence].feature].shape[1]
@@ -195,4 +198,4 @@ def _bytes(key: Any) -> Any:
 
 def features_of(model: Model, node: Node) -> list[Output]:
     """List the tensors that a group is given."""
-    return [one for one in node.inputs if one.node not in model.embedding_tables]
+    return [source for source in node.inputs if source.node not in model.embedding_tables]

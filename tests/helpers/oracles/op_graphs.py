@@ -44,7 +44,7 @@ class OpGraph:
             given = [_plain(one) for one in value] if isinstance(value, list) else _plain(value)
             node.attr[name].CopyFrom(attr_value(given))
         with tf.Graph().as_default() as graph:
-            self._inputs = [tf1.placeholder(_dtype(one), None) for one in types]
+            self._inputs = [tf1.placeholder(_dtype(dtype_), None) for dtype_ in types]
             fed = {}
             for number, placeholder in enumerate(self._inputs):
                 source = definition.node.add(name=f"input{number}", op="Placeholder")

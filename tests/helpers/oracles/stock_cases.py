@@ -259,7 +259,7 @@ def attention(random: Random) -> Case:
     padding = float(random.choice([0.0, -4294967295.0, -9.0]))
 
     def stock(tf: Any, query: Any, keys: Any, mask: Any, *weights: Any) -> list[Any]:
-        x = tf.concat([_PARTS[one](tf, query[:, None], keys) for one in parts], -1)
+        x = tf.concat([_PARTS[part](tf, query[:, None], keys) for part in parts], -1)
         left = list(weights)
         for name in names:
             kernel, bias = left.pop(0), left.pop(0)

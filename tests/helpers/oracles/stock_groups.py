@@ -15,7 +15,7 @@ from helpers.oracles.stock_draws import INTEGERS, Case, Random, floats, plain, s
 def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..., Any]]:
     """Draw what makes ids of numbers, and the same with stock ops; ids may be no rows of the table."""
     kind = str(random.choice(["none", "mod", "clip", "add", "hash", "strong", "wrap"]))
-    key = [int(one) for one in random.integers(-5, 2**62, 2)]
+    key = [int(integer) for integer in random.integers(-5, 2**62, 2)]
     low, high = int(random.integers(-3, 2)), int(random.integers(2, size + 4))
     steps: dict[str, list[dict[str, Any]]] = {
         "none": [],

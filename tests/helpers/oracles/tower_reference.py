@@ -67,16 +67,16 @@ def _activate(x: np.ndarray, activation: dict[str, Any] | None, weights: list[np
 def evaluate(plan: str | bytes, inputs: list[np.ndarray], weights: list[np.ndarray]) -> list[np.ndarray]:
     """Compute the outputs of a tower: float32, with the leading dimensions of the input that has the most."""
     described = json.loads(plan)
-    rows = max(math.prod(one.shape[:-1]) for one in inputs)
+    rows = max(math.prod(source.shape[:-1]) for source in inputs)
     assert {math.prod(one.shape[:-1]) for one in inputs} <= {1, rows}
     whole = [one for one in inputs if math.prod(one.shape[:-1]) == rows]
     lead = max((one.shape[:-1] for one in whole), key=len)
-    weights = [one.astype(np.float64) for one in weights]
+    weights = [weight.astype(np.float64) for weight in weights]
     values = {f"x{i}": one.astype(np.float64).reshape(-1, one.shape[-1]) for i, one in enumerate(inputs)}
     for number, layer in enumerate(described["layers"]):
         values[f"h{number}"] = _activate(_layer(layer, values, weights), layer.get("activation"), weights)
     outputs = [np.broadcast_to(values[one], (rows, values[one].shape[-1])) for one in described["outputs"]]
-    return [one.astype(np.float32).reshape(*lead, one.shape[-1]) for one in outputs]
+    return [output.astype(np.float32).reshape(*lead, output.shape[-1]) for output in outputs]
 
 
 def _layer(layer: dict[str, Any], values: dict[str, np.ndarray], weights: list[np.ndarray]) -> np.ndarray:
@@ -140,9 +140,9 @@ def reference_answers(model: Model, out: Path, feeds: list[Feeds], signature: st
         node = graph[name]
         count = attribute(node, "num_inputs")
         given: list[str] = []
-        for i, one in enumerate(node.inputs):
+        for i, source in enumerate(node.inputs):
             key = f"{name}/in{i}"
-            holder = graph.add("Identity", [one], name=key, attrs={"T": tf.float32})
+            holder = graph.add("Identity", [source], name=key, attrs={"T": tf.float32})
             outputs[key] = Endpoint(holder.output(), tf.float32, None)
             given.append(key)
         made: list[str] = []
@@ -179,6 +179,6 @@ def _answer(
             found = session.run([str(outputs[key].tensor) for key in [*given, *weights]], fed)
             results = evaluate(plan, found[: len(given)], found[len(given) :])
             fed |= {str(inputs[key].tensor): value for key, value in zip(made, results, strict=True)}
-        wanted = {key: str(one.tensor) for key, one in outputs.items() if key not in inner}
+        wanted = {key: str(output.tensor) for key, output in outputs.items() if key not in inner}
         answer: dict[str, np.ndarray] = session.run(wanted, fed)
         return answer

@@ -52,7 +52,7 @@ def shadow_version(compared: int, failed: int = 0, correlation: float = 1.0, nan
 
 def stats(versions: dict[int, dict[str, Any]], model: str = "ranking", time: float = 0.0) -> dict[str, Any]:
     """Make a `stats.json`, or a `shadow.json`."""
-    shown = {str(number): one for number, one in versions.items()}
+    shown = {str(number): version for number, version in versions.items()}
     return {"schema": 1, "host": "host-0", "time": str(time), "models": {model: {"versions": shown}}}
 
 

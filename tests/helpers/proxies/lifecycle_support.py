@@ -51,7 +51,7 @@ def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model
 def settled(model: Model, seconds: float = 0.0) -> Model:
     """Let one host do all that is asked of it, until nothing changes any more."""
     for _ in range(10):
-        there = {number: "ready" for number, one in model.versions.items() if one.desired}
+        there = {number: "ready" for number, version in model.versions.items() if version.desired}
         later, _ = stepped(model, host(there), seconds=seconds)
         if later == model:
             return model

@@ -25,7 +25,7 @@ def test_a_part_of_the_minutes() -> None:
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
     assert results["quick"]
-    kinds = {one["traffic"] for one in results["capacities"]}
+    kinds = {result["traffic"] for result in results["capacities"]}
     assert kinds == {"steady", "diurnal", "bursts", "shifting-experiments", "slow-variant"}
     # Some traffic of so few seconds has a model that nobody can serve in time; the others show who carries more.
     carried = [one for one in results["capacities"] if one["interference"] == 1.0 and one["qps"]]

@@ -33,13 +33,13 @@ def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path)
 def test_models_share_a_core(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
     run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
-    assert [one.name for one in run.models] == ["one", "two"]
+    assert [model.name for model in run.models] == ["one", "two"]
     assert all(one.failed == 0 and not one.service for one in run.models)
 
 
 def test_requests_are_as_many_as_weights_say(requests: Path) -> None:
     path = requests_of(Tenant("one", "tiny", {1: 3, 8: 1}, 1.0), requests)
-    sizes = [len(one) for one in read_requests(path)]
+    sizes = [len(request) for request in read_requests(path)]
     assert len(sizes) == 256
     assert len([size for size in sizes if size > 1.5 * min(sizes)]) == 64
 

@@ -28,7 +28,7 @@ def test_names_of_scenarios() -> None:
 def test_every_burst_is_followed_by_a_calm() -> None:
     scenario = SCENARIOS["burst"]
     phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
-    assert [one.name for one in phases] == ["calm", "burst"] * 3 + ["calm"]
+    assert [phase.name for phase in phases] == ["calm", "burst"] * 3 + ["calm"]
     assert sum(one.seconds for one in phases) == pytest.approx(scenario.seconds)
     assert {one.rate for one in phases if one.name == "burst"} == {3 * scenario.rate}
 
@@ -42,7 +42,7 @@ def test_versions_switch_under_locust(library: Path, tmp_path: Path) -> None:
     # A machine that does other things misses limits of latency; what may not happen is looked at here.
     assert main([*arguments, "--no-limits", "--output", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "version_switch.json").read_text())
-    assert [one["phase"] for one in results["phases"]] == ["quiet", "switching", "quiet again"]
+    assert [result["phase"] for result in results["phases"]] == ["quiet", "switching", "quiet again"]
     assert results["settings"]["generator"] == "locust"
     assert results["quick"]
     assert 150 < sum(one["sent"] for one in results["phases"]) < 330
@@ -65,7 +65,7 @@ def _results(**phase: object) -> dict[str, Any]:
             "host": "go", "workload": "tiny", "rate": 40.0, "seconds": 4.0, "seed": 1, "generator": "loadgen",
             "shared": False,
         },
-        "phases": [entry | {"windows_us": []} | phase], "targets": [one.to_json() for one in targets],
+        "phases": [entry | {"windows_us": []} | phase], "targets": [target.to_json() for target in targets],
     }  # fmt: skip
 
 

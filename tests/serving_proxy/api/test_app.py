@@ -36,7 +36,7 @@ def test_errors_are_described_as_they_are(described: dict[str, Any]) -> None:
 
 def test_every_operation_says_what_it_does(described: dict[str, Any]) -> None:
     operations = [one for path in described["paths"].values() for one in path.values()]
-    assert all(one["description"].endswith(".") for one in operations)
+    assert all(operation["description"].endswith(".") for operation in operations)
     assert len({one["operationId"] for one in operations}) == len(operations)
 
 

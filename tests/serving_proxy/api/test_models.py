@@ -29,7 +29,9 @@ def versions(model: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def roles(model: dict[str, Any]) -> dict[int, tuple[str, str, float]]:
-    return {number: (one["state"], one["role"], one["traffic"]) for number, one in versions(model).items()}
+    return {
+        number: (version["state"], version["role"], version["traffic"]) for number, version in versions(model).items()
+    }
 
 
 def test_from_deployment_to_roll_back(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
@@ -47,7 +49,7 @@ def test_from_deployment_to_roll_back(client: Client, proxy: ProxyThread, model:
     assert roles(client.rollback(name)) == {3: ("ready", "baseline", 100.0), 4: ("ready", "rolled back", 0.0)}
     assert proxy.desired()["models"][name]["baseline"] == 3
     client.undeploy(name)
-    wait_for(lambda: {one["state"] for one in client.versions(name)["versions"]} == {"stopped"})
+    wait_for(lambda: {version["state"] for version in client.versions(name)["versions"]} == {"stopped"})
     assert name not in proxy.desired()["models"]
     assert name not in {one["name"] for one in client.status()["models"]}
 
@@ -72,7 +74,7 @@ def test_every_verb_may_be_repeated(client: Client, proxy: ProxyThread, model: M
     ]
     for verb in verbs:
         verb()
-        wait_for(lambda: all(one["state"] in {"ready", "stopped"} for one in client.versions(name)["versions"]))
+        wait_for(lambda: all(version["state"] in {"ready", "stopped"} for version in client.versions(name)["versions"]))
         desired, events = proxy.desired(), client.status()["last_event"]
         if verb is back:
             with pytest.raises(PreconditionError, match="was rolled back to 3 already"):
@@ -299,7 +301,7 @@ def test_status_and_events(client: Client, proxy: ProxyThread, model: Make, name
     assert (host["name"], host["alive"], host["origin"], host["state"]) == ("host-0", True, "started", "ready")
     shown = next(one for one in status["models"] if one["name"] == name)
     assert shown["versions"][0]["hosts"]["host-0"]["cpuset"] == "0"
-    kinds = [one["kind"] for one in client.events(model=name)]
+    kinds = [event["kind"] for event in client.events(model=name)]
     assert kinds == ["deploy", "baseline", "state", "state", "state", "state"]
     last = client.events(model=name)[-1]["id"]
     client.pause(name)

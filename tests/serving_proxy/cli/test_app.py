@@ -160,7 +160,7 @@ def test_no_proxy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_cancels_the_deployment(proxy: ProxyThread, client: Client, model: Make, name: str, number: int) -> None:
     (model(3) / "slow").touch()
     process = popen(proxy, "deploy", name, model(3), "--wait")
-    wait_for(lambda: any(one["model"] == name and one["step"].startswith("load") for one in client.jobs()))
+    wait_for(lambda: any(job["model"] == name and job["step"].startswith("load") for job in client.jobs()))
     time.sleep(0.3)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
@@ -205,7 +205,7 @@ def test_every_verb_and_option_is_documented() -> None:
         help_text = CliRunner().invoke(app, [verb, "--help"], env={"TERMINAL_WIDTH": "200"}).stdout
         assert f"serving-proxy {verb}" in text
         options = set(re.findall(r"--[a-z][a-z0-9-]+", re.sub(r"\x1b\[[0-9;]*m", "", help_text)))
-        missing = {one for one in options - {"--help"} if one not in text}
+        missing = {option for option in options - {"--help"} if option not in text}
         assert not missing, verb
 
 

@@ -33,7 +33,7 @@ def test_a_loop_goes_on_after_a_fault(
     with ProxyThread(tmp_path, host="none") as proxy, proxy.client() as client:
         with monkeypatch.context() as patch:
             patch.setattr(owner, method, _fail)
-            wait_for(lambda: [one for one in client.events() if one["kind"] == "fault"])
+            wait_for(lambda: [event for event in client.events() if event["kind"] == "fault"])
             events = client.status()["last_event"]
             wait_for(lambda: client.status()["models"] == [])
         assert client.status()["last_event"] == events

@@ -271,7 +271,7 @@ def test_a_plan_is_applied_as_it_is_made() -> None:
         running.run(int(SETTLED_S) + 10, most=1000, **rates)
         assert running.allocator.plan is not None
         assert running.allocator.cores == {
-            name: one.cores for one in running.allocator.plan.allocations for name in one.models
+            name: allocation.cores for allocation in running.allocator.plan.allocations for name in allocation.models
         }
     assert not running.allocator.borrowing
 

@@ -59,7 +59,7 @@ def in_force(proxy: ProxyProcess) -> dict[str, str]:
     """Return the CPUs that the host says its versions have."""
     actual = json.loads((proxy.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
     versions = actual["models"].get("ranking", {}).get("versions", {})
-    return {f"ranking/{number}": str(one["cpuset"]) for number, one in versions.items()}
+    return {f"ranking/{number}": str(version["cpuset"]) for number, version in versions.items()}
 
 
 def thread_cpus(pid: int) -> set[frozenset[int]]:
@@ -122,7 +122,9 @@ def loaded(proxy: ProxyProcess) -> dict[str, Any]:
     """Return what changes when the host loads a version again."""
     actual = json.loads((proxy.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
     versions = actual["models"]["ranking"]["versions"]
-    return {number: (one["state"], one["since"], one.get("replacement")) for number, one in versions.items()}
+    return {
+        number: (version["state"], version["since"], version.get("replacement")) for number, version in versions.items()
+    }
 
 
 def test_cpus_that_an_operator_chooses_load_nothing_again(

@@ -74,9 +74,9 @@ class Place:
             shown = stats(versions, time=self.now)
             self.control.hosts = tuple(
                 HostSeen(
-                    f"host-{n}", f"host-{n}" not in self.down, cpus=one, state="ready", stats=shown, counted_at=self.now
+                    f"host-{n}", f"host-{n}" not in self.down, cpus=cpu, state="ready", stats=shown, counted_at=self.now
                 )
-                for n, one in enumerate(cpus)
+                for n, cpu in enumerate(cpus)
             )
             self.observer.step(self.now)
             self.cores.step(self.now)
@@ -102,7 +102,7 @@ def test_cpus_are_in_the_desired_state_and_every_move_is_an_event(place: Place) 
     assert given["ranking/4"] == given["ranking/5"]
     assert not read_cpus(given["ranking/3"]) & read_cpus(given["ranking/4"])
     place.tick(30, v3=500, v4=2000, v5=2000)
-    events = [one for one in place.repository.events() if one.kind == "cores"]
+    events = [event for event in place.repository.events() if event.kind == "cores"]
     assert events[0].model == "ranking"
     assert all(one.data["reason"] for one in events)
     needed, *_ = [one for one in events if one.data["pool"] == "pool" and "needs" in one.data["reason"]]
@@ -210,7 +210,7 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
     most = allocator.limits["ranking/4"].most
     # Two hosts count each, and each takes half of the requests.
     assert limits() == {"3": None, "4": -(-most // 2), "5": -(-allocator.limits["ranking/5"].most // 2)}
-    events = [one for one in place.repository.events(limit=1000) if one.data.get("max_in_flight")]
+    events = [event for event in place.repository.events(limit=1000) if event.data.get("max_in_flight")]
     assert {one.version for one in events} == {4, 5}
     assert any(one.message.startswith(f"ranking/4: at most {most} requests at a time; ") for one in events)
     before = limits()
@@ -252,9 +252,9 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
     assert allocator.plan is not None
     cores = allocator.plan.machine.cores
     planned = {
-        name: {cpu for core in one.cores for cpu in cores[core].cpus}
-        for one in allocator.plan.allocations
-        for name in one.models
+        name: {cpu for core in allocation.cores for cpu in cores[core].cpus}
+        for allocation in allocator.plan.allocations
+        for name in allocation.models
     }
     assert len(planned) == len(scenario.models)
     assert sum(len(one.cores) for one in allocator.plan.allocations) == 128

@@ -29,7 +29,7 @@ def test_a_plan_without_profiles_protects_the_baseline_and_pools_the_rest() -> N
     made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
     assert made.feasible
     pools = planned(made)
-    assert [(one.kind, one.models) for one in pools] == [("baseline", ("m/1",)), ("pool", ("m/2", "m/3"))]
+    assert [(pool.kind, pool.models) for pool in pools] == [("baseline", ("m/1",)), ("pool", ("m/2", "m/3"))]
     assert sum(len(one.cores) for one in pools) == 8
     assert len(pools[0].cores) > len(pools[1].cores)
 
@@ -47,7 +47,7 @@ def test_with_a_profile_the_requests_have_the_rows_that_explain_their_time() -> 
 def test_pools_of_the_controller_get_what_the_plan_gives_their_models() -> None:
     made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
     pools = sized(made, [("baseline", ("m/1",)), ("tight", ("m/2",)), ("pool", ("m/3",))], ())
-    assert all(one.cores for one in pools)
+    assert all(pool.cores for pool in pools)
     assert abs(len(pools[0].cores) - len(made.allocation("m/1").cores)) <= 1
 
 
@@ -58,7 +58,7 @@ def test_pools_of_a_plan_are_called_what_the_controller_calls_them(cores: int) -
         *(ControlledTenant(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
     ]
     pools = planned(make_plan(several, {one.name: one.qps for one in several}, {}, Machine.even(cores)))
-    assert [one.name for one in pools if one.kind == "baseline"] == [
+    assert [pool.name for pool in pools if pool.kind == "baseline"] == [
         pool_name(one.kind, one.models) for one in pools if one.kind == "baseline"
     ]
     assert len({one.name for one in pools}) == len(pools)

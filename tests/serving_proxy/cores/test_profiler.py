@@ -90,7 +90,7 @@ def test_a_version_is_profiled_once_it_is_ready_and_goes_on_where_it_was_left(
     found = figures(client, name, 4)
     assert ("one check point agrees" in found) == (len(list((proxy.state_dir / "profiles").glob("*.json"))) == 1)
     assert "measured here" in found or "one check point agrees" in found
-    messages = [one["message"] for one in client.events(model=name) if one["kind"] == "profile"]
+    messages = [event["message"] for event in client.events(model=name) if event["kind"] == "profile"]
     assert len(messages) == 2
 
 
@@ -125,7 +125,7 @@ def test_a_worker_that_is_killed_is_started_again(
     (pid,) = wait_for(workers, 60, "a worker")
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: sorted(jobs(client, name)) == ["failed", "succeeded"], 60, "a second job that works")
-    events = [one["message"] for one in client.events(model=name) if one["kind"] == "profile"]
+    events = [event["message"] for event in client.events(model=name) if event["kind"] == "profile"]
     assert "is not profiled yet, which is tried again" in events[0]
     assert "ended by SIGKILL" in events[0]
 
@@ -138,7 +138,7 @@ def test_too_little_memory_is_waited_for(
     wait_for(lambda: jobs(client, name)[:2] == ["failed", "failed"], 60, "two jobs that find no memory")
     monkeypatch.undo()
     wait_for(lambda: jobs(client, name)[0] == "succeeded", 60, "a job that finds it")
-    assert len([one for one in client.events(model=name) if one["kind"] == "profile"]) == 2
+    assert len([event for event in client.events(model=name) if event["kind"] == "profile"]) == 2
 
 
 def test_a_profile_that_is_given_is_planned_with(

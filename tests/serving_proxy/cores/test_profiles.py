@@ -128,6 +128,6 @@ def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
         asyncio.run(profiles.look([optimized]))
         profile(control.options.profiles, us=200.0)
     assert profiles.of(optimized) is None, "it is measured"
-    events = [one for one in control.repository.events() if one.kind == "profile"]
+    events = [event for event in control.repository.events() if event.kind == "profile"]
     assert len(events) == 1
     assert f"of graph {GRAPH}, expected {'f' * 16}" in events[0].message

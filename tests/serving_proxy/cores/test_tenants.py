@@ -21,13 +21,13 @@ def test_a_baseline_comes_first_and_its_objective_is_that_of_its_variants() -> N
 def test_what_is_kept_warm_needs_no_cores() -> None:
     model = settled(promote(settled(deployed(deployed(None, 3), 4)), 4).model)
     assert model.last_good == 3
-    assert [one.name for one in tenants({"ranking": model})] == ["ranking/4"]
+    assert [tenant.name for tenant in tenants({"ranking": model})] == ["ranking/4"]
 
 
 def test_cpus_that_an_operator_chose_are_not_ours() -> None:
     model = deployed(deployed(None, 3), 4, traffic=1000, settings=Settings(cpuset="1;4-5"))
     model = settled(deployed(model, 5, traffic=1000, settings=Settings(config={"execution": "inline"})))
-    assert [one.name for one in tenants({"ranking": model})] == ["ranking/3"]
+    assert [tenant.name for tenant in tenants({"ranking": model})] == ["ranking/3"]
     assert manual_cpus({"ranking": model}) == {1, 4, 5}
 
 

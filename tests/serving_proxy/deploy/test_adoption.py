@@ -20,7 +20,7 @@ _LOST = {"state", "reason", "since", "deployed_at", "stamp", "signatures", "byte
 def known(model: Model) -> dict[str, Any]:
     """A model without what nothing but a database knows."""
     found = model.model_dump(exclude={"versions"})
-    versions = {n: one.model_dump(exclude=_LOST) for n, one in model.versions.items() if one.desired}
+    versions = {n: version.model_dump(exclude=_LOST) for n, version in model.versions.items() if version.desired}
     return found | {"versions": versions}
 
 
@@ -63,7 +63,7 @@ def test_what_is_rendered_is_read_back(model: Model, divided: int) -> None:
     assert found.left == ()
     assert known(found.models["ranking"]) == known(model)
     assert render(found.models, settings) == body
-    assert {one.state for one in found.models["ranking"].versions.values()} == {State.LOADING}
+    assert {version.state for version in found.models["ranking"].versions.values()} == {State.LOADING}
 
 
 def test_verbs_go_on_working_with_what_was_adopted() -> None:

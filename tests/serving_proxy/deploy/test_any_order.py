@@ -52,7 +52,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.models[name] = change.model
 
     def check_transitions(self, name: str, change: Change) -> None:
-        state = {number: one.state for number, one in self.models[name].versions.items()}
+        state = {number: version.state for number, version in self.models[name].versions.items()}
         for note in change.notes:
             if note.kind == "state" and note.model == name and note.version is not None:
                 assert State(note.data["to"]) in LEGAL[state.get(note.version, State.NEW)]
@@ -124,7 +124,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.look([], 0.0)
 
     def host(self, states: dict[str, dict[int, str]]) -> HostSeen:
-        models = {name: host(one, model=name).models[name] for name, one in states.items()}
+        models = {name: host(state, model=name).models[name] for name, state in states.items()}
         return host({}, models=models)
 
     def look(self, hosts: list[HostSeen], seconds: float) -> None:

@@ -165,7 +165,7 @@ def test_what_the_policy_chooses_answers_by_number(two: Model) -> None:
 
     def traffic(model: Model) -> dict[str, bool]:
         versions = stepped(model, host({3: "ready", 4: "ready"}))[1].desired["models"]["ranking"]["versions"]
-        return {number: one.get("traffic", True) for number, one in versions.items()}
+        return {number: version.get("traffic", True) for number, version in versions.items()}
 
     assert traffic(promoted) == {"3": False, "4": True}
     chosen = choose(promoted, [3, 4, 9]).model
@@ -236,7 +236,7 @@ def test_undeploy_of_a_baseline_among_others_is_refused(two: Model) -> None:
 
 def test_undeploy_of_all(two: Model) -> None:
     model = settled(undeploy(two, None, NOW).model)
-    assert {one.state for one in model.versions.values()} == {State.STOPPED}
+    assert {version.state for version in model.versions.values()} == {State.STOPPED}
     assert model.baseline is None
     assert undeploy(model, None, NOW).model == model
 

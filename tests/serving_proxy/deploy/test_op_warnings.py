@@ -52,7 +52,7 @@ def test_a_model_that_reads_files_is_refused_unless_that_is_permitted(
 def test_serve_permits_ops_to_every_model(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path, "--allow-op", "ReadFile") as proxy, proxy.client() as client:
         client.deploy("ranking", reading(tmp_path / "1"), wait=True)
-        assert [one for one in client.events() if one["kind"] == "ops"] == []
+        assert [event for event in client.events() if event["kind"] == "ops"] == []
 
 
 def test_an_upgrade_keeps_what_is_deployed_and_says_it_once(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_an_upgrade_keeps_what_is_deployed_and_says_it_once(tmp_path: Path) -> N
         # As a proxy of before has kept it.
         with sqlite3.connect(proxy.state_dir / "proxy.sqlite3") as database:
             for number, record in database.execute("SELECT number, record FROM versions").fetchall():
-                kept = {key: one for key, one in json.loads(record).items() if key not in {"ops", "allowed_ops"}}
+                kept = {key: load for key, load in json.loads(record).items() if key not in {"ops", "allowed_ops"}}
                 database.execute("UPDATE versions SET record = ? WHERE number = ?", (json.dumps(kept), number))
         database.close()
         for _ in range(2):
             proxy.start()
             with proxy.client() as client:
-                told = wait_for(lambda: [one["message"] for one in client.events() if one["kind"] == "ops"])
+                told = wait_for(lambda: [event["message"] for event in client.events() if event["kind"] == "ops"])
                 assert told == [
                     "ranking/1: signature 'serving_default' reaches ReadFile 'content', which reads files. It stays "
                     "deployed; deployed anew it needs --allow-op ReadFile"

@@ -12,7 +12,7 @@ from serving_proxy.records.states import State
 
 
 def states(model: Model) -> dict[int, State]:
-    return {number: one.state for number, one in model.versions.items()}
+    return {number: version.state for number, version in model.versions.items()}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_killed_proxy_comes_back_to_exactly_what_was_deployed(tmp_path: Path) 
         with proxy.client() as client:
             assert shown(client) == before
             assert proxy.desired() == desired
-            assert [one["kind"] for one in client.events(model="ranking")][-1] == "pause"
+            assert [event["kind"] for event in client.events(model="ranking")][-1] == "pause"
         proxy.kill()
         (proxy.state_dir / "desired.json").write_text("{", encoding="utf-8")
         proxy.start()
@@ -132,7 +132,7 @@ def test_a_host_that_refuses_the_state_is_shown(tmp_path: Path) -> None:
         client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
         (proxy.state_dir / "hosts" / "host-0" / "refuse_all").write_text("models: too many", encoding="utf-8")
         wait_for(lambda: client.status()["hosts"][0]["desired_error"] == "models: too many")
-        assert "host-0: models: too many" in [one["message"] for one in client.events()]
+        assert "host-0: models: too many" in [event["message"] for event in client.events()]
         assert any("refuses desired.json" in line for line in client.explain("ranking")["lines"])
 
 

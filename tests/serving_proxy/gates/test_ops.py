@@ -161,7 +161,7 @@ def test_a_path_that_may_be_another_is_no_asset(tmp_path: Path, change: str) -> 
     graph = reading_an_asset(tmp_path)
     nodes = {one.name: one for one in graph.graph_def.node}
     asset = nodes[graph.asset_file_def[0].tensor_info.name.partition(":")[0]]
-    (assign,) = (one for one in nodes.values() if one.op == "AssignVariableOp" and asset.name in one.input)
+    (assign,) = (node for node in nodes.values() if node.op == "AssignVariableOp" and asset.name in node.input)
     variable = nodes[assign.input[0]]
     add = graph.graph_def.node.add
     if change == "constant":

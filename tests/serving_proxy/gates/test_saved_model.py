@@ -38,8 +38,8 @@ def test_several_signatures_of_real_models(multi_signature_model: Path, tf1_mode
 
 
 def test_every_dtype_of_a_real_model(echo_model: Path) -> None:
-    for name, one in read_signatures(echo_model).items():
-        (tensor,) = one["inputs"].values()
+    for name, signature in read_signatures(echo_model).items():
+        (tensor,) = signature["inputs"].values()
         assert not tensor["dtype"].startswith("dtype"), name
         assert tensor["shape"] is None
 

@@ -46,6 +46,6 @@ def test_mean_covers_the_true_one() -> None:
     missed = 0
     for _ in range(400):
         values = [dice.gauss(0.8, 0.1) for _ in range(200)]
-        low, high = mean(sum(values), sum(one * one for one in values), len(values), quantile(0.99))
+        low, high = mean(sum(values), sum(value * value for value in values), len(values), quantile(0.99))
         missed += not low <= 0.8 <= high
     assert missed <= 20

@@ -48,7 +48,7 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
         keys = itertools.count()
 
         def shown() -> dict[int, dict[str, Any]]:
-            return {one["version"]: one for one in client.versions("ranking")["versions"]}
+            return {version["version"]: version for version in client.versions("ranking")["versions"]}
 
         def asked() -> bool:
             for _ in range(20):
@@ -70,9 +70,9 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
 
             wait_for(busy)
         bad = {
-            one["version"]: one
-            for one in client.events(model="ranking", limit=1000)
-            if one["data"].get("ruling") == "bad"
+            event["version"]: event
+            for event in client.events(model="ranking", limit=1000)
+            if event["data"].get("ruling") == "bad"
         }
         assert "requests failed" in bad[4]["message"]
         assert "rank correlation -" in bad[5]["message"]

@@ -40,7 +40,7 @@ def test_errors_beyond_the_limit_are_bad_and_say_the_numbers() -> None:
     assert verdict.ruling == Ruling.BAD
     assert "50 of 1000 requests failed (5 %), of the baseline's 0 %" in verdict.reason
     assert "expected at most 1 %" in verdict.reason
-    (errors,) = [one for one in verdict.findings if one.what == "errors"]
+    (errors,) = [finding for finding in verdict.findings if finding.what == "errors"]
     assert (errors.value, errors.limit, errors.sample) == (5.0, 1.0, 1000)
 
 
@@ -89,7 +89,7 @@ def test_a_variant_that_is_slower_than_a_slow_baseline_is_bad() -> None:
     baseline = _tally(ok=9000, milliseconds={45.0: 9000})
     verdict = _arm(_tally(ok=1000, milliseconds={45.0: 900, 150.0: 100}), baseline, slo_p99_ms=20.0)
     assert verdict.ruling == Ruling.BAD
-    (found,) = [one for one in verdict.findings if one.what == "p99"]
+    (found,) = [finding for finding in verdict.findings if finding.what == "p99"]
     assert found.value is not None
     assert found.baseline is not None
     # Both as far as buckets tell, and the limit that follows.

@@ -107,7 +107,7 @@ class Place:
 
     def rulings(self) -> list[tuple[str, str]]:
         """Return ruling and action of every event of the guard."""
-        events = [one for one in self.repository.events() if one.kind == "guard" and "ruling" in one.data]
+        events = [event for event in self.repository.events() if event.kind == "guard" and "ruling" in event.data]
         return [(one.data["ruling"], one.data["action"]) for one in events]
 
 

@@ -26,7 +26,7 @@ def host(proxy: Proxy, name: str = "host-0") -> dict[str, Any]:
 
 def messages(proxy: Proxy) -> list[str]:
     with proxy.client() as client:
-        return [one["message"] for one in client.events(limit=1000) if one["kind"] in {"host", "drain"}]
+        return [event["message"] for event in client.events(limit=1000) if event["kind"] in {"host", "drain"}]
 
 
 def alive(proxy: Proxy, name: str = "host-0") -> int:
@@ -60,7 +60,7 @@ def test_a_host_that_cannot_run_is_tried_less_and_less_often(tmp_path: Path) -> 
     with ProxyThread(tmp_path) as proxy:
         alive(proxy)
         (proxy.state_dir / "hosts" / "host-0" / "exit_code").write_text("3", encoding="utf-8")
-        wait_for(lambda: len([one for one in messages(proxy) if "exit code 3" in one]) == 3)
+        wait_for(lambda: len([message for message in messages(proxy) if "exit code 3" in message]) == 3)
         said = [one for one in messages(proxy) if "exit code 3" in one]
         assert said == [f"host-0: exit code 3, 'asked to end'; started again in {wait} s" for wait in ("0.5", "1", "2")]
         assert host(proxy)["note"].startswith("host-0: exit code 3")

@@ -200,7 +200,7 @@ def test_a_refusal_is_shown_where_the_question_was(visit: Make, proxy: ProxyThre
         page.get_by_role("dialog").wait_for(state="detached")
         client.undeploy("refused")
         # The browser itself writes a line for an answer that is an error.
-        assert all("400 (Bad Request)" in one for one in seen.complaints)
+        assert all("400 (Bad Request)" in complaint for complaint in seen.complaints)
 
 
 def test_everything_can_be_done_with_the_keyboard(visit: Make, proxy: ProxyThread, tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_the_map_of_the_cores_is_what_was_decided(
 
             wait_for(agrees, 20, "a map that agrees with desired.json")
             pools = client.machine()["cores"]["pools"]
-            assert {name: set(one["cpus"]) for one in pools for name in one["versions"]} == drawn()
+            assert {name: set(pool["cpus"]) for pool in pools for name in pool["versions"]} == drawn()
             for one in pools:
                 page.locator("#machine p", has_text=f"{one['name']}: CPUs").wait_for()
             assert seen.complaints == []

@@ -24,7 +24,7 @@ PATH = "/models/3"
     ],
 )
 def test_what_hosts_say_together(states: list[str | None], expected: State, reason: str) -> None:
-    hosts = [host({} if one is None else {3: one}, f"host-{place}") for place, one in enumerate(states)]
+    hosts = [host({} if state is None else {3: state}, f"host-{place}") for place, state in enumerate(states)]
     seen = observe(hosts, "ranking", 3, PATH)
     assert (seen.state, seen.reason) == (expected, reason)
 

@@ -58,7 +58,7 @@ def test_merged_file_is_a_warm_up_file_that_tensorflow_and_verify_read(tmp_path:
 
 def test_the_newest_requests_are_kept(tmp_path: Path) -> None:
     for file in range(3):
-        write_log(tmp_path, "ranking", file, _logs(*(float(file * 500 + one) for one in range(500))))
+        write_log(tmp_path, "ranking", file, _logs(*(float(file * 500 + index) for index in range(500))))
     made = merge(log_files(tmp_path, "ranking"), tmp_path / "warmups")
     assert made.records == MOST_RECORDS
     assert [frame[12:-4] for frame in frames(made.path)] == _logs(*(float(one) for one in range(500, 1500)))

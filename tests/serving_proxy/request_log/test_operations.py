@@ -48,7 +48,7 @@ def test_what_hosts_have_too_much_of_goes(control: Control) -> None:
     control.store([deployed(None, 3).change(request_log=RequestLog(sample=100, max_files=2))])
     _log(control, 1.0, 2.0, 3.0)
     asyncio.run(RequestLogs(control).clean())
-    assert [one.began for one in log_files(control.options.state_dir, "ranking")] == [1, 2]
+    assert [log_file.began for log_file in log_files(control.options.state_dir, "ranking")] == [1, 2]
 
 
 def test_without_a_limit_nothing_goes(control: Control) -> None:
@@ -65,7 +65,7 @@ def test_changes_are_events_and_repetitions_are_none(control: Control) -> None:
         logs.configure("ranking", RequestLog(sample=150))
         logs.configure("ranking", RequestLog(sample=150))
         logs.configure("ranking", None)
-    texts = [one.message for one in control.repository.events() if one.kind == "log"]
+    texts = [event.message for event in control.repository.events() if event.kind == "log"]
     assert texts == [f"ranking: {share} of the requests written down" for share in ("1.5 %", "none")] * 2
 
 

@@ -53,7 +53,7 @@ def becomes(found: Callable[[], Any], expected: Any) -> None:
 
 
 def said(client: Client) -> list[str]:
-    return [one["message"] for one in client.events(limit=1000) if one["kind"] == "config"]
+    return [event["message"] for event in client.events(limit=1000) if event["kind"] == "config"]
 
 
 def test_the_latest_version_is_followed_and_the_last_kept_warm(proxy: ProxyThread, client: Client, place: Path) -> None:
@@ -73,7 +73,7 @@ def test_every_version_that_the_policy_chooses_answers(proxy: ProxyThread, clien
 
     def without_traffic() -> list[str]:
         versions = proxy.desired()["models"]["ranking"]["versions"]
-        return [number for number, one in versions.items() if one.get("traffic", True) is False]
+        return [number for number, version in versions.items() if version.get("traffic", True) is False]
 
     becomes(lambda: (model(client)["baseline"], model(client)["last_good"]), (4, 3))
     becomes(without_traffic, [])
@@ -181,7 +181,7 @@ def test_a_configuration_that_a_full_disk_keeps_out_is_tried_again(
     (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
     assert len(tried) == 3
-    faults = [one["message"] for one in client.events(limit=1000) if one["kind"] == "fault"]
+    faults = [event["message"] for event in client.events(limit=1000) if event["kind"] == "fault"]
     assert faults == ["configuration: /: no space left on device; it is tried again"]
 
 
@@ -260,7 +260,7 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
         becomes(lambda: states(client), {3: "ready"})
         told = said(client)
         assert any("model 'team/ranking': expected letters" in one for one in told)
-        assert "team/ranking" in {one["model"] for one in client.events(limit=1000)}
+        assert "team/ranking" in {event["model"] for event in client.events(limit=1000)}
         assert not any("is wanted and not in" in one for one in told), "before it is there"
         assert any(one.startswith("base_path /etc: leads elsewhere") for one in told)
         wait_for(lambda: any(f"later: {place}/later cannot be read" in one for one in said(client)))
@@ -328,7 +328,7 @@ def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
         file.write_text('{"defaults": {"config": {"session_num": 3}}}', encoding="utf-8")
         version = ("models", "ranking", "versions", "3", "config", "session_num")
         becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)
-        told = [one["message"] for one in client.events(limit=1000) if one["kind"] in {"config", "fault"}]
+        told = [event["message"] for event in client.events(limit=1000) if event["kind"] in {"config", "fault"}]
     fault = "settings of models: /: no space left on device; it is tried again"
     assert [one for one in told if one in {f"{file}: read again", fault}] == [f"{file}: read again", fault]
 
@@ -387,7 +387,7 @@ def test_hosts_start_with_what_was_configured(place: Path, single: bool) -> None
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
         becomes(lambda: states(client), {3: "ready"})
         events = client.events(limit=1000)
-        started = min(one["id"] for one in events if one["kind"] == "host" and "started" in one["message"])
+        started = min(event["id"] for event in events if event["kind"] == "host" and "started" in event["message"])
         loading = min(one["id"] for one in events if one["message"] == "ranking/3: loading")
         assert loading < started
 

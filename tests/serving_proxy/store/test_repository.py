@@ -52,7 +52,7 @@ def test_saving_again_replaces(repository: Repository) -> None:
 def test_events_by_model_after_one_and_newest(repository: Repository) -> None:
     notes = [Note(kind="x", message=str(n), model="ab"[n % 2], version=n, data={"n": n}) for n in range(1, 8)]
     events = repository.save([], notes, at=5.0)
-    assert [one.message for one in events] == [str(n) for n in range(1, 8)]
+    assert [event.message for event in events] == [str(n) for n in range(1, 8)]
     assert repository.last_event() == events[-1].id
     assert repository.events(after=events[4].id) == events[5:]
     assert repository.events(limit=2) == events[:2]

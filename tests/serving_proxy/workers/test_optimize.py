@@ -36,7 +36,7 @@ def table_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.random.default_rng(1).normal(size=(2, 50, 4)).astype(np.float32)
     spec = {name: tf.TensorSpec([None], tf.int64, name=name) for name in ("user", "item")}
     module = tf.Module()
-    module.users, module.items = (tf.Variable(one) for one in rows)
+    module.users, module.items = (tf.Variable(row) for row in rows)
 
     @tf.function(input_signature=[spec["user"], spec["item"]])
     def serve(user: object, item: object) -> dict[str, object]:
@@ -68,7 +68,7 @@ def test_an_optimized_model_is_verified_served_and_removed(
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 10 and os.sched_getaffinity(worker) == {0}, 120)
     steps: list[str] = []
     client.wait(job["id"], timeout=120, told=lambda one: steps.append(one["step"]))
-    assert any(one.startswith("optimizing: ") for one in steps)
+    assert any(step.startswith("optimizing: ") for step in steps)
     (version,) = client.versions(name)["versions"]
     served = Path(proxy.desired()["models"][name]["versions"]["3"]["path"])
     assert (version["path"], version["source"], version["optimize"]) == (str(served), str(table_model), "fp32")

@@ -119,7 +119,7 @@ def keyed(tmp_path: Path, keys: list[list[int]], absents: list[Absent], quotient
     for gather in model.graph.of("ResourceGather"):
         name = f"user/{gather.inputs[0].node}"
         number = int(name[-1])
-        rows = ArrayTensor(np.array([[one, one] for one in keys[number]], np.float32).reshape(-1, 2))
+        rows = ArrayTensor(np.array([[key, key] for key in keys[number]], np.float32).reshape(-1, 2))
         part = Part(ArrayTensor(np.array(keys[number], np.int64)), rows, frequencies=rows)
         model.sparse_tables[name] = SparseTable(
             name, "deeprec", np.dtype(np.int64), 2, np.dtype(np.float32), [part], absents[number]

@@ -19,7 +19,7 @@ COMBINERS = ["mean", "sum", "sqrtn"]
 def sparse(rows: int, entries: list[tuple[int, int, int]], width: int = 4) -> dict[str, np.ndarray]:
     """A sparse tensor of (row, column, id) as a client feeds it."""
     return {
-        "indices": np.array([one[:2] for one in entries], np.int64).reshape(-1, 2),
+        "indices": np.array([entry[:2] for entry in entries], np.int64).reshape(-1, 2),
         "ids": np.array([one[2] for one in entries], np.int64),
         "shape": np.array([rows, width], np.int64),
     }
@@ -209,6 +209,6 @@ def test_lookups_behind_partitioned_tables_are_as_short(combiner: str, strategy:
     whole, _ = passed(export_graph(tmp_path / "whole", build(0)), *passes)
     source = export_graph(tmp_path / "in", build(3))
     model, results = passed(source, *passes)
-    assert [one.applied for one in results] == [1, 1]
+    assert [result.applied for result in results] == [1, 1]
     assert ops(model) == ops(whole)
     assert_same(source, model, tmp_path / "out", REQUESTS, REFUSED)

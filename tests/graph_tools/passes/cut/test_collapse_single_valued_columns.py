@@ -18,7 +18,7 @@ SPARSE = {"Where", "GatherNd", "SparseReshape", "SparseFillEmptyRows", "Unique",
 
 
 def words(*values: Any) -> dict[str, np.ndarray]:
-    return {"word": np.array([one.encode() if isinstance(one, str) else one for one in values], object)}
+    return {"word": np.array([value.encode() if isinstance(value, str) else value for value in values], object)}
 
 
 def numbers(*values: int) -> dict[str, np.ndarray]:
@@ -38,7 +38,7 @@ OUT_OF_RANGE = [numbers(10), numbers(1, 2**40, -1)]
 
 def columns(requests: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
     """Give requests [batch] the shape [batch, 1]."""
-    return [{"word": one["word"][:, None]} for one in requests]
+    return [{"word": request["word"][:, None]} for request in requests]
 
 
 def export_column(path: Path, make: Callable[[Any], Any], dtype: str = "string", shape: Any = (None,)) -> Path:

@@ -140,7 +140,7 @@ def test_rows_that_no_hash_reaches_go(tmp_path: Path) -> None:
     assert record.dropped == {"dead": ROWS - 1000}
     assert record.stored_rows == 1000
     assert any("dead" in reason for reason in record.reasons)
-    words = np.array([b"a", b"", b"word", *(b"%d" % one for one in range(500))], object)
+    words = np.array([b"a", b"", b"word", *(b"%d" % index for index in range(500))], object)
     expected = table[tf.strings.to_hash_bucket_fast(words, 1000).numpy()]
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(ids=words), expected)
 
@@ -227,7 +227,7 @@ def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) ->
     import ml_dtypes
 
     random = np.random.default_rng(8)
-    tables = [random.normal(size=(1000 + one, 16)).astype(np.float32) for one in range(3)]
+    tables = [random.normal(size=(1000 + index, 16)).astype(np.float32) for index in range(3)]
     for table in tables if kind == "zeros" else []:
         table[random.random(len(table)) < 0.8] = 0
     model = read_model(bags(tmp_path / "in", tables))
@@ -237,7 +237,7 @@ def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) ->
     result = compress.apply(model)
     assert not result.refused
     assert result.applied == (0 if (kind, row_type) == ("whole", "fp32") else 3)
-    assert {one.layout for one in compress.records} == {"remap" if kind == "zeros" else "direct"}
+    assert {record.layout for record in compress.records} == {"remap" if kind == "zeros" else "direct"}
     # Rows of as many bits are combined where they are stored.
     assert bool(model.graph.of("Range")) == (row_type != "fp32")
     rounded = {

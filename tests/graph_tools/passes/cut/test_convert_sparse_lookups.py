@@ -32,7 +32,7 @@ def absent_rows(kind: str) -> np.ndarray | None:
 def make_keys(dtype: str, layout: str, count: int, random: np.random.Generator) -> np.ndarray:
     """Keys for which a layout is the smallest: without gaps, with many, or from anywhere."""
     if dtype == "string":
-        return np.array([b"", *(b"key \xc5\x82 %d" % one for one in range(1, count))], object)
+        return np.array([b"", *(b"key \xc5\x82 %d" % index for index in range(1, count))], object)
     if layout != "hashed":
         low = 0 if dtype == "uint64" else -10
         return (random.permutation(count + 20)[:count] + low).astype(INTEGERS[dtype])

@@ -53,7 +53,11 @@ def test_weights_stay_variables(tmp_path: Path) -> None:
     model, _ = fused(from_graph(tmp_path, lambda v1, x: v1.nn.relu(dense(v1, x, 16, "one")), 8))
     assert set(model.variables) == {"one/kernel", "one/bias"}
     (node,) = model.graph.of("RecDenseTower")
-    assert [model.graph[one.node].op for one in node.inputs] == ["Placeholder", "ReadVariableOp", "ReadVariableOp"]
+    assert [model.graph[source.node].op for source in node.inputs] == [
+        "Placeholder",
+        "ReadVariableOp",
+        "ReadVariableOp",
+    ]
     assert attribute(node, "precision") == b"auto"
     assert [attribute(node, f"num_{one}") for one in ("inputs", "weights", "outputs")] == [1, 2, 1]
 
@@ -75,7 +79,7 @@ def test_residuals_are_added_before_the_activation(tmp_path: Path, first: bool) 
 
     plans, left, _ = towers(from_graph(tmp_path, build, 8), x_of(8))
     assert layers(plans) == ["dense relu", "dense relu", "dense"]
-    assert [one.get("add") for one in plans[0]["layers"]] == [None, ["h0"], ["x0", "h1"]]
+    assert [plan.get("add") for plan in plans[0]["layers"]] == [None, ["h0"], ["x0", "h1"]]
     assert not left
 
 
@@ -109,7 +113,7 @@ def test_what_is_used_outside_is_an_output(tmp_path: Path) -> None:
 def test_towers_over_the_same_rows_are_one_op(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         heads = [dense(v1, v1.nn.relu(dense(v1, x, 4, f"a{i}")), 3, f"b{i}") for i in range(3)]
-        return v1.stack([v1.reduce_max(one, 1) for one in heads])
+        return v1.stack([v1.reduce_max(head, 1) for head in heads])
 
     plans, left, result = towers(from_graph(tmp_path, build, 8), x_of(8))
     assert result.applied == 1
@@ -126,7 +130,7 @@ def test_no_path_leaves_a_tower_and_comes_back(tmp_path: Path) -> None:
 
     plans, left, result = towers(from_graph(tmp_path, build, 8), x_of(8))
     assert result.applied == 2
-    assert [len(one["layers"]) for one in plans] == [1, 2]
+    assert [len(plan["layers"]) for plan in plans] == [1, 2]
     assert left & {"TopKV2", "Neg"}
 
 
@@ -361,7 +365,7 @@ def test_a_product_of_two_inputs_does_not_keep_others_from_being_fused(tmp_path:
         return v1.sigmoid(dense(v1, v1.matmul(v1.matmul(y, y, transpose_b=True), x), 1, "two"))
 
     plans, left, result = towers(from_graph(tmp_path, build, 8), x_of(8))
-    assert [len(one["layers"]) for one in plans] == [1, 1]
+    assert [len(plan["layers"]) for plan in plans] == [1, 1]
     assert len(result.refused) == 2
     assert left == {"MatMul"}
 

@@ -196,8 +196,8 @@ def test_layer_normalization(tmp_path: Path, spelling: Spelling) -> None:
         return dense(v1, v1.tanh(spelling(v1, y + dense(v1, v1.nn.relu(y), WIDTH, "two"))), 2, "three")
 
     plans, left, _ = towers(from_graph(tmp_path, build, 8), x_of(8))
-    assert [one.split()[0] for one in layers(plans)].count("layer_norm") == 1
-    norm = next(one for one in plans[0]["layers"] if one["op"] == "layer_norm")
+    assert [layer.split()[0] for layer in layers(plans)].count("layer_norm") == 1
+    norm = next(plan for plan in plans[0]["layers"] if plan["op"] == "layer_norm")
     assert norm["epsilon"] == pytest.approx(1e-3)
     assert ("gamma" in norm) == (spelling is not norm_by_squares)
     assert not left
@@ -246,7 +246,7 @@ def test_gates_over_shared_experts(tmp_path: Path, how: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         experts = [v1.nn.relu(dense(v1, x, WIDTH, f"expert_{i}")) for i in range(3)]
         tasks = [gates(v1, x, experts, how, f"gate_{i}") for i in range(2)]
-        return v1.concat([v1.sigmoid(dense(v1, one, 1, f"task_{i}")) for i, one in enumerate(tasks)], -1)
+        return v1.concat([v1.sigmoid(dense(v1, task, 1, f"task_{i}")) for i, task in enumerate(tasks)], -1)
 
     plans, left, _ = towers(from_graph(tmp_path, build, 8), x_of(8))
     found = layers(plans)

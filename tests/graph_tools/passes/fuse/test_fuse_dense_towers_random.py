@@ -40,9 +40,9 @@ class Growing:
         width = int(x.shape[-1])
         twice = x.name in self.flattened
         alike = [
-            one
-            for one in self.tensors
-            if one.shape.as_list() == x.shape.as_list() and (one.name in self.flattened) == twice
+            tensor
+            for tensor in self.tensors
+            if tensor.shape.as_list() == x.shape.as_list() and (tensor.name in self.flattened) == twice
         ]
         other = alike[self.random.integers(len(alike))]
         v1 = self.v1
@@ -87,7 +87,7 @@ def test_random_graphs(tmp_path: Path, seed: int) -> None:
         graph = Growing(v1, seed)
         for _ in range(24):
             graph.grow()
-        wanted = {f"y{i}": v1.identity(one, name=f"y{i}") for i, one in enumerate(graph.tensors[-3:])}
+        wanted = {f"y{i}": v1.identity(tensor, name=f"y{i}") for i, tensor in enumerate(graph.tensors[-3:])}
         return {**graph.inputs, "deep": graph.deep}, wanted
 
     feeds = [

@@ -161,7 +161,7 @@ def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
     function, why = REFUSED[which]
     found = fuse(tmp_path, function, FEEDS, FuseDotInteractions())
     assert OP not in found.ops
-    assert any(why in one for one in found.reasons)
+    assert any(why in reason for reason in found.reasons)
 
 
 def test_what_is_not_the_pattern_stays(tmp_path: Path) -> None:

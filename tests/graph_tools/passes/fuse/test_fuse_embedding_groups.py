@@ -219,8 +219,8 @@ def test_the_wide_part_is_added_up(tmp_path: Path) -> None:
 
     specs = [spec("a"), spec("b"), spec("x", "float32", 2)]
     made = fuse_function(tmp_path, serve, specs, held=held, kernel=kernel, bias=bias)
-    outputs = {one.width: number for number, one in enumerate(made.plan.outputs)}
-    wide = [one for one in made.plan.columns if one.output == outputs[1]]
+    outputs = {output.width: number for number, output in enumerate(made.plan.outputs)}
+    wide = [column for column in made.plan.columns if column.output == outputs[1]]
     assert made.plan.outputs[outputs[1]].initial == (0.25,)
     assert [type(one) for one in wide] == [Lookup, Lookup, Lookup, Linear]
     assert all(one.accumulate for one in wide)
@@ -241,7 +241,7 @@ def test_a_sum_with_other_numbers_takes_the_lookups_at_once(tmp_path: Path) -> N
     made = fuse_function(tmp_path, serve, [spec("a"), spec("b"), spec("x", "float32", 3)], held=held, kernel=kernel)
     (added,) = made.model.graph.of("AddN")
     assert len(added.inputs) == 2
-    assert sorted(one.width for one in made.plan.outputs) == [2, 7]
+    assert sorted(output.width for output in made.plan.outputs) == [2, 7]
     made.check({"a": np.array([0, 9]), "b": np.array([4, 4]), "x": table(2, 3)})
 
 
@@ -255,7 +255,7 @@ def test_fields_are_stacked(tmp_path: Path) -> None:
         return {"fields": fields, "flat": tf.reshape(fields, [-1, 12]), "squares": tf.reduce_sum(fields**2, 1)}
 
     made = fuse_function(tmp_path, serve, [spec("a"), spec("b"), spec("c")], held=held)
-    assert [one.width for one in made.plan.outputs] == [12]
+    assert [output.width for output in made.plan.outputs] == [12]
     made.check({"a": np.array([0, 9]), "b": np.array([4, 4]), "c": np.array([2, 1])})
 
 
@@ -276,7 +276,7 @@ def test_rows_with_several_values(tmp_path: Path) -> None:
         }
 
     made = fuse_function(tmp_path, serve, [spec("ids", "int64", 3), spec("more", "int64", 5)], weights=weights)
-    combiners = {one.combiner for one in made.plan.columns if isinstance(one, Lookup)}
+    combiners = {column.combiner for column in made.plan.columns if isinstance(column, Lookup)}
     assert combiners == {None, "sum", "mean"}
     assert any(key.ignore == 0 for key in made.plan.keys)
     assert len(made.tables) == 1
@@ -296,7 +296,10 @@ def test_histories_are_sequences(tmp_path: Path) -> None:
 
     specs = [spec("items_seen", "int64", None), spec("cates_seen", "int64", None), spec("item")]
     made = fuse_function(tmp_path, serve, specs, items=items, cates=cates)
-    assert sorted((one.width, one.sequence is not None) for one in made.plan.outputs) == [(7, False), (7, True)]
+    assert sorted((output.width, output.sequence is not None) for output in made.plan.outputs) == [
+        (7, False),
+        (7, True),
+    ]
     seen = np.array([[0, 1, 2], [9, 9, 0]])
     made.check({"items_seen": seen, "cates_seen": seen % 4, "item": np.array([1, 2])}, exact=False)
 
@@ -310,5 +313,5 @@ def test_a_value_of_one_dimension_and_tables_of_any_shape(tmp_path: Path) -> Non
         return {"bias": tf.gather(bias, ids), "cube": tf.gather(cube, ids)}
 
     made = fuse_function(tmp_path, serve, [spec("ids")], bias=bias, cube=cube)
-    assert sorted(one.width for one in made.plan.outputs) == [1, 6]
+    assert sorted(output.width for output in made.plan.outputs) == [1, 6]
     made.check({"ids": np.array([0, 9, 9])})

@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Fused:
 
 
 def test_feature_columns_are_one_group(made: Fused) -> None:
-    assert sorted(one.width for one in made.plan.outputs) == [1, 6 * 4 + 5 + 1]
+    assert sorted(output.width for output in made.plan.outputs) == [1, 6 * 4 + 5 + 1]
     assert made.ops() == {"RealDiv"}  # what makes a number of another one
     assert made.result.refused == []
     assert not made.model.hash_tables

@@ -66,9 +66,9 @@ def test_a_lookup_that_needs_another_is_in_a_later_group(tmp_path: Path) -> None
 
     made = fused(export_function(tmp_path / "in", serve, specs("ids"), held=held))
     (first, early), (second, late) = made.groups
-    if any(one.node == second.name for one in first.inputs):
+    if any(source.node == second.name for source in first.inputs):
         first, second, early, late = second, first, late, early
-    assert [one.width for one in early.outputs] == [4]
+    assert [output.width for output in early.outputs] == [4]
     assert [one.width for one in late.outputs] == [8]
     assert first.name in made.model.graph.ancestors([second.name])
 
@@ -85,7 +85,7 @@ def test_numbers_that_need_a_lookup_are_joined_after_the_group(tmp_path: Path) -
     made = fused(export_function(tmp_path / "in", serve, specs("a", "b", "c"), held=held))
     (joined,) = made.model.graph.of("ConcatV2")
     assert len(joined.inputs) == 3  # the axis is one of them
-    assert sorted(one.width for one in made.plan.outputs) == [4, 8]
+    assert sorted(output.width for output in made.plan.outputs) == [4, 8]
 
 
 def test_signatures_have_groups_of_their_own(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_repeated_row_is_left_to_what_repeats_it(tmp_path: Path) -> None:
 
     made = fused(export_function(tmp_path / "in", serve, specs("ids"), held=held))
     assert made.ops() == {"ConcatV2"}
-    assert [one.width for one in made.plan.outputs] == [4]
+    assert [output.width for output in made.plan.outputs] == [4]
 
 
 def test_the_sums_of_an_interaction_are_left_to_it(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_sums_of_an_interaction_are_left_to_it(tmp_path: Path) -> None:
         return {"fm": tf.reduce_sum(fields, 1) ** 2 - tf.reduce_sum(fields**2, 1)}
 
     made = fused(export_function(tmp_path / "in", serve, specs("a", "b", "c"), held=held))
-    assert [one.width for one in made.plan.outputs] == [12]
+    assert [output.width for output in made.plan.outputs] == [12]
     assert "Sum" in made.ops()
 
 
@@ -201,7 +201,7 @@ def test_lookups_of_one_feature_share_its_key(tmp_path: Path) -> None:
     made = fused(export_function(tmp_path / "in", serve, [tf.TensorSpec([None], "string", name="word")], held=held))
     assert len(made.plan.keys) == 1
     assert len(made.tables) == 2
-    assert all(isinstance(one, Lookup) and one.key == 0 for one in made.plan.columns)
+    assert all(isinstance(column, Lookup) and column.key == 0 for column in made.plan.columns)
     made.check({"word": strings("a", "b")})
 
 

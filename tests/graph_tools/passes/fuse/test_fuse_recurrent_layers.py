@@ -79,7 +79,7 @@ def test_keras_layers(tmp_path: Path, version: str, length: int | None) -> None:
     assert found.ops[OP] == LAYERS * len(found.model.signatures)
     assert not {"While", "StatelessWhile", "TensorListFromTensor"} & set(found.ops)
     nodes = found.model.graph.of(OP)
-    kinds = {attribute(one, "cell").decode() for one in nodes}
+    kinds = {attribute(node, "cell").decode() for node in nodes}
     assert kinds == {"gru", "gru_reset_before", "lstm"}
     assert sum(attribute(one, "backwards") for one in nodes) == 2 * len(found.model.signatures)
 
@@ -117,7 +117,7 @@ class Calls:
     def __init__(self, layer: Any, call: Callable[..., Any] | None = None) -> None:
         self.layer, self.call = layer, call or (lambda one, *inputs: one(*inputs))
         self.call(layer, tf.zeros((1, LENGTH, DIM)), *([tf.zeros((1, UNITS))] if call is not None else []))
-        self.held = [one.value for one in layer.variables]
+        self.held = [variable.value for variable in layer.variables]
 
     def __call__(self, x: Any, *others: Any) -> Any:
         return self.call(self.layer, x, *others)
@@ -153,7 +153,7 @@ def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
     found = fuse_model(tmp_path / "source", tmp_path / "fused", [{"x": sequences(3)}], FuseRecurrentLayers())
     assert OP not in found.ops
     assert found.reasons
-    assert all(why in one for one in found.reasons), found.reasons
+    assert all(why in reason for reason in found.reasons), found.reasons
 
 
 def test_other_loops_are_named(tmp_path: Path) -> None:

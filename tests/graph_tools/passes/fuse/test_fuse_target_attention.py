@@ -196,7 +196,7 @@ def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
 
     found = run(tmp_path, function, network)
     assert OP not in found.ops
-    assert any(why in one for one in found.reasons) or which in ("another activation",)
+    assert any(why in reason for reason in found.reasons) or which in ("another activation",)
 
 
 def test_attention_without_a_network_stays(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def export(path: Path, score: Callable[[Any, Any, Any], Any]) -> Path:
         ]
         y = score(v1, *rows)
         outputs = y if isinstance(y, dict) else {"y": y}
-        return {"user": user, "item": item}, {key: v1.identity(one, name=key) for key, one in outputs.items()}
+        return {"user": user, "item": item}, {key: v1.identity(output, name=key) for key, output in outputs.items()}
 
     return export_graph(path / "source", build)
 
@@ -133,7 +133,7 @@ def test_what_does_not_broadcast_is_repeated_side_by_side(tmp_path: Path) -> Non
     model, result = checked(export(tmp_path, score), requests(), "user")
     assert result.applied == 1
     # Of `joined` two: what stands side by side is repeated together.
-    assert sorted(one.node.split("/")[0] for node in model.graph.of(EXPAND) for one in node.inputs[:1]) == [
+    assert sorted(source.node.split("/")[0] for node in model.graph.of(EXPAND) for source in node.inputs[:1]) == [
         "Sin",
         "concat",
         "embedding_lookup",
@@ -317,7 +317,7 @@ def test_rows_are_counted_where_they_must_be_as_many(tmp_path: Path) -> None:
 
 def test_signatures_have_their_own_user_or_share_one(tmp_path: Path) -> None:
     model, result = split(two_signatures(tmp_path / "same", ("x",), ("x",)), "x", "w")
-    assert [[one.node for one in node.inputs] for node in model.graph.of(COLLAPSE)] == [["x", "z"]]
+    assert [[source.node for source in node.inputs] for node in model.graph.of(COLLAPSE)] == [["x", "z"]]
     model, result = split(two_signatures(tmp_path / "others", ("x",), ("w",)), "x", "w")
     assert result.applied == 2
     assert sorted([one.node for one in node.inputs] for node in model.graph.of(COLLAPSE)) == [["w", "z"], ["x", "z"]]

@@ -67,7 +67,7 @@ def test_tables_lookups_and_defaults(tmp_path: Path) -> None:
     assert tables["m/narrow"].absent.kind == "zero"
     for table in tables.values():
         check_table(table)
-    assert {attribute(one, "dim") for one in lookups(model.graph)} == {1, 3}
+    assert {attribute(lookup, "dim") for lookup in lookups(model.graph)} == {1, 3}
     assert not model.graph.of("Lookup", "Init")
     found = evaluate(model, "serving_default", {"user": ASKED, "item": ASKED[::-1].copy()})
     rows = expected_rows(ASKED, ASKED[::-1])

@@ -197,7 +197,7 @@ def spread(path: Path, tables: list[dict[int, list[float]]], servers: int = 3, *
         times = export.node("MonolithTensorsTimestamp", rows, T=[np.dtype(np.float32)] * servers)
         rows = [f"{times}:{i}" for i in range(servers)]
     if how.get("changed"):
-        rows = [export.node("Neg", [one], T="float32") for one in rows]
+        rows = [export.node("Neg", [row], T="float32") for row in rows]
     out = from_servers(export, ids, rows, asked)
     return export.finish(path / "model", [out], 3)
 
@@ -237,9 +237,9 @@ def test_dumps_in_the_given_folder(tmp_path: Path, place: str) -> None:
     elsewhere.parent.mkdir(exist_ok=True)
     dumps = [one for one in (path / "assets").iterdir() if "item" in one.name]
     elsewhere.mkdir(exist_ok=True)
-    for one in dumps:
-        (elsewhere / one.name).write_bytes(one.read_bytes())
-        one.write_bytes(b"")
+    for dump in dumps:
+        (elsewhere / dump.name).write_bytes(dump.read_bytes())
+        dump.write_bytes(b"")
     model = served(path, checkpoint=tmp_path / "elsewhere")
     assert model.sparse_tables["MonolithHashTable_item"].count == 20
 

@@ -62,7 +62,7 @@ def write_entry(path: Path, servers: int = SERVERS, signature: str = "lookup", a
     rows = []
     for port, (name, dim) in enumerate((("item", 1), ("user", 3))):
         shape = export.const(np.array([-1, dim], np.int32))
-        parts = [export.node("Reshape", [f"{one}:{2 + port}", shape], T="float32", Tshape="int32") for one in calls]
+        parts = [export.node("Reshape", [f"{call}:{2 + port}", shape], T="float32", Tshape="int32") for call in calls]
         rows.append(from_servers(export, ids[name], parts, asked[name]))
     export.finish(path, rows, 4)
 
@@ -148,7 +148,7 @@ def raw(base: Path, **how: Any) -> Path:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_servers_that_fill_a_shared_buffer(tmp_path: Path, order: tuple[int, int]) -> None:
     model = served(raw(tmp_path, order=order))
-    assert {name: one.count for name, one in model.sparse_tables.items()} == {"item": 20, "user": 6}
+    assert {name: table.count for name, table in model.sparse_tables.items()} == {"item": 20, "user": 6}
     splits = np.array([0, 4, 6, 13], np.int64)
     ids = np.concatenate([ASKED[:4], ASKED[:2], ASKED])
     found = evaluate(model, "serving_default", {"ids": ids, "splits": splits})["flat"]
@@ -176,8 +176,8 @@ def test_tables_of_the_entry_in_the_assets_of_servers(tmp_path: Path) -> None:
     table = model.sparse_tables["MonolithHashTable_user"]
     assert (table.count, len(table.parts)) == (6, 2)
     np.testing.assert_array_equal(evaluate(model, "serving_default", {"user": ASKED})["rows"], answer(USERS, ASKED))
-    for one in (tmp_path / "ps_1" / "1" / "assets").iterdir():
-        one.unlink()
+    for path in (tmp_path / "ps_1" / "1" / "assets").iterdir():
+        path.unlink()
     with pytest.raises(UnreadableError, match="1 of 2 parameter servers hold shards, expected all"):
         read_model(tmp_path)
 

@@ -76,7 +76,7 @@ def test_tables_and_lookups(tmp_path: Path) -> None:
     }
     for table in tables.values():
         check_table(table)
-    assert [attribute(one, "dim") for one in lookups(model.graph)].count(DIM) == 2
+    assert [attribute(lookup, "dim") for lookup in lookups(model.graph)].count(DIM) == 2
     # The variables that pulls write to are gone.
     assert list(model.variables) == ["dense/w"]
     item = ASKED[::-1].copy()
@@ -186,7 +186,7 @@ def test_what_absent_signs_are_given_must_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"table 1: .* or 1=default for zeros"):
         read_model(path, absent_key={"0": "zero"})
     model = read_model(path, absent_key={"*": "default"})
-    assert {one.absent.kind for one in model.sparse_tables.values()} == {"zero"}
+    assert {table.absent.kind for table in model.sparse_tables.values()} == {"zero"}
     assert "makes a new row for a key" in model.sparse_tables["0"].absent.source
 
 
@@ -297,7 +297,7 @@ def test_one_variable_for_two_features_is_refused(tmp_path: Path) -> None:
 
 def test_a_cut_runs_in_stock_tensorflow(tmp_path: Path) -> None:
     report = cut(write(tmp_path), tmp_path / "cut", options=CutOptions(absent_key={"*": "zero"}))
-    assert {one.name for one in report.tables} == {"0", "1"}
+    assert {table.name for table in report.tables} == {"0", "1"}
     found = answers(tmp_path / "cut", {"user": ASKED, "item": ASKED})["rows"]
     rows = rows_for(ASKED, KEYS, ROWS)
     ones = rows_for(ASKED, as_int64(ONES), np.array(list(ONES.values()), np.float32))

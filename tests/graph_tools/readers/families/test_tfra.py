@@ -124,7 +124,7 @@ def test_lookups_of_one_table_with_different_defaults(tmp_path: Path) -> None:
     rows = [tfra_lookup(export, handle, ids, export.const(np.full(2, one, np.float32))) for one in (1.0, 2.0, 1.0)]
     path = export.finish(tmp_path / "model", rows, 6)
     model = read_model(path)
-    assert [attribute(one, "has_default") for one in lookups(model.graph)] == [False, True, False]
+    assert [attribute(lookup, "has_default") for lookup in lookups(model.graph)] == [False, True, False]
     expected = [rows_for(ASKED, KEYS, ROWS, lambda _, one=one: one) for one in (1.0, 2.0, 1.0)]
     np.testing.assert_array_equal(answer(path), np.concatenate(expected, 1))
 
@@ -252,7 +252,7 @@ def test_shards_in_the_files_of_two_processes(tmp_path: Path) -> None:
     first, odd = np.arange(5) < 2, keys % 2 == 1
     parts = [(keys[here & mine], ROWS[here & mine]) for here in (first, ~first) for mine in (~odd, odd)]
     write_files(path / "variables" / "TFRADynamicEmbedding", "emb", parts, processes=2)
-    assert [len(one.parts) for one in read_model(path).sparse_tables.values()] == [2, 2]
+    assert [len(table.parts) for table in read_model(path).sparse_tables.values()] == [2, 2]
     np.testing.assert_array_equal(answer(path), rows_for(ASKED, keys, ROWS))
 
 

@@ -27,7 +27,7 @@ def build(path: Path, assigns: int = 1, after: bool = True, counter: bool = Fals
     writes = [
         export.node("AssignVariableOp", ["wrapper", found], f"assign_{i}", dtype="float32") for i in range(assigns)
     ]
-    controls = [f"^{one}" for one in writes] if after else []
+    controls = [f"^{write}" for write in writes] if after else []
     read = export.node("ReadVariableOp", ["wrapper", *controls], "read", dtype="float32")
     rows = read if after else export.node("Identity", [read, f"^{writes[0]}"], T="float32")
     if counter:
