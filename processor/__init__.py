@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow SavedModels of recommendation models, served in this process through libprocessor.so.
+"""Serve TensorFlow SavedModels of recommendation models in this process, through libprocessor.so.
 
     with processor.Model("models/ranking/7", {"session_num": 2}) as model:
         scores = model.run({"user": [b"17"], "item": [b"42"]})["prob"]
 
-The library is opened when it is first needed, not by this import.
+The library is opened on first use, not by this import.
 """
 
 from importlib.metadata import PackageNotFoundError, version

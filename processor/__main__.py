@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer where the library and its headers are, what they are, and what a model is: `python -m processor --help`."""
+"""Print where the library and its headers are, their versions, or facts about a model: `python -m processor --help`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from processor._lib import format_abi, get_lib
 
 
 def include_path() -> Path:
-    """Return the folder to give to a C compiler with -I: of the installed package, else of the checkout."""
+    """Return the folder to pass to a C compiler with -I: from the installed package, otherwise from the checkout."""
     package = Path(__file__).resolve().parent
     for folder in (package / "include", package.parent / "libprocessor" / "include"):
         if (folder / "processor" / "processor.h").is_file():
@@ -23,7 +23,7 @@ def include_path() -> Path:
 
 
 def version_text() -> str:
-    """Return the versions of library, ABI and TensorFlow, a line each."""
+    """Return the versions of the library, the ABI and TensorFlow, one per line."""
     lib = get_lib()
     build = json.loads(ffi.string(lib.processor_build_info()))
     tensorflow = build["tensorflow"]
@@ -37,7 +37,7 @@ def version_text() -> str:
 
 
 def model_info(path: str) -> str:
-    """Return what a model is and takes, as JSON."""
+    """Return the description of a model and of its inputs and outputs, as JSON."""
     with Model(path) as model:
         return json.dumps(model.info, indent=2)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host answers."""
+"""Define the response of a host."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import NamedTuple
 
 
 class Answer(NamedTuple):
-    """What a host answered, and who did.
+    """Contain the response of a host and the version that produced it.
 
     Attributes
     ----------
     data : bytes
         The serialized response; empty after a failure.
     model_name : str or None
-        None if the request was for no model that is known.
+        None if the request named no known model.
     model_version : int
         -1 if there is none.
     arm : str or None
-        Why this version answered: "baseline", "arm", "pinned" or "fallback".
+        Why this version was chosen: "baseline", "arm", "pinned" or "fallback".
     session : int
-        -1 if none ran it.
+        -1 if no session ran the request.
     cpuset : str or None
-        The CPUs of the session, as in "0-3"; "" if it runs anywhere.
+        The CPUs of the session, for example "0-3"; "" if the session may run on any CPU.
     queue_ns, decode_ns, run_ns, encode_ns, total_ns : int [ns]
-        Waiting, reading the request, inside TensorFlow, writing the response, and all from admission to the answer.
+        Times spent waiting, decoding the request, in TensorFlow, encoding the response, and from admission to response.
     batch_rows : int
-        Rows of the batch that it was part of; 0 if it ran alone.
+        Rows of the batch that contained the request; 0 if the request ran alone.
     retry_after_us : int [us]
-        When to try again, if it was refused because too many wait; else 0.
+        When to retry, if the request was refused because too many requests wait; otherwise 0.
     header_length : int [bytes]
-        Of "kserve_json": the JSON that goes before binary data; 0 if all is JSON.
+        For "kserve_json": length of the JSON that precedes binary data; 0 if the whole response is JSON.
     """
 
     data: bytes

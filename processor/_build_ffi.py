@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate the modules of the binding that the build makes: `python processor/_build_ffi.py HEADER FOLDER`.
+"""Generate the modules of the binding during the build: `python processor/_build_ffi.py HEADER FOLDER`.
 
-Writes `_abi.py`, the compiled declarations of processor.h (cffi, out-of-line ABI mode: pure Python, no compiler), and
-`_build.py`, which says what the library was built against.
+Write `_abi.py`, the compiled declarations of processor.h (cffi, out-of-line ABI mode: pure Python, no compiler), and
+`_build.py`, which names the versions that the library was built against.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cffi import FFI
 
 
 def _cdef_module() -> ModuleType:
-    # Run as a script, this file has no package; importing the package would need what is generated here.
+    # This file runs as a script and has no package; importing the package would need the modules generated here.
     spec = importlib.util.spec_from_file_location("_cdef", Path(__file__).with_name("_cdef.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -35,7 +35,7 @@ def write_abi(header: Path, target: Path) -> None:
 
 
 def tensorflow_version() -> str:
-    """Return the version of the installed TensorFlow, as in "2.21.0"."""
+    """Return the version of the installed TensorFlow, for example "2.21.0"."""
     for name in ("tensorflow-cpu", "tensorflow"):
         try:
             return importlib.metadata.version(name)

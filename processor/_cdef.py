@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut the declarations for cffi out of processor.h, so that they are never typed twice."""
+"""Extract the declarations for cffi from processor.h, so that they are written only once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def cut_cdef(header: str) -> str:
     """
     if header.count(_BEGIN) != 1 or header.count(_END) != 1 or header.index(_BEGIN) > header.index(_END):
         raise ValueError(f"header: markers not found once each and in order, expected {_BEGIN!r} and {_END!r}")
-    # Both markers stand in comments: begin behind the first, end before the second.
+    # Both markers are inside comments: begin after the first comment and end before the second.
     body = header[header.index("*/", header.index(_BEGIN)) + 2 : header.rindex("/*", 0, header.index(_END))]
     return re.sub(r"\bPROCESSOR_API\b[ \t]*", "", body)

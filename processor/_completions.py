@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous requests under asyncio: one completion queue per event loop, read when its eventfd says so.
+"""Run asynchronous requests under asyncio: one completion queue per event loop, read when its eventfd is readable.
 
-No callback comes on a foreign thread: the loop watches the descriptor and takes what has ended.
+No callback runs on another thread: the loop watches the descriptor and takes the requests that have ended.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = weakr
 
 
 class LoopQueue:
-    """The completion queue of one event loop; used on the thread of that loop only."""
+    """Completion queue of one event loop; use it only on the thread of that loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make a queue and let `loop` watch it."""
+        """Create a queue and register it with `loop`."""
         self._lib = get_lib()
         self._queue = NULL
         queue, error = ffi.new("processor_queue **"), ffi.new("processor_error *")
         check_error(self._lib.processor_queue_create(queue, error), error)
         self._queue = queue[0]
         self._completions = ffi.new("processor_completion[]", _CAPACITY)
-        # What has not ended, by tag. A cancelled future stays until the library has told its end.
+        # Futures that have not ended, by tag. A cancelled future stays until the library has reported its end.
         self._pending: dict[int, asyncio.Future[Result]] = {}
         self._tags = count(1)
-        # The loop must not be kept by its own entry in the weak dictionary, so it is not an attribute.
+        # An attribute would keep the loop alive through its own entry in the weak dictionary.
         loop.add_reader(self._lib.processor_queue_fd(self._queue), self._deliver)
 
     async def run(self, loop: asyncio.AbstractEventLoop, model: Any, request: Any) -> Result:
@@ -48,7 +48,7 @@ class LoopQueue:
         Parameters
         ----------
         loop : event loop
-            The one that this queue belongs to, running.
+            The running loop that this queue belongs to.
         model : cdata processor_model *
         request : cdata processor_request *
             Borrowed until the first suspension.
@@ -57,7 +57,7 @@ class LoopQueue:
         return await self._run(loop, start, cancel, model, request)
 
     async def run_on_host(self, loop: asyncio.AbstractEventLoop, host: Any, request: Any) -> Result:
-        """Run a request on a host, as `run` does on a model.
+        """Run a request on a host, as `run` does for a model.
 
         Parameters
         ----------
@@ -77,13 +77,13 @@ class LoopQueue:
         error = ffi.new("processor_error *")
         status = start(runner, request, target, number, error)
         check_error(status, error)
-        # Even if it has ended by now, nobody takes it before this coroutine waits.
+        # Even if the request has ended by now, its result is only taken once this coroutine waits.
         future: asyncio.Future[Result] = loop.create_future()
         self._pending[tag] = future
         try:
             return await future
         except asyncio.CancelledError:
-            # Its end comes all the same, and is dropped. NOT_FOUND, for one that has just ended, changes nothing here.
+            # The end is still reported, and then dropped. NOT_FOUND means that the request has just ended: no effect.
             cancel(runner, number[0], NULL)
             raise
 
@@ -111,12 +111,12 @@ class LoopQueue:
         return taken
 
     def free_if_idle(self) -> bool:
-        """Free the queue of a closed loop, unless a request may still end there.
+        """Free the queue of a closed loop, unless a request may still end in it.
 
         Returns
         -------
         bool
-            True if it is freed.
+            True if the queue was freed.
         """
         for tag, _, _ in self._take():
             self._pending.pop(tag)
@@ -130,13 +130,13 @@ class LoopQueue:
         self._lib.processor_queue_free(queue)
 
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
-        # Comes when the loop is gone; its futures would have kept it, so that nothing can still end here.
+        # The loop is gone. Pending futures would have kept this queue alive, so no request can end in it any more.
         if not _is_finalizing() and self._queue != NULL:
             self._free()
 
 
 def loop_queue(loop: asyncio.AbstractEventLoop) -> LoopQueue:
-    """Return the queue of a running loop, making it on first use."""
+    """Return the queue of a running loop; create it on first use."""
     queue = _queues.get(loop)
     if queue is None:
         with _lock:
@@ -146,7 +146,7 @@ def loop_queue(loop: asyncio.AbstractEventLoop) -> LoopQueue:
 
 
 def free_queues_of_closed_loops() -> None:
-    """Free what loops left behind, except where requests have not ended; those wait for the next time."""
+    """Free the queues of closed loops; a queue with unfinished requests is left until the next call."""
     for loop, queue in list(_queues.items()):
         if loop.is_closed() and queue.free_if_idle():
             del _queues[loop]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: the library's numbers and NumPy's dtypes."""
+"""Convert between the library's numbers of element types and NumPy's dtypes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMPY = {
 STRING: int = ffi.integer_const("PROCESSOR_STRING")
 BFLOAT16: int = ffi.integer_const("PROCESSOR_BFLOAT16")
 
-# Strings are left out: their layout depends on more than the dtype.
+# Strings are excluded: their layout depends on more than the dtype.
 NUMPY_DTYPES: dict[int, np.dtype[Any]] = {
     ffi.integer_const(f"PROCESSOR_{name}"): np.dtype(text) for name, text in _NUMPY.items()
 }
@@ -42,24 +42,24 @@ _NAMES: dict[str, int] = {f"DT_{name}": ffi.integer_const(f"PROCESSOR_{name}") f
 
 
 def code_of_name(name: str) -> int:
-    """Return the number of a type name as in "DT_FLOAT"; 0 for one that no dense tensor of a request can have."""
+    """Return the number of a type name such as "DT_FLOAT"; 0 if no dense tensor of a request can have the type."""
     return _NAMES.get(name, 0)
 
 
 def code_of_dtype(dtype: np.dtype[Any]) -> int:
-    """Return the number of a numeric dtype in native byte order; 0 if there is none."""
+    """Return the number of a numeric dtype in native byte order; 0 if the library has no such type."""
     code = _CODES.get(dtype, 0)
-    # NumPy has no bfloat16 of its own; that of ml_dtypes is known by its name, without importing it.
+    # NumPy has no bfloat16; the dtype of ml_dtypes is recognized by its name, without an import.
     return BFLOAT16 if code == 0 and dtype.name == "bfloat16" else code
 
 
 def dtype_of_code(code: int) -> np.dtype[Any]:
-    """Return the dtype of a number; `object` for strings.
+    """Return the dtype that belongs to a number; `object` for strings.
 
     Raises
     ------
     UnimplementedError
-        For a number without a dtype, or bfloat16 where ml_dtypes is not installed.
+        If the number has no dtype, or is that of bfloat16 and ml_dtypes is not installed.
     """
     if code == STRING:
         return np.dtype(object)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export the compiled declarations of processor.h; nothing is opened here."""
+"""Export the compiled declarations of processor.h; no library is opened here."""
 
 from __future__ import annotations
 

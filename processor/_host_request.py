@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a host in the library's form, with all that they point at."""
+"""Represent requests to a host as C structs, with all memory that they point to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUEST_SIZE: int = ffi.sizeof("struct processor_host_request")
 _INT64_MAX = 2**63 - 1
 
 
-# Protocols, methods, models and keys are the same again and again.
+# Protocols, methods, models and keys repeat from request to request.
 _shared_text = lru_cache(maxsize=1024)(c_text)
 
 
@@ -38,7 +38,7 @@ class HostRequest:
         priority: int,
         only_if_bounded: bool = False,
     ) -> None:
-        """Take what `Host.process` takes."""
+        """Accept the arguments of `Host.process`."""
         try:
             buffer = ffi.from_buffer(data)
         except (TypeError, ValueError, BufferError) as error:

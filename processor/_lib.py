@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open libprocessor.so: late, once, and only if it is the library that the declarations describe."""
+"""Open libprocessor.so: on first use, once, and only if it matches the declarations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from processor.errors import FailedPreconditionError, NotFoundError
 
 _VARIABLE = "PROCESSOR_LIBRARY"
 _PACKAGED = Path(__file__).with_name("libprocessor.so")
-# Beside it: the rules of desired.json alone.
+# This small library is in the same folder and contains only the rules of desired.json.
 _RULES = "libprocessor_rules.so"
-# TensorFlow tells of every model that it reads, and how it was compiled; warnings and errors stay.
+# By default TensorFlow logs every model that it reads and how it was compiled; warnings and errors stay enabled.
 _LOG_LEVEL, _WARNINGS = "TF_CPP_MIN_LOG_LEVEL", "1"
-# LOCAL keeps its symbols apart from the rest of the process, NODELETE because TensorFlow's threads outlive a dlclose.
+# LOCAL hides its symbols from the rest of the process; NODELETE because TensorFlow's threads outlive a dlclose.
 _FLAGS = ffi.RTLD_NOW | ffi.RTLD_LOCAL | ffi.RTLD_NODELETE
 _ONEDNN = "libdnnl.so.3"
 
@@ -34,12 +34,12 @@ _loaded_from: Path | None = None
 def library_path(path: str | os.PathLike[str] | None = None) -> Path:
     """Return the real path of the library that would be loaded.
 
-    The first of these that is given counts: `path`, the variable PROCESSOR_LIBRARY, the file in this package.
+    The first one that is set counts: `path`, the variable PROCESSOR_LIBRARY, the file in this package.
 
     Raises
     ------
     NotFoundError
-        If that is not a file; the message lists what was tried.
+        If that path is not a file; the message lists the paths that were tried.
     """
     if path is not None:
         origin, candidate = "argument", Path(path)
@@ -59,20 +59,20 @@ def library_path(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def load_library(path: str | os.PathLike[str] | None = None) -> None:
-    """Load the library now instead of at first use, perhaps from another place.
+    """Load the library now instead of at first use, optionally from another path.
 
     Parameters
     ----------
     path : path-like, optional
-        The library; by default PROCESSOR_LIBRARY, else the file in this package.
+        The library; by default PROCESSOR_LIBRARY, otherwise the file in this package.
 
     Raises
     ------
     NotFoundError
         If there is no such file.
     FailedPreconditionError
-        If another one is loaded already, TensorFlow is missing or of another version, or the library is not the one
-        that this package was made for.
+        If another library is already loaded, TensorFlow is missing or has another version, or the library is not the
+        one that this package was made for.
     """
     global _lib, _loaded_from
     with _lock:
@@ -88,21 +88,21 @@ def load_library(path: str | os.PathLike[str] | None = None) -> None:
 
 
 def get_lib() -> Any:
-    """Return the loaded library, loading it if need be."""
+    """Return the loaded library; load it if necessary."""
     if _lib is None:
         load_library()
     return _lib
 
 
 def get_rules() -> Any:
-    """Return a library that has `processor_desired_check`: the small one, which loads in a fraction of time and memory.
+    """Return a library that has `processor_desired_check`: the small one, which loads faster and uses less memory.
 
-    The whole library is taken where it is loaded already, or lies somewhere without the small one.
+    The whole library is used if it is already loaded, or if its folder does not contain the small one.
 
     Raises
     ------
     NotFoundError, FailedPreconditionError
-        As `load_library`.
+        For the same reasons as `load_library`.
     """
     global _rules
     if _lib is not None:
@@ -147,7 +147,7 @@ def _dlopen(path: Path) -> Any:
     except OSError as error:
         if _ONEDNN not in str(error):
             raise
-    # The oneDNN package installs into <prefix>/lib, which the RUNPATH misses where site-packages lies elsewhere.
+    # The oneDNN package installs into <prefix>/lib, which the RUNPATH does not cover if site-packages lies elsewhere.
     for prefix in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()):
         candidate = Path(prefix, "lib", _ONEDNN)
         if candidate.is_file():
@@ -157,7 +157,7 @@ def _dlopen(path: Path) -> Any:
 
 
 def struct_sizes() -> dict[str, int]:
-    """Return the size in bytes of every struct of the declarations that is not opaque."""
+    """Return the size in bytes of every struct in the declarations that is not opaque."""
     sizes = {}
     for name in ffi.list_types()[1]:
         try:
@@ -178,7 +178,7 @@ def _check_version(lib: Any, path: Path) -> None:
 
 def _check_abi(lib: Any, path: Path) -> None:
     _check_version(lib, path)
-    # Nothing else notices: cffi takes a struct of the wrong size without a word.
+    # No other check detects this: cffi silently accepts a struct of the wrong size.
     for name, size in struct_sizes().items():
         found = lib.processor_sizeof(name.encode())
         if found != size:
@@ -186,5 +186,5 @@ def _check_abi(lib: Any, path: Path) -> None:
 
 
 def format_abi(version: int) -> str:
-    """Return an ABI version in words, as in "1.0"."""
+    """Return an ABI version as text, for example "1.0"."""
     return f"{version >> 16}.{version & 0xFFFF}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers on their way to the library: arrays as they are, Python's own numbers in the dtype of the signature."""
+"""Convert Python's own numbers to arrays that have the dtype of the signature."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from processor.errors import InvalidArgumentError
 
-# From which kinds of dtype Python numbers may come, by the kind that is wanted. V is bfloat16.
+# For each kind of dtype that is wanted: the kinds that Python numbers may have. V is bfloat16.
 _SOURCES = {"b": "b", "i": "bui", "u": "bui", "f": "buif", "V": "buif", "c": "buifc"}
 
 
 def from_python(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return Python scalars or nested lists as an array of that dtype.
+    """Convert Python scalars or nested lists to an array of a dtype.
 
     Parameters
     ----------
     name : str
-        For the message.
+        Name of the input, for error messages.
     value : number, or nested lists of numbers
     dtype : dtype
-        Floating point is rounded to it; nothing else is lost.
+        Floating-point values are rounded to it; no other information is lost.
 
     Raises
     ------

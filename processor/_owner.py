@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models and hosts have in common: each owns something of the library's, and frees it once."""
+"""Define the common base of models and hosts: each owns a handle of the library and frees it once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _open_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 
 
 class Owner:
-    """Owns a handle of the library from `_own` to `close`.
+    """Own a handle of the library from `_own` to `close`.
 
-    A class of it says what it is in messages, and the C function that frees it.
+    A subclass defines its name for messages and the C function that frees the handle.
     """
 
     _kind: ClassVar[str]
@@ -33,7 +33,7 @@ class Owner:
         self._name = name
 
     def close(self) -> None:
-        """Free it: refuse new requests, cancel the waiting ones, wait for the running ones, unload.
+        """Refuse new requests, cancel the waiting ones, wait for the running ones, then unload and free the handle.
 
         A second call does nothing.
         """
@@ -43,7 +43,7 @@ class Owner:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Return whether this object has been closed."""
         return self._handle is None
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Owner:
         return handle
 
     def _ask(self, question: Any) -> Result:
-        """Ask a C function that answers with a result about the handle alone."""
+        """Call a C function that needs only the handle and returns a result."""
         result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
         check_error(question(self._open_handle(), result, error), error)
         return Result(result[0])
@@ -82,6 +82,6 @@ class Owner:
 
 @atexit.register
 def _close_what_is_open() -> None:
-    # While the interpreter is whole, and before the destructors of TensorFlow's own globals run.
+    # Close while the interpreter is intact and before the destructors of TensorFlow's globals run.
     for owner in list(_open_owners):
         owner.close()

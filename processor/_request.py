@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests in the library's form, with all that they point at."""
+"""Represent requests to a model as C structs, with all memory that they point to."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def deadline_us(deadline: float | None) -> int:
     Raises
     ------
     InvalidArgumentError
-        If it is not a number.
+        If it is not a valid number.
     """
     if deadline is None or deadline == math.inf:
         return 0
     try:
-        # 0 means none, so that what lies at or before the start of the clock becomes its first microsecond.
+        # 0 means no deadline, so a deadline at or before the start of the clock becomes its first microsecond.
         return 1 if deadline <= 0 else min(max(int(deadline * 1e6), 1), _INT64_MAX)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"deadline: {deadline!r}, expected seconds on time.monotonic()") from error
 
 
 def checked_priority(priority: int) -> int:
-    """Return a priority.
+    """Return a priority after checking its range.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class Request:
         self._kept: list[Any] = [signature]
 
     def set_bytes(self, protocol: str, data: Any) -> None:
-        """Make it a request of bytes in a protocol."""
+        """Set the request to serialized bytes in a protocol."""
         c_protocol = c_text("protocol", protocol)
         try:
             buffer = ffi.from_buffer(data)
@@ -74,7 +74,7 @@ class Request:
         self._kept += [c_protocol, buffer]
 
     def set_tensors(self, tensors: InputTensors, outputs: Sequence[str] | None) -> None:
-        """Make it a request of tensors for those outputs; None or an empty list for all."""
+        """Set the request to tensors, with the wanted outputs; None or an empty list requests all outputs."""
         self.struct.inputs = tensors.tensors
         self.struct.num_inputs = tensors.count
         self._kept.append(tensors)
@@ -90,13 +90,13 @@ class Request:
 
 
 class RequestFactory:
-    """Makes the requests of one model, remembering what they have in common. Any thread may use it."""
+    """Create the requests of one model and cache the parts that they share. Any thread may use it."""
 
     def __init__(self, signatures: dict[str, Signature]) -> None:
-        """Prepare for the signatures of a model."""
+        """Prepare the cache for the signatures of a model."""
         self._layouts = {name: InputLayout(signature) for name, signature in signatures.items()}
         self._c_names = {name: c_text("signature", name) for name in signatures}
-        # A name that the model does not have is for the library to refuse.
+        # The library refuses a name that the model does not have.
         self._unknown = InputLayout(None)
         defaults = (self._layouts[name] for name, signature in signatures.items() if signature.is_default)
         self._default = next(defaults, self._unknown)

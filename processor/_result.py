@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of the library: bytes are copied, numbers are views that keep the result alive."""
+"""Convert results of the library: bytes are copied, numbers become views that keep the result alive."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _INFO_SIZE: int = ffi.sizeof("struct processor_result_info")
 
 
 class Result:
-    """Owner of a `processor_result`: frees it when the last view is gone."""
+    """Own a `processor_result`; free it when the last view is gone."""
 
     __slots__ = ("_free", "_pointer")
 
     def __init__(self, pointer: Any) -> None:
-        """Take over `pointer` (processor_result *)."""
+        """Take ownership of `pointer` (processor_result *)."""
         self._pointer = pointer
         self._free = get_lib().processor_result_free
 
     def __del__(self, _is_finalizing: Any = sys.is_finalizing) -> None:
-        # Late in the end of the interpreter cffi may be gone; the end of the process frees it then.
+        # Late in the shutdown of the interpreter cffi may be gone; the end of the process then frees the memory.
         if not _is_finalizing():
             self._free(self._pointer)
 
@@ -41,11 +41,11 @@ class Result:
         return bytes(ffi.buffer(data[0], size[0])) if size[0] else b""
 
     def to_json(self) -> Any:
-        """Return what the bytes of the result say, as JSON."""
+        """Return the bytes of the result, parsed as JSON."""
         return json.loads(self.to_bytes())
 
     def to_answer(self) -> Answer:
-        """Return the bytes of a host's result with what it says of itself."""
+        """Return the bytes of a host's result, with the model, times and other facts that the result reports."""
         info = ffi.new("processor_result_info *")
         info.struct_size = _INFO_SIZE
         get_lib().processor_result_get_info(self._pointer, info)
@@ -89,7 +89,7 @@ class Result:
 
 
 class _View:
-    """Memory of a result, in the form that NumPy wraps without copying; the array keeps this object."""
+    """Expose memory of a result so that NumPy wraps it without copying; the array keeps this object alive."""
 
     __slots__ = ("__array_interface__", "_owner")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strings on their way to the library: in NumPy's fixed-width layout where they have it, else joined with offsets.
+"""Pass strings to the library: in NumPy's fixed-width layout if they have it, otherwise joined, with offsets.
 
-All joined strings of a request share one block of bytes and one of offsets, because a join of 26 lists costs a third of
-26 joins; that is time under the GIL.
+All joined strings of a request share one block of bytes and one array of offsets, because a single join of 26 lists
+costs a third of 26 joins, and this time is spent under the GIL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from processor.errors import InvalidArgumentError
 
 
 def as_fixed_width(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return the array in the "S" layout, or None if that costs more than joining.
+    """Return the array in the "S" layout, or None if the conversion costs more than joining.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def as_fixed_width(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
         return None
     if array.dtype.kind == "S":
         return array if array.flags.c_contiguous else array.copy(order="C")
-    # ASCII text is one byte in four of UCS-4. Other text takes the way of the lists.
+    # ASCII text uses one byte in four of UCS-4. Other text is handled as lists.
     points = np.ravel(array).view(np.uint32)
     if points.size and points.max() > 0x7F:
         return None
@@ -35,12 +35,12 @@ def as_fixed_width(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 
 def as_list(name: str, value: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the elements in row-major order, and the shape.
+    """Return the elements in row-major order, and the shape of the value.
 
     Parameters
     ----------
     name : str
-        For the message.
+        Name of the input, for error messages.
     value : bytes, str, nested lists of them, or ndarray
     """
     if type(value) is list and value and isinstance(value[0], bytes | str):
@@ -66,12 +66,12 @@ def join(columns: list[tuple[str, list[Any]]]) -> tuple[bytes, np.ndarray[Any, A
     -------
     block : bytes
     offsets : ndarray [elements of all columns + 1] int64
-        Where each begins in `block`, and the last ends.
+        Where each element begins in `block`, and where the last one ends.
 
     Raises
     ------
     InvalidArgumentError
-        For an element that is neither bytes nor str, with the name of its input.
+        If an element is neither bytes nor str; the message names its input.
     """
     flat = columns[0][1] if len(columns) == 1 else list(chain.from_iterable(elements for _, elements in columns))
     try:
@@ -80,9 +80,9 @@ def join(columns: list[tuple[str, list[Any]]]) -> tuple[bytes, np.ndarray[Any, A
         flat = [_encoded(name, element) for name, elements in columns for element in elements]
         marked = b"\0".join(flat)
     offsets = np.zeros(len(flat) + 1, np.int64)
-    # Finding the separators costs half of asking every element for its length.
+    # Finding the separators costs half of reading the length of every element.
     separators = np.flatnonzero(np.frombuffer(marked, np.uint8) == 0)
-    if separators.size != max(len(flat) - 1, 0):  # an element holds a zero byte
+    if separators.size != max(len(flat) - 1, 0):  # an element contains a zero byte
         flat = [_encoded(name, element) for name, elements in columns for element in elements]
         np.cumsum(np.fromiter(map(len, flat), np.int64, len(flat)), out=offsets[1:])
         return b"".join(flat), offsets

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the installed TensorFlow and open its libraries, without importing it: an import takes seconds."""
+"""Find the installed TensorFlow and open its libraries without importing it: an import takes seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from processor._ffi import TENSORFLOW_VERSION, ffi
 from processor.errors import FailedPreconditionError
 
-# In the order in which they must be opened: the second needs the first.
+# In the order in which they must be opened: the second library needs the first.
 FRAMEWORK = "libtensorflow_framework.so.2"
 LIBRARIES = (FRAMEWORK, "libtensorflow_cc.so.2")
 _DISTRIBUTIONS = ("tensorflow-cpu", "tensorflow")
@@ -39,7 +39,7 @@ def package_folder() -> Path | None:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the distributions of TensorFlow that are installed, with their versions."""
+    """Return the installed distributions of TensorFlow, with their versions."""
     versions = {}
     for name in _DISTRIBUTIONS:
         try:
@@ -50,7 +50,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def check_versions(versions: dict[str, str], built: str = TENSORFLOW_VERSION) -> None:
-    """Compare what is installed with what the library was built against.
+    """Check that the installed TensorFlow has the minor version that the library was built against.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def check_versions(versions: dict[str, str], built: str = TENSORFLOW_VERSION) ->
     Raises
     ------
     FailedPreconditionError
-        For another minor version, with what to do. Without this check it would be an undefined symbol.
+        If the minor version differs; the message says what to do. Without this check, a symbol would be undefined.
     """
     for name, version in versions.items():
         if _minor(version) != _minor(built):
@@ -81,7 +81,7 @@ def check_versions(versions: dict[str, str], built: str = TENSORFLOW_VERSION) ->
 
 
 def open_libraries(library: Path, flags: int, names: Sequence[str] = LIBRARIES) -> list[Any]:
-    """Open TensorFlow's libraries for `library`, unless it finds them by itself.
+    """Open TensorFlow's libraries for `library`, unless it finds them through its RUNPATH.
 
     Parameters
     ----------
@@ -90,23 +90,23 @@ def open_libraries(library: Path, flags: int, names: Sequence[str] = LIBRARIES) 
     flags : int
         For dlopen.
     names : sequence of str
-        Those that it needs.
+        Libraries that it needs.
 
     Returns
     -------
     list of cdata
-        What was opened.
+        The opened libraries.
 
     Raises
     ------
     FailedPreconditionError
-        If TensorFlow is not installed, or in another minor version.
+        If TensorFlow is not installed or has another minor version.
     """
     beside = library.parent.parent / "tensorflow"
     installed = package_folder()
     has_own = all((beside / name).is_file() for name in names)
     if has_own and (installed is None or not beside.samefile(installed)):
-        return []  # an unpacked archive brings the TensorFlow that it was built against
+        return []  # an unpacked archive contains the TensorFlow that it was built against
     if installed is None:
         raise FailedPreconditionError(
             f"TensorFlow: not installed, expected tensorflow-cpu {_minor(TENSORFLOW_VERSION)}: {_what_to_do()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy arrays to the library's tensors: borrowed where they lie, for the length of a call."""
+"""Describe NumPy arrays as tensors of the library; the library borrows their memory for the length of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIMS: Any = ffi.typeof("int64_t[]")
 _OFFSETS: Any = ffi.typeof("int64_t *")
 _CHARS: Any = ffi.typeof("char[]")
 _KINDS_OF_STRINGS = "SUT"
-# Shapes repeat, batch by batch; clients that send ever new ones must not fill the memory.
+# Shapes repeat from batch to batch; the cache is limited because some clients always send new shapes.
 _MAX_SHAPES = 1024
 
 
@@ -37,11 +37,11 @@ def c_text(what: str, text: str) -> Any:
 
 
 class InputLayout:
-    """What is known of the inputs of one signature before a request comes. Any thread may use it."""
+    """Cache facts about the inputs of one signature, known before any request. Any thread may use it."""
 
     def __init__(self, signature: Signature | None) -> None:
-        """Prepare for a signature; None takes inputs as they are and leaves every check to the library."""
-        # By name: number of the element type, dtype if it is a number that NumPy has, name as a C string.
+        """Prepare for a signature; None passes inputs unchanged and leaves every check to the library."""
+        # By name: number of the element type, dtype if NumPy has a numeric one for it, name as a C string.
         self.fields: dict[str, tuple[int, np.dtype[Any] | None, Any]] = {}
         self._dims: dict[tuple[int, ...], Any] = {}
         specs = signature.inputs.values() if signature is not None else ()
@@ -52,13 +52,13 @@ class InputLayout:
             self._add(spec.tensor.removesuffix(":0"), spec.type)
 
     def _add(self, name: str, type_name: str) -> None:
-        # An alias goes before the name of another tensor.
+        # An alias takes precedence over the name of another tensor.
         if name not in self.fields:
             code = _dtypes.code_of_name(type_name)
             self.fields[name] = (code, _dtypes.NUMPY_DTYPES.get(code), c_text("input", name))
 
     def dims(self, shape: tuple[int, ...]) -> Any:
-        """Return a shape as a C array, the same one for equal shapes."""
+        """Return a shape as a C array; equal shapes share one array."""
         dims = self._dims.get(shape)
         if dims is None:
             dims = ffi.new(_DIMS, shape)
@@ -68,17 +68,17 @@ class InputLayout:
 
 
 class InputTensors:
-    """The inputs of one request as an array of `processor_tensor`, with all that the array points at."""
+    """Hold the inputs of one request as an array of `processor_tensor`, with all memory that the array points to."""
 
     __slots__ = ("_bytes", "_kept", "_layout", "_texts", "count", "tensors")
 
     def __init__(self, layout: InputLayout, inputs: Mapping[str, Any]) -> None:
-        """Describe the arrays of `inputs`; see `Model.run` for what they may be."""
+        """Describe the arrays of `inputs`; see `Model.run` for the accepted values."""
         self.count = len(inputs)
         self.tensors = ffi.new(_TENSOR_ARRAY, self.count)
         self._layout = layout
         self._kept: list[Any] = []
-        # Position, name and elements of what has to be joined.
+        # Position, name and elements of the inputs that must be joined.
         self._bytes: list[tuple[int, str, list[Any]]] = []
         self._texts: list[tuple[int, str, list[Any]]] = []
         for index, (name, value) in enumerate(inputs.items()):
@@ -95,7 +95,7 @@ class InputTensors:
         tensor.struct_size = _TENSOR_SIZE
         tensor.name = c_name
         if isinstance(value, np.ndarray):
-            # The usual case first: at 39 inputs every further look at an array is felt.
+            # The usual case first: with 39 inputs, every further check of an array costs noticeable time.
             if dtype is not None and value.dtype == dtype and value.flags.c_contiguous:
                 tensor.dtype = expected
                 self._set_data(tensor, value.shape, value)
@@ -121,7 +121,7 @@ class InputTensors:
         if not array.flags.c_contiguous:
             array = np.array(array, order="C")
         tensor.dtype = code
-        # The buffer protocol has no bfloat16.
+        # The buffer protocol does not support bfloat16.
         self._set_data(tensor, array.shape, array.view(np.uint16) if code == _dtypes.BFLOAT16 else array)
 
     def _add_string_array(self, tensor: Any, index: int, name: str, array: np.ndarray[Any, Any], expected: int) -> None:
@@ -173,7 +173,7 @@ def _as_array(name: str, value: Any) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(value)
     except Exception as error:
-        # Whatever the conversion of a foreign object raises is the fault of that input.
+        # Any exception from the conversion of a foreign object is reported as an error of that input.
         raise InvalidArgumentError(f"input {name!r}: {error}, expected an array") from error
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether hosts would serve a `desired.json`, by their own rules and before it is written."""
+"""Check a `desired.json` by the rules of hosts, before it is written."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from processor._lib import get_rules
 from processor._tensors import c_text
 from processor.errors import check_error
 
-# Few states have that much to tell; a larger one is asked a second time.
+# Few states have so many faults; if the buffer is too small, the check runs a second time.
 _ROOM = 16 * 1024
 
 
 @dataclass(frozen=True)
 class DesiredFault:
-    """A part of a desired state that hosts would refuse, while they follow the rest.
+    """Describe a part of a desired state that hosts would refuse while they apply the rest.
 
     Attributes
     ----------
     model : str or None
-        None: no model is concerned.
+        None: the fault concerns no model.
     version : int or None
-        None: the model is refused as a whole.
+        None: the whole model is refused.
     message : str
-        Names the place in the file, what stands there and what was expected.
+        Names the place in the file, the value found there and the expected value.
     """
 
     model: str | None
@@ -37,26 +37,26 @@ class DesiredFault:
 def check_desired(text: str | bytes, cpus: str | None = None) -> tuple[DesiredFault, ...]:
     """Check a desired state as hosts do.
 
-    No model is opened, and neither TensorFlow's kernels nor the whole library are loaded for it.
+    The check opens no model, and loads neither TensorFlow's kernels nor the whole library.
 
     Parameters
     ----------
     text : str or bytes
         The content of a `desired.json`.
     cpus : str, optional
-        CPUs that hosts may use, as in "0-7"; by default those of this process.
+        CPUs that hosts may use, for example "0-7"; by default the CPUs of this process.
 
     Returns
     -------
     tuple of DesiredFault
-        Empty: hosts take all of it.
+        Empty: hosts accept all of it.
 
     Raises
     ------
     InvalidArgumentError
-        Hosts would refuse the file as a whole.
+        If hosts would refuse the whole file.
     NotFoundError, FailedPreconditionError
-        The library is not there, or another one than this package was made for.
+        If the library is missing, or is not the one that this package was made for.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text)
     lib = get_rules()

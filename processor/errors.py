@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the status of a C call into an exception: the only place where that happens.
+"""Convert the status of a C call into an exception; no other module does this.
 
-Every exception has two parents, `ProcessorError` and the builtin that a user would expect, and the number of its status
-in `code`: the canonical one of gRPC and TensorFlow.
+Every exception has two parents, `ProcessorError` and the builtin exception that fits best. Its attribute `code` is the
+number of its status, the canonical code of gRPC and TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from processor._ffi import ffi
 
 
 class ProcessorError(Exception):
-    """Any failure of the library. `code` is the canonical status number.
+    """Represent any failure of the library. `code` is the canonical status number.
 
-    `answer` is what a host says of a request that failed, such as when to try again; None of anything else.
+    `answer` is what a host reports about a failed request, such as when to retry; None for all other failures.
     """
 
     code: ClassVar[int] = ffi.integer_const("PROCESSOR_UNKNOWN")
@@ -24,13 +24,13 @@ class ProcessorError(Exception):
 
 
 class CancelledError(ProcessorError, RuntimeError):
-    """The request was cancelled, or its model closed while it waited."""
+    """The request was cancelled, or its model was closed while the request waited."""
 
     code = ffi.integer_const("PROCESSOR_CANCELLED")
 
 
 class UnknownError(ProcessorError, RuntimeError):
-    """A failure that names no other status."""
+    """The failure has no more specific status."""
 
     code = ffi.integer_const("PROCESSOR_UNKNOWN")
 
@@ -54,55 +54,55 @@ class NotFoundError(ProcessorError, LookupError):
 
 
 class AlreadyExistsError(ProcessorError, FileExistsError):
-    """What was to be made is there already."""
+    """The object that should be created already exists."""
 
     code = ffi.integer_const("PROCESSOR_ALREADY_EXISTS")
 
 
 class PermissionDeniedError(ProcessorError, PermissionError):
-    """A file may not be read."""
+    """There is no permission to read a file."""
 
     code = ffi.integer_const("PROCESSOR_PERMISSION_DENIED")
 
 
 class ResourceExhaustedError(ProcessorError, RuntimeError):
-    """The queue of the model is full, or memory is. Try again later, or elsewhere."""
+    """The queue of the model is full, or memory is exhausted. Retry later or on another server."""
 
     code = ffi.integer_const("PROCESSOR_RESOURCE_EXHAUSTED")
 
 
 class FailedPreconditionError(ProcessorError, RuntimeError):
-    """The object is not in a state for this: closed, or built against something else."""
+    """The object is in the wrong state for the operation: closed, or built against other versions."""
 
     code = ffi.integer_const("PROCESSOR_FAILED_PRECONDITION")
 
 
 class AbortedError(ProcessorError, RuntimeError):
-    """The operation was given up, typically because another one came first."""
+    """The operation was aborted, typically because another one came first."""
 
     code = ffi.integer_const("PROCESSOR_ABORTED")
 
 
 class OutOfRangeError(ProcessorError, IndexError):
-    """An index or a position lies behind the end."""
+    """An index or a position is beyond the end."""
 
     code = ffi.integer_const("PROCESSOR_OUT_OF_RANGE")
 
 
 class UnimplementedError(ProcessorError, NotImplementedError):
-    """The library does not do this: an unknown protocol, a custom op, an incremental checkpoint."""
+    """The library does not support the operation: an unknown protocol, a custom op, an incremental checkpoint."""
 
     code = ffi.integer_const("PROCESSOR_UNIMPLEMENTED")
 
 
 class InternalError(ProcessorError, RuntimeError):
-    """A fault of the library."""
+    """The library has an internal fault."""
 
     code = ffi.integer_const("PROCESSOR_INTERNAL")
 
 
 class UnavailableError(ProcessorError, ConnectionError):
-    """The model is draining. Try elsewhere."""
+    """The model is draining. Retry on another server."""
 
     code = ffi.integer_const("PROCESSOR_UNAVAILABLE")
 
@@ -114,7 +114,7 @@ class DataLossError(ProcessorError, OSError):
 
 
 class UnauthenticatedError(ProcessorError, PermissionError):
-    """The caller did not say who it is."""
+    """The caller is not authenticated."""
 
     code = ffi.integer_const("PROCESSOR_UNAUTHENTICATED")
 
@@ -123,20 +123,20 @@ _BY_CODE: dict[int, type[ProcessorError]] = {error.code: error for error in Proc
 
 
 def make_error(error: Any) -> ProcessorError:
-    """Return the exception for what the library wrote into a `processor_error`."""
+    """Return the exception for the error that the library wrote into a `processor_error`."""
     message = ffi.string(error.message).decode("utf-8", "replace")
     return _BY_CODE.get(error.code, UnknownError)(message)
 
 
 def check_error(status: int, error: Any) -> None:
-    """Raise what a failed call wrote into its `processor_error`.
+    """Raise the error that a failed call wrote into its `processor_error`.
 
     Parameters
     ----------
     status : int
-        What the call returned.
+        Return value of the call.
     error : cdata processor_error *
-        Its last argument.
+        Last argument of the call.
     """
     if status:
         raise make_error(error)

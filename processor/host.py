@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many models in one process, as a file in a state directory says."""
+"""Serve many models in one process, as a file in a state directory specifies."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from processor.errors import check_error, make_error
 
 
 class Host(Owner):
-    """Serves the models and versions that `desired.json` in a state directory names, and follows that file.
+    """Serves the models and versions that `desired.json` in a state directory names, and follows changes of that file.
 
-    Creating it does not wait for models; `status` shows how far they are. Every method may be called from any number of
-    threads at once, also while the host is closed; the GIL is released while the library works. Use it in a `with`
-    statement, or call `close`. docs/model_host.md describes the files, routing and statistics.
+    Creating a host does not wait for models; `status` shows their progress. Any number of threads may call any method
+    at the same time, even while the host is being closed. The GIL is released while the library works. Use a host in a
+    `with` statement, or call `close`. docs/model_host.md describes the files, routing and statistics.
 
     Parameters
     ----------
     state_dir : path-like
-        It must be there.
+        Existing folder.
     host_id : str
-        One process at a time has it.
+        Only one process at a time may use an id.
     maintenance_cpus : str, optional
-        CPUs that versions are loaded on, as in "0-1"; by default as desired.json says.
+        CPUs on which versions are loaded, for example "0-1"; by default as desired.json specifies.
     owns_process : bool
-        The process does nothing else. While baselines have CPUs to themselves, its threads, but for those
-        of sessions and what works in the background, are moved to the other CPUs, if these have room for what reading
-        requests and writing answers takes. Of one host in a process.
+        The process does nothing else; set it for at most one host per process. While baselines have CPUs of their own,
+        the threads of the process, except session and background threads, are moved to the other CPUs. This only
+        happens if those CPUs have enough capacity to read requests and write responses.
     max_request_bytes : int [bytes]
-        As for `set_max_request_bytes`; 0: as it is.
+        As for `set_max_request_bytes`; 0: the limit stays as it is.
 
     Raises
     ------
     InvalidArgumentError
-        For an id, CPUs or bytes that cannot be.
+        If the id, the CPUs or the number of bytes is invalid.
     AlreadyExistsError
-        If a host with that id runs.
+        If a host with that id is running.
     PermissionDeniedError, UnavailableError
-        For a folder that cannot be written.
+        If the folder cannot be written.
     """
 
     _kind = "host"
@@ -91,45 +91,45 @@ class Host(Owner):
         priority: int = 0,
         only_if_bounded: bool = False,
     ) -> Answer:
-        """Answer one serialized request.
+        """Run one serialized request and return the response.
 
         Parameters
         ----------
         protocol : str
-            "tfserving", "eas" and so on; see docs/model_host.md.
+            For example "tfserving" or "eas"; see docs/model_host.md.
         data : bytes-like
             The request.
         method : str, optional
             By default the first one of the protocol.
         model_name, model_version, version_label : optional
-            What the request says of its model outside of its bytes, as in a URL.
+            What the request says about its model outside of its bytes, for example in a URL.
         metadata : mapping, optional
-            As gRPC's metadata or HTTP's headers; "x-routing-key" decides the arm of an experiment.
+            Entries like gRPC metadata or HTTP headers; "x-routing-key" decides the arm of an experiment.
         deadline : float, optional [s]
-            On the clock of `time.monotonic()`. A request that has not been answered by then fails; what runs stops at
-            its next kernel, and this returns then. `aprocess` raises at once.
+            On the clock of `time.monotonic()`. A request that is not complete by then fails. If it is running, it stops
+            at its next kernel, and only then this call raises. `aprocess` raises at once.
         priority : int
-            Larger is more urgent. Concerns requests that wait.
+            A larger number is more urgent. It affects only requests that wait.
         only_if_bounded : bool
-            Do not run the request if its graph has loops, so that nobody knows how long it takes: for callers that
-            others wait for.
+            Do not run the request if its graph has loops, because its duration is then unknown. For callers that block
+            other work.
 
         Returns
         -------
         Answer
-            The response, and who gave it.
+            The response, and the model version that produced it.
 
         Raises
         ------
         NotFoundError, UnavailableError
-            For a model, version or label that is not served, or not ready.
+            If the model, version or label is not served, or is not ready.
         ResourceExhaustedError
-            If too many requests wait.
+            If too many requests are waiting.
         AbortedError
-            Without an `answer`: it was not run, because of `only_if_bounded`.
+            Without an `answer`: the request was not run because of `only_if_bounded`.
         ProcessorError
-            Whatever else it is, it has the attribute `answer`: an Answer without bytes that says what is known, such as
-            `retry_after_us`, or None.
+            Every error has the attribute `answer`: None, or an Answer without bytes that contains what is known, such
+            as `retry_after_us`.
         """
         request = HostRequest(
             protocol,
@@ -165,9 +165,9 @@ class Host(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> Answer:
-        """Answer one serialized request as `process` does, without blocking the event loop.
+        """Run one serialized request as `process` does, without blocking the event loop.
 
-        Cancelling the task cancels the request; what runs of it stops at its next kernel.
+        Cancelling the task cancels the request; if it is running, it stops at its next kernel.
         """
         request = HostRequest(
             protocol, data, method, model_name, model_version, version_label, metadata, deadline, priority
@@ -176,16 +176,16 @@ class Host(Owner):
         return (await loop_queue(loop).run_on_host(loop, self._open_handle(), request.struct)).to_answer()
 
     def status(self) -> dict[str, Any]:
-        """Return what is served: the content of actual.json, as it is now."""
+        """Return the models that are served: the content of actual.json, with current values."""
         status: dict[str, Any] = json.loads(self._ask(self._lib.processor_host_status).to_bytes())
         return status
 
     def metrics(self) -> str:
-        """Return counters and histograms, as text in the exposition format of Prometheus."""
+        """Return counters and histograms in the text format of Prometheus."""
         return self._ask(self._lib.processor_host_metrics).to_bytes().decode()
 
     def set_endpoint(self, name: str, address: str | None) -> None:
-        """Have actual.json tell where the host program listens; None: it does not any more."""
+        """Publish in actual.json the address at which the host program listens; None removes the entry."""
         error = ffi.new("processor_error *")
         c_address = NULL if address is None else c_text("address", address)
         check_error(
@@ -193,12 +193,12 @@ class Host(Owner):
         )
 
     def claim_port(self, address: str, port: int) -> None:
-        """Claim a port for the state directory, before anything listens there; until the host is closed.
+        """Reserve a port for the state directory until the host is closed; call this before listening on the port.
 
         Raises
         ------
         AlreadyExistsError
-            If a host of another state directory has claimed it; the message names both.
+            If a host of another state directory has reserved it; the message names both.
         """
         error = ffi.new("processor_error *")
         check_error(
@@ -206,25 +206,25 @@ class Host(Owner):
         )
 
     def prepare_end(self) -> None:
-        """Give up what is being loaded, since the process is about to end in order; requests are answered as before.
+        """Stop loading versions, because the process is about to exit normally; requests are still served.
 
-        Otherwise a process that ends while it loads a version counts as one that died of it.
+        Without this call, exiting while a version is being loaded counts as a crash caused by that version.
         """
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_host_prepare_end(self._open_handle(), error), error)
 
     def drain(self, deadline: float | None = None) -> None:
-        """Refuse new requests and wait until the admitted ones have been answered.
+        """Refuse new requests and wait until the admitted ones have been completed.
 
         Parameters
         ----------
         deadline : float, optional [s]
-            On the clock of `time.monotonic()`; by default it waits without end.
+            On the clock of `time.monotonic()`; by default there is no limit.
 
         Raises
         ------
         DeadlineExceededError
-            If requests are left by then; the host goes on draining.
+            If requests are left by then; the host continues to drain.
         """
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_host_drain(self._open_handle(), deadline_us(deadline), error), error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded model."""
+"""Load a model and run requests on it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _REQUEST_SIZE: int = ffi.sizeof("struct processor_request")
 
 
 class Model(Owner):
-    """A SavedModel, loaded into a group of sessions that share its variables.
+    """A SavedModel that is loaded into a group of sessions, which share its variables.
 
-    Loading blocks until every session is warm: a model is ready or it failed, never half loaded. Every method may be
-    called from any number of threads at once, also while the model is closed; the GIL is released while the library
-    works. Use it in a `with` statement, or call `close`.
+    Loading blocks until every session is warm: a model is either ready or failed, never partially loaded. Any number of
+    threads may call any method at the same time, even while the model is being closed. The GIL is released while the
+    library works. Use a model in a `with` statement, or call `close`.
 
     Parameters
     ----------
     path : path-like, optional
-        Folder that holds saved_model.pb; None if the configuration names it (`savedmodel_dir`).
+        Folder that contains saved_model.pb; None if the configuration names it (`savedmodel_dir`).
     config : mapping or str, optional
-        Configuration, or its JSON text; see docs/configuration.md.
+        Configuration as a mapping or as JSON text; see docs/configuration.md.
 
     Raises
     ------
     InvalidArgumentError
-        For a key of the configuration that is unknown or out of range.
+        If a key of the configuration is unknown or out of range.
     NotFoundError
-        For a missing folder, file or signature, or a missing library.
+        If a folder, file, signature or the library is missing.
     DataLossError, InternalError
-        For a damaged model.
+        If the model is damaged.
     UnimplementedError
-        For ops that are not TensorFlow's own.
+        If the model has ops that TensorFlow itself does not contain.
     FailedPreconditionError
-        If the library does not fit this package or the installed TensorFlow.
+        If the library does not match this package or the installed TensorFlow.
     """
 
     _kind = "model"
@@ -72,13 +72,13 @@ class Model(Owner):
 
     @property
     def signatures(self) -> dict[str, Signature]:
-        """The signatures, by name."""
+        """Return the signatures, by name."""
         self._open_handle()
         return self._signatures
 
     @property
     def info(self) -> dict[str, Any]:
-        """What is loaded now: path, version, sessions, executor, warm-up and more; see docs/observability.md."""
+        """Return what is loaded now: path, version, sessions, executor, warm-up and more; see docs/observability.md."""
         info: dict[str, Any] = self._ask(self._lib.processor_model_info).to_json()
         return info
 
@@ -100,34 +100,34 @@ class Model(Owner):
         Parameters
         ----------
         inputs : mapping of str to array
-            By alias, or by name of the tensor. An array must have the dtype of the signature, and is not copied
-            if it is contiguous in row-major order and its address a multiple of 64. Strings come as arrays of kind
-            S, U or T, or as arrays of objects or nested lists of `bytes` or `str`; zero bytes at the end of an S
-            element are dropped, as NumPy does. Python numbers and nested lists of them take the dtype of the
-            signature, if it can hold them.
+            Arrays by alias or by name of the tensor. An array must have the dtype of the signature. It is not copied
+            if it is contiguous in row-major order and its address is a multiple of 64. Strings may be arrays of kind
+            S, U or T, arrays of objects, or nested lists of `bytes` or `str`. Zero bytes at the end of an S element are
+            dropped, as in NumPy. Python numbers and nested lists of numbers are converted to the dtype of the
+            signature if it can represent them.
         signature : str, optional
-            By default the model's.
+            By default the model's default signature.
         outputs : list of str, optional
-            Aliases or tensor names, in the order wanted; all by default.
+            Aliases or tensor names, in the wanted order; all by default.
         deadline : float, optional [s]
-            On the clock of `time.monotonic()`. A request not yet running by then fails.
+            On the clock of `time.monotonic()`. A request that is not running by then fails.
         priority : int
-            Larger is more urgent. Concerns requests that wait.
+            A larger number is more urgent. It affects only requests that wait.
 
         Returns
         -------
         dict of str to ndarray
-            Numbers are read-only views of the library's memory, which is freed with the last of them; they may
+            Numeric arrays are read-only views of the library's memory, which is freed with the last view; views may
             outlive the model. Strings are arrays of `bytes` objects.
 
         Raises
         ------
         InvalidArgumentError
-            For an input that is missing, unknown, or of wrong dtype or shape.
+            If an input is missing, unknown, or has the wrong dtype or shape.
         NotFoundError
-            For an unknown signature or output.
+            If the signature or an output is unknown.
         DeadlineExceededError, ResourceExhaustedError, UnavailableError
-            For a request that came too late, to a full queue, or to a model that drains.
+            If the request came too late, the queue is full, or the model is draining.
         FailedPreconditionError
             If the model is closed.
         """
@@ -156,23 +156,23 @@ class Model(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> bytes:
-        """Answer one serialized request with the serialized response.
+        """Run one serialized request and return the serialized response.
 
         Parameters
         ----------
         data : bytes-like
-            The request. An empty one in "eas" asks for the signature, as JSON.
+            The request. With "eas", an empty request returns the signature, as JSON.
         protocol : str
             "eas" (DeepRec Processor), "tfserving" (PredictRequest), "tfserving_json", "kserve" or "kserve_json"; see
             docs/protocols.md.
         signature : str, optional
-            Used instead of the one named in the request.
+            Used instead of the signature named in the request.
         deadline, priority
             See `run`.
 
         Raises
         ------
-        UnimplementedError
+            If the protocol is unknown; all other errors as for `run`.
             For an unknown protocol; everything else as `run`.
         """
         return self._run(self._requests.bytes_request(data, protocol, signature, deadline, priority)).to_bytes()
@@ -185,7 +185,7 @@ class Model(Owner):
         deadline: float | None = None,
         priority: int = 0,
     ) -> bytes:
-        """Answer one serialized request as `process` does, without blocking the event loop."""
+        """Run one serialized request as `process` does, without blocking the event loop."""
         request = self._requests.bytes_request(data, protocol, signature, deadline, priority)
         return (await self._arun(request)).to_bytes()
 
@@ -223,21 +223,21 @@ class Model(Owner):
         *,
         return_exceptions: bool = False,
     ) -> list[bytes] | list[bytes | ProcessorError]:
-        """Answer several serialized requests, spread over the sessions, each as `process` would.
+        """Run several serialized requests, spread over the sessions, each as `process` would run it.
 
         Parameters
         ----------
         data : iterable of bytes-like
         protocol, signature, deadline, priority
-            See `process`; the same for all.
+            See `process`; the same for all requests.
         return_exceptions : bool
-            True puts the exception of a failed request in its place. False raises that of the first one, after all
-            have ended.
+            True: the exception of a failed request takes its place in the list. False: the exception of the first
+            failed request is raised after all requests have ended.
 
         Returns
         -------
         list of bytes
-            In the order of the requests.
+            Responses in the order of the requests.
         """
         requests = [self._requests.bytes_request(item, protocol, signature, deadline, priority) for item in data]
         answers = [
@@ -250,18 +250,18 @@ class Model(Owner):
         return answers
 
     def set_cpuset(self, cpuset: str) -> None:
-        """Move the sessions to other CPUs, without reloading the model.
+        """Move the sessions to other CPUs without reloading the model.
 
         Parameters
         ----------
         cpuset : str
-            One group of CPUs and ranges per session: "0-3;4-7", "0,2;1,3". Empty: all that the process may use.
+            One group of CPUs and ranges per session: "0-3;4-7", "0,2;1,3". Empty: all CPUs that the process may use.
 
         Raises
         ------
         InvalidArgumentError
-            If it does not parse, has another number of groups than there are sessions, or names a CPU that the
-            process may not use. Nothing has changed then.
+            If it does not parse, the number of groups differs from the number of sessions, or it names a CPU that the
+            process may not use. In these cases nothing has changed.
         """
         error = ffi.new("processor_error *")
         text = c_text("cpuset", cpuset)
@@ -270,38 +270,38 @@ class Model(Owner):
     def set_batching(
         self, mode: Literal["off", "zero_wait", "timed"], max_rows: int = 256, max_wait_us: int = 1000
     ) -> None:
-        """Change how requests are put together, from now on.
+        """Change how requests are batched, from now on.
 
         Parameters
         ----------
         mode : {"off", "zero_wait", "timed"}
-            "zero_wait": a session that becomes free takes all that wait. "timed": it waits for more first.
+            "zero_wait": a session that becomes free runs all waiting requests. "timed": it first waits for more.
         max_rows : int
-            Of one run.
+            Maximum of one batch.
         max_wait_us : int [us]
-            Of any request, with "timed".
+            Longest wait of any request, with "timed".
 
         Raises
         ------
         InvalidArgumentError
-            For an unknown mode or a number out of its range. Nothing has changed then.
+            If the mode is unknown or a number is out of range. In these cases nothing has changed.
         """
         options = {"mode": mode, "max_rows": max_rows, "max_wait_us": max_wait_us}
         error, text = ffi.new("processor_error *"), c_text("batching", json.dumps(options))
         check_error(self._lib.processor_model_set_batching(self._open_handle(), text, error), error)
 
     def drain(self, deadline: float | None = None) -> None:
-        """Refuse new requests and wait until the admitted ones have been answered.
+        """Refuse new requests and wait until the admitted ones have been completed.
 
         Parameters
         ----------
         deadline : float, optional [s]
-            On the clock of `time.monotonic()`; by default it waits without end.
+            On the clock of `time.monotonic()`; by default there is no limit.
 
         Raises
         ------
         DeadlineExceededError
-            If requests are left by then; the model goes on draining.
+            If requests are left by then; the model continues to drain.
         """
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_model_drain(self._open_handle(), deadline_us(deadline), error), error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model takes and answers."""
+"""Describe the inputs and outputs of a model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from processor import _dtypes
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One input or output of a signature.
+    """Describe one input or output of a signature.
 
     Attributes
     ----------
     name : str
         Alias in the signature.
     tensor : str
-        Name in the graph, as in "serving_default_dense:0". A request may use either.
+        Name in the graph, for example "serving_default_dense:0". A request may use this name or the alias.
     type : str
-        TensorFlow's name of the element type, as in "DT_FLOAT".
+        TensorFlow's name of the element type, for example "DT_FLOAT".
     shape : tuple of int, or None
         -1 for an open dimension; None if even the rank is open.
     optional : bool
-        Of an input: whether it has a default, for requests that leave it out.
+        For an input: whether it has a default value, so that requests may omit it.
     """
 
     name: str
@@ -37,18 +37,18 @@ class TensorSpec:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the elements; `object` for strings, which come out as `bytes`."""
+        """Return the NumPy type of the elements; `object` for strings, which are returned as `bytes`."""
         return _dtypes.dtype_of_code(_dtypes.code_of_name(self.type))
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A way to call a model: inputs and outputs by alias, in the order of the library.
+    """Describe one way to call a model: inputs and outputs by alias, in the order of the library.
 
     Attributes
     ----------
     is_default : bool
-        Whether it is the one that a request without a name means.
+        Whether this signature is used for requests that name none.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Signature:
 
 
 def parse_signatures(entries: list[dict[str, Any]]) -> dict[str, Signature]:
-    """Return the signatures of the JSON that `processor_model_signatures` answers, by name."""
+    """Parse the JSON that `processor_model_signatures` returns into signatures by name."""
     signatures = (
         Signature(
             entry["signature_name"],
