@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deploys versions: what verbs do to a model, the gates, and the loop that follows hosts and writes `desired.json`."""
+"""Deployment of versions: changes to a model, the gates, and the loop that follows hosts and writes `desired.json`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes over what hosts serve and the database does not know: a lost database must not take anything from anybody."""
+"""Take over the models that hosts serve but the database does not know, so that a lost database stops no model."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 def adopt_unknown(control: Control) -> None:
-    """Enter the models of `desired.json` that the database does not have.
+    """Add the models of `desired.json` that are not in the database.
 
-    A model that the database knows is as the database says, whatever the file has of it.
+    For a model that is in the database, the database's record is used and the file's entry is ignored.
 
     Raises
     ------
     PreconditionError
-        The database knows no model, and what hosts serve cannot be read: going on would take it from them.
+        The database contains no model, desired.json is damaged, and no host has a readable copy of it: continuing
+        would stop the models that are served.
     """
     body = _desired(control)
     if body is None:
@@ -53,12 +54,12 @@ def adopt_unknown(control: Control) -> None:
 
 
 def _desired(control: Control) -> Mapping[str, Any] | None:
-    """Return what hosts are to serve, from the file or, if that is damaged, from what a host keeps of it."""
+    """Return what hosts are to serve, from `desired.json` or, if that is damaged, from a host's copy of it."""
     path = control.desired.path
     try:
         return _read(path)
     except NotFoundError:
-        # A proxy that has never told hosts anything, or hosts that were told of nothing else.
+        # This proxy has never written a desired.json, so no host serves a model because of it.
         damage = None
     except (ProxyError, ValueError, RecursionError) as error:
         damage = str(error).removeprefix(f"{path}: ")
@@ -91,7 +92,7 @@ def _generation(body: Mapping[str, Any]) -> int:
 
 
 def _looked_at(version: Version) -> Version:
-    """Return a version with what its files say."""
+    """Return the version with its stamp, signatures and size as read from its files."""
     values: dict[str, Any] = {"stamp": stamp_of(Path(version.source))}
     with contextlib.suppress(ProxyError):
         values["signatures"] = read_signatures(Path(version.path or version.source))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From `desired.json` back to the models' records: what a proxy takes over that has lost its database.
+"""Convert `desired.json` back into the models' records, for a proxy that has lost its database.
 
-What `render` writes is read back without a loss, but for versions that hosts do not have: those that wait for their
-gates, and those that failed there. A file that was written by hand has no annotations: its last good version is the one
-that is kept without traffic.
+The output of `render` is read back without loss, except for versions that hosts do not have: those that wait for their
+gates, and those that failed there. A file that was written by hand has no annotations: its last good version is then
+the newest one that is kept without traffic.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from serving_proxy.records.states import State
 
 @dataclass(frozen=True)
 class Adopted:
-    """What was read.
+    """The result of reading a `desired.json`.
 
     Attributes
     ----------
     models : dict of str to Model
-        Their versions are `loading` until hosts say more.
+        The versions are `loading` until hosts report more.
     left : tuple of str
-        What cannot be understood, with reasons.
+        Entries that could not be read, with the reasons.
     """
 
     models: dict[str, Model]
@@ -114,7 +114,7 @@ def _version(number: int, entry: Any, now: float) -> Version:
     kept = dict(_mapping(entry.get("annotations")))
     own = kept.pop("settings", None)
     if own is not None:
-        # The operator's own, without what the proxy added for the division of cores.
+        # The operator's own settings, without those that the proxy added to divide the cores.
         settings = {key: value for key, value in settings.items() if key not in {"config", "limits"}} | own
     return Version.model_validate({**values, **kept, "settings": Settings.model_validate(settings)})
 

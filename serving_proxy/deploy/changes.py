@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs do to a model: pure functions from one record to the next, with notes for the event log.
+"""Changes to a model: pure functions from one record to the next, with notes for the event log.
 
-Every verb may be repeated: asked for what is there already, it returns the model as it is.
+Every change may be repeated: if it has been made already, the model is returned as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serving_proxy.records.states import GATED, State, check
 
 @dataclass(frozen=True)
 class Change:
-    """A model after a change, and what to say of it."""
+    """A model after a change, and the notes for the event log."""
 
     model: Model
     notes: tuple[Note, ...] = ()
@@ -28,12 +28,12 @@ class Change:
 
 
 def move(model: Model, number: int, state: State, now: float, reason: str = "", failure: str = "") -> Change:
-    """Change the state of a version; the table of states decides whether it may.
+    """Change the state of a version, if the table of states permits it.
 
     Parameters
     ----------
     failure : str
-        Status of the reason, where the proxy refuses the version.
+        Status that belongs to the reason, if the proxy refuses the version.
     """
     version = model.versions[number]
     check(version.state, state)
@@ -45,7 +45,7 @@ def move(model: Model, number: int, state: State, now: float, reason: str = "", 
 
 
 def stop(model: Model, number: int, now: float, reason: str = "") -> Change:
-    """Take a version out: it drains if hosts may hold it, and is stopped if they cannot."""
+    """Take a version out: it drains if hosts may have it, and is stopped at once if they cannot."""
     version = model.versions[number]
     if version.state in {State.DRAINING, State.STOPPED}:
         return Change(model)
@@ -64,19 +64,19 @@ def stop(model: Model, number: int, now: float, reason: str = "") -> Change:
 
 
 def without_traffic(model: Model, number: int) -> Model:
-    """Take a version's arms and ramp away."""
+    """Remove a version's arms and ramp."""
     arms = tuple(arm for arm in model.arms if arm.version != number)
     ramps = tuple(ramp for ramp in model.ramps if ramp.version != number)
     return model.change(arms=arms, ramps=ramps)
 
 
 def undeploy(model: Model, number: int | None, now: float) -> Change:
-    """Take one version out, or all of them.
+    """Take out one version, or all of them.
 
     Raises
     ------
     NotFoundError, PreconditionError
-        There never was such a version; it is the baseline of others.
+        There never was such a version, or it is the baseline and other versions are deployed.
     """
     if number is not None and number not in model.versions:
         raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {listed(model)}")
@@ -93,12 +93,12 @@ def undeploy(model: Model, number: int | None, now: float) -> Change:
 
 
 def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> Change:
-    """Split traffic: what is not named goes to the baseline.
+    """Split the traffic; the share that is not named goes to the baseline.
 
     Raises
     ------
     NotFoundError, PreconditionError, InvalidError, ExhaustedError
-        A version is not there or on its way out, the weights do not add up, or the layer is full.
+        A version does not exist or is being taken out, the weights do not add up, or the layer is full.
     """
     for number in weights:
         usable(model, number)
@@ -119,7 +119,7 @@ def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) 
 
 
 def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> Model:
-    """Give versions these weights; one that gets traffic is held no longer."""
+    """Set the weights of versions; a version that gets traffic is no longer held."""
     changed = model.change(arms=assign(weights, model.arms, taken))
     for number in weights:
         version = changed.versions[number]
@@ -129,12 +129,12 @@ def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> 
 
 
 def start_ramp(model: Model, number: int, target: int, seconds: float, taken: Iterable[Arm]) -> Change:
-    """Let a version's weight move to `target` within `seconds`.
+    """Change a version's weight to `target` over `seconds`.
 
     Raises
     ------
     NotFoundError, PreconditionError, InvalidError, ExhaustedError
-        As `set_traffic`; it is the baseline.
+        As in `set_traffic`, or the version is the baseline.
     """
     usable(model, number)
     if number == model.baseline:
@@ -147,7 +147,7 @@ def start_ramp(model: Model, number: int, target: int, seconds: float, taken: It
     kept = tuple(running.values())
     if current == target:
         return Change(model.change(ramps=kept))
-    # Room for the end of it is looked for now, not when half of it is over.
+    # Reserve buckets for the final weight now, so that the ramp cannot run out of them half-way.
     goals = model.weights | {ramp.version: max(ramp.target, model.weights.get(ramp.version, 0)) for ramp in kept}
     whole = reassign(model, goals | {number: max(target, current)}, taken)
     if seconds <= 0:
@@ -172,14 +172,14 @@ def promote(model: Model, number: int) -> Change:
         return Change(model)
     note = Note(kind="promote", message=f"{model.name}/{number}: to be promoted", model=model.name, version=number)
     if model.policy is not None:
-        # Or the policy would follow a larger number again.
+        # Otherwise the policy would follow a larger number again.
         for later in [version for version in model.versions.values() if version.active and version.number > number]:
             model = model.with_version(later.model_copy(update={"rejected": True}))
     return Change(model.change(candidate=number, going_back=False), (note,))
 
 
 def choose(model: Model, numbers: Iterable[int]) -> Change:
-    """Mark the versions that the model's version policy chooses: they answer requests that name them."""
+    """Mark the versions that the model's version policy chooses: they serve requests that name them."""
     wanted = set(numbers)
     versions = {
         number: version
@@ -191,7 +191,7 @@ def choose(model: Model, numbers: Iterable[int]) -> Change:
 
 
 def roll_back(model: Model) -> Change:
-    """Send everything to the last good baseline: no arms, no ramps, no promotion that waits.
+    """Send all requests to the last good baseline: remove arms, ramps and a pending promotion.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def _nothing_to_roll_back(model: Model, earlier: Version | None) -> str:
 
 
 def pause(model: Model, paused: bool) -> Change:
-    """Turn the kill switch: paused, everything goes to the baseline; arms and ramps wait as they are."""
+    """Set or clear the kill switch: while paused, all requests go to the baseline; arms and ramps stay as they are."""
     if model.paused == paused:
         return Change(model)
     message = f"{model.name}: " + ("paused, everything goes to the baseline" if paused else "experiments go on")
@@ -247,7 +247,7 @@ def usable(model: Model, number: int) -> Version:
     Raises
     ------
     NotFoundError, PreconditionError
-        It was never deployed; it has failed or is on its way out.
+        It was never deployed, has failed, or is being taken out.
     """
     version = model.versions.get(number)
     if version is None:
@@ -259,12 +259,12 @@ def usable(model: Model, number: int) -> Version:
 
 
 def listed(model: Model, numbers: Iterable[int] | None = None) -> str:
-    """Name versions: those given, or all that are deployed."""
+    """List the given versions, or all that are deployed, as text."""
     if numbers is None:
         numbers = [version.number for version in model.versions.values() if version.active]
     return ", ".join(str(number) for number in sorted(numbers)) or "none"
 
 
 def arms_data(model: Model) -> list[dict[str, int]]:
-    """Return the arms as JSON has them."""
+    """Return the arms in their JSON form."""
     return [arm.model_dump() for arm in model.arms]

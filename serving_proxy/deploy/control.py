@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of the control plane and the loop that follows hosts.
 
-What is in memory is what is in the store: a change is written first. `desired.json` is made from it; should the proxy
-be killed between the two, the next one writes the file.
+Memory and store agree, because a change is written to the store first. `desired.json` is made from it; if the proxy is
+killed between the two steps, the next proxy writes the file.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ from serving_proxy.store.event_feed import EventFeed
 log = logging.getLogger("serving_proxy.control")
 
 STEP_S = 0.2
-# A machine that slept, or a process that was stopped, does not let a ramp jump.
+# Longest time that a ramp's clock advances in one step: it must not jump after the machine slept or the process was
+# stopped.
 _MOST_PASSED_S = 2.0
 
 
 @dataclass(frozen=True)
 class ControlOptions:
-    """What the control plane is told when it starts.
+    """The options with which the control plane starts.
 
     Attributes
     ----------
     state_dir : Path
     model_roots : tuple of Path
-        Resolved; none: every place.
+        Resolved; empty: models may lie anywhere.
     host_settings : HostSettings
     webhook : str or None
         URL that alerts of the guard are posted to.
     cores : str
-        Who divides cores: nobody (`off`), a `plan` whenever something is deployed, or also `control` once a second.
+        When cores are divided: never (`off`), at each deployment (`plan`), or also once a second (`control`).
     cpus : frozenset of int
-        Those that hosts may use.
+        The CPUs that hosts may use.
     allowed_ops : tuple of str
         Ops that every model may reach although they touch files, the process or the network.
     """
@@ -67,27 +68,27 @@ class ControlOptions:
 
     @property
     def artifacts(self) -> Path:
-        """Where optimized models are."""
+        """Return the folder of optimized models."""
         return self.state_dir / "artefacts"
 
     @property
     def tables(self) -> Path:
-        """Where the tables are that they share."""
+        """Return the folder of the tables that optimized models share."""
         return self.state_dir / "tables"
 
     @property
     def profiles(self) -> Path:
-        """Where profiles of models are, as `cost-model profile` writes them."""
+        """Return the folder of the models' profiles, in the format of `cost-model profile`."""
         return self.state_dir / "profiles"
 
     @property
     def warmups(self) -> Path:
-        """Where warm-up files are that were made of request logs."""
+        """Return the folder of warm-up files that were made from request logs."""
         return self.state_dir / "warmups"
 
 
 class Control:
-    """Models, hosts and what is wanted of them; used by one thread, that of the event loop."""
+    """Models, hosts and their desired state; used by the thread of the event loop only."""
 
     def __init__(self, options: ControlOptions, repository: Repository) -> None:
         self.options = options
@@ -111,17 +112,17 @@ class Control:
 
     @property
     def fault(self) -> str | None:
-        """Why the state directory cannot be written to; None: it can."""
+        """Return why the state directory cannot be written to, or None if it can."""
         return self._store.fault
 
     @property
     def last_event(self) -> int:
-        """The id of the last event."""
+        """Return the id of the last event."""
         return self._store.last_event
 
     @property
     def told(self) -> bool:
-        """Whether `desired.json` says all that is known, or cannot be written."""
+        """Return whether `desired.json` is up to date, or cannot be written."""
         return not self._dirty or self.fault is not None
 
     def model(self, name: str) -> Model:
@@ -142,18 +143,18 @@ class Control:
         return taken_by_others(self.models, model)
 
     def commit(self, change: Change, urgent: bool = False) -> bool:
-        """Write a changed model and what happened, and say whether anything has changed.
+        """Write a changed model and its notes, and return whether anything has changed.
 
-        What is urgent comes into force on a full disk as well, and is written as soon as there is room.
+        An urgent change takes effect on a full disk as well, and is written as soon as there is room.
 
         Raises
         ------
         InvalidError
-            Hosts would refuse what the change leads to.
+            Hosts would refuse the desired state that results from the change.
         ExhaustedError
             The disk is full: nothing was changed.
         UnavailableError
-            The proxy is going down.
+            The proxy is shutting down.
         """
         before = self.models.get(change.model.name)
         if change.model == before and not change.notes:
@@ -172,17 +173,17 @@ class Control:
         return True
 
     def store(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
-        """Write models and events to the store, then to memory, and wake everybody."""
+        """Write models and events to the store, then to memory, and wake the control loop."""
         self._store.save(models, notes)
         self._wake_up()
 
     def _wake_up(self) -> None:
-        """Take the next step at once, and write `desired.json` anew if it is another."""
+        """Run the next step at once, and write `desired.json` again if its content has changed."""
         self._dirty = True
         self._wake.set()
 
     def note(self, kind: str, message: str, model: str | None = None, version: int | None = None) -> None:
-        """Enter an event that changes nothing; a full disk must not keep its cause from being seen to."""
+        """Record an event that changes nothing; if the disk is full, log it instead of raising an error."""
         try:
             self.store([], [Note(kind=kind, message=message, model=model, version=version)])
         except ProxyError as error:
@@ -190,7 +191,7 @@ class Control:
 
     @contextlib.contextmanager
     def recording_faults(self, what: str) -> Iterator[None]:
-        """Keep an error of the block from ending the loop that it is a round of; enter it once until it is another."""
+        """Record an error of the block once until it changes, so that it does not end the loop that runs the block."""
         try:
             yield
         except Exception as error:
@@ -203,16 +204,16 @@ class Control:
             self._faults.pop(what, None)
 
     def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
-        """Give versions CPUs, by host, and limits; what is not named has those of its own setting, or all and none."""
+        """Set CPUs of versions, by host, and limits; versions that are not named use their own settings."""
         self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
         self._wake_up()
 
     def close(self) -> None:
-        """Accept no changes any more: the proxy is going down."""
+        """Refuse all further changes, because the proxy is shutting down."""
         self.closing = True
 
     def forget(self, name: str) -> None:
-        """Remove a model of which no version is left."""
+        """Remove a model that has no versions left."""
         self._store.remove(name)
         self._dirty = True
 
@@ -221,14 +222,14 @@ class Control:
         while True:
             with self.recording_faults("control loop"):
                 self.step()
-            # Not `wait_for`, which may swallow the cancellation where the event comes at the same moment.
+            # Not `wait_for`, which may swallow the cancellation if the event is set at the same moment.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STEP_S):
                     await self._wake.wait()
             self._wake.clear()
 
     def step(self) -> None:
-        """Look at the hosts, take every model a step on, and write `desired.json` if it is to change."""
+        """Read the hosts' reports, move every model one step forward, and write `desired.json` if it has changed."""
         now = time.monotonic()
         passed, self._last = now - self._last, now
         self._run_clocks(min(passed, _MOST_PASSED_S))
@@ -264,7 +265,7 @@ class Control:
             self.feed.changed()
 
     def _run_clocks(self, passed: float) -> None:
-        """Let the clocks of ramps run whose versions are ready; those of models that are paused stand still."""
+        """Advance the clocks of ramps whose versions are ready, except for models that are paused."""
         for name, model in self.models.items():
             if not model.ramps or model.paused:
                 self._clocks.pop(name, None)
@@ -275,7 +276,7 @@ class Control:
                     clocks[ramp.version] = clocks.get(ramp.version, 0.0) + passed
 
     def _note_host_faults(self) -> None:
-        """Enter it where a host refuses `desired.json`, once."""
+        """Record once that a host refuses `desired.json`."""
         for host in self.hosts:
             if host.desired_error != self._desired_errors.get(host.name):
                 self._desired_errors[host.name] = host.desired_error
@@ -284,5 +285,5 @@ class Control:
 
 
 def _uncounted(host: HostSeen) -> HostSeen:
-    """Return what is said of a host's versions, without what it counts."""
+    """Return what a host reports of its versions, without its counters."""
     return replace(host, stats={}, counted_at=0.0)

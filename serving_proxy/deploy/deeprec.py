@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON configuration of a DeepRec Processor, unchanged: `savedmodel_dir` and the keys of its sessions."""
+"""The JSON configuration of a DeepRec Processor, used as it is: `savedmodel_dir` and the keys of its sessions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Settings
 
-# What `desired.json` has keys of its own for; hosts refuse them inside `config`.
+# Keys that have their own place in `desired.json`; hosts refuse them inside `config`.
 _OWN = ("savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets")
 
 
 @dataclass(frozen=True)
 class DeepRecModel:
-    """What such a file says.
+    """The content of such a file.
 
     Attributes
     ----------
     folder : str
         The SavedModel.
     folders : tuple of str
-        Others that it reads from: checkpoints.
+        Other folders that the model reads from: checkpoints.
     settings : Settings
     name : str or None
     version : int or None
@@ -37,7 +37,7 @@ class DeepRecModel:
 
 
 def is_deeprec_config(text: str) -> bool:
-    """Say whether a file is JSON rather than a `models.config`."""
+    """Return whether a file is JSON rather than a `models.config`."""
     return text.lstrip()[:1] == "{"
 
 
@@ -47,7 +47,7 @@ def parse_deeprec(text: str, named: str) -> DeepRecModel:
     Raises
     ------
     InvalidError
-        It is no JSON object, or names no SavedModel.
+        It is not a JSON object, or names no SavedModel.
     """
     try:
         data = json.loads(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `deploy` enters into a model's record: a version, its number, its settings and its place among the others."""
+"""Deploy a version into a model's record: its number, its settings and its share of the traffic."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from serving_proxy.records.states import State
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
-# In the place of a profile: none is given any more.
+# Given instead of a profile's file: any given profile is dropped, and the proxy measures one.
 MEASURED = "auto"
 _MOST_VERSIONS = 2**63 - 1
 _KEPT_STOPPED = 50
 
 
 class Deployment(VersionOptions):
-    """What is asked for.
+    """A requested deployment.
 
     Attributes
     ----------
     number : int or None
-        None: the name of the folder if that is a number, else one more than the largest.
+        None: the name of the folder if that is a number, else one more than the largest number.
     stamp : str
-        Of the files as they are now.
+        Stamp of the files as they are now.
     settings : Settings
-        Those that are not set stay as they are.
+        Settings that are not set keep their values.
     profile : str or None
-        As well `auto`: it is measured; None: as it is.
+        The file of a profile, or `auto` to have it measured; None: unchanged.
     traffic, shadow : int or None
-        None: as it is.
+        None: unchanged.
     labels : tuple of str
     layer, key_input : str or None
-        None: as they are.
+        None: unchanged.
     """
 
     source: str
@@ -55,11 +55,11 @@ class Deployment(VersionOptions):
 
     @property
     def given_profile(self) -> str | None:
-        """The file of a profile, if one is asked for."""
+        """Return the file of the profile, if one is given."""
         return None if self.profile == MEASURED else self.profile
 
     def version_options(self) -> dict[str, Any]:
-        """Return what the version's record keeps of it."""
+        """Return the options that the version's record keeps."""
         kept = {name: getattr(self, name) for name in VersionOptions.model_fields}
         return {**kept, "profile": self.given_profile}
 
@@ -74,12 +74,12 @@ def check_name(name: str) -> str:
 
 
 def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) -> tuple[Change, int]:
-    """Enter a version, or change the settings of one that is there.
+    """Add a version, or change the settings of one that is deployed.
 
     Parameters
     ----------
     model : Model
-        A new one has no versions.
+        A new model has no versions.
     asked : Deployment
     taken : iterable of Arm
         Buckets that other models of the layer have.
@@ -88,14 +88,14 @@ def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) ->
     Returns
     -------
     Change, int
-        The version's number. A version in state `new` waits for a job to take it through the gates.
+        The change and the version's number. A version in state `new` waits for a job that takes it through the gates.
 
     Raises
     ------
     ExistsError
         The number belongs to another folder, or to files that have changed since.
     InvalidError, PreconditionError, ExhaustedError
-        A name is wrong, the layer cannot change while there are arms, or has no room.
+        A name is invalid, or the layer cannot change while there are arms, or the layer is full.
     """
     check_name(model.name)
     for label in asked.labels:
@@ -114,7 +114,7 @@ def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) ->
 
 
 def choose_number(model: Model, asked: Deployment) -> int:
-    """Return the number of the version that is meant."""
+    """Return the number that the deployed version gets, or has already."""
     if asked.number is not None:
         return asked.number
     name = PurePath(asked.source).name
@@ -182,7 +182,7 @@ def _change_settings(model: Model, version: Version, asked: Deployment) -> Chang
 
 
 def _add_version(model: Model, before: Version | None, number: int, asked: Deployment, now: float) -> Change:
-    """Enter a version as new; of one that stopped or failed nothing is kept."""
+    """Add a new version; if its number was used by one that stopped or failed, keep nothing of that one."""
     version = Version(
         number=number,
         source=asked.source,
@@ -200,7 +200,7 @@ def _add_version(model: Model, before: Version | None, number: int, asked: Deplo
 
 
 def _choose_baseline(change: Change, number: int) -> Change:
-    """Make it the baseline where nothing else serves."""
+    """Make the version the baseline if nothing else serves."""
     model = change.model
     baseline = None if model.baseline is None else model.versions[model.baseline]
     can_go_back = baseline is not None and model.last_good not in {None, baseline.number}
@@ -211,7 +211,7 @@ def _choose_baseline(change: Change, number: int) -> Change:
 
 
 def _apply_shares(change: Change, number: int, asked: Deployment, taken: Iterable[Arm]) -> Change:
-    """Give it labels, traffic and shadow traffic; a baseline has all that no arm takes, whatever is asked."""
+    """Set labels, traffic and mirrored traffic; a baseline serves what no arm selects, so shares are ignored for it."""
     model, notes = change.model, list(change.notes)
     if asked.labels:
         model = model.change(labels=model.labels | dict.fromkeys(asked.labels, number))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`desired.json` from the models' records, without its generation."""
+"""Make `desired.json` from the models' records, without its generation."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ _HOSTS_LOAD_TIMEOUT_S = 600.0
 
 
 class HostSettings(Record):
-    """What `desired.json` says beside the models.
+    """The settings in `desired.json` that belong to no single model.
 
     Attributes
     ----------
     memory_limit_bytes : int
         0: the hosts' own limit.
     maintenance_cpus : str or None
-        Where versions are loaded and warmed up.
+        CPUs on which versions are loaded and warmed up.
     load_timeout_seconds : float
-        For versions that say nothing of it; 0: no limit.
+        For versions that set none; 0: no limit.
     cpusets : dict
-        Host, `model/version`, CPUs: what goes before the version's own setting.
+        Host, `model/version`, CPUs: replaces the version's own setting.
     limits : dict
-        `model/version`, requests that each host may have of it at a time: what goes before a larger one of its own.
+        `model/version`, number of its requests that each host may have at a time: replaces a larger limit of its own.
     divided_cpus : int
-        How many CPUs are divided among versions; 0: each may use all. Where they are divided, a version whose settings
-        leave it open gets as many threads.
+        Number of CPUs that are divided among versions; 0: each version may use all. If they are divided, a version
+        whose
+        settings do not set the number of threads gets as many threads as there are CPUs, divided by its sessions.
     """
 
     memory_limit_bytes: int = Field(default=0, ge=0)
@@ -44,9 +45,9 @@ class HostSettings(Record):
 
 
 def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any]:
-    """Write what hosts are to serve: versions that have passed their gates and are not on their way out.
+    """Return the desired state: the versions that have passed their gates and are not being taken out.
 
-    Beside it stands, as annotations that hosts pass over, what a proxy needs that has lost its database
+    Annotations, which hosts ignore, contain what a proxy needs that has lost its database
     (`serving_proxy.deploy.adoption`).
     """
     body: dict[str, Any] = {"schema": SCHEMA, "models": {}}
@@ -75,7 +76,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
 
 
 def _refused(model: Model) -> dict[str, Any]:
-    """Return what hosts answer clients that ask what became of versions that no host is to load."""
+    """Return what hosts answer to status requests for versions that no host is to load."""
     return {
         str(number): {"status": version.failure or "UNKNOWN", "message": version.reason}
         for number, version in model.versions.items()
@@ -85,7 +86,7 @@ def _refused(model: Model) -> dict[str, Any]:
 
 def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
     versions = {number: version for number, version in model.versions.items() if version.desired}
-    # Without its baseline a model would refuse what no arm takes, for a reason that nobody could read.
+    # Without its baseline, a model would refuse the requests that no arm selects, and clients could not see why.
     if model.baseline not in versions:
         return None
     rendered: dict[str, Any] = {
@@ -108,7 +109,7 @@ def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
 
 
 def model_annotations(model: Model) -> dict[str, Any]:
-    """Return what hosts need not know of a model, and a proxy that has lost its database does."""
+    """Return the fields of a model that hosts do not need, but a proxy that has lost its database does."""
     fields = {"base_path", "policy", "settings", "candidate", "going_back", "last_good", "guard", "ramps"}
     kept = model.model_dump(mode="json", include=fields, exclude_defaults=True)
     if model.labels != model.published:
@@ -117,13 +118,13 @@ def model_annotations(model: Model) -> dict[str, Any]:
 
 
 def version_annotations(version: Version, rendered: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same of a version; `rendered` is its entry, which need not be said again."""
+    """Return the same for a version, without what its entry `rendered` already contains."""
     fields = {"chosen", "rejected", *VersionOptions.model_fields} - {"settings"}
     kept = version.model_dump(mode="json", include=fields, exclude_defaults=True)
     if version.source != version.path:
         kept["source"] = version.source
     if version.optimize is not None:
-        # By which its artifact is named.
+        # Part of the name of its artifact.
         kept["deployed_at"] = version.deployed_at
     if version.held and "traffic" not in rendered:
         kept["held"] = True
@@ -163,12 +164,14 @@ def _version(model: Model, version: Version, host: HostSettings) -> dict[str, An
 
 
 def worker_threads(settings: Settings, cpus: int) -> int | None:
-    """Return the threads that a session needs for its version to use any CPUs that it may be given; None: leave it.
+    """Return the number of threads that a session needs to use all CPUs its version may get; None: keep the setting.
 
-    A version with CPUs of its own runs on threads of its sessions, by default one each: on no more than one core. An
-    operator's `cpuset` changes nothing: it comes and goes without a reload, and hosts run no more requests at once than
-    a session has CPUs. Where requests are put together these threads mean something else, and whoever names them knows
-    why.
+    A version with CPUs of its own runs on the threads of its sessions. By default a session has one thread, so it would
+    use
+    at most one core. An operator's `cpuset` does not matter here: it can change without a reload, and hosts run no more
+    requests at once than a session has CPUs. The setting is kept if it is given, and if requests are batched, because
+    the
+    threads have another meaning then.
     """
     named = {"worker_threads", "execution"} & settings.config.keys()
     if named or (settings.batching is not None and settings.batching.mode != "off"):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a model is as it is, in sentences: what serves whom, what waits for what, and which verb changes it."""
+"""Explain a model's state in sentences: which version serves which requests, what is pending, and which verb changes
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from serving_proxy.records.states import SERVED, State
 def explain(
     model: Model, hosts: Sequence[HostSeen], generation: int, cores: Mapping[int, Sequence[str]] | None = None
 ) -> ExplainView:
-    """Explain a model and each version that is not stopped; `cores` says of some why they have the CPUs they have."""
+    """Explain a model and each version that is not stopped; `cores` contains lines about the CPUs of versions."""
     versions = {
         str(number): [*_version(model, version, hosts), *(cores or {}).get(number, ())]
         for number, version in model.versions.items()
@@ -49,7 +51,7 @@ def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str
 
 
 def _way_back(model: Model) -> list[str]:
-    """Say where `rollback` leads: only what is there is promised."""
+    """Return where `rollback` leads; only a version that can still be served is promised."""
     if model.baseline is None or model.last_good is None:
         return []
     if model.last_good == model.baseline:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether hosts would serve what a change leads to, by their own rules and before it is written.
+"""Check by the hosts' own rules, before a change is written, whether hosts would serve the result.
 
-The rules are the library's, in a part of it that needs no kernels: 1 MB of the proxy's own memory, and some 30 MB that
-it shares with the hosts' files in the page cache.
+The rules are in a part of the library that needs no kernels. It takes 1 MB of the proxy's own memory, and some 30 MB
+that it shares with the hosts' files in the page cache.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ log = logging.getLogger("serving_proxy.checking")
 _MOST_TOLD = 5
 
 Check = Callable[[str], Iterable[tuple[str | None, int | None, str]]]
-"""Of the text of a `desired.json`: model, version and message of everything that hosts would refuse."""
+"""Function from the text of a `desired.json` to model, version and message of everything that hosts would refuse."""
 
 
 def load_rules() -> None:
-    """Load the hosts' rules before anything else runs, without the line that TensorFlow prints of oneDNN meanwhile.
+    """Load the hosts' rules before anything else runs, without the line about oneDNN that TensorFlow prints.
 
-    Standard error holds lines of JSON; it is the process's only for as long as no other thread writes to it.
+    Standard error is for lines of JSON only. It can be redirected here because no other thread writes to it yet.
     """
     import processor
 
@@ -41,7 +41,7 @@ def load_rules() -> None:
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        # What is missing is said at the first check.
+        # A missing library is reported at the first check.
         with contextlib.suppress(processor.ProcessorError):
             processor.check_desired('{"schema": 1, "generation": 0, "models": {}}')
     finally:
@@ -56,7 +56,7 @@ class Checker:
     Parameters
     ----------
     cpus : set of int
-        Those that hosts may use; none: those of this process.
+        The CPUs that hosts may use; empty: those of this process.
     """
 
     def __init__(self, cpus: Set[int] = frozenset()) -> None:
@@ -64,15 +64,16 @@ class Checker:
         self._check: Check | None = self._by_library
 
     def check(self, before: Model | None, after: Model, settings: HostSettings) -> None:
-        """Check a model as hosts will be told of it once its versions have passed their gates.
+        """Check a model in the form that hosts get once its versions have passed their gates.
 
-        What was wrong before the change, as in a database of an earlier release, does not stand in the way of it: a
-        roll-back has to work then more than ever.
+        Faults that existed before the change, as in a database of an earlier release, do not prevent it: a rollback in
+        particular must still work then.
 
         Raises
         ------
         InvalidError
-            Hosts would refuse something that they would not have refused before; with model, version and key.
+            Hosts would refuse something that they would not have refused before; the message names model, version and
+            key.
         """
         found = self._faults(after, settings)
         if found and before is not None:
@@ -110,7 +111,8 @@ class Checker:
         except processor.InvalidArgumentError as error:
             return [(None, None, str(error))]
         except (processor.NotFoundError, processor.FailedPreconditionError) as error:
-            # A proxy whose hosts are installed elsewhere: they refuse what is wrong, version by version.
+            # The hosts of this proxy are installed elsewhere: they refuse invalid settings themselves, version by
+            # version.
             log.warning("settings are not checked before hosts have them: %s", error)
             self._check = None
             return []
@@ -118,7 +120,7 @@ class Checker:
 
 
 def prospective(model: Model) -> Model:
-    """Return the model as it is once the versions that are on their way have passed their gates."""
+    """Return the model as it will be once its pending versions have passed their gates."""
     versions = {
         number: version.model_copy(update={"state": State.LOADING, "path": version.path or version.source})
         if version.state in GATED
@@ -127,13 +129,13 @@ def prospective(model: Model) -> Model:
     }
     baseline = model.baseline
     if baseline is None or not versions[baseline].desired:
-        # Nothing would be rendered, and nothing checked.
+        # Otherwise nothing would be rendered, and nothing checked.
         baseline = next((number for number, one in versions.items() if one.desired), baseline)
     return model.change(versions=versions, baseline=baseline)
 
 
 def unwritable(value: Any, key: str = "") -> list[tuple[str, str]]:
-    """Return what JSON cannot hold: the keys below which it is, and what is wrong with it."""
+    """Return the values that JSON cannot express: the key that contains each, and what is wrong with it."""
     found: list[tuple[str, str]] = []
     left = [(key, value)]
     while left:
@@ -158,7 +160,7 @@ def _is_text(text: str) -> bool:
 
 
 def _told(model: str, version: int | None, message: str) -> str:
-    """Name a fault as the proxy does: `ranking/4: config key 'session_num': ...`."""
+    """Name the faulty object in the proxy's form: `ranking/4: config key 'session_num': ...`."""
     named = model if version is None else f"{model}/{version}"
     place = f"desired.json: models.{model}" + ("" if version is None else f".versions.{version}")
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long operations: what they are doing, whether they have ended, and a way to cancel them."""
+"""Long operations: their progress, their result, and a way to cancel them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Job:
     Attributes
     ----------
     deployed_at : float
-        Of the version that it is about: what is deployed again later under its number is another.
+        When its version was deployed: a later deployment under the same number is another version.
     step : str
         What it does now.
     done, total, unit
-        How far that is; total None: not known.
+        Progress of the step; total None: not known.
     """
 
     row: JobRow
@@ -41,20 +41,20 @@ class Job:
 
     @property
     def cancelling(self) -> bool:
-        """Whether it was cancelled, and is cleaning up."""
+        """Return whether the job was cancelled and is cleaning up."""
         return self.task is not None and self.task.cancelling() > 0
 
     def cancel(self) -> None:
-        """Cancel it; once more does nothing, it would only interrupt the cleaning up."""
+        """Cancel the job; a second call does nothing, because it would only interrupt the cleanup."""
         if self.task is not None and not self.task.done() and not self.cancelling:
             self.task.cancel()
 
     def told(self, step: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
-        """Say what it does now."""
+        """Set the current step and its progress."""
         self.step, self.done, self.total, self.unit = step, done, total, unit
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the API shows it."""
+        """Return the job as the API shows it."""
         row = self.row
         return {
             "id": row.id,
@@ -76,7 +76,7 @@ Work = Callable[[Job], Awaitable[None]]
 
 
 class Jobs:
-    """All jobs of a proxy; those that run are tasks of its event loop."""
+    """All jobs of a proxy; running jobs are tasks of its event loop."""
 
     def __init__(self, repository: Repository, feed: EventFeed) -> None:
         self._repository = repository
@@ -87,14 +87,14 @@ class Jobs:
     def begin(
         self, kind: str, model: str, version: int, work: Work, row: JobRow | None = None, deployed_at: float = 0.0
     ) -> Job:
-        """Start a job, or go on with one that a former proxy had started."""
+        """Start a job, or continue one that an earlier proxy process had started."""
         job = Job(row or self._repository.add_job(kind, model, version), deployed_at)
         self._running[job.row.id] = job
         job.task = asyncio.create_task(self._run(job, work), name=f"{kind} {model}/{version}")
         return job
 
     def running(self, model: str | None = None, version: int | None = None) -> list[Job]:
-        """Return the jobs that run, of a model or a version."""
+        """Return the running jobs, of all models or of one model or version."""
         return [
             job
             for job in self._running.values()
@@ -119,7 +119,7 @@ class Jobs:
         return [self._running.get(row.id) or Job(row) for row in self._repository.jobs(limit=limit)]
 
     async def cancel(self, number: int) -> Job:
-        """End a job, and wait until it has cleaned up; one that has ended stays as it is."""
+        """Cancel a job and wait until it has cleaned up; a finished job stays as it is."""
         job = self.get(number)
         if job.task is not None and not job.task.done():
             job.cancel()
@@ -127,7 +127,7 @@ class Jobs:
         return self.get(number)
 
     async def close(self) -> None:
-        """Interrupt all jobs; the next proxy goes on with them."""
+        """Interrupt all jobs; the next proxy process continues them."""
         self._closing = True
         tasks = [job.task for job in self._running.values() if job.task is not None]
         for job in list(self._running.values()):
@@ -137,7 +137,7 @@ class Jobs:
 
     @property
     def closing(self) -> bool:
-        """Whether jobs are interrupted because the proxy goes down, and not cancelled by somebody."""
+        """Return whether jobs are interrupted because the proxy shuts down, rather than cancelled by a user."""
         return self._closing
 
     async def _run(self, job: Job, work: Work) -> None:
@@ -161,7 +161,7 @@ class Jobs:
         try:
             self._repository.finish_job(job.row.id, state, error)
         except ProxyError:
-            # A full disk: the job is found running after a restart, and ends at once then.
+            # The disk is full: after a restart the job is still recorded as running, and ends at once.
             log.exception("job %s", job.row.id)
         values = {**vars(job.row), "state": state, "error": error, "finished": time.time()}
         job.row = JobRow(**values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models in memory and in the database, which are the same but while the disk is full."""
+"""The models in memory and in the database; both agree, except while the disk is full."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from serving_proxy.store.event_feed import EventFeed
 
 log = logging.getLogger("serving_proxy.control")
 
-# While the disk is full: often enough to go on soon, not so often that the log fills it again.
+# Time between attempts while the disk is full: short enough to continue soon, long enough that the log does not fill
+# the disk again.
 RETRY_S = 2.0
 _PROBE_S = 5.0
 _MOST_UNSAVED = 100
 
 
 class ModelStore:
-    """Writes models and events, and tells those that listen.
+    """Writes models and events, and notifies the event feed.
 
     Attributes
     ----------
@@ -39,14 +40,14 @@ class ModelStore:
         self._repository = repository
         self._feed = feed
         self._reserve = Reserve(state_dir)
-        # What an operator has changed on a full disk: in force, and not in the database yet.
+        # Changes that an operator made on a full disk: in force, but not in the database yet.
         self._unsaved: list[Note] = []
         self._unsaved_models: set[str] = set()
         self._probe_at = 0.0
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether models are in force that are not in the database yet."""
+        """Return whether models are in force that are not in the database yet."""
         return bool(self._unsaved_models)
 
     def save(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
@@ -55,7 +56,7 @@ class ModelStore:
         Raises
         ------
         ExhaustedError, UnavailableError
-            The disk is full, or the database locked: nothing was changed.
+            The disk is full or the database is locked: nothing was changed.
         """
         models = list(models)
         events = self._repository.save(models, notes)
@@ -67,7 +68,7 @@ class ModelStore:
         self._feed.changed()
 
     def save_urgently(self, models: Iterable[Model], notes: Sequence[Note] = ()) -> None:
-        """Write models as `save` does; where there is no room, keep them in memory until there is."""
+        """Write models as `save` does; if there is no room, keep them in memory until there is."""
         changed = {name: self.models[name] for name in self._unsaved_models if name in self.models}
         changed |= {model.name: model for model in models}
         told = [*self._unsaved, *notes]
@@ -88,24 +89,24 @@ class ModelStore:
             self._unsaved, self._unsaved_models = [], set()
 
     def remove(self, name: str) -> None:
-        """Remove a model of which no version is left."""
+        """Remove a model that has no versions left."""
         self._repository.remove(name)
         del self.models[name]
         self._feed.changed()
 
     def hold(self, error: ProxyError) -> None:
-        """Say that the state directory cannot be written to, once."""
+        """Record that the state directory cannot be written to, and log it once."""
         if self.fault is None:
             log.error("%s", error)
         self.fault = str(error)
 
     def check_room(self, now: float) -> bool:
-        """Find out whether the state directory can be written to, and say whether that was done with models.
+        """Try to write to the state directory; return whether unsaved models were written.
 
         Parameters
         ----------
         now : float [s]
-            Of the monotonic clock.
+            Time of the monotonic clock.
         """
         if now < self._probe_at:
             return False
@@ -116,7 +117,7 @@ class ModelStore:
             if had_unsaved:
                 self.save_urgently([])
             elif self.fault is not None:
-                # Files may be written where the database may not.
+                # Files may be writable although the database is not.
                 self._repository.set_setting("written", time.time())
         except (ExhaustedError, UnavailableError) as error:
             self.hold(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks once at versions that were deployed before their ops were checked: they stay, and an operator is told."""
+"""Look once at versions that were deployed before ops were checked: they stay deployed, and the operator is warned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving_proxy.records.models import Note
 
 
 async def warn_of_ops(control: Control) -> None:
-    """Enter which versions reach ops that would be refused by now."""
+    """Record an event for each version that reaches ops which would be refused today."""
     for name, model in list(control.models.items()):
         for version in list(model.versions.values()):
             if version.desired and version.ops is None and version.path is not None:
@@ -26,7 +26,7 @@ async def _look(control: Control, name: str, number: int, path: Path) -> None:
     try:
         found = await asyncio.to_thread(lambda: reached_ops(read_meta_graph(path)))
     except ProxyError:
-        # Hosts say what is wrong with it, or have it in memory and will not read it again.
+        # Hosts report what is wrong with it, or have it in memory and will not read it again.
         return
     model = control.models.get(name)
     version = None if model is None else model.versions.get(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of an operator: checked, written, and carried on by a job where they take a while."""
+"""The operator's verbs: each change is checked and written, and a job continues it if it takes long."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _LONGEST_RAMP_S = 366 * 86400.0
 
 @dataclass(frozen=True)
 class Deployed:
-    """What `deploy` answers.
+    """The result of `deploy`.
 
     Attributes
     ----------
     job : Job or None
         None: the version is there already.
     notes : tuple of str
-        What was asked and has no effect.
+        Options that have no effect.
     """
 
     version: int
@@ -52,7 +52,7 @@ class Deployed:
 
 
 class Operations:
-    """What an operator can do; the API, the guard and the watchers call these."""
+    """The operations that the API, the guard and the watchers call."""
 
     def __init__(self, control: Control, jobs: Jobs, pipeline: DeployPipeline) -> None:
         self._control = control
@@ -61,7 +61,7 @@ class Operations:
         self._defaults = ModelSettings()
 
     def use_defaults(self, defaults: ModelSettings) -> None:
-        """Complete what is deployed by hand with these settings from now on."""
+        """Use these settings from now on to complete deployments that are made by hand."""
         self._defaults = defaults
 
     async def deploy(self, name: str, asked: Deployment, by_policy: bool = False) -> Deployed:
@@ -70,10 +70,10 @@ class Operations:
         Raises
         ------
         ProxyError
-            As `serving_proxy.deploy.deployment.deploy`; the folder is not there or not permitted.
+            As in `serving_proxy.deploy.deployment.deploy`, or the folder does not exist or is not permitted.
         """
         check_name(name)
-        # Storage may be slow, and a tree large.
+        # Storage may be slow, and the folder large.
         asked = await asyncio.to_thread(self._resolve, asked)
         model = self._control.models.get(name) or Model(name=name)
         if by_policy and model.policy is None:
@@ -96,7 +96,7 @@ class Operations:
         return Deployed(number, job or next(running, None), notes)
 
     def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
-        """Take a version out, or the whole model; its last requests are answered."""
+        """Take out a version, or the whole model; requests in flight are still served."""
         model = self._control.model(name)
         if model.policy is not None and not by_policy:
             raise PreconditionError(
@@ -108,7 +108,7 @@ class Operations:
             job.cancel()
 
     def traffic(self, name: str, percents: Mapping[str, float]) -> None:
-        """Split traffic between versions or labels; what is not named goes to the baseline."""
+        """Split the traffic between versions or labels; the share that is not named goes to the baseline."""
         model = self._control.model(name)
         weights: dict[int, int] = {}
         for text, percent in percents.items():
@@ -119,38 +119,41 @@ class Operations:
         self._control.commit(changes.set_traffic(model, weights, self._control.taken(model)))
 
     def ramp(self, name: str, version: int, to: float, seconds: float) -> None:
-        """Move a version's share to a percentage within some time."""
+        """Change a version's share to a percentage within some time."""
         if not 0 <= seconds <= _LONGEST_RAMP_S:
             raise InvalidError(f"ramp: {seconds:g} s, expected 0 to {_LONGEST_RAMP_S:g} s")
         model = self._control.model(name)
         self._control.commit(changes.start_ramp(model, version, to_weight(to), seconds, self._control.taken(model)))
 
     def promote(self, name: str, version: int) -> None:
-        """Make a version the baseline once it is ready; the baseline before it stays warm."""
+        """Make a version the baseline once it is ready; the previous baseline stays warm."""
         self._commit_and_step(changes.promote(self._control.model(name), version))
 
     def choose(self, name: str, numbers: Iterable[int]) -> None:
-        """Have the versions answer that a version policy chooses, with or without a share of the traffic."""
+        """Let the versions that a version policy chooses serve requests that name them, with or without a share of the
+        traffic.
+        """
         self._control.commit(changes.choose(self._control.model(name), numbers))
 
     def rollback(self, name: str) -> None:
-        """Send everything to the last good baseline, or say by a PreconditionError why there is nothing to roll back.
+        """Send all requests to the last good baseline, or raise PreconditionError with the reason if nothing can be
+        rolled back.
 
         A full disk does not prevent it.
         """
         self._commit_and_step(changes.roll_back(self._control.model(name)), urgent=True)
 
     def pause(self, name: str, paused: bool = True) -> None:
-        """Send everything to the baseline for a while, which a full disk does not prevent, or let experiments go on."""
+        """Send all requests to the baseline, which a full disk does not prevent, or resume the experiments."""
         self._commit_and_step(changes.pause(self._control.model(name), paused), urgent=paused)
 
     def _commit_and_step(self, change: Change, urgent: bool = False) -> None:
-        """Write a change and take the next step at once: what can be done now has been done when this returns."""
+        """Write a change and run the next step at once: what can be done now has been done when this returns."""
         if self._control.commit(change, urgent):
             self._control.step()
 
     def _resolve(self, asked: Deployment) -> Deployment:
-        """Resolve what a deployment names on disk."""
+        """Resolve the paths of a deployment."""
         roots = self._control.options.model_roots
         place = resolved(asked.source, roots)
         if os.path.isfile(place) and place.suffix == ".json":
@@ -161,7 +164,8 @@ class Operations:
             )
         settings = asked.settings
         if settings.warmup_file is not None:
-            # Those that were made of request logs lie in the state directory, which is no model's root.
+            # Warm-up files that were made from request logs lie in the state directory, which is not under a model
+            # root.
             allowed = (*roots, self._control.options.warmups) if roots else ()
             file = resolved(_relative_to(settings.warmup_file, place), allowed, "warm-up file")
             if not os.path.isfile(file):
@@ -176,19 +180,19 @@ class Operations:
                 check_writable(place_of_key, roots, key)
         if asked.given_profile is not None:
             file = resolved(asked.given_profile, roots, "profile")
-            # What graph-tools will make of it is compared once it is there.
+            # The output of graph-tools is compared later, once it exists.
             check_profile(file, None if asked.optimize is not None else place)
             asked = asked.model_copy(update={"profile": str(file)})
         if settings.cpuset:
             for group in settings.cpuset.split(";"):
                 parse_cpus(group, "cpuset")
-        # Before the tree is walked, which may be anything.
+        # Checked before the walk through the folder, which may contain anything.
         check_graph(place)
-        # As it was written: a link such as `current` is another source once it points elsewhere.
+        # The source stays as it was written: a link such as `current` is another source once it points elsewhere.
         return asked.model_copy(update={"settings": settings, "stamp": stamp_of(place)})
 
     def _deeprec(self, asked: Deployment, file: Path) -> tuple[Deployment, Path]:
-        """Take a DeepRec Processor's JSON in the place of a folder."""
+        """Use a DeepRec Processor's JSON instead of a folder."""
         text = read_regular(file, _MOST_CONFIG_BYTES, "the JSON of a DeepRec Processor").decode("utf-8", "replace")
         found = parse_deeprec(text, str(file))
         own = asked.settings.model_dump(exclude_unset=True, exclude={"config"})
@@ -199,7 +203,7 @@ class Operations:
 
 
 def version_of(model: Model, text: str) -> int:
-    """Read a version's number or label.
+    """Return the version that a number or a label names.
 
     Raises
     ------
@@ -213,7 +217,7 @@ def version_of(model: Model, text: str) -> int:
 
 
 def _relative_to(file: str, folder: Path) -> str:
-    """Name a file that is relative to the model's folder."""
+    """Return the path of a file, which may be relative to the model's folder."""
     return file if file.startswith("/") else str(folder / file)
 
 

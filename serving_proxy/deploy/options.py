@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a deployment: the one declaration that the API, the client and the command line go by.
+"""The options of a deployment, declared once for the API, the client and the command line.
 
-An option is declared here once, with its range and the help text of its command line. One that changes how a version
-is run is a field of `Settings` or of `VersionOptions` with the same name, from where hosts and the store have it.
+Each option is declared here with its range and the help text of its command line. An option that changes how a version
+is run is also a field of `Settings` or of `VersionOptions` with the same name, which hosts and the store use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Place = Annotated[str, Field(min_length=1, max_length=4096)]
 Op = Annotated[str, Field(max_length=128)]
 
-# In the place of CPUs: those of an earlier deployment are no longer chosen.
+# Given instead of CPUs: removes the CPUs of an earlier deployment.
 _ANY_CPUS = "auto"
 
 
 class CommonOptions(BaseModel):
-    """How a version is made and run: what `deploy` and a configuration may say."""
+    """How a version is made and run: the options that both `deploy` and a configuration accept."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -81,7 +81,7 @@ class CommonOptions(BaseModel):
     ] = []
 
     def settings(self) -> Settings:
-        """Return the settings that are given; no others are set in the record."""
+        """Return the settings that are given; the others stay unset in the record."""
         given = {name: getattr(self, name) for name in Settings.model_fields if name in type(self).model_fields}
         given["warmup_file"] = self.warmup
         given = {name: value for name, value in given.items() if value is not None}
@@ -102,7 +102,7 @@ class CommonOptions(BaseModel):
 
 
 class DeployOptions(CommonOptions):
-    """The options of `deploy`; shares are in percent, and what is not given stays as it is."""
+    """The options of `deploy`; shares are in percent, and options that are not given keep their values."""
 
     version: Annotated[
         VersionNumber | None,
@@ -134,25 +134,25 @@ class DeployOptions(CommonOptions):
     ] = None
 
     def deployment(self, source: str) -> Deployment:
-        """Return what the control plane is asked for."""
+        """Return the deployment that the control plane is to make."""
         shares = {"traffic": self.traffic, "shadow": self.shadow}
         weights = {name: None if percent is None else to_weight(percent) for name, percent in shares.items()}
         return self._deployment(source, self.version, self.settings(), **weights)
 
 
 class ModelSettings(CommonOptions):
-    """What a configuration says of a model."""
+    """The options of a model in a configuration."""
 
     model_config = ConfigDict(frozen=True)
 
     def deployment(self, source: str, number: int) -> Deployment:
-        """Return how a version is deployed; what is not said is as if it had never been."""
+        """Return the deployment of a version; settings that are not given are reset to their defaults."""
         said = self.settings()
         every = Settings(**{name: getattr(said, name) for name in Settings.model_fields})
         return self._deployment(source, number, every)
 
     def completed(self, settings: Settings) -> Settings:
-        """Return an operator's settings, with these for sessions and batching where nothing was said."""
+        """Return an operator's settings, with these for sessions, batching and limits if they were not given."""
         own: dict[str, Any] = {"config": {**self.config, **settings.config}} if self.config else {}
         for field in ("batching", "limits"):
             value = getattr(self, field)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a deployed version through the gates: validation, optimization, and the wait until hosts have it."""
+"""Take a deployed version through the gates: validation, optimization, and the wait until hosts have it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ Told = Callable[[int, int], None]
 
 
 class DeployPipeline:
-    """Runs the jobs of versions that are on their way."""
+    """Runs the jobs of versions that are not ready yet."""
 
     def __init__(self, control: Control, jobs: Jobs) -> None:
         self._control = control
         self._jobs = jobs
         self._validations = asyncio.Semaphore(_VALIDATIONS)
-        # Memory for one at a time. Whoever removes artifacts and tables has it meanwhile.
+        # Memory suffices for one optimization at a time. The lock is also held while artifacts and tables are removed.
         self.optimizing = asyncio.Lock()
 
     def begin(self, name: str, number: int) -> Job:
-        """Take a version through the gates; if that is being done already, return the job that does it."""
+        """Take a version through the gates; if a job already does, return that job."""
         version = self._version(name, number)
         for job in self._jobs.running(name, number):
             if job.deployed_at == version.deployed_at and not job.cancelling:
@@ -55,14 +55,14 @@ class DeployPipeline:
         return self._start(name, version)
 
     async def run(self) -> None:
-        """Look for versions that were left behind until the task is cancelled."""
+        """Look for versions without a job until the task is cancelled."""
         while True:
             with self._control.recording_faults("gates"):
                 self.pick_up()
             await asyncio.sleep(PERIOD_S)
 
     def pick_up(self) -> None:
-        """Begin jobs for versions that have none, as when the disk was full at that moment."""
+        """Begin jobs for versions that have none, for example because the disk was full when they were to begin."""
         if self._control.closing:
             return
         for name, model in list(self._control.models.items()):
@@ -73,7 +73,7 @@ class DeployPipeline:
                     self._start(name, version)
 
     def resume(self) -> None:
-        """Go on with what a former proxy was doing."""
+        """Continue the jobs of an earlier proxy process."""
         left = self._control.repository.jobs(running=True)
         rows = {(row.model, row.version): row for row in left if row.kind == "deploy"}
         for other in left:
@@ -89,11 +89,11 @@ class DeployPipeline:
             self._control.repository.finish_job(row.id, "cancelled", "the version is no longer deployed")
 
     def artifact(self, name: str, version: Version) -> Path:
-        """Say where the optimized model of a version is."""
+        """Return the folder of a version's optimized model."""
         return self._control.options.artifacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
 
     def _from_new(self, name: str, version: Version, reason: str) -> None:
-        """Let a version that is on its way begin anew."""
+        """Set a version that is in the gates back to `new`."""
         if version.state in GATED - {State.NEW}:
             change = move(self._control.model(name), version.number, State.NEW, version.since, reason)
             self._control.store([change.model], change.notes)
@@ -119,7 +119,7 @@ class DeployPipeline:
             await self._fail(job, name, number, deployed_at, str(error), error.status)
             raise
         except Exception as error:
-            # A fault of ours, or storage that fails in a way that no gate expects.
+            # A bug of the proxy, or storage that fails in a way that no gate expects.
             await self._fail(job, name, number, deployed_at, f"{type(error).__name__}: {error}", "UNKNOWN")
             raise
 
@@ -138,7 +138,7 @@ class DeployPipeline:
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimize(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
-            # What is shown is the hash of what is served.
+            # The hash that is shown must be that of the served files.
             files = await self._in_thread(job, "reading the optimized model", partial(fingerprint_apart, path))
             found = replace(found, path=path, signatures=signatures, files=files)
             expected = self._expected(name, version)
@@ -148,9 +148,11 @@ class DeployPipeline:
         await self._admit(job, name, number, deployed_at, found)
 
     async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        """Wait until no host shows what has failed under this number before.
+        """Wait until no host reports an earlier failure under this number.
 
-        Hosts try the same entry again only once it was gone, and what they say of the former is nothing about this one.
+        Hosts retry the same entry only after it was removed, and what they report of the earlier version says nothing
+        about
+        this one.
         """
         end = time.monotonic() + _LONGEST_FORGETTING_S
         while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
@@ -166,7 +168,7 @@ class DeployPipeline:
         return await self._in_thread(job, "validating", work)
 
     async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
-        """Read files of a model on a thread, which looks whether it is cancelled and tells how far it is."""
+        """Read files of a model on a thread, which checks whether it is cancelled and reports its progress."""
         cancelled = False
         job.told(step)
         try:
@@ -177,7 +179,7 @@ class DeployPipeline:
                 self._control.options.host_settings.maintenance_cpus,
             )
         finally:
-            # The thread cannot be stopped from outside; it looks here.
+            # The thread cannot be stopped from outside; it checks this flag.
             cancelled = True
 
     async def _optimize(self, job: Job, name: str, version: Version, source: Path) -> Path:
@@ -198,7 +200,7 @@ class DeployPipeline:
         return target.resolve(strict=True)
 
     async def _loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        """Wait until every host has the version, or one says why not."""
+        """Wait until every host has the version, or one reports why not."""
         while True:
             version = self._current(name, number, deployed_at)
             if version.state == State.READY:
@@ -258,9 +260,9 @@ class DeployPipeline:
         await self._written(job, admitted)
 
     async def _written(self, job: Job, made: Callable[[], Change]) -> None:
-        """Write a change; wait while the disk is full or the database locked.
+        """Write a change; wait while the disk is full or the database is locked.
 
-        What has been done so far is not to be done again.
+        Waiting keeps the work that has been done so far.
         """
         while True:
             try:
@@ -277,7 +279,7 @@ class DeployPipeline:
             await self._move(job, name, number, deployed_at, State.FAILED, reason, failure)
 
     def _give_up(self, name: str, number: int, deployed_at: float) -> None:
-        """Take out a version whose job was cancelled, unless it has arrived."""
+        """Take out a version whose job was cancelled, unless it is ready."""
         model = self._control.model(name)
         version = model.versions.get(number)
         if version is None or version.deployed_at != deployed_at or version.state == State.READY:

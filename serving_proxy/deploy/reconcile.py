@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of the control loop as a pure function: a snapshot in, the models after it and `desired.json` out.
+"""One step of the control loop as a pure function from a snapshot to the next models and `desired.json`.
 
-Asked twice with the same snapshot it gives the same answer.
+The same snapshot always gives the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from serving_proxy.records.states import SERVED, State, way
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a step looks at.
+    """All inputs of a step.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Snapshot:
     hosts : sequence of HostSeen
     now : float [s since 1970]
     seconds : dict of str to dict of int to float [s]
-        By model and version: for how long its ramp has run since its record was written.
+        By model and version: how long its ramp has run since its record was written.
     settings : HostSettings
     """
 
@@ -44,12 +44,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What a step leads to.
+    """The result of a step.
 
     Attributes
     ----------
     changed : dict of str to Model
-        Those that are other than before.
+        The models that have changed.
     notes : tuple of Note
     desired : dict
         `desired.json` without its generation.
@@ -61,7 +61,7 @@ class Reconciliation:
 
 
 def reconcile(snapshot: Snapshot) -> Reconciliation:
-    """Take every model one step on."""
+    """Move every model one step forward."""
     models = dict(snapshot.models)
     notes: list[Note] = []
     for name in sorted(models):
@@ -84,7 +84,7 @@ def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[Arm, ...
 
 
 def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
-    """Take one model a step on: states, promotion, labels, ramps."""
+    """Move one model a step forward: states, promotion, labels, ramps."""
     change = Change(model)
     for number in model.versions:
         change = change.then(_state(change.model, number, snapshot))
@@ -95,7 +95,7 @@ def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
 
 
 def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
-    """Follow what the hosts say."""
+    """Set a version's state from the hosts' reports."""
     version = model.versions[number]
     if version.state == State.DRAINING:
         if held_anywhere(snapshot.hosts, model.name, number):
@@ -105,7 +105,7 @@ def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
         return Change(model)
     seen = observe(snapshot.hosts, model.name, number, version.path)
     if seen.state == State.STOPPED:
-        # A failed version of which no host knows is waiting for one, as all others are.
+        # A failed version that no host knows waits for a host, as all others do.
         return _moved(model, version, State.LOADING, seen.reason, snapshot.now)
     return _moved(model, version, seen.state, seen.reason, snapshot.now)
 
@@ -121,7 +121,7 @@ def _moved(model: Model, version: Version, state: State, reason: str, now: float
 
 
 def _heir(model: Model) -> Change:
-    """Make another version the baseline where the baseline never got so far that a host could try it."""
+    """Make another version the baseline if no host ever got as far as trying the present one."""
     if model.baseline is not None and (one := model.versions[model.baseline]) and (one.active or one.desired):
         return Change(model)
     able = [version for version in model.versions.values() if version.state in SERVED and not version.rejected]
@@ -135,7 +135,7 @@ def _heir(model: Model) -> Change:
 
 
 def _promotion(model: Model, now: float) -> Change:
-    """Move the baseline to a candidate that has become ready, or back; give up one that cannot."""
+    """Make a candidate the baseline once it is ready, or at once in a rollback; drop a candidate that has failed."""
     number = model.candidate
     if number is None:
         return Change(model)
@@ -146,8 +146,8 @@ def _promotion(model: Model, now: float) -> Change:
         message = f"{model.name}/{number}: not promoted, {version.reason or 'it failed'}"
         note = Note(kind="promote", message=message, model=model.name, version=number)
         return Change(model.change(candidate=None, going_back=False), (note,))
-    # A roll-back does not wait: the baseline may be what keeps hosts from ever having the old one ready. A host stays
-    # with the baseline that it has until the one that is wanted is ready there.
+    # A rollback does not wait: the present baseline may be what keeps hosts from loading the old one. Each host stays
+    # with the baseline that it has until the wanted one is ready there.
     able = version.state in SERVED if model.going_back else version.state == State.READY
     return _baseline_moved(model, version, now) if able else Change(model)
 

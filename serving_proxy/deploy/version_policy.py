@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of a base directory are to be served: stateless, and the same answer for the same question.
+"""Choose the versions of a base directory that are to be served: stateless, with the same result for the same input.
 
-What a directory no longer shows is no reason to stop serving: the newest version that works stays until another is
-ready in its place.
+Serving does not stop because a directory disappears: the newest version that works stays until another one is ready to
+replace it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from serving_proxy.records.states import SERVED, State
 
 @dataclass(frozen=True)
 class PolicyChoice:
-    """What a policy leads to.
+    """The result of a policy.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class PolicyChoice:
     follow : int or None
         The version that is to become the baseline once it is ready.
     missing : tuple of int
-        Versions that the policy or a label names and the directory does not have.
+        Versions that the policy or a label names but the directory does not contain.
     chosen : tuple of int
-        Versions that are to answer, with or without a share of the traffic.
+        Versions that are to serve requests that name them, with or without a share of the traffic.
     """
 
     load: tuple[int, ...] = ()
@@ -38,7 +38,7 @@ class PolicyChoice:
 
 
 def wanted_versions(policy: Policy, there: Iterable[int]) -> frozenset[int]:
-    """Return the versions that a policy chooses of those that are there."""
+    """Return the versions that a policy chooses from those in the directory."""
     found = sorted(set(there))
     if policy.kind == PolicyKind.LATEST:
         return frozenset(found[-policy.count :])
@@ -48,15 +48,16 @@ def wanted_versions(policy: Policy, there: Iterable[int]) -> frozenset[int]:
 
 
 def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> PolicyChoice:
-    """Compare a base directory with what is deployed.
+    """Compare a base directory with the deployed versions.
 
     Parameters
     ----------
     policy : Policy
     there : mapping of version to str
-        Versions that the directory has, with the stamps of their files: a failed one is tried again once they change.
+        Versions in the directory, with the stamps of their files: a failed version is tried again once its files
+        change.
     model : Model
-        As it is now.
+        The present state.
     """
     found = set(there)
     wanted = wanted_versions(policy, found | _vanished(model, found))
@@ -77,19 +78,21 @@ def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> P
 
 
 def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
-    """Return the baseline if its directory is gone while hosts have it: that is no reason to follow an older one."""
+    """Return the baseline if its directory is gone but hosts have it, so that the policy does not follow an older
+    version.
+    """
     baseline = None if model.baseline is None else model.versions[model.baseline]
     served = baseline is not None and baseline.state in SERVED
     return frozenset({baseline.number} - found) if baseline is not None and served else frozenset()
 
 
 def _served_meanwhile(wanted: frozenset[int], model: Model) -> bool:
-    """Say whether something that is wanted works, so that others may go."""
+    """Return whether a wanted version is ready, so that others may be unloaded."""
     return any(model.versions[one].state == State.READY for one in wanted if one in model.versions)
 
 
 def _follow(wanted: Iterable[int], model: Model) -> int | None:
-    """Choose the largest version that is not known to be bad; None where that is the baseline already."""
+    """Return the largest version that is not known to be bad, or None if that is the baseline or candidate already."""
     good = [one for one in wanted if not _bad(model, one)]
     largest = max(good, default=None)
     return None if largest in {None, model.baseline, model.candidate} else largest
@@ -101,14 +104,14 @@ def _bad(model: Model, number: int) -> bool:
 
 
 def labels_to_publish(labels: Mapping[str, int], published: Mapping[str, int], ready: Iterable[int]) -> dict[str, int]:
-    """Return the names that hosts are told: one moves to a version once that is ready, and stays until then.
+    """Return the labels for hosts: a label moves to a version only once that version is ready.
 
     Parameters
     ----------
     labels : mapping of str to int
-        As they are wanted.
+        The wanted labels.
     published : mapping of str to int
-        As hosts have them.
+        The labels that hosts have.
     ready : iterable of int
         Versions that are ready.
     """

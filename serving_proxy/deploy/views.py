@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy shows of models, versions and jobs, from the records and from what hosts report.
+"""The API's views of models, versions and jobs, made from the records and the hosts' reports.
 
 Shares are in percent.
 """
@@ -48,7 +48,7 @@ class JobView(View):
 
 
 class RampView(View):
-    """A share that moves."""
+    """A share of the traffic that changes over time."""
 
     version: int
     start: float
@@ -97,7 +97,7 @@ class ModelView(View):
 
 
 class ExplainView(View):
-    """Why a model is as it is."""
+    """Sentences that explain a model's state."""
 
     model: str
     lines: list[str]
@@ -105,12 +105,12 @@ class ExplainView(View):
 
 
 def job_view(job: Job) -> JobView:
-    """Show a job."""
+    """Return the view of a job."""
     return JobView.model_validate(job.to_json())
 
 
 def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -> ModelView:
-    """Show a model; with `stopped`, the versions that were undeployed as well."""
+    """Return the view of a model; with `stopped`, include the versions that were undeployed."""
     shown = [version for version in model.versions.values() if stopped or version.state != State.STOPPED]
     return ModelView(
         name=model.name,
@@ -138,7 +138,7 @@ def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -
 
 
 def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> VersionView:
-    """Show a version."""
+    """Return the view of a version."""
     number = version.number
     return VersionView(
         version=number,
@@ -162,7 +162,7 @@ def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> V
 
 
 def share(model: Model, number: int) -> float:
-    """Return the percentage of requests without a version that go to a version, once it is ready."""
+    """Return the percentage of the requests without a version that this version gets once it is ready."""
     weights = model.weights
     if number == model.baseline:
         return 100.0 if model.paused else to_percent(BUCKETS - sum(weights.values()))
@@ -170,7 +170,7 @@ def share(model: Model, number: int) -> float:
 
 
 def role(model: Model, version: Version) -> str:
-    """Return what a version is for."""
+    """Return the role of a version, or ""."""
     number = version.number
     if not version.active and version.state != State.FAILED:
         return ""
@@ -186,7 +186,7 @@ def role(model: Model, version: Version) -> str:
 
 
 def policy_text(policy: Policy) -> str:
-    """Write a version policy: `latest 2`, `specific 3,4` or `all`."""
+    """Return a version policy as text: `latest 2`, `specific 3,4` or `all`."""
     if policy.kind == PolicyKind.LATEST:
         return f"latest {policy.count}"
     if policy.kind == PolicyKind.SPECIFIC:
@@ -199,6 +199,6 @@ def _on_host(host: HostSeen, model: str, number: int) -> dict[str, Any]:
     if seen is None:
         return {}
     details = {key: seen.details[key] for key in _DETAILS if seen.details.get(key) is not None}
-    # `actual.json` is of the last change, statistics are of the last second.
+    # `actual.json` is from the last change, statistics are from the last second.
     now = in_flight(host.stats, model, number)
     return details if now is None else details | {"in_flight": now}
