@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ties the parts of the control plane together, and shows the whole."""
+"""The control plane as a whole: connects its parts, and makes the views of all of them."""

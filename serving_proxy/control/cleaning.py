@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes optimized models that no version has any more, tables that no model links to, and old request logs."""
+"""Remove optimized models that no version uses, tables that no model links to, and old request logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABLE = ".emb"
 
 
 class Cleaner:
-    """Keeps the state directory from growing."""
+    """Keeps the state directory from growing without limit."""
 
     def __init__(self, control: Control, pipeline: DeployPipeline, logs: RequestLogs) -> None:
         self._control = control
@@ -29,7 +29,7 @@ class Cleaner:
         self._logs = logs
 
     async def run(self) -> None:
-        """Look now and then until the task is cancelled."""
+        """Clean periodically until the task is cancelled."""
         while True:
             with self._control.recording_faults("cleaning"):
                 await self.clean()
@@ -37,7 +37,7 @@ class Cleaner:
             await asyncio.sleep(_PERIOD_S)
 
     async def clean(self) -> None:
-        """Remove what is not needed; nothing while a model is being optimized, and none is meanwhile."""
+        """Remove unused files; do nothing while a model is being optimized, and let no optimization start meanwhile."""
         if self._pipeline.optimizing.locked():
             return
         async with self._pipeline.optimizing:
@@ -56,7 +56,7 @@ class Cleaner:
             for version in model.versions.values()
             if version.optimize is not None and version.state != State.STOPPED
         }
-        # Of versions that were adopted nobody knows when they were deployed.
+        # The names above contain the deployment time, which is not known for adopted versions.
         folders |= {
             Path(version.path)
             for model in self._control.models.values()
@@ -80,7 +80,7 @@ def _remove(path: Path) -> None:
 
 
 def _remove_tables(folder: Path) -> None:
-    """Remove files of the store that have no other link."""
+    """Remove files of the table store that have no other link."""
     for path in folder.glob(f"*{_TABLE}"):
         with contextlib.suppress(OSError):
             if path.stat().st_nlink == 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows what hosts count: once a second for the guard, every other second for the page."""
+"""Follow the hosts' counters: once a second for the guard, every other second for the dashboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERIOD_S = 1.0
 
 
 class Observer:
-    """The counters of all hosts, and those that look at them."""
+    """The counters of all hosts, and the objects that use them."""
 
     def __init__(self, control: Control, totals: Totals, guard: Guard, history: History, cores: Cores) -> None:
         self._control = control
@@ -34,14 +34,14 @@ class Observer:
         self._told = asyncio.Event()
 
     async def run(self) -> None:
-        """Look once a second until the task is cancelled."""
+        """Run a step once a second until the task is cancelled."""
         while True:
             with self._control.recording_faults("observer"):
                 self.step()
             await asyncio.sleep(PERIOD_S)
 
     def step(self, now: float | None = None) -> None:
-        """Read the counters, judge, and draw a point if it is time for one."""
+        """Read the counters, judge the versions, and add a point to the history if one is due."""
         control = self._control
         self._totals.read(control.hosts)
         keys = {
@@ -62,7 +62,7 @@ class Observer:
         await self._told.wait()
 
     def view(self) -> WatchView:
-        """Show the newest point, the verdicts and who has which CPUs."""
+        """Return the newest point, the verdicts and the owners of CPUs."""
         models = self._control.models
         return WatchView(
             points=point_views(self._history.newest()),
@@ -71,7 +71,7 @@ class Observer:
         )
 
     def machine(self) -> MachineView:
-        """Show the machine."""
+        """Return the view of the machine."""
         return MachineView(
             cpus=[
                 CpuView(cpu=cpu.number, core=cpu.core, package=cpu.package, busy=self._busy.get(cpu.number))

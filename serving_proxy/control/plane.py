@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane as a whole: makes its parts, runs them, and takes them down in order."""
+"""The control plane as a whole: makes its parts, runs them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Plane:
     config, model_settings : Path, optional
         The configuration file and the file with settings of its models.
     single : ConfiguredModel, optional
-        In the place of a configuration.
+        The only model, instead of a configuration.
     base_settings : ModelSettings, optional
-        Below what the file with settings says.
+        Defaults for what the file with settings leaves open.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Plane:
         self.watcher = Watcher(control, self.operations, config, model_settings, single, base_settings)
         self.availability = Availability(control, self.watcher)
         self.model_repository = ModelRepository(control, self.operations, self.availability)
-        # A host would be ready at once, with nothing.
+        # Otherwise a host would be ready at once, without any model.
         waits = (config, single) != (None, None) and not control.desired.has_models
         self.supervisor = Supervisor(control, hosts, lambda: waits and not self.watcher.settled)
         self.request_logs = RequestLogs(control)
@@ -91,9 +91,9 @@ class Plane:
 
     @asynccontextmanager
     async def running(self, drain_limit_s: float, keep_hosts: bool = False) -> AsyncIterator[None]:
-        """Run while the block does; then stop jobs and, unless they are to be kept, the hosts that were started."""
+        """Run while the block runs; then stop jobs and, unless they are to be kept, the hosts that were started."""
         adopt_unknown(self.control)
-        # Before anything is started: what hosts find is what was deployed.
+        # Before anything is started, so that hosts find the versions that were deployed.
         self.control.step()
         self.pipeline.resume()
         await self.watcher.load()
@@ -119,11 +119,11 @@ class Plane:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def leave_hosts(self) -> None:
-        """Let hosts go on when the proxy ends, as where nobody asked for its end."""
+        """Let hosts run on when the proxy ends, for example if its end was not requested."""
         self._leaves_hosts = True
 
     def status(self) -> StatusView:
-        """Show everything."""
+        """Return the view of the whole control plane."""
         control = self.control
         models = [model_view(item, control.hosts) for _, item in sorted(control.models.items())]
         return StatusView(
@@ -140,7 +140,7 @@ class Plane:
         )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the proxy where a loop ends by a fault of ours: hosts go on, and whoever watches it starts it again."""
+        """End the proxy if a loop ends by an error; hosts run on, and a service manager can start the proxy again."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():
             log.critical("the control loop ended", exc_info=error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy shows of itself as a whole: its status, its events, and what changes all the time."""
+"""The API's views of the proxy as a whole: its status, its events, and the values that change all the time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EventView(View):
 
 
 class StatusView(View):
-    """All of it."""
+    """The state of the whole proxy."""
 
     version: str
     pid: int
@@ -43,7 +43,7 @@ class StatusView(View):
 
 
 class WatchView(View):
-    """What changes all the time: `points` by model and version, verdicts, CPUs."""
+    """The values that change all the time: `points` by model and version, verdicts, CPUs."""
 
     points: dict[str, dict[str, PointView]]
     guards: dict[str, GuardView]
@@ -51,5 +51,5 @@ class WatchView(View):
 
 
 def event_view(event: Event) -> EventView:
-    """Show an event."""
+    """Return the view of an event."""
     return EventView.model_validate(asdict(event))
