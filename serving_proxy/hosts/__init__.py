@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts hosts, starts them again when they end, and leaves those alone that somebody else has started."""
+"""Start hosts, restart them when they end, and leave hosts alone that were not started by this proxy."""
 
 from __future__ import annotations
 

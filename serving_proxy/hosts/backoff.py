@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before a host is started again."""
+"""The time to wait before a host is started again."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _MOST_ONCE_READY = 2
 
 
 def delay(failures: int) -> float:
-    """Return the seconds to wait after so many failures in a row: 0.5, 1, 2, and so on up to 30."""
+    """Return the delay after this number of failures in a row [s]: 0.5, 1, 2, and so on up to 30."""
     return min(_LONGEST_S, _FIRST_S * 2.0 ** min(max(0, failures - 1), 16))
 
 
 def failures_after(before: int, ran_s: float, was_ready: bool = False) -> int:
-    """Count failures in a row.
+    """Return the number of failures in a row.
 
-    A host that ran for a minute begins anew. One that had been ready can serve: what it served is not kept down for
-    longer than a second, while the host finds out which version it died of.
+    The count starts again after a host has run for a minute. If the host had been ready, the delay stays at a second at
+    most: its versions can be served, and the host finds out which version made it crash.
     """
     if ran_s >= _HEALTHY_S:
         return 1

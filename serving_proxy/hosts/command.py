@@ -11,7 +11,7 @@ from pathlib import Path
 
 from serving_proxy.errors import NotFoundError
 
-# What `serve` says of its hosts, by options of its own.
+# Host options that `serve` sets from its own options.
 NAMED_OPTIONS = frozenset(
     {
         "health-port",
@@ -33,26 +33,26 @@ _BUILT = Path(__file__).resolve().parents[2] / "build" / "host-go" / _BINARY
 
 @dataclass(frozen=True)
 class HostOptions:
-    """How hosts are started.
+    """The options with which hosts are started.
 
     Attributes
     ----------
     kind : str
         `python`, `go` or `none`.
     processes : int
-        Those of one machine share their ports.
+        Number of hosts; those of one machine share their ports.
     health_port : int or None
-        Of the first process; the others have those that follow.
+        Port of the first process; the others use the ports that follow.
     program : tuple of str
         Replaces the program of `kind`.
     drain_seconds : float [s]
-        For a host's last requests.
+        Time for a host's last requests.
     hang_seconds : float [s]
-        A host that gives no sign of life for so long is started anew; 0: none is.
+        A host that gives no sign of life for this time is restarted; 0: never.
     own : tuple of str
-        Further words of a host's command line.
+        Additional arguments of a host's command line.
     admin_url : str
-        Where a host forwards reload requests.
+        Address to which a host forwards reload requests.
     """
 
     kind: str = "python"
@@ -77,12 +77,12 @@ class HostOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ids of the hosts."""
+        """Return the ids of the hosts."""
         return () if self.kind == "none" else tuple(f"host-{number}" for number in range(self.processes))
 
 
 def host_program(options: HostOptions) -> list[str]:
-    """Return the program of a kind of host.
+    """Return the program and its first arguments for a kind of host.
 
     Raises
     ------

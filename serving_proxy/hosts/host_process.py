@@ -15,7 +15,7 @@ from serving_proxy.store.repository import HostRow
 
 @dataclass
 class HostProcess:
-    """A host that this proxy is to keep running, and its process if that is ours."""
+    """A host that this proxy is to keep running, and its process if this proxy has started it."""
 
     name: str
     row: HostRow | None = None
@@ -32,7 +32,7 @@ class HostProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process, and it has not ended."""
+        """Return whether there is a process that has not ended."""
         if self.child is not None:
             return self.child.poll() is None
         return self.row is not None and process_ticks(self.row.pid) == self.row.started_ticks

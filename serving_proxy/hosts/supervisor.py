@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the hosts of a state directory running.
+"""Keep the hosts of a state directory running.
 
-Hosts are in sessions of their own: they go on when the proxy is killed, and the next one knows them again by pid and
-start time. A host that somebody else has started is adopted: watched, and never signaled.
+Each host has a session of its own, so it continues when the proxy is killed, and the next proxy recognizes it by pid
+and
+start time. A host that was not started by a proxy is adopted: it is watched, and never signaled.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ log = logging.getLogger("serving_proxy.supervisor")
 
 POLL_S = 0.2
 _LOG_CHECK_S = 10.0
-# A file in a host's folder: the end of its process was wanted, and says nothing of what it was loading.
+# A file in a host's folder: its process was killed on purpose, so the version that it was loading is not to blame.
 KILLED = "killed"
-# Hosts get the same limit: what they cancel then, and their end, takes a moment.
+# Hosts get the same limit; canceling their last requests and exiting takes a moment longer.
 _GRACE_S = 2.0
-# A process that a signal has stopped does nothing by itself until another lets it go on.
+# A process that was stopped by a signal cannot continue until another signal resumes it.
 _STOPPED_S = 5.0
 
 
 class Supervisor:
-    """Starts and watches the hosts; starts none while `held` says so."""
+    """Starts and watches the hosts; starts none while `held` returns true."""
 
     def __init__(self, control: Control, options: HostOptions, held: Callable[[], bool] = lambda: False) -> None:
         self._control = control
@@ -58,7 +59,7 @@ class Supervisor:
 
     @property
     def draining(self) -> bool:
-        """Whether all hosts are being, or have been, drained."""
+        """Return whether all hosts are draining or drained."""
         return self._drain_all
 
     async def run(self) -> None:
@@ -69,7 +70,7 @@ class Supervisor:
             await asyncio.sleep(POLL_S)
 
     def step(self) -> None:
-        """Look at every host once, and start those that are to run and do not."""
+        """Check every host once, and start those that are to run but do not."""
         seen = {host.name: host for host in self._control.hosts}
         for host in self._hosts.values():
             self._watch(host, seen.get(host.name))
@@ -85,7 +86,7 @@ class Supervisor:
         Raises
         ------
         NotFoundError, PreconditionError
-            There is no such host; it was started by somebody else.
+            There is no such host, or this proxy did not start it.
         """
         hosts = list(self._hosts.values()) if name is None else [self._host(name)]
         if name is None:
@@ -101,9 +102,9 @@ class Supervisor:
                     host.signal(signal.SIGTERM)
 
     async def stop(self, limit_s: float) -> None:
-        """End the hosts that this proxy started: they drop their readiness, answer what they have, and go.
+        """Stop the hosts that this proxy started: they report not ready, finish their requests, and exit.
 
-        Those that are still there two seconds after `limit_s` are killed.
+        Hosts that still run two seconds after `limit_s` are killed.
         """
         ours = [host for host in self._hosts.values() if host.row is not None and not host.adopted]
         for host in ours:
@@ -120,14 +121,14 @@ class Supervisor:
                     await asyncio.to_thread(host.child.wait)
 
     def kill(self, name: str) -> None:
-        """End a host that this proxy started, at once; what it was loading is not to blame, and is told so."""
+        """Kill a host that this proxy started, and leave a mark that the version it was loading is not to blame."""
         host = self._hosts[name]
         with contextlib.suppress(OSError):
             (self._folder / name / KILLED).touch()
         host.signal(signal.SIGKILL)
 
     def views(self) -> list[HostView]:
-        """Show all hosts."""
+        """Return the views of all hosts."""
         seen = {host.name: host for host in self._control.hosts}
         names = sorted({*seen, *self._hosts})
         return [self._view(name, seen.get(name)) for name in names]
@@ -139,7 +140,7 @@ class Supervisor:
         if host is not None and host.child is not None and state == "stopped" and host.runs:
             state = "starting"
         if host is not None and ours and host.drained and state not in {"starting", "stopped"}:
-            # It was told so, and says it itself a moment later.
+            # It has been signaled, and reports the state itself a moment later.
             state = "draining"
         note = "" if host is None else host.note
         if seen is not None and seen.alive and seen.desired_error:
@@ -183,7 +184,7 @@ class Supervisor:
         self._start(host)
 
     def _end_if_hung(self, host: HostProcess, pid: int) -> None:
-        """Kill a host that gives no sign of life: its ports are free then, and it is started again."""
+        """Kill a host that gives no sign of life: this frees its ports, and it is restarted."""
         limit = self._options.hang_seconds
         silent, stopped = self._control.actual.liveness.silence(host.name, pid)
         if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
@@ -214,7 +215,7 @@ class Supervisor:
         host.row = HostRow(host.name, child.pid, ticks, command, host.restarts)
         host.note = ""
         with contextlib.suppress(ProxyError):
-            # On a full disk it runs all the same; a later proxy takes it for somebody else's.
+            # On a full disk the host runs all the same; a later proxy adopts it as one that it did not start.
             self._control.repository.save_host(host.row)
         self._control.note("host", f"{host.name}: started, process {child.pid}")
 
@@ -243,7 +244,7 @@ class Supervisor:
         self._control.note("host", f"{message}; started again in {wait:g} s")
 
     def _find_again(self, name: str, row: HostRow) -> None:
-        """Take up a host that a former proxy of this directory has started."""
+        """Take over a host that an earlier proxy of this directory has started."""
         host = self._hosts.get(name)
         if host is None:
             self._control.note("host", f"{name}: process {row.pid} is no longer wanted, it drains")
@@ -257,7 +258,7 @@ class Supervisor:
         self._control.note("host", f"{name}: found running, process {row.pid}")
 
     def _note_others(self, seen: dict[str, HostSeen]) -> None:
-        """Enter hosts that come and go and are not ours to keep."""
+        """Record hosts that appear and disappear, and that this proxy does not manage."""
         live = {name for name, host in seen.items() if host.alive and name not in self._hosts}
         for name in sorted(live - self._known):
             self._control.note("host", f"{name}: adopted, process {seen[name].pid}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy shows of hosts."""
+"""The API's view of hosts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from serving_proxy.records.view import View
 
 
 class HostView(View):
-    """A host; `origin` is `started` by this proxy or `adopted`."""
+    """A host; `origin` is `started` (by this proxy) or `adopted`."""
 
     name: str
     alive: bool
