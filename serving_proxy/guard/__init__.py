@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges versions by what hosts count of them: pure functions, from counters and limits to a verdict with numbers."""
+"""Judge versions by the hosts' counters: pure functions from counters and limits to a verdict, and the loop around
+them.
+"""

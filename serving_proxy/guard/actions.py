@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from a verdict: a changed model, or nothing but a word. Pure functions."""
+"""The action that follows from a verdict: a changed model, or only an alert. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving_proxy.records.states import SERVED
 
 @dataclass(frozen=True)
 class ActionTaken:
-    """What is done about a verdict.
+    """The action for a verdict.
 
     Attributes
     ----------
@@ -29,12 +29,12 @@ class ActionTaken:
 
 
 def action_for(model: Model, number: int, role: Role, verdict: Verdict, baseline_for_s: float) -> ActionTaken:
-    """Return what is to be done about a verdict that is `bad` or `promote`.
+    """Return the action for a verdict that is `bad` or `promote`.
 
     Parameters
     ----------
     baseline_for_s : float [s]
-        For how long the baseline has been that.
+        How long the baseline has been the baseline.
     """
     action, change, told = _choose_action(model, number, role, verdict, baseline_for_s)
     message = f"{model.name}/{number}: {told}; {verdict.reason}"
@@ -44,7 +44,9 @@ def action_for(model: Model, number: int, role: Role, verdict: Verdict, baseline
 
 
 def judged_roles(model: Model) -> dict[int, Role]:
-    """Return the versions that get requests, or copies of them, once they are ready, and as what they are judged."""
+    """Return the versions that get requests or mirrored requests once they are ready, with the role in which each is
+    judged.
+    """
     found: dict[int, Role] = {}
     for number, version in model.versions.items():
         if not version.desired:
@@ -59,7 +61,7 @@ def judged_roles(model: Model) -> dict[int, Role]:
 
 
 def take_back(model: Model, number: int) -> Change:
-    """Take a variant's traffic and copies; it stays loaded, and no policy makes it the baseline."""
+    """Remove a variant's traffic and mirrored requests; it stays loaded, and no policy makes it the baseline."""
     changed = without_traffic(model, number)
     version = changed.versions[number]
     changed = changed.with_version(version.model_copy(update={"held": True, "rejected": True, "shadow": 0}))

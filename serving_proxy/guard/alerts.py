@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a webhook of alerts: from a bounded queue, with retries, and never in anybody's way.
+"""Send alerts to a webhook, from a bounded queue and with retries, without blocking anything else.
 
-The path and the query of a webhook's URL are as good as a password: they are in no log and in no message.
+The path and the query of a webhook's URL are as secret as a password: they appear in no log and in no message.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MOST_BYTES = 8192
 
 
 def read_webhook(text: str) -> str:
-    """Return the URL of a webhook, which is given as it is or as `@FILE`.
+    """Return the URL of a webhook, which is given directly or as `@FILE`.
 
     Raises
     ------
     InvalidError
-        It is none; the message does not repeat it.
+        It is not a URL; the message does not repeat the text.
     """
     named = "--alert-webhook"
     if text.startswith("@"):
@@ -62,7 +62,7 @@ class Alerts:
     url : str
         http or https.
     first_pause_s : float [s]
-        Before the second attempt; it doubles with each.
+        Pause before the second attempt; it doubles with each attempt.
     """
 
     def __init__(self, url: str, first_pause_s: float = _FIRST_PAUSE_S) -> None:
@@ -74,22 +74,22 @@ class Alerts:
         self.lost = 0
 
     def send(self, text: str, data: Mapping[str, Any]) -> None:
-        """Queue an alert; when the queue is full, the oldest is lost."""
+        """Queue an alert; if the queue is full, the oldest alert is lost."""
         if self._queue.full():
             self._queue.get_nowait()
             self._lose("the queue is full")
-        # `text` is what chat services show.
+        # Chat services show the field `text`.
         self._queue.put_nowait({"text": text, **data})
 
     async def run(self) -> None:
-        """Deliver until the task is cancelled."""
+        """Deliver alerts until the task is cancelled."""
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as http:
             while True:
                 alert = await self._queue.get()
                 try:
                     await self._deliver(http, alert)
                 except Exception as error:
-                    # Its text, and a trace, may hold the URL.
+                    # The error's text and its trace may contain the URL.
                     self._lose(type(error).__name__)
 
     async def _deliver(self, http: httpx.AsyncClient, alert: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ class Alerts:
                 return
             found = f"HTTP {answer.status_code}"
             if 400 <= answer.status_code < 500 and answer.status_code not in {408, 429}:
-                # It will not like it better the next time.
+                # The webhook would refuse another attempt as well.
                 break
         self._lose(found)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a sample makes us: bounds for rates, their differences and means.
+"""Confidence bounds for rates, their differences and means.
 
-A rate of 1 in 50 is no proof of 2 %. What is compared with a limit is the end of an interval in which the true value
-lies with the wanted confidence, so that few requests convict nobody.
+A rate of 1 in 50 does not prove 2 %. A limit is compared with the end of an interval that contains the true value with
+the wanted confidence, so that a few requests are not enough to find a version bad.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 
 def quantile(confidence: float) -> float:
-    """Return how many standard errors a one-sided bound of this confidence is away."""
+    """Return the distance of a one-sided bound of this confidence, in standard errors."""
     return NormalDist().inv_cdf(confidence)
 
 
@@ -22,9 +22,9 @@ def wilson(hits: float, trials: float, z: float) -> tuple[float, float]:
     Parameters
     ----------
     hits, trials : float
-        So many of so many.
+        Number of successes and number of trials.
     z : float
-        Of `quantile`.
+        From `quantile`.
 
     Notes
     -----
@@ -43,7 +43,7 @@ def wilson(hits: float, trials: float, z: float) -> tuple[float, float]:
 
 
 def excess(hits: float, trials: float, other_hits: float, other_trials: float, z: float) -> tuple[float, float]:
-    """Return the interval of a rate less another one.
+    """Return the interval of the difference between a rate and another rate.
 
     Notes
     -----
@@ -72,7 +72,7 @@ def mean(total: float, squares: float, count: float, z: float) -> tuple[float, f
         Sums of the values and of their squares.
     count : float
     z : float
-        Of `quantile`.
+        From `quantile`.
     """
     if count <= 0:
         return -math.inf, math.inf

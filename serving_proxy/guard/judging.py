@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From counters and limits to a verdict.
+"""Judge counters against limits.
 
-A limit counts as exceeded only where the interval of the value lies beyond it as a whole, and as kept where the best
-guess does. Between the two the guard waits. It looks every second, at windows that overlap: hence the high confidence
-that is the default, which leaves a version at half its limit alone for good.
+A limit counts as exceeded only if the whole interval of the value lies beyond it, and as kept if the best estimate is
+within it. Between the two the guard waits. It judges every second, on windows that overlap. The default confidence is
+therefore so high that a version at half its limit is never found bad.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from serving_proxy.guard.bounds import excess, mean, quantile, wilson
 from serving_proxy.guard.verdict import Evidence, Finding, Role, Ruling, Verdict
 from serving_proxy.records.guard_settings import GuardSettings
 
-# A p99 above its limit: more than one request of a hundred took longer.
+# The p99 exceeds its limit if more than this percentage of the requests took longer.
 _SLOW_PERCENT = 1.0
-# Beyond its objective, a variant is to blame only if its p99 is so many times its baseline's: what slows both down is
-# no fault of the variant. Hosts count in buckets that are 1.19 times as wide as the one before, so less means nothing.
+# A variant that misses its SLO is to blame only if its p99 exceeds the baseline's by this factor: a slowdown of both is
+# not the variant's fault. Each histogram bucket of the hosts is 1.19 times as wide as the one before, so a smaller
+# factor could not be measured.
 SLOWER = 1.25
 
 
 def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
-    """Judge a version by what happened within the window."""
+    """Judge a version by its counters within the window."""
     if settings.action == "off":
         return Verdict(Ruling.WAIT, "the guard is off")
     sample = subject.tally.copies if subject.role == Role.SHADOW else subject.tally.judged
@@ -63,10 +64,10 @@ def _errors(settings: GuardSettings, subject: Evidence, z: float) -> Finding | N
         hits, trials = tally.shadow.get("failed", 0), tally.copies
         return _rate("errors", "copies failed", hits, trials, None, settings.error_percent, z)
     if other is not None and other.judged >= settings.min_requests:
-        # Clients that send nonsense send it to both.
+        # Clients that send invalid requests send them to both.
         against = (float(other.failures), other.judged)
         return _rate("errors", "requests failed", tally.failures, tally.judged, against, settings.error_percent, z)
-    # With nothing to compare with, what a client may have caused says nothing.
+    # Without a baseline to compare with, errors that a client may have caused are not counted.
     return _rate("errors", "requests failed", tally.faults, tally.judged, None, settings.error_percent, z)
 
 
@@ -83,7 +84,7 @@ def _nan(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None
 
 def _latency(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
     histogram, slo = subject.tally.latency, subject.slo_p99_ms
-    # A shadow runs when nothing else does.
+    # A shadow version runs only when nothing else does.
     if slo is None or subject.role == Role.SHADOW or not histogram.count:
         return None
     slow, count = histogram.above(slo * 1000), histogram.count
@@ -137,7 +138,7 @@ def _difference(settings: GuardSettings, tally: Tally, z: float) -> Finding | No
 def _rate(
     what: str, named: str, hits: float, trials: int, against: tuple[float, int] | None, limit: float, z: float
 ) -> Finding:
-    """Judge a rate, or by how much it exceeds another one."""
+    """Judge a rate, or its excess over the baseline's rate."""
     percent = 100 * hits / trials if trials else 0.0
     text = f"{hits:.0f} of {trials} {named} ({percent:.3g} %)"
     other = None

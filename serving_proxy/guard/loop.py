@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard at work: once a second it judges what gets requests, enters what it finds and does what follows."""
+"""The guard's loop: once a second, judge the versions that get requests, record the verdicts and act on them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class WatchedVersion:
     Attributes
     ----------
     mark : tuple
-        What it is judged as; when that is another, everything begins anew.
+        Role and deployment time; if these change, judging starts again.
     recent : Tally
-        Of the window.
+        Counters of the window.
     within_since : float or None
-        When it was found within its limits first, without a doubt since.
+        Since when every verdict has found it within its limits.
     recorded : str
-        The last ruling that was entered: `ok`, `bad`, `promote` or none.
+        The last ruling that was recorded: `ok`, `bad`, `promote` or "".
     """
 
     mark: tuple[Any, ...]
@@ -53,7 +53,7 @@ class WatchedVersion:
 
 
 class Guard:
-    """Judges versions, and takes their traffic from those that are bad."""
+    """Judges versions, and removes the traffic of those that are bad."""
 
     def __init__(self, control: Control, totals: Totals, alerts: Alerts | None = None) -> None:
         self._control = control
@@ -85,11 +85,11 @@ class Guard:
             self._store()
 
     def watched(self, name: str) -> dict[int, WatchedVersion]:
-        """Return what is judged of a model."""
+        """Return the judged versions of a model."""
         return {number: one for (model, number), one in self._watched.items() if model == name}
 
     def _look(self, model: Model, number: int, role: Role, now: float) -> None:
-        """Take what has been counted of a version until now."""
+        """Add the counters of a version up to now to its window."""
         key = (model.name, number)
         mark = (role.value, model.versions[number].deployed_at)
         one = self._watched.get(key)
@@ -103,9 +103,9 @@ class Guard:
         one.recent = one.window.add(now, self._totals.of(key))
 
     def _rule(self, model: Model, number: int, now: float) -> bool:
-        """Judge a version, and act the first time that it is found bad; say whether there is something to keep."""
+        """Judge a version, and act the first time that it is found bad; return whether there is a new ruling."""
         one = self._watched[model.name, number]
-        # What was done about another version of the model may have changed this one's place.
+        # An action for another version of the model may have changed the role of this one.
         if judged_roles(model).get(number) != one.role or model.versions[number].state != State.READY:
             return False
         baseline = self._watched.get((model.name, model.baseline)) if model.baseline is not None else None
@@ -120,7 +120,7 @@ class Guard:
         try:
             self._enter(model, number, one, now)
         except ProxyError:
-            # A full disk: it is tried again in a second.
+            # The disk is full: the guard tries again in a second.
             log.exception("%s/%s: %s", model.name, number, one.verdict.reason)
             return False
         one.recorded = ruling.value
@@ -132,7 +132,7 @@ class Guard:
         if ruling in {Ruling.OK, Ruling.PROMOTE}:
             one.within_since = one.within_since or now
         elif ruling == Ruling.BAD or one.verdict.findings:
-            # A doubt; too few requests are none.
+            # The verdict is in doubt; having too few requests is not a doubt.
             one.within_since = None
 
     def _enter(self, model: Model, number: int, one: WatchedVersion, now: float) -> None:
@@ -159,7 +159,7 @@ class Guard:
         return True
 
     def _forget(self, watched: set[Key]) -> bool:
-        """Begin anew with what is no longer judged, should it come back."""
+        """Forget what is no longer judged, so that judging starts again if it returns."""
         self._watched = {key: one for key, one in self._watched.items() if key in watched}
         names = {f"{model}/{number}" for model, number in watched}
         gone = self._rulings.keys() - names
@@ -183,7 +183,7 @@ def _data(one: WatchedVersion, action: str) -> dict[str, Any]:
 
 
 def with_settings(model: Model, settings: GuardSettings) -> Change:
-    """Return a model that is watched as the settings say."""
+    """Return the model with these settings of the guard."""
     if settings == model.guard:
         return Change(model)
     data = settings.model_dump(exclude_defaults=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard says of a version, with the numbers that it goes by."""
+"""The guard's verdict on a version, with the numbers that led to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serving_proxy.counters.tally import Tally
 
 
 class Role(StrEnum):
-    """As what a version is judged."""
+    """The role in which a version is judged."""
 
     ARM = "arm"
     SHADOW = "shadow"
@@ -19,31 +19,31 @@ class Role(StrEnum):
 
 
 class Ruling(StrEnum):
-    """What a verdict comes down to."""
+    """The result of a verdict."""
 
     WAIT = "wait"
     """Too few requests, or too close to a limit to be sure."""
     OK = "ok"
     """Enough requests, and within every limit."""
     BAD = "bad"
-    """A limit is exceeded, for certain."""
+    """A limit is exceeded, with the wanted confidence."""
     PROMOTE = "promote"
-    """Within every limit for as long as was asked."""
+    """Within every limit for the required time."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is judged.
+    """The input of a verdict.
 
     Attributes
     ----------
     tally : Tally
-        Of the window.
+        Counters of the window.
     baseline : Tally or None
-        Of the version that it is measured by, in the same window; None: of a baseline itself.
+        Counters of the baseline in the same window; None if the version is the baseline itself.
     slo_p99_ms : float or None [ms]
     within_s : float [s]
-        For how long it has been within its limits.
+        How long it has been within its limits.
     """
 
     role: Role
@@ -55,7 +55,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """One limit and what was found.
+    """One limit and the value that was found.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class Finding:
         `errors`, `p99`, `nan`, `correlation` or `difference`.
     ruling : Ruling
     value, limit : float or None
-        Percent, milliseconds or as it is; `value` is the best guess, None where there is nothing to guess from.
+        In percent, in milliseconds, or without unit; `value` is the best estimate, None if there are no data.
     sample : int
-        Requests that it was made from.
+        Number of requests in the sample.
     text : str
         A sentence with the numbers.
     baseline : float or None
-        What the baseline had within the same window, in percent or milliseconds; None where nothing was compared.
+        The baseline's value within the same window, in percent or milliseconds; None if nothing was compared.
     """
 
     what: str
@@ -83,12 +83,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the guard says of a version."""
+    """The guard's verdict on a version."""
 
     ruling: Ruling
     reason: str
     findings: tuple[Finding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the verdict as plain data."""
         return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}

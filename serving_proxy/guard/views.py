@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard shows of its verdicts. Shares are in percent, latencies in milliseconds."""
+"""The API's views of the guard's verdicts. Shares are in percent, latencies in milliseconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class FindingView(View):
 
 
 class ScoresView(View):
-    """Shadow answers against the baseline's, within the guard's window; `max_difference` since the hosts started."""
+    """Scores of a shadow version compared with the baseline's, within the guard's window; `max_difference` counts from
+    the start of the hosts.
+    """
 
     compared: int
     dropped: int
@@ -37,7 +39,9 @@ class ScoresView(View):
 
 
 class VerdictView(View):
-    """What the guard says of a version; `ruling` is `wait`, `ok`, `bad` or `promote`, `role` as what it is judged."""
+    """The guard's verdict on a version; `ruling` is `wait`, `ok`, `bad` or `promote`, `role` is the role in which it is
+    judged.
+    """
 
     role: str
     ruling: str
@@ -60,7 +64,7 @@ class GuardView(View):
 
 
 def guard_view(model: Model, watched: Mapping[int, WatchedVersion]) -> GuardView:
-    """Show the limits and verdicts of a model."""
+    """Return the limits and verdicts of a model."""
     versions = {str(number): _verdict(item) for number, item in sorted(watched.items())}
     return GuardView(settings=model.guard, versions=versions)
 
