@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rewrites of `cut` and `fuse`, a file each."""
+"""The rewrites of `cut` and `fuse`, one file each."""

@@ -37,22 +37,22 @@ from graph_tools.tables.analysis import Progress
 
 
 def serving_passes(options: CutOptions, progress: Progress | None = None) -> list[Pass]:
-    """Return the passes of `cut` in order, each with the reason for its place; `progress` hears of bytes of tables."""
+    """Return the passes of `cut` in order, with the reason for each place; report table bytes to `progress`."""
     passes: list[Pass] = [
         # First, so that no other pass looks at savers, losses and other signatures.
         PruneUnreachable(),
-        # The others know resource variables only.
+        # The other passes handle resource variables only.
         UseResourceVariables(),
-        # What stands between a lookup and its consumer without doing anything. Branches that are never taken go once
-        # the defaults that decide them are seen, and what they held brings new waits and identities.
+        # Remove nodes without effect between a lookup and its consumer. Branches that are never taken are removed once
+        # the defaults that decide them are known; an inlined branch brings new control inputs and identities.
         EliminateAssertions(),
         EliminateControlInputs(),
         EliminateIdentities(),
         EliminateDeadBranches(),
         EliminateControlInputs(),
         EliminateIdentities(),
-        # The idioms of sparse lookups: partitions first, since the others know lookups in one table, and sparse tensors
-        # before what looks them up; then the longest first, since a shorter one is a part of a longer.
+        # The idioms of sparse lookups: partitions first, since the others handle lookups in one table; then sparse
+        # tensors, before their lookups; then the longest idiom first, since a shorter one is part of a longer one.
         CollapsePartitionedLookups(),
         CollapseRaggedStrings(),
         CollapseSingleValuedColumns(),
@@ -62,12 +62,13 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         CollapseZerosLike(),
         CollapseUnique(),
         CollapseNegativeIndexFixup(),
-        # Tables of frozen graphs are constants until here.
+        # Up to this point, tables of frozen graphs are constants.
         MoveConstants(),
-        # Every lookup is as plain as it gets: now the tables. Custom ops first, the rest only knows TensorFlow's.
+        # Lookups are in their simplest form: now rewrite the tables. Custom ops come first, since later passes handle
+        # TensorFlow's ops only.
         ConvertSparseLookups(options, progress),
         CompressTables(options, progress),
-        # What idioms and tables left behind are constants and reshapes; dropout needs its rate folded.
+        # Idioms and tables leave constants and reshapes behind; dropout needs its rate folded.
         FoldConstants(),
         EliminateDeadBranches(),
         EliminateDropout(),
@@ -75,13 +76,13 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
         EliminateControlInputs(),
         EliminateIdentities(),
         FoldConstants(),
-        # Two branches that do the same are one before a fold asks whether weights have another user.
+        # Merge equal branches before a fold checks whether weights have another user.
         MergeDuplicates(),
         FoldBatchNorms(),
         EliminateIdentities(),
         MergeDuplicates(),
         PruneUnreachable(),
-        # Weights that a fold made constants leave the graph; last, since folding reads constants.
+        # Move weights that a fold turned into constants out of the graph; last, since folding reads constants.
         MoveConstants(),
     ]
     if not options.keep_graph_names:
@@ -90,13 +91,13 @@ def serving_passes(options: CutOptions, progress: Progress | None = None) -> lis
 
 
 def cutting_pass_names() -> dict[str, str]:
-    """Return the names of the passes that may be left out, in order, with what each does in a line."""
+    """Return the names of the passes that may be skipped, in order, with a one-line description of each."""
     passes = [pass_ for pass_ in serving_passes(CutOptions()) if pass_.name not in NEEDED_PASSES]
     return {pass_.name: (inspect.getdoc(pass_) or "").partition("\n")[0].rstrip(".") for pass_ in passes}
 
 
 def check_skipped(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `UsageError` for a name that is of none of the passes that may be left out."""
+    """Raise `UsageError` for a name that is not the name of a pass that may be skipped."""
     known = list(known)
     for name in names:
         if name in NEEDED_PASSES:

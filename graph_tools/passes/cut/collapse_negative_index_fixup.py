@@ -23,13 +23,13 @@ _REPAIRED = Pattern(op("Select|SelectV2", _NEGATIVE, op("Add|AddV2", _IDS, value
 
 
 class CollapseNegativeIndexFixup(SitePass[Output]):
-    """Gather from a variable in one node, and drop the repair of negative ids where no id can be negative.
+    """Gather from a variable in one node, and drop the repair of negative ids if no id can be negative.
 
     Before: `ReadVariableOp → GatherV2(…, SelectV2(ids < 0, ids + n, ids), axis 0)`, as Keras 3 exports an Embedding.
     After: `ResourceGather(variable, ids)`; ids that may be negative keep their repair.
 
-    An id is known not to be negative where it comes from a hash into buckets, from a table whose values are not
-    negative, or from an unsigned integer.
+    An id is known not to be negative if it comes from a hash into buckets, from a table whose values are not negative,
+    or from an unsigned integer.
     """
 
     name = "collapse_negative_index_fixup"
@@ -75,6 +75,6 @@ class CollapseNegativeIndexFixup(SitePass[Output]):
 
 
 def _fixed_ids(graph: Graph, gather: Node) -> Output | None:
-    """Return the ids before the repair `where(ids < 0, ids + n, ids)`, or None where there is none."""
+    """Return the ids before the repair `where(ids < 0, ids + n, ids)`, or None if there is no repair."""
     outcome = _REPAIRED.match(GraphFacts(graph), gather.inputs[1])
     return outcome.value[_IDS] if isinstance(outcome, Found) else None

@@ -43,15 +43,16 @@ class Partitioned:
     ----------
     ids : Output [n]
     parts : Output [n] int32
-        Which part each id is sent to.
+        The part to which each id is sent.
     rows : Output [n]
-        Which row of it, or the key.
+        The row of that part, or the key.
     gathers : list of Node
         One for each part.
     names : tuple of str
         The parts: handles of variables, or tables.
     merge : callable
-        Makes the variable or table that holds all parts, and returns the name of its handle, or its own.
+        Makes the variable or table that contains all parts, and returns the name of the variable's handle or of the
+        table.
     """
 
     ids: Output
@@ -68,9 +69,9 @@ class CollapsePartitionedLookups(Pass):
     Before: `ids → FloorMod, FloorDiv → DynamicPartition → n gathers → DynamicStitch`.
     After: one gather of `ids` from one variable, or one SparseLookup in one table.
 
-    The nodes that say to which part an id is sent are run by TensorFlow over every id, or over every key that a part
-    holds: rows are in the merged variable where ids look for them, whatever the strategy. A key in a part that its
-    requests are not sent to was never found; it is dropped, and the report says so.
+    TensorFlow runs the nodes that route ids to parts over every id, or over every key that a part contains. The merged
+    variable therefore has its rows where ids look for them, for any partition strategy. A key in a part to which its
+    lookups are not sent was never found; it is dropped and reported.
     """
 
     name = "collapse_partitioned_lookups"
@@ -147,19 +148,19 @@ class CollapsePartitionedLookups(Pass):
             attrs = {"dtype": dtype, "Tindices": dtype_of(graph, ids), "batch_dims": 0, "validate_indices": True}
             made = graph.add("ResourceGather", [Output(merged), ids], name=f"{site}/gather", attrs=attrs)
         replace_output(model, stitch.output(), made.output(), dtype, _WHY)
-        # What is left of the stitch stands between the lookup and the idiom around it.
+        # Reshapes that remain of the stitch would separate the lookup from the idiom around it.
         drop_same_shape_reshapes(model, made.output(), _WHY)
 
 
 def _before_flattening(model: Model, ids: Output) -> Output:
-    """Return ids without the reshape to a vector that they are already, which hides where they come from."""
+    """Return ids without a reshape that leaves them the vector that they are, and that hides their origin."""
     node = model.graph[skip(model.graph, ids).node]
     flat = node.op == "Reshape" and not node.controls and SizeFinder(model).is_same_shape(node)
     return node.inputs[0] if flat else ids
 
 
 def _find(model: Model, stitch: Node) -> Partitioned | str:
-    """Recognize the lookup that a stitch ends; "" where it is none."""
+    """Return the lookup that a stitch ends, or the reason for a refusal; "" if it ends no lookup."""
     graph = model.graph
     count = attribute(stitch, "N")
     gathers = [source(graph, one, *_GATHERS) for one in stitch.inputs[count:]]
@@ -230,7 +231,7 @@ def _part_name(model: Model, gather: Node) -> str | None:
 
 
 def _merge_variables(model: Model, found: Partitioned, held: list[TensorSource], layout: str) -> str:
-    """Add the variable that holds every part, and return its handle."""
+    """Add the variable that contains every part, and return its handle."""
     graph = model.graph
     merged: TensorSource = Concatenated(held) if layout == "div" else interleaved(held)
     attrs = dict(graph[found.names[0]].attrs)
@@ -244,7 +245,7 @@ def _merge_variables(model: Model, found: Partitioned, held: list[TensorSource],
 
 
 def _merge_tables(model: Model, found: Partitioned, tables: list[SparseTable], route: Route) -> str:
-    """Add the table that holds every part, without keys that are in a part where nobody looks for them."""
+    """Add the table that contains every part, without keys that are in a part in which no lookup can find them."""
     merged = replace(tables[0], parts=[], dropped_tensors=[], misplaced=0)
     merged.name = re.sub(r"/part_\d+(?=/|$)", "", tables[0].name)
     for number, table in enumerate(tables):

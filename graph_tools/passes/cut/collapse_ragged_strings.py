@@ -26,13 +26,13 @@ _WHY = "the string was split into this sparse tensor already"
 
 
 class CollapseRaggedStrings(Pass):
-    """Replace the way of split strings through a ragged tensor by the sparse tensor that the split gives.
+    """Replace the ragged tensor of split strings by the sparse tensor that the split returns.
 
     Before: `StringSplitV2 → StridedSlice, DenseBincount, Cumsum, ConcatV2 → RaggedTensorToSparse(splits, f(words))`, as
-    `tf.strings.split(x).to_sparse()` gives it.
+    `tf.strings.split(x).to_sparse()` builds it.
     After: indices and shape of `StringSplitV2`, and `f(words)`.
 
-    Both tensors have the same indices, values and shape: exact.
+    Both tensors have the same indices, values and shape, so the result is exact.
     """
 
     name = "collapse_ragged_strings"
@@ -66,7 +66,7 @@ class CollapseRaggedStrings(Pass):
 
 
 def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Node | str:
-    """Return the StringSplitV2 whose words fall into rows at `splits`; "" where these come from no counts."""
+    """Return the StringSplitV2 whose words are divided into rows at `splits`; "" if these do not come from counts."""
     graph = model.graph
     joined = source(graph, splits, "ConcatV2")
     if joined is None or len(joined.inputs) != 3 or constant_list(graph, joined.inputs[0]) != [0]:
@@ -93,7 +93,7 @@ def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Node | str:
 
 
 def _is_count(model: Model, output: Output, size: Size, sizes: SizeFinder) -> bool:
-    """Say whether a number is `size`: itself, or `min(size, max(size, …))`."""
+    """Return whether a number is `size`, directly or as `min(size, max(size, …))`."""
     if sizes.vector(output) == (size,):
         return True
     smaller = source(model.graph, output, "Minimum")

@@ -27,11 +27,11 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
     Before: `SparseReshape → GreaterEqual, Where, Reshape, GatherV2, GatherV2 → SparseFillEmptyRows → Unique →
     ResourceGather → SparseSegmentMean → Shape, StridedSlice, Pack, Tile, ZerosLike, Select → Slice, ConcatV2, Reshape`.
     After: `SparseSegmentMeanWithNumSegments(table, ids, row of each id, rows)`, which gives zeros for rows without ids;
-    or, where the entries may come in another order than that of their rows, or a default id fills empty rows,
+    or, if entries may not be ordered by row, or if a default id fills empty rows,
     `SparseFillEmptyRows → SparseSegmentMean(table, ids, rows) → Select`.
 
-    Ids below zero are dropped as before, by one mask, and not at all where no id can be negative. Rows are added in the
-    same order by the same kernel: scores stay equal bit for bit.
+    Ids below zero are dropped as before, by one mask, or by none if no id can be negative. The same kernel adds rows in
+    the same order, so scores stay equal bit for bit.
     """
 
     name = "collapse_safe_embedding_lookup"
@@ -72,7 +72,7 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
 
 
 def _is_short(model: Model, lookup: SafeLookup, finders: Finders) -> bool:
-    """Say whether a lookup is as short already as it gets."""
+    """Return whether a lookup cannot be made shorter."""
     graph = model.graph
     if lookup.default is None and lookup.is_ordered(graph):
         return False
@@ -84,7 +84,7 @@ def _is_short(model: Model, lookup: SafeLookup, finders: Finders) -> bool:
 
 
 def _count(model: Model, shape: Output, name: str) -> Output:
-    """Add the number of rows of a sparse tensor; what is made of one batch shares it."""
+    """Add the number of rows of a sparse tensor; sparse tensors made from one batch share it."""
     sizes = SizeFinder(model).vector(shape)
     size = sizes[0] if sizes else None
     if size is not None and (not isinstance(size, Symbol) or size.kind == "size"):
@@ -102,7 +102,7 @@ def _pick(graph: Graph, tensor: Output, places: Output, dtype: object, name: str
 
 
 def _with_count(model: Model, lookup: SafeLookup, name: str) -> Output:
-    """Add the op that gives as many rows as it is told, zeros where there is no id."""
+    """Add the op that returns a given number of rows, with zeros in rows without ids."""
     graph = model.graph
     ids_dtype = attribute(lookup.fill, "T")
     ids, rows = lookup.ids, add_first_column(graph, lookup.indices, np.int64, f"{name}/row_of_id")
@@ -118,7 +118,7 @@ def _with_count(model: Model, lookup: SafeLookup, name: str) -> Output:
 
 
 def _filled(graph: Graph, lookup: SafeLookup, name: str) -> Output:
-    """Add SparseFillEmptyRows, which also sorts entries by row, and a Select where empty rows are zeros."""
+    """Add SparseFillEmptyRows, which also sorts entries by row, and a Select if empty rows are zeros."""
     ids_dtype, dtype = attribute(lookup.fill, "T"), lookup.rows.dtype(graph)
     indices, ids = lookup.indices, lookup.ids
     if lookup.mask is not None:

@@ -28,8 +28,8 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
     SparseFillEmptyRows → Unique → ResourceGather → SparseSegmentMean → Tile, Select → Reshape`, some 60 nodes.
     After: `Select(x ≠ '', ResourceGather(hash(x)), 0)`.
 
-    The mean, the sum and the sum over √n of one row are the row itself, so scores stay equal bit for bit. What stood
-    for a missing value ('' or -1) gives zeros, or the row of the default id, as before.
+    The mean, the sum and the sum over √n of one row are the row itself, so scores stay equal bit for bit. The mark of a
+    missing value ('' or -1) gives zeros, or the row of the default id, as before.
     """
 
     name = "collapse_single_valued_columns"
@@ -104,7 +104,7 @@ def _flat(model: Model, dense: Output) -> Output:
 
 
 def _fits(model: Model, lookup: SafeLookup, numbers: tuple[int | None, int | None]) -> bool:
-    """Say whether every number that the gather can be given, for a missing value as well, is a row of the table."""
+    """Return whether every number that the gather may receive, also for a missing value, is a row of the table."""
     handle = lookup.rows.handle(model.graph)
     if handle is None:
         return True

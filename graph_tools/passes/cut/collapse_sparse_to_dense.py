@@ -18,7 +18,7 @@ _WHY = "a column that is dense in the end need not be sparse between"
 
 
 class CollapseSparseToDense(SitePass[Column]):
-    """Replace the way of a dense column through a sparse tensor and back by a Select.
+    """Replace the conversion of a dense column to a sparse tensor and back by a Select.
 
     Before: `x → NotEqual '' → Where → GatherNd → hash → SparseToDense(default -1) → OneHot`, an indicator column.
     After: `Select(x ≠ '', hash(x), -1) → OneHot`.

@@ -16,13 +16,13 @@ _WHY = "ids are looked up without making them unique"
 
 
 class CollapseUnique(SitePass[tuple[Rows, list[Node]]]):
-    """Remove the Unique around a lookup, which pays while training, where each gradient row must come once.
+    """Remove the Unique around a lookup, which is useful only in training, where each gradient row must come once.
 
     Before: `Unique → ResourceGather → GatherV2(…, idx)` or `Unique → ResourceGather → SparseSegmentSum(…, idx, rows)`.
     After: `ResourceGather(table, ids)` or `SparseSegmentSum(table, ids, rows)`.
 
-    The same rows are read in the same order: bit for bit the same. A table with keys keeps its Unique before a
-    SparseSegment op, since that needs the numbers of rows.
+    The same rows are read in the same order, so results are equal bit for bit. A table with keys keeps its Unique
+    before a SparseSegment op, since this op needs row numbers.
     """
 
     name = "collapse_unique"

@@ -39,12 +39,13 @@ class Weighted:
     ids_fill, weights_fill : Node
         SparseFillEmptyRows of ids and of weights.
     indices, ids, weights, shape : Output
-        Before anything is dropped and filled; `shape` and `indices` of ids and of weights are the same.
-    checks : list of Output
-        Masks over all entries, each of which drops some.
+        Their values before entries are dropped and empty rows filled; ids and weights have the same `shape` and
+        `indices`.
+    checks : list of Output or Node
+        Masks over all entries, each of which drops some; a Node is the comparison `weights > 0`.
     rows : Rows
     gathered : Node
-        GatherV2 that gives the row of each id.
+        The GatherV2 that returns the row of each id.
     column : Output [n, 1]
         The weights, ready to multiply rows.
     """
@@ -78,12 +79,12 @@ _KEPT_INDICES, _KEPT_VALUES = Pattern(kept(_INDICES)), Pattern(kept(_VALUES))
 
 
 class CollapseWeightedLookup(SitePass[Weighted]):
-    """Drop entries of a weighted lookup by one mask, and look ids up without Unique.
+    """Drop the entries of a weighted lookup by one mask, and look up ids without Unique.
 
     Before: `ids ≥ 0 → Where, Reshape, GatherV2 …` and `weights > 0 → Where, Reshape, GatherV2 …`, each once for ids and
     once for weights, then `SparseFillEmptyRows` of each, `Unique → ResourceGather → GatherV2`, `Mul`, `SegmentSum`,
     and a tiled `Select`: some 100 nodes.
-    After: one `Where` for both and a GatherNd for each; the arithmetic on rows and weights is untouched.
+    After: one `Where` for both and a GatherNd for each; the arithmetic on rows and weights stays as it is.
     """
 
     name = "collapse_weighted_lookup"
@@ -179,7 +180,7 @@ def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output
 
 
 def _checks(facts: GraphFacts, masks: list[Output], weights: Output) -> list[Output | Node] | str:
-    """Return the masks as ones over all entries; a Node stands for `weights > 0` of what an earlier mask left."""
+    """Return the masks, each over all entries; a Node stands for `weights > 0` of entries that an earlier mask kept."""
     if len(masks) > 2:
         return f"entries are dropped {len(masks)} times, expected two at most"
     checks: list[Output | Node] = list(masks[-1:])
@@ -194,7 +195,7 @@ def _checks(facts: GraphFacts, masks: list[Output], weights: Output) -> list[Out
 
 
 def _mask(model: Model, found: Weighted, name: str) -> Output | None:
-    """Add what says which entries stay; None: all."""
+    """Add the mask of the entries that stay; return None if all stay."""
     graph, ranges = model.graph, Finders(model).ranges
     parts: list[Output] = []
     for check in found.checks:
@@ -224,7 +225,7 @@ def _factors(graph: Graph, mask: Output) -> list[Output]:
 
 
 def _always(graph: Graph, check: Output, ids: Output, nonnegative: object) -> bool:
-    """Say whether a check lets every entry through."""
+    """Return whether a check keeps every entry."""
     node = graph[check.node]
     if node.op in {"Fill", "OnesLike"}:
         return node.op == "OnesLike" or is_constant(graph, node.inputs[1], True)

@@ -22,9 +22,9 @@ _BROADCASTING = {
 
 
 class CollapseZerosLike(SitePass[None]):
-    """Replace ZerosLike and OnesLike by a scalar where the tensor beside it has the shape already.
+    """Replace ZerosLike and OnesLike by a scalar if another operand already has the shape.
 
-    Before: `NotEqual(x, ZerosLike(x))`, as `tf.sparse.from_dense` asks which values are there.
+    Before: `NotEqual(x, ZerosLike(x))`, as `tf.sparse.from_dense` finds the present values.
     After: `NotEqual(x, 0)`, or `NotEqual(x, '')`.
     """
 
@@ -56,11 +56,11 @@ class CollapseZerosLike(SitePass[None]):
 
 
 def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:
-    """List the inputs that a scalar would serve as well."""
+    """Return the inputs for which a scalar would do as well."""
     sizes = SizeFinder(model)
     found = []
     for user, index in model.graph.uses(node.output()):
-        # A condition gives its shape as well, so at least one other operand must have the whole shape.
+        # A condition also contributes its shape, so at least one other operand must have the whole shape.
         others = [source for i, source in enumerate(user.inputs) if i != index]
         if user.op in _BROADCASTING and any(
             sizes.same(other, node.inputs[0]) or other == node.inputs[0] for other in others

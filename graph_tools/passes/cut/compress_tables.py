@@ -15,13 +15,13 @@ from graph_tools.tables.streams import TableStreams
 
 
 class CompressTables(TablePass):
-    """Drop rows that no index reaches, share rows that are equal, and store rows in the type asked for.
+    """Drop rows that no index reaches, share rows that are equal, and store rows in the requested type.
 
     Before: `ids → ResourceGather(variable)`, or `ids → GatherV2(ReadVariableOp)`, or
     `SparseSegmentMean(ReadVariableOp, ids, segments)`.
-    After, where that takes fewer bytes: `ids → ResourceGather(index) → ResourceGather(rows)`; and with rows of fewer
-    bits, `ResourceGather(codes) · scale + bias`. An op on segments combines stored rows by `ResourceGather(index)`, or,
-    where rows have fewer bits, the rows that were gathered, by `Range(Size(ids))`: the same ones in the same order.
+    After, if that takes fewer bytes: `ids → ResourceGather(index) → ResourceGather(rows)`; and with rows of fewer
+    bits, `ResourceGather(codes) · scale + bias`. An op on segments combines stored rows by `ResourceGather(index)`. If
+    rows have fewer bits, it combines the gathered rows by `Range(Size(ids))`: the same rows in the same order.
     """
 
     name = "compress_tables"

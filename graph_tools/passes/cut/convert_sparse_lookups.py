@@ -13,12 +13,12 @@ from graph_tools.tables.plan import check_names, plan_sparse
 
 
 class ConvertSparseLookups(TablePass):
-    """Store every sparse table as variables, without the rows that no score needs, and look up with native ops.
+    """Store every sparse table as variables, without rows that no score needs, and look up keys with native ops.
 
     Before: `keys → SparseLookup(table)`.
-    After, by what takes the fewest bytes: `keys → LookupTableFind → ResourceGather`; or, where keys are dense,
-    `keys → Sub, Less, Select → ResourceGather`, with an index between them where rows are shared. Absent keys are given
-    what the training system gives them.
+    After, whichever takes the fewest bytes: `keys → LookupTableFind → ResourceGather`; or, if keys are dense,
+    `keys → Sub, Less, Select → ResourceGather`, with an index between them if rows are shared. Absent keys get the same
+    values as in the training system.
     """
 
     name = "convert_sparse_lookups"

@@ -16,18 +16,18 @@ _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 
 
 def is_assertion(node: Node) -> bool:
-    """Say whether a node serves people who watch a training, and no output."""
+    """Return whether a node only serves to monitor training, and contributes to no output."""
     return node.op in {"Assert", "PrintV2", *_PASS_ON} or node.op.endswith(("Summary", "SummaryV2"))
 
 
 class EliminateAssertions(SitePass[None]):
-    """Remove assertions, prints, checks of numbers and summaries, with what only they needed.
+    """Remove assertions, prints, checks of numbers and summaries, with the nodes that only these need.
 
     Before: `x → CheckNumerics → MatMul`, and `ids → Less → Assert`, which `Gather` waits for.
     After: `x → MatMul`, and `Gather`, which waits for what `Assert` waited for.
 
-    Branches that only assert (tf.debugging's guards) go as a whole. A request that would have failed an assertion is
-    then answered, or fails in the kernel that cannot handle it.
+    Branches that only assert (tf.debugging's guards) are removed completely. A request that would have failed an
+    assertion then succeeds, or fails in the kernel that cannot handle it.
     """
 
     name = "eliminate_assertions"
@@ -55,7 +55,7 @@ class EliminateAssertions(SitePass[None]):
         return bool(functions_of(node.attrs)) and self._only_waited_for(model, node)
 
     def _only_waited_for(self, model: Model, node: Node) -> bool:
-        """Say whether nothing uses a node's outputs, but for identities that others only wait for."""
+        """Return whether nothing uses a node's outputs except identities for which other nodes only wait."""
         if node.name in model.roots():
             return False
         users = [
@@ -76,7 +76,7 @@ class EliminateAssertions(SitePass[None]):
         for user in graph.users(node.name):
             if any(source.node == node.name for source in user.inputs):
                 self._remove(model, user)
-        if node.name not in graph:  # Only what was just removed needed it.
+        if node.name not in graph:  # Removed already, since only the nodes just removed needed it.
             return
         if node.op in _PASS_ON or node.op == "Identity":
             bypass_controls(model, node.name)

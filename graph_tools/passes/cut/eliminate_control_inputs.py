@@ -14,13 +14,13 @@ _SPLITS = {"Switch", "RefSwitch", "_SwitchN"}
 
 
 class EliminateControlInputs(Pass):
-    """Remove control inputs from nodes without effect, and writes of variables that no answer depends on.
+    """Remove control inputs from nodes without effect, and writes of variables on which no output depends.
 
     Before: `y → Identity` waits for a NoOp that waits for `ReadVariableOp`, and for `AssignAddVariableOp(counter, 1)`.
     After: `y → Identity`.
 
-    A control input stays where the node waited for writes, reads what another one writes, or sits in a branch that may
-    not run. A write stays where an output reads the variable: it changes answers, which is then reported.
+    A control input stays if its node matters for order: it has an effect, reads what another node writes, or is in a
+    branch that may not run. A write stays if an output reads the variable: it changes answers, which is reported.
     """
 
     name = "eliminate_control_inputs"
@@ -71,7 +71,7 @@ class EliminateControlInputs(Pass):
                 result.applied += 1
 
     def _needed(self, model: Model, without: set[str]) -> set[str]:
-        """Name what outputs and initializers need if some nodes are not run."""
+        """Return the names of the nodes that outputs and initializers need if some nodes are not run."""
         graph = model.graph
         seen: set[str] = set(without)
         waiting = [*model.outputs(), *model.init]
@@ -84,9 +84,9 @@ class EliminateControlInputs(Pass):
         return seen - without
 
     def _ordering(self, model: Model) -> set[str]:
-        """Name the nodes that matter to those that wait for them: they have effects or see those of others."""
+        """Return the names of the nodes for which others must wait: they have effects or see effects of others."""
         graph = model.graph
-        # What initializes has run before the first request.
+        # Initializers have run before the first request.
         init = graph.ancestors(model.init) - graph.ancestors(model.outputs())
         written = {
             source.node
@@ -107,7 +107,7 @@ class EliminateControlInputs(Pass):
 
 
 class _Branches:
-    """Says whether a node may not run, or run several times, because TF 1's control flow decides."""
+    """Tells whether TF 1's control flow decides if, or how often, a node runs."""
 
     def __init__(self, model: Model) -> None:
         self.graph = model.graph

@@ -15,10 +15,10 @@ _IFS = ("If", "StatelessIf", "Case", "StatelessCase")
 
 
 class EliminateDeadBranches(Pass):
-    """Keep the branch that is taken, where that is known before any request.
+    """Keep only the branch that is taken, if this is known before any request.
 
     Before: `If(False, x, then = dropout, else = identity)`, `Switch(x, False) → … → Merge`, `SelectV2(True, a, b)`.
-    After: the body of the branch in the place of the If, what feeds the Merge from its living side, `a`.
+    After: the body of the branch instead of the If; the live input of the Merge instead of the Merge; `a`.
     """
 
     name = "eliminate_dead_branches"
@@ -81,7 +81,7 @@ class EliminateDeadBranches(Pass):
             graph.replace(Output(name, port), graph[name].inputs[0])
         result.applied += len(switches)
         for name in gone:
-            # Nothing that lives uses these, but they use each other.
+            # No live node uses these, but they use each other.
             graph.set_inputs(graph[name], [], [])
         sweep(model, gone, "in a branch that is never taken")
         for name in switches:
@@ -137,7 +137,7 @@ def _is_dead(output: Output, dead: dict[str, set[int] | None]) -> bool:
 
 
 def _dead_outputs(graph: Graph, outputs: set[Output]) -> dict[str, set[int] | None]:
-    """Follow what never runs: by node, the ports that are never given; None: the node never runs."""
+    """Return, for each node, the ports that never have a value; None if the node never runs."""
     dead: dict[str, set[int] | None] = {}
     for output in outputs:
         ports = dead.setdefault(output.node, set())

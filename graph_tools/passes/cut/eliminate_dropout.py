@@ -25,7 +25,7 @@ _COMPARED = op("GreaterEqual", _NUMBERS, _RATE, waits=True)
 _MASK = repeated(lambda mask: op("Cast|Identity", mask, waits=True), _COMPARED | _FLOOR)
 _PATTERN = Pattern(op("Mul", _X, _MASK, waits=True) | op("Select|SelectV2", _MASK, _X, ..., waits=True))
 
-# What has the shape of a tensor, being the tensor times numbers.
+# A tensor times numbers, which has the shape of the tensor.
 _TENSOR, _NUMBER = value(), const(accepts=lambda elements: elements.size == 1)
 _SCALED = Pattern(
     repeated(lambda x: op("Mul|RealDiv|Div", x, _NUMBER, waits=True) | op("Identity", x, waits=True), _TENSOR)
@@ -39,8 +39,8 @@ class EliminateDropout(SitePass[Output]):
     `SelectV2(GreaterEqual(RandomUniform(Shape(x)), 0), x, 0)`.
     After: `x`.
 
-    A uniform number lies in [0, 1), so such a mask is all ones. Where the rate is not 0 the exporter forgot to turn the
-    dropout off: answers are random, which stays and is reported.
+    A uniform number lies in [0, 1), so such a mask is all ones. If the rate is not 0, dropout was not turned off for
+    the export and answers are random; the dropout stays and is reported.
     """
 
     name = "eliminate_dropout"

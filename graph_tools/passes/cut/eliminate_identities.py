@@ -16,18 +16,18 @@ _IDENTITIES = (
     "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient", "DebugIdentity", "DebugIdentityV2",
     "DebugIdentityV3", "EnsureShape", "PlaceholderWithDefault",
 )  # fmt: skip
-# More copies of control edges than this cost more than the node.
+# More copied control edges than this cost more than the node.
 _COPIES = 8
 
 
 class EliminateIdentities(SitePass[None]):
-    """Connect the users of identities to what those pass on.
+    """Connect the users of identities to the inputs that the identities pass on.
 
     Before: `x → StopGradient → Identity → MatMul → Identity (an output)`.
     After: `x → MatMul → Identity (an output)`.
 
-    Outputs of signatures keep their nodes, since their names are known outside. A PlaceholderWithDefault that no
-    signature names as input is its default. EnsureShape goes where the shape is known without it.
+    Outputs of signatures keep their nodes, since clients know their names. A PlaceholderWithDefault that is no input of
+    a signature is replaced by its default. EnsureShape is removed if the shape is known without it.
     """
 
     name = "eliminate_identities"
@@ -92,7 +92,7 @@ class EliminateIdentities(SitePass[None]):
 
 
 def _is_reference(model: Model, output: Output) -> bool:
-    """Say whether an output is a reference, of TF 1's variables or tables."""
+    """Return whether an output is a reference to a variable or table of TF 1."""
     node = model.graph[output.node]
     described = op_def(node.op, model.graph.op_defs)
     return described is not None and any(argument.is_ref for argument in described.output_arg)

@@ -15,14 +15,14 @@ from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 
 class EliminateNoopReshapes(SitePass[None]):
-    """Remove reshapes, transposes, casts, paddings, slices and arithmetic that give back what they are given.
+    """Remove reshapes, transposes, casts, paddings, slices and arithmetic that return their input unchanged.
 
     Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → AddN (of one) → MatMul`, and
     `Reshape(Reshape(y, a), b)`.
     After: `x → MatMul`, and `Reshape(y, b)`.
 
-    Static shapes prove it: the number of elements stays, so shapes of one rank with equal sizes, one of them unknown at
-    most, are equal. Outputs of signatures keep their nodes.
+    Static shapes prove it: the number of elements stays, so two shapes of the same rank and with equal sizes, at most
+    one of them unknown, are equal. Outputs of signatures keep their nodes.
     """
 
     name = "eliminate_noop_reshapes"

@@ -16,20 +16,20 @@ from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 from graph_tools.tensors import Array
 
-# Adding an offset of this size costs as many times the last digit of float32: 64 · 6e-8 = 4e-6.
+# Adding an offset of this size causes an error of that many times the last digit of float32: 64 · 6e-8 = 4e-6.
 _OFFSET = 64.0
 _WHY = "scaling and shifting by known vectors, folded into '{}'"
 
 
 class FoldBatchNorms(Pass):
-    """Give the scale and offset of batch normalization to a MatMul or convolution before it or a MatMul after it.
+    """Fold the scale and offset of batch normalization into a MatMul or convolution before or a MatMul after it.
 
     Before: `MatMul(x, W) → BiasAdd(b) → Mul(s) → Add(t)`, `Relu → Mul(s) → Add(t) → MatMul(W)`, or FusedBatchNorm.
     After: `MatMul(x, W · s) → BiasAdd(b · s + t)`, `Relu → MatMul(s · W) → BiasAdd(t @ W)`.
-    Where there are no weights beside it: `Mul(s) → AddV2(t)`.
+    If there are no weights next to it: `Mul(s) → AddV2(t)`.
 
     It runs after `fold_constants`, which computes s and t from moments that are variables. Weights are computed in
-    float64 and stored as they were; scores change by rounding only.
+    float64 and stored in their original type; scores change by rounding only.
     """
 
     name = "fold_batch_norms"
@@ -97,7 +97,7 @@ class FoldBatchNorms(Pass):
         result.applied += 1
 
     def _insert_bias(self, affines: Affines, node: Node, x: Output, bias: Array) -> None:
-        """Let a MatMul take x, and add a bias to its result, in the bias that follows if there is one."""
+        """Let a MatMul use x, and add a bias to its result, within an existing bias after it if there is one."""
         graph, dtype = affines.graph, attribute(node, "T")
         user = affines.only_user(node.output()) if node.name not in affines.roots else None
         after = affines.of(user) if user is not None else None
@@ -156,7 +156,7 @@ def _may_follow(node: Node) -> bool:
 
 
 def _disagreement(chain: Affine, others: list[Affine | None]) -> str | None:
-    """Say whether nodes that share weights would have them scaled differently."""
+    """Return a reason if nodes that share weights need different scales; None if not."""
     if all(other is not None and np.array_equal(other.scale, chain.scale) for other in others):
         return None
     return "another node uses its weights too, expected the same scaling of all"

@@ -22,7 +22,7 @@ from graph_tools.tensors import Array, byte_size
 
 #: Variables up to this size take part in folding.
 _VARIABLE_BYTES = 1 << 24
-#: A few numbers, which may come from fewer bytes.
+#: A result of a few numbers up to this size may be larger than the constants and variables that it is made from.
 _SCALAR_BYTES = 64
 _NEVER = CONTROL_FLOW | {
     "Const", "Placeholder", "PlaceholderWithDefault", "NoOp", "Identity", "IdentityN", "Snapshot", "ReadVariableOp",
@@ -37,13 +37,13 @@ class _Known:
     Attributes
     ----------
     bytes : int
-        Of all outputs together.
+        Size of all outputs together.
     leaves : int
-        Bytes of the constants and variables that it is made from.
+        Size in bytes of the constants and variables from which it is computed.
     variables : bool
         Whether a variable is among them.
     alone : bool
-        Whether nothing else uses what it is made from.
+        Whether nothing else uses these constants and variables.
     """
 
     bytes: int
@@ -54,15 +54,16 @@ class _Known:
 
 
 class FoldConstants(Pass):
-    """Replace subgraphs over constants by their values, computed by TensorFlow itself, once.
+    """Replace subgraphs of constants by their values, which TensorFlow computes once.
 
-    Before: `rsqrt(Read(variance) + 0.001) · Read(gamma) → Mul(x, ·)`, and `Shape(y) → StridedSlice → Pack` where the
+    Before: `rsqrt(Read(variance) + 0.001) · Read(gamma) → Mul(x, ·)`, and `Shape(y) → StridedSlice → Pack` if the
     shape of y is known.
-    After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` is one to `[-1, 24]`.
+    After: `Const → Mul(x, ·)`. A Reshape to `Pack(batch, 24)` becomes a Reshape to `[-1, 24]`.
 
-    Ops that are random, stateful or part of control flow are never folded. Results are at most 64 KiB, or at most as
-    large as the weights that only they are made from. What is made from variables takes no more than they do, so that
-    weights stored in few bits, as codes with a scale, stay so; over a kilobyte it becomes a variable.
+    Ops that are random, stateful or part of control flow are never folded. A result has at most 64 KiB, or at most the
+    size of the weights from which it is computed, if nothing else uses them. A result computed from variables is not
+    larger than these, so that weights stored in few bits, as codes with a scale, stay so; over a kilobyte it becomes a
+    variable.
     """
 
     name = "fold_constants"
@@ -134,7 +135,7 @@ class FoldConstants(Pass):
         return _Known(size, leaves, variables, alone)
 
     def _frontier(self, model: Model, known: dict[str, _Known]) -> list[Output]:
-        """List the outputs to compute: those that nodes use which are not folded, and outputs of signatures."""
+        """Return the outputs to compute: inputs of nodes that are not folded, and outputs of signatures."""
         graph, roots = model.graph, model.roots()
         fetched: dict[Output, None] = {}
         for name in known:
@@ -165,7 +166,7 @@ class FoldConstants(Pass):
 
 
 def known_feeds(known: dict[str, _Known]) -> dict[str, str]:
-    """Return the variable of each node that reads one."""
+    """Return the name of the variable that each reading node reads, by node."""
     return {name: one.feed for name, one in known.items() if one.feed is not None}
 
 
@@ -180,7 +181,7 @@ class _FoldingError(Exception):
 
 
 def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list[Array]:
-    """Compute outputs from constants and the variables that `feeds` names, by node that reads them."""
+    """Compute outputs from constants and from the variables in `feeds`: variable by the node that reads it."""
     import tensorflow as tf
 
     part = Graph()
@@ -210,12 +211,12 @@ def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list
                 found = session.run([str(one) for one in fetched], fed)
             except tf.errors.OpError as error:
                 raise _FoldingError(error.message) from error
-    # A scalar comes as a number of NumPy's, a string as bytes.
+    # TensorFlow returns a scalar as a NumPy number, and a string as bytes.
     return [np.array(one, object) if isinstance(one, bytes) else np.asarray(one) for one in found]
 
 
 def _replace_output(model: Model, output: Output, value: Any) -> int:
-    """Give the users of an output its value; 0 where a name that is known outside stands in the way."""
+    """Replace an output by its value and return 1; return 0 if a signature needs the node."""
     graph = model.graph
     node = graph[output.node]
     before = [source.node for source in node.inputs]

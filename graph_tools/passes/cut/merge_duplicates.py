@@ -19,13 +19,13 @@ _HANDLE_USERS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
 
 
 class MergeDuplicates(Pass):
-    """Merge equal constants, equal variables, and nodes that compute the same from the same.
+    """Merge equal constants, equal variables, and nodes that compute the same from the same inputs.
 
     Before: `Cast(x) → a`, `Cast(x) → b`; variables `w` and `w_1` with equal elements.
     After: `Cast(x) → a, b`; variable `w`.
 
-    Embedding tables merge only where one tensor of the checkpoint is restored into both. Random and stateful nodes
-    never merge, nor reads of what is written while it is served.
+    Embedding tables merge only if one tensor of the checkpoint is restored into both. Random and stateful nodes never
+    merge, nor do reads of variables that are written while the model is served.
     """
 
     name = "merge_duplicates"
@@ -33,7 +33,7 @@ class MergeDuplicates(Pass):
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
         self._merge_variables(model, result)
-        # Where the later of two nodes stays, users of the earlier one become alike after they were looked at.
+        # If the later of two nodes stays, users of the earlier one become equal after they were compared: repeat.
         while self._merge_nodes(model, result):
             pass
         result.nodes_after = len(model.graph)
@@ -73,7 +73,7 @@ class MergeDuplicates(Pass):
             if node.name in roots:
                 if first.name in roots:
                     continue
-                # This name is known outside, so the earlier node goes.
+                # Clients know this name, so the earlier node is removed.
                 first, node = node, first
                 seen[key] = first
             for user in graph.users(node.name):
@@ -87,7 +87,7 @@ class MergeDuplicates(Pass):
         return result.applied - before
 
     def _volatile(self, model: Model) -> set[str]:
-        """Name the handles whose content changes while it is served."""
+        """Return the names of the handles whose content changes while the model is served."""
         graph = model.graph
         served = graph.ancestors(model.outputs())
         return {source.node for name in served if has_effect(graph, graph[name]) for source in graph[name].inputs} | {
@@ -106,13 +106,13 @@ class MergeDuplicates(Pass):
 
 
 def _table_of(model: Model, name: str) -> Hashable:
-    """Return what keeps embedding tables apart: equal ones, such as two that no training touched, stay two tables."""
+    """Return the key that keeps embedding tables apart; equal ones, such as two untrained ones, must not merge."""
     gathered = any(user.op in {"ResourceGather", "ResourceGatherNd"} for user in model.graph.users(name))
     return model.tensor_names.get(name, name) if gathered else None
 
 
 def _key(graph: Graph, node: Node) -> Hashable:
-    """Return what two nodes have in common if they compute the same."""
+    """Return a key that is equal for two nodes if they compute the same."""
     controls = tuple(sorted(node.controls))
     if node.op == "Const":
         value = const_array(node)
@@ -126,7 +126,7 @@ def _key(graph: Graph, node: Node) -> Hashable:
 
 
 def _bytes(value: Array) -> bytes:
-    """Return the content of an array; a digest where it is large."""
+    """Return the content of an array, or a digest if it is large."""
     raw = (
         b"".join(b"%d:%s" % (len(one), one) for one in value.reshape(-1)) if value.dtype == object else value.tobytes()
     )
@@ -134,7 +134,7 @@ def _bytes(value: Array) -> bytes:
 
 
 def _digest(source: TensorSource, whole: bool) -> bytes:
-    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read to the end."""
+    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read completely."""
     digest = hashlib.sha256()
     for chunk in source.chunks(rows_per_chunk(source) if whole else 64):
         digest.update(_bytes(chunk) if chunk.dtype == object else memoryview(chunk.tobytes()))
@@ -144,7 +144,7 @@ def _digest(source: TensorSource, whole: bool) -> bytes:
 
 
 def _equal(groups: Iterable[list[str]], digest: Any) -> list[list[str]]:
-    """Split groups by a digest and keep the parts of several names."""
+    """Split groups by a digest and return the parts that have several names."""
     parts: list[list[str]] = []
     for names in groups:
         if len(names) > 1:

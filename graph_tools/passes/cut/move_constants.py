@@ -14,7 +14,7 @@ from graph_tools.rewriting.protocol import SitePass
 
 
 class MoveConstants(SitePass[None]):
-    """Turn large constants into variables, since no protocol buffer holds more than 2 GiB.
+    """Turn large constants into variables, since a protocol buffer cannot exceed 2 GiB.
 
     Before: `Const w (40 MB, in the graph) → MatMul`.
     After: `VarHandleOp w/value → ReadVariableOp w → MatMul`, with its elements in the checkpoint.
@@ -22,9 +22,9 @@ class MoveConstants(SitePass[None]):
     Parameters
     ----------
     limit : int [bytes]
-        Constants above it move.
+        Constants above this size become variables.
     total : int [bytes]
-        If all constants together are above it, those above a sixteenth of `limit` move as well.
+        If all constants together exceed this size, those above a sixteenth of `limit` become variables as well.
     """
 
     name = "move_constants"
@@ -54,7 +54,7 @@ class MoveConstants(SitePass[None]):
 
 
 def _bytes(node: Node) -> int:
-    """Bytes of a constant's elements; as many as are written for strings."""
+    """Return the size of a constant's elements [bytes]; for strings, the size in which they are written."""
     tensor = node.attrs["value"].tensor
     dtype = attribute(node, "dtype")
     if dtype.name == "string":

@@ -14,10 +14,10 @@ from graph_tools.rewriting.protocol import Pass, PassResult
 class PruneUnreachable(Pass):
     """Remove nodes, functions, variables, tables and assets that no output of a signature needs.
 
-    Before: `x → MatMul → y`, and beside it savers, initializers, losses, optimizers, summaries, other signatures.
+    Before: `x → MatMul → y`, and next to it savers, initializers, losses, optimizers, summaries, other signatures.
     After: `x → MatMul → y`.
 
-    Inputs of a kept signature stay even where nothing uses them, since clients feed them.
+    Inputs of a kept signature stay even if nothing uses them, since clients feed them.
     """
 
     name = "prune_unreachable"
@@ -29,7 +29,7 @@ class PruneUnreachable(Pass):
         signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
         why = f"no output of {signatures} needs it"
         result.applied = model.graph.prune(model.roots(), why)
-        if not model.marked_tensors:  # what a later pass merges or folds is used
+        if not model.marked_tensors:  # Only at the first run: tensors that a later pass merges or folds count as used.
             mark_unused_tensors(model)
         tables = {table_of(node) for node in lookups(model.graph)}
         for name in [name for name in model.sparse_tables if name not in tables]:
@@ -60,14 +60,14 @@ class PruneUnreachable(Pass):
 
 
 def _fills(graph: Graph, output: Output, needed: set[str]) -> bool:
-    """Say whether an input is the handle of a variable or table that an output needs."""
+    """Return whether an input is the handle of a variable or table that an output needs."""
     handle = handle_of(graph, output)
     op = graph[handle].op
     return handle in needed and (op in {"VarHandleOp", "VariableV2", "Variable"} or "HashTable" in op)
 
 
 def prune_functions(model: Model) -> list[str]:
-    """Remove functions that nothing in the graph refers to, directly or through another, and name them."""
+    """Remove functions to which nothing in the graph refers, directly or indirectly, and return their names."""
     library = model.graph.library
     waiting = [name for node in model.graph for name in functions_of(node.attrs)]
     waiting += [node.op for node in model.graph if node.op in library]

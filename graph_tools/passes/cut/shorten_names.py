@@ -11,13 +11,13 @@ _NOTES = ("_output_shapes", "_user_specified_name", "_has_manual_control_depende
 
 
 class ShortenNames(Pass):
-    """Name nodes inside the graph after their op, and drop notes that only a training program reads.
+    """Rename nodes inside the graph after their op, and drop attributes that only a training program reads.
 
     Before: `input_layer/C14_embedding/C14_embedding_weights/embedding_lookup_sparse/Reshape_1 → …`.
     After: `Reshape_17 → …`.
 
-    Inputs, outputs, variables, tables, assets, initializers and fused ops keep theirs, since clients, checkpoints,
-    reports and other tools know them.
+    Inputs, outputs, variables, tables, assets, initializers and fused ops keep their names, since clients,
+    checkpoints, reports and other tools use them.
     """
 
     name = "shorten_names"

@@ -21,14 +21,14 @@ _TABLE_USERS = (
 
 
 class UseResourceVariables(SitePass[None]):
-    """Turn reference variables and tables into resources of the same name, which executors and tools handle better.
+    """Turn reference variables and tables into resources of the same name, which executors and tools support better.
 
     Before: `VariableV2 w → Identity w/read → MatMul`, `Assign(w, value)`, `HashTable → LookupTableFind`.
     After: `VarHandleOp w → ReadVariableOp w/read → MatMul`, `AssignVariableOp(w, value)`, `HashTableV2 →
     LookupTableFindV2`.
 
-    A reference is read where it is used, so a variable that is also written while it is served would be read at
-    another moment: it is left as it is.
+    A reference is read at its use, and a resource at its ReadVariableOp. A variable that is written while it is served
+    would therefore be read at another moment, so it stays a reference.
     """
 
     name = "use_resource_variables"
@@ -55,7 +55,7 @@ class UseResourceVariables(SitePass[None]):
         return Found(None)
 
     def _served_writes(self, model: Model) -> set[str]:
-        """Name the variables that some node writes which an output needs."""
+        """Return the names of the variables that are written by a node that an output needs."""
         graph = model.graph
         needed = graph.ancestors(model.outputs())
         return {graph[name].inputs[0].node for name in needed if graph[name].op in _ASSIGNS}
@@ -102,7 +102,7 @@ class UseResourceVariables(SitePass[None]):
 
 
 def _takes_reference(model: Model, user: Node, variable: str) -> bool:
-    """Say whether a node needs the variable itself, not only its value."""
+    """Return whether a node needs the variable itself, not only its value."""
     described = op_def(user.op, model.graph.op_defs)
     if described is None:
         return True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rewrites that `fuse` makes, one file each, in the order in which they run.
 
-They come after the passes of `cut`, and put ops of libprocessor in the place of subgraphs.
+They run after the passes of `cut`, and replace subgraphs by ops of libprocessor.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ Make = Callable[[FuseOptions], Pass]
 
 
 PASSES: tuple[tuple[type[Pass], Make], ...] = (
-    # Interactions list the rows of one lookup many times: they are recognized before lookups become columns, and then
-    # take them once. Before towers, too, which would take their products and sums for layers.
+    # Interactions list the rows of one lookup many times. They are recognized before lookups become columns, and then
+    # use the rows once. They also come before towers, which would mistake their products and sums for layers.
     (FuseProducts, lambda _: FuseProducts()),
     (FuseDotInteractions, lambda _: FuseDotInteractions()),
     (FuseFmInteractions, lambda _: FuseFmInteractions()),
     (FuseCompressedInteractions, lambda _: FuseCompressedInteractions()),
     (FuseCrossNetworks, lambda _: FuseCrossNetworks()),
-    # A candidate that is repeated for each position would be looked up as often.
+    # Before lookups, since a candidate that is repeated for each position would be looked up for each.
     (FuseTargetAttention, lambda _: FuseTargetAttention()),
-    # What takes heads apart and joins them goes with it, and dense layers around it see rows.
+    # It removes the nodes that split and join heads, so that dense layers around it see rows.
     (FuseHeadAttention, lambda _: FuseHeadAttention()),
-    # Loops keep lookups and layers before and after them apart.
+    # Loops separate the lookups and layers before them from those after them.
     (FuseRecurrentLayers, lambda _: FuseRecurrentLayers()),
-    # After what is recognized by one tensor that several nodes take, of which the user's side makes two; before what
-    # makes an op of both sides.
+    # After the passes that recognize one tensor used by several nodes, since the split makes two of it; before the
+    # passes that would fuse both sides into one op.
     (SplitUserItems, lambda options: SplitUserItems(options.user_inputs)),
-    # What is left of a lookup after it is a tensor of columns, which the others take as it is.
+    # After it, the result of lookups is a tensor of columns, which the later passes use as it is.
     (FuseEmbeddingGroups, lambda _: FuseEmbeddingGroups()),
-    # Columns were reshaped for interactions that take them as they are.
+    # Columns were reshaped for interactions, whose fused ops accept columns directly.
     (DropFieldReshapes, lambda _: DropFieldReshapes()),
-    # What lookups have not pooled themselves.
+    # Pool the sequences that lookups have not pooled themselves.
     (FuseSequencePooling, lambda _: FuseSequencePooling()),
-    # Whatever dense layers are left, between the columns and the scores.
+    # The dense layers that are left between the columns and the scores.
     (FuseDenseTowers, lambda _: FuseDenseTowers()),
 )
-"""The passes in order, each with how it is made and the reason for its place."""
+"""The passes in order, each with its constructor and the reason for its place."""
 
 
 def fusing_passes(options: FuseOptions) -> list[Pass]:
@@ -63,5 +63,5 @@ def fusing_passes(options: FuseOptions) -> list[Pass]:
 
 
 def fusing_pass_names() -> dict[str, str]:
-    """Return the names of the passes in order, with what each does in a line."""
+    """Return the names of the passes in order, with a one-line description of each."""
     return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one, _ in PASSES}

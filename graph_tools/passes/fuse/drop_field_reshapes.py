@@ -11,18 +11,18 @@ from graph_tools.model import Model
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
 
-#: Ops that take [rows, fields, dim] as rows of fields * dim elements, too, if they are told dim.
+#: Ops that also accept [rows, fields, dim] as rows of fields * dim elements, if their attribute gives dim.
 _FIELDS = ("RecFmInteraction", "RecDotInteraction", "RecProduct")
 _WHY = "an op takes the rows in another shape"
 
 
 class DropFieldReshapes(Pass):
-    """Remove reshapes before ops that take rows of any shape.
+    """Remove reshapes before ops that accept rows of any shape.
 
     Before: `RecEmbeddingGroup → Reshape [rows, fields, dim] → RecFmInteraction`.
     After: `RecEmbeddingGroup → RecFmInteraction` with the attribute `dim`.
 
-    It runs after `fuse_embedding_groups`, which gives columns.
+    It runs after `fuse_embedding_groups`, which produces columns.
     """
 
     name = "drop_field_reshapes"
@@ -46,7 +46,7 @@ class DropFieldReshapes(Pass):
 
 
 def _keeps_rows(flat: Flat, output: Output, sizes: list[int | None]) -> bool:
-    """Say whether an output has the rows of one of some sizes, with as many elements."""
+    """Return whether the rows of an output have as many elements as rows of the given sizes."""
     before = flat.known(output)
     if len(before) < 2 or None in before[1:] or None in sizes[1:]:
         return False

@@ -40,13 +40,13 @@ _PATTERN = Pattern(transposed(view_of(_PRODUCT & _COLUMNS_BY_ROWS), [1, 0, 2]).w
 
 
 class FuseCompressedInteractions(InteractionPass):
-    """Replace the products that xDeepFM's compressed interaction network gives its layers.
+    """Replace the products that are the input of each layer of xDeepFM's compressed interaction network.
 
     Before: `Transpose(Reshape(BatchMatMul(Pack(SplitV(x0)), Pack(SplitV(x))ᵀ)), [1, 0, 2])`, a product for each element
     of the vectors.
     After: `RecFieldOuter(x0, x)`, [rows, dim, fields of x0 · fields of x].
 
-    The convolution of width 1 after it is a dense layer, and is left to `fuse_dense_towers`. Scores stay equal bit for
+    The convolution of width 1 after it is a dense layer, which `fuse_dense_towers` fuses. Scores stay equal bit for
     bit.
     """
 

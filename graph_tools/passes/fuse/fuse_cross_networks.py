@@ -18,11 +18,12 @@ from graph_tools.tensors import Array
 class FuseCrossNetworks(InteractionPass):
     """Replace the layers of DCN's cross network, with vectors, matrices, or products of two thin matrices.
 
-    Before: `x0 * MatMul(x, w) + b + x`, or `x0 * (MatMul(x, W) + b) + x`, for each layer, x being what the one before
-    gives.
+    Before: `x0 * MatMul(x, w) + b + x`, or `x0 * (MatMul(x, W) + b) + x`, for each layer, where x is the result of the
+    layer before.
     After: `RecCrossNetwork(x0; w, …, b, …)`.
 
-    The rows of x0 may have dimensions of size 1 besides, as `tf.tensordot` wants them. Products are rounded otherwise.
+    The rows of x0 may have additional dimensions of size 1, as `tf.tensordot` needs them. Products may be rounded
+    differently.
     """
 
     name = "fuse_cross_networks"
@@ -38,10 +39,10 @@ class FuseCrossNetworks(InteractionPass):
                 self._refused[node.name] = outcome
             elif isinstance(outcome, Found):
                 self._layers[node.output()] = outcome.value
-        # What is a layer without its bias looks like one, too.
+        # A layer without its bias also looks like a layer.
         inside = {name for layer in self._layers.values() for name in layer.nodes - {layer.root.node}}
         self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
-        # The last network first: one that begins where another ends still finds that end in the graph.
+        # The last network first: a network that begins at the end of another one still finds that end in the graph.
         ends = [chain[-1] for chain in reversed(self._chains(flat))]
         return [flat.graph[name] for name in [*self._refused, *(end.root.node for end in ends)]]
 
@@ -68,7 +69,7 @@ class FuseCrossNetworks(InteractionPass):
         return Found(Fusion(last.root, "RecCrossNetwork", [x, *kernels, *biases], attrs, (None, first.width)))
 
     def _chains(self, flat: Flat) -> list[list[CrossLayer]]:
-        """Join each layer with the one that alone takes its result."""
+        """Join each layer with the next one if only this one uses its result."""
         self._chain: dict[Output, list[CrossLayer]] = {}
         for root, layer in self._layers.items():
             before = self._chain.get(layer.x)
@@ -81,7 +82,7 @@ class FuseCrossNetworks(InteractionPass):
 
 
 def _continues(flat: Flat, before: CrossLayer, layer: CrossLayer) -> bool:
-    """Say whether one node may compute two layers, the result of the first being of no use elsewhere."""
+    """Return whether one node may compute two layers, because nothing else uses the result of the first."""
     alike = (before.start, before.version, before.transposed) == (layer.start, layer.version, layer.transposed)
     if not alike or before.root.node in flat.roots:
         return False

@@ -32,15 +32,15 @@ _OP = "RecDenseTower"
 
 
 class FuseDenseTowers(Pass):
-    """Compute dense layers and what is between them with one op.
+    """Compute dense layers and the nodes between them with one op.
 
     Before: `x → MatMul(W) → BiasAdd(b) → Relu → MatMul(V) → BiasAdd(c) → Add(wide) → Sigmoid`.
     After: `RecDenseTower(x, wide; W, b, V, c)`, with a plan of two layers.
 
     A tower is as large as can be: it grows from products with constant weights over biases, activations in any
     spelling, batch and layer normalization, sums and products of rows, concatenation, gates over experts, and reshapes
-    that keep rows together. No path leaves it and comes back. Towers that take the same rows are one op with several
-    outputs. Weights stay where they are; where one has to have another shape, a new one is made.
+    that keep rows together. No path leaves it and returns to it. Towers that use the same rows are one op with several
+    outputs. Weights stay as they are; if one needs another shape, a new one is made.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class FuseDenseTowers(Pass):
         }
         regions, wanted = [one for one, _ in kept], [one for _, one in kept]
         towers = [make_tower(site, *both) for both in zip(regions, wanted, strict=True)]
-        # Plans are made before the graph changes, of which `site` is a snapshot.
+        # All plans are made before the graph changes, since `site` is a snapshot of it.
         edges = [_Edges(site, *both) for both in zip(regions, wanted, strict=True)]
         renamed: dict[Output, Output] = {}
         for tower, edge in zip(towers, edges, strict=True):
@@ -80,7 +80,7 @@ class FuseDenseTowers(Pass):
         return result
 
     def _rewrite(self, model: Model, tower: Tower, edge: _Edges, renamed: dict[Output, Output]) -> None:
-        """Add the op, and say which of its outputs stand for which of the graph's."""
+        """Add the op, and record in `renamed` which of its outputs replaces each output of the graph."""
         graph = model.graph
         inputs = [
             add_matrix(edge.site, source, edge.widths[source]) if source in edge.turned else source
@@ -106,16 +106,16 @@ class FuseDenseTowers(Pass):
 
 
 class _Edges:
-    """What a tower takes and gives, and in which shapes.
+    """The inputs and outputs of a tower, with their shapes.
 
     Attributes
     ----------
     widths : dict of Output to int
         Elements of a row of each input.
     turned : set of Output
-        Inputs whose rows are more than one dimension, or none.
+        Inputs that must be reshaped to a matrix, since their rows have several dimensions or none.
     targets : list
-        For each wanted output: the shape that it has, None where the op gives it so.
+        For each wanted output, the shape to which the op's result is reshaped, or None if it has that shape already.
     """
 
     def __init__(self, site: Site, region: list[Piece], wanted: list[Output]) -> None:
@@ -139,7 +139,7 @@ class _Edges:
 
 
 def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[list[Output]]]:
-    """Find regions whose outputs can all be given in the shapes that they have, with few reshapes around them."""
+    """Return regions, and their outputs, that need few reshapes and whose outputs can all keep their shapes."""
     while True:
         regions = Regions(site, pieces)
         regions.join_neighbors()
@@ -161,7 +161,7 @@ def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[li
 
 
 def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list[Output]:
-    """List the reshapes that a region begins with, if all that it gives would have to be reshaped for them."""
+    """Return the reshapes at the beginning of a region, if the region needs fewer reshapes without them."""
     inside = {piece.output for piece in region}
     views = [piece for piece in region if piece.kind == "view" and piece.inputs[0] not in inside]
     rest = [piece for piece in region if piece not in views]
@@ -174,7 +174,7 @@ def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list
 
 
 def _replace(model: Model, region: list[Piece], wanted: list[Output], renamed: dict[Output, Output]) -> None:
-    """Let users have what the op gives, and remove what only the old nodes needed."""
+    """Connect users to the outputs of the op, and remove the nodes that only the old nodes needed."""
     graph, roots = model.graph, model.outputs()
     for one in wanted:
         graph.replace(one, renamed[one])

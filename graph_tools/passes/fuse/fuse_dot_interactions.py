@@ -17,7 +17,7 @@ from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import expected, op, optional, value
 from graph_tools.tensors import Array
 
-# Some of all products.
+# Some products, picked from all.
 _FIELDS, _CHOICE, _OTHER = value(), value(), value()
 _ALL = own_products(_FIELDS)
 _GATHERED = op("GatherV2", _ALL, _CHOICE, ..., batch_dims=False)
@@ -37,7 +37,7 @@ _PLACED, _IN_ROWS = Pattern(_BY_PLACE), transposed(alone(_BY_PLACE), [1, 0])
 _FIRST, _SECOND = value(), value()
 _INNER = Pattern(sum_of_products(_FIRST, _SECOND))
 
-# One of the terms that FwFM, as DeepCTR writes it, sums up.
+# One term of the sum in FwFM, as DeepCTR writes it.
 _TENSOR = value().where(rank(3))
 _VECTORS = view_of(op("StridedSlice", _TENSOR, ...)), view_of(op("StridedSlice", _TENSOR, ...))
 _PRODUCT = view_of(op(PRODUCT, *_VECTORS) | op("Sum", view_of(op("Mul", *_VECTORS)), ...))
@@ -45,13 +45,13 @@ _TERM = Pattern(optional(lambda product: view_of(op("Mul", product, value())), _
 
 
 class FuseDotInteractions(InteractionPass):
-    """Replace products of all vectors of a row with each other of which some are used, and products of two lists.
+    """Replace dot products of the vectors of a row, picked from all pairs or computed for two lists of vectors.
 
-    Before: `BatchMatMul(x, xᵀ)`, of which a mask or indices pick a triangle (DLRM); `Sum(p * q, -1)`, p and q joining
-    the vectors of pairs (PNN).
+    Before: `BatchMatMul(x, xᵀ)`, of which a mask or indices pick a triangle (DLRM); `Sum(p * q, -1)`, where p and q
+    join the vectors of pairs (PNN).
     After: `RecDotInteraction(x)`.
 
-    Where the triangle is picked by the values of a mask, these must follow from constants.
+    If the values of a mask pick the triangle, these values must follow from constants.
     """
 
     name = "fuse_dot_interactions"
@@ -78,7 +78,7 @@ def _inner_products(flat: Flat, root: Output) -> Outcome[Fusion]:
 
 
 def _why_pairs_stay(flat: Flat, node: Node) -> Outcome[Fusion]:
-    """Say why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) stays as it is."""
+    """Return why a sum of weighted products of pairs (FwFM, as DeepCTR writes it) is not replaced."""
     terms = [_TERM.match(flat, term) for term in node.inputs]
     tensors = {term.value[_TENSOR] if isinstance(term, Found) else None for term in terms}
     tensor = tensors.pop()
@@ -127,7 +127,7 @@ def _picked_products(flat: Flat, root: Output) -> Outcome[Fusion]:
 
 
 def _picked(flat: Flat, match: Match, root: Output, count: int) -> Outcome[list[int]]:
-    """List the pairs whose products a node gives for each row, -1 for a zero."""
+    """Return the pairs whose products a node returns for each row, with -1 for a zero."""
     choice = match[_CHOICE]
     if _GATHERED in match:
         return _gathered(flat, flat.graph[root.node], count)
@@ -161,14 +161,14 @@ def _gathered(flat: Flat, node: Node, count: int) -> Outcome[list[int]]:
 
 
 def _where(flat: Flat, output: Output, count: int) -> Array | None:
-    """Return the places, within one row, where a mask that is the same for all rows is true."""
+    """Return the places, within one row, at which a mask that is the same for all rows is true."""
     node = flat.node(output, "Where")
     mask = None if node is None else matrix_of(flat, node.inputs[0], count)
     return None if mask is None else np.flatnonzero(mask)
 
 
 def matrix_of(flat: Flat, output: Output, count: int) -> Array | None:
-    """Compute a matrix [count, count] that is the same for all rows, or None where it is not known."""
+    """Compute a matrix [count, count] that is the same for all rows, or None if it is not known."""
     output = flat.source(output)
     value = flat.values.constant(output)
     if value is not None:

@@ -21,16 +21,16 @@ _WHY = "a RecEmbeddingGroup looks up, pools and concatenates"
 
 
 class FuseEmbeddingGroups(Pass):
-    """Replace the lookups of a model, and what is done with their rows before a layer takes them, by one node.
+    """Replace the lookups of a model, with the nodes that pool and join their rows before a layer, by one node.
 
     Before: `C1 → StringToHashBucketFast → ResourceGather(variable) → SelectV2(C1 ≠ '', …, 0)`, once for each of many
     features, `→ ConcatV2 with I1, I2, …`; and the wide part: lookups of rows of one element and MatMuls of numbers,
     `→ AddN → BiasAdd`.
     After: `RecEmbeddingGroup(C1, …, I1, …, tables)`, with an output for the concatenation and one for the sum.
 
-    Variables and hash tables behind the lookups become tables in files of their own, which keep what an absent key is
-    given. Lookups whose batch may differ, or that different signatures need, are in nodes of their own; so are those
-    that need the result of another lookup. Rows are read bit by bit; sums may be in another order than before.
+    The variables and hash tables of the lookups become tables in files of their own, which keep the rows of absent
+    keys. Lookups get a separate node if their batch may differ, if different signatures need them, or if they need the
+    result of another lookup. Rows are read bit by bit; sums may be in another order than before.
     """
 
     name = "fuse_embedding_groups"
@@ -47,13 +47,13 @@ class FuseEmbeddingGroups(Pass):
                 replace_output(model, old, new, np.float32, _WHY)
             result.applied += len(group.roots)
         result.refused = [(name, why) for name, why in finder.refused.items() if name in model.graph]
-        # Hash tables and variables that only lookups read go, with what fills them.
+        # Remove hash tables and variables that only lookups read, with the nodes that fill them.
         PruneUnreachable().apply(model)
         result.nodes_after = len(model.graph)
         return result
 
     def _keep(self, group: Group, finder: PieceFinder) -> bool:
-        """Take the roots out of a group that are to be left alone, and say whether others stay."""
+        """Remove the roots that are to be left alone from a group, and return whether others remain."""
         left = {root.output.node for root in group.roots} & set(self.left_alone)
         finder.refused |= {name: self.left_alone[name] for name in left}
         group.roots = [root for root in group.roots if root.output.node not in left]
@@ -61,7 +61,7 @@ class FuseEmbeddingGroups(Pass):
 
 
 def _find(model: Model) -> PieceFinder:
-    """Find what groups may produce; a node that joins lookups with something else is given them joined already."""
+    """Find the tensors that groups may produce; lookups that a node joins with other tensors are joined before it."""
     finder = PieceFinder(model)
     joined = [_join_runs(model, node, runs) for node, runs in partial_joins(finder)]
     if not joined:
@@ -78,7 +78,7 @@ def _find(model: Model) -> PieceFinder:
 
 @dataclass
 class _Joined:
-    """A node that was given some of its inputs joined, and those that it had."""
+    """A node some of whose inputs were joined before it, its original inputs, and the names of the added nodes."""
 
     node: Node
     inputs: list[Output]
@@ -86,7 +86,7 @@ class _Joined:
 
 
 def _join_runs(model: Model, node: Node, runs: list[list[int]]) -> _Joined:
-    """Let a ConcatV2 or AddN take some of its inputs joined already."""
+    """Join some inputs of a ConcatV2 or AddN by nodes before it."""
     graph, parts, before = model.graph, joined_parts(node), list(node.inputs)
     axis = before[len(parts) :]
     left: list[Output | None] = list(parts)

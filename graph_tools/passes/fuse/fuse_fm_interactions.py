@@ -23,7 +23,7 @@ def _sum_of_elements(x: Value) -> Value:
 
 
 def _sums_last_dimension(flat: Flat, output: Output) -> bool:
-    """Say whether a sum is over the last dimension, with others of size 1 at most."""
+    """Return whether a sum is over the last dimension, and otherwise only over dimensions of size 1."""
     node = flat.graph[output.node]
     sizes, axes = flat.known(node.inputs[0]), flat.reduced(node) or (0,)
     return axes[-1] == len(sizes) - 1 and axes[0] != 0 and all(sizes[axis] == 1 for axis in axes[:-1])
@@ -38,12 +38,12 @@ _SUMS = _sum_of_elements(_HALF) | _half(_sum_of_elements(_DIFFERENCE))
 
 
 class FuseFmInteractions(InteractionPass):
-    """Replace half of the square of a sum less the sum of squares, over the fields of a row.
+    """Replace half the difference between the square of a sum and the sum of squares, over the fields of a row.
 
     Before: `0.5 * Sum(Square(Sum(x, 1)) - Sum(x * x, 1), -1)` with x [rows, fields, dim], or without the outer sum.
     After: `RecFmInteraction(x)`.
 
-    The order of additions may be another.
+    The order of additions may change.
     """
 
     name = "fuse_fm_interactions"

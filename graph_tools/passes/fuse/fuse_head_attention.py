@@ -17,13 +17,13 @@ _PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _COMPARISONS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")
 _ADDS = ("Add", "AddV2", "Sub")
 
-#: Makes a mask of four dimensions, once it is sure that it is wanted.
+#: Makes a mask of four dimensions; called only if the fusion is made.
 Made = Callable[[], Output]
 
 
 @dataclass
 class _Scores:
-    """What is done with products before they weigh values; masks are made when all is known to fit."""
+    """The scaling and masking of products before they weight values; masks are made only if everything matches."""
 
     product: Node
     scale: float = 1.0
@@ -32,13 +32,13 @@ class _Scores:
 
 
 class FuseHeadAttention(InteractionPass):
-    """Replace `softmax(Q Kᵀ · scale, masked) V` of one head or several, with what takes heads apart and joins them.
+    """Replace `softmax(Q Kᵀ · scale, masked) V` of one or several heads, with the nodes that split and join heads.
 
     Before: `BatchMatMul(Softmax(BatchMatMul(heads(q), heads(k)ᵀ) * scale), heads(v))` between splits, packs or
-    transposes, or the two `Einsum` of Keras; masks are added, select, or scale rows afterwards.
+    transposes, or the two `Einsum` of Keras. Masks are added, select scores, or scale rows afterwards.
     After: `RecHeadAttention(q, k, v, masks)`.
 
-    The layers that make q, k and v, and the normalization after it, are left to `fuse_dense_towers`.
+    `fuse_dense_towers` fuses the layers that compute q, k and v, and the normalization after it.
     """
 
     name = "fuse_head_attention"
@@ -107,7 +107,7 @@ def _letters(node: Node) -> tuple[tuple[str, str], str] | None:
 
 
 def _dot_operands(node: Node) -> tuple[Output, Output] | None:
-    """Return queries and keys of `aecd,abcd->acbe`."""
+    """Return the queries and keys of `aecd,abcd->acbe`."""
     parts = _letters(node)
     if parts is None:
         return None
@@ -128,7 +128,7 @@ def _is_softmax(flat: Flat, output: Output) -> bool:
 
 
 def _read(flat: Flat, output: Output, heads: Heads, products: tuple[str, ...]) -> _Scores | str | None:
-    """Follow weights back to the product of queries with keys; None where they come from something else."""
+    """Follow weights back to the product of queries with keys; None if they come from something else."""
     masks: dict[str, Made] = {}
     times = flat.direct(output, "Mul")
     if times is not None:
@@ -160,9 +160,9 @@ def _read(flat: Flat, output: Output, heads: Heads, products: tuple[str, ...]) -
 
 
 def _step(flat: Flat, node: Node, heads: Heads, found: _Scores) -> tuple[Output, int] | str | None:
-    """Take one op between product and softmax: return what it is done to, and its place in the order."""
+    """Read one op between product and softmax, and return its operand and its place in the order."""
     if node.op == "Sub":
-        # A softmax is the same for all numbers less the largest.
+        # Subtracting the largest number does not change a softmax.
         largest = flat.direct(node.inputs[1], "Max")
         last = len(flat.known(node.output())) - 1
         same = largest is not None and skip(flat.graph, largest.inputs[0]) == skip(flat.graph, node.inputs[0])
@@ -203,14 +203,14 @@ def _leads_to_product(flat: Flat, output: Output) -> bool:
 
 
 def _gate(flat: Flat, output: Output, heads: Heads) -> Output | None:
-    """Return [rows, queries] that is repeated for each head and key."""
+    """Return the tensor [rows, queries] that is repeated for each head and key."""
     if heads.layout not in {"ntd", "btd"} or not flat.is_float(output):
         return None
     return untiled(flat, output, 2, heads.count)
 
 
 def _condition(flat: Flat, output: Output, heads: Heads) -> Made | None:
-    """Return what makes a selection of four dimensions."""
+    """Return a function that makes the mask of a selection in four dimensions."""
     if heads.layout == "bhtd":
         return _of_four(flat, output)
     if heads.layout not in {"ntd", "btd"}:
@@ -244,7 +244,7 @@ def _bias(flat: Flat, output: Output, heads: Heads) -> Made | None:
 
 
 def _of_four(flat: Flat, output: Output) -> Made | None:
-    """Return what gives a mask that meets scores [rows, heads, queries, keys] in four dimensions."""
+    """Return a function that gives a mask, in four dimensions, for scores [rows, heads, queries, keys]."""
     sizes = flat.known(output)
     if len(sizes) == 4:
         return lambda: skip(flat.graph, output)

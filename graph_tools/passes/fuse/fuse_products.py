@@ -16,7 +16,7 @@ from graph_tools.rewriting.pattern import op, value
 
 
 def _kernel(flat: Flat, output: Output) -> tuple[Output, list[int]] | None:
-    """Return constant weights, and the shape in which they are used."""
+    """Return constant weights and the shape in which they are used."""
     found = flat.kernel(output)
     if found is not None:
         return found
@@ -33,13 +33,13 @@ _PATTERN = Pattern(_WEIGHTED | _BILINEAR)
 
 
 class FuseProducts(InteractionPass):
-    """Replace PNN's outer products, of pairs of vectors with a number, a vector or a matrix for each pair.
+    """Replace PNN's outer products: pairs of vectors, with a number, a vector or a matrix for each pair.
 
-    Before: `Sum(p * q * kernel, -1)`; `Sum(Transpose(Sum(ExpandDims(p, 1) * kernel, -1)) * q, -1)`, p and q joining the
-    vectors of pairs.
+    Before: `Sum(p * q * kernel, -1)`; `Sum(Transpose(Sum(ExpandDims(p, 1) * kernel, -1)) * q, -1)`, where p and q
+    join the vectors of pairs.
     After: `RecProduct(x, kernel)`.
 
-    The order of additions may be another.
+    The order of additions may change.
     """
 
     name = "fuse_products"

@@ -25,13 +25,13 @@ _TURNED = [1, 0, 2]
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop that takes one position after the other.
+    """A loop that processes one position after the other.
 
     Attributes
     ----------
     node : Node
     returned : list of Term
-        What it makes of its arguments.
+        Its results, as terms of its arguments.
     time : int
         The argument that counts the positions.
     """
@@ -46,7 +46,7 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A recurrent layer that a loop computes: the cell, its state and list of results, and the mask's list."""
+    """A recurrent layer that a loop computes: the cell, and the arguments of state, results and mask."""
 
     cell: Cell
     state: int
@@ -56,16 +56,16 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Taken:
-    """Who takes what a loop gives.
+    """The outputs to replace, which are computed from the results of a loop.
 
     Attributes
     ----------
     last : list of Output
-        What is the state after the last position.
+        The outputs that are the state after the last position.
     every : list of Output
-        What is the state after each, [rows, positions, units].
+        The outputs that are the state after each position, [rows, positions, units].
     turned : Output or None
-        The same as [positions, rows, units], where others take it.
+        The same as [positions, rows, units], if other nodes use it.
     """
 
     last: list[Output]
@@ -75,7 +75,7 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _Fusion:
-    """What stands for a loop."""
+    """The inputs and attributes of the node that replaces a loop."""
 
     inputs: list[Output]
     biases: list[Array]
@@ -87,7 +87,7 @@ class FuseRecurrentLayers(Pass):
     """Replace the loop of a GRU or an LSTM by a node.
 
     Before: `TensorListStack(While(..., TensorListFromTensor(Transpose(x)), kernel, recurrent, bias))`, as Keras 2 and 3
-    export a layer, with mask or without, for the last state or for that of each position, forwards or backwards.
+    export a layer, with or without mask, for the last state or for the state of each position, forwards or backwards.
     After: `RecRecurrentLayer(x, mask, kernel, recurrent, biases)`.
     """
 
@@ -96,7 +96,7 @@ class FuseRecurrentLayers(Pass):
     def apply(self, model: Model) -> PassResult:
         result = PassResult(self.name, nodes_before=len(model.graph))
         while True:
-            # A layer that takes the states of another is recognized once that one is a node.
+            # A layer that uses the states of another one is recognized once that one is a node.
             flat, before = Flat(model), result.applied
             result.refused = []
             for node in flat.graph.of("While", "StatelessWhile"):
@@ -147,7 +147,7 @@ def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
 
 
 def _loop(flat: Flat, node: Node) -> _Loop | str:
-    """Read a loop, and check that it takes every position of a sequence once."""
+    """Read a loop, and check that it processes every position of a sequence once."""
     library = flat.graph.library
     body, condition = (library.get(node.attrs[one].func.name) for one in ("body", "cond"))
     if body is None or condition is None or node.controls:
@@ -183,7 +183,7 @@ def _loop(flat: Flat, node: Node) -> _Loop | str:
 
 
 def _layer(loop: _Loop) -> _Layer | str:
-    """Recognize what a loop computes; a text says why it is nothing that we know."""
+    """Recognize the layer that a loop computes; return the reason as text if it is not a known layer."""
     told = "its state is changed in another way"
     states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
     for state in states:
@@ -207,7 +207,7 @@ def _layer(loop: _Loop) -> _Layer | str:
 
 
 def _unmasked(loop: _Loop, state: int) -> tuple[Term, Term | None]:
-    """Return what a state becomes at positions that count, and the mask: `select(mask, new, state)`."""
+    """Return the new state at positions that count, and the mask, of `select(mask, new, state)`."""
     new = loop.returned[state]
     if new[0] == "select" and new[3] == ("arg", state):
         return new[2], new[1]
@@ -215,7 +215,7 @@ def _unmasked(loop: _Loop, state: int) -> tuple[Term, Term | None]:
 
 
 def _results(loop: _Loop, layer: _Layer, new: Term) -> _Layer | str:
-    """Find the list that the states are written to."""
+    """Find the list to which the states are written."""
     lists = [i for i, one in enumerate(loop.returned) if one[0] == "set"]
     if len(lists) != 1:
         return "it writes several lists" if lists else layer
@@ -223,7 +223,7 @@ def _results(loop: _Loop, layer: _Layer, new: Term) -> _Layer | str:
     if written != ("arg", lists[0]):
         return "it writes another list than it returns"
     if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
-        # The result before counts where the position does not: it begins with zero as the state does.
+        # At a position that does not count, the result before is kept; like the state, it begins with zero.
         before = value[3]
         if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
             return "positions that its mask leaves out give other than the result before"
@@ -268,7 +268,7 @@ def _counted(loop: _Loop) -> set[int]:
 
 
 def _taken(flat: Flat, loop: _Loop, layer: _Layer) -> _Taken | str:
-    """Find who takes what a loop gives; a text says what is taken that a node does not give."""
+    """Find the outputs that are computed from a loop's results; return text if the node cannot replace one of them."""
     graph, node = flat.graph, loop.node
     used = {source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
     if node.name in flat.roots or used - {layer.state, layer.results}:
@@ -293,7 +293,7 @@ def _is_turned(flat: Flat, node: Node) -> bool:
 
 
 def _users(flat: Flat, output: Output | None) -> list[Node]:
-    """List the nodes that take an output, identities left out."""
+    """Return the nodes that use an output, directly or through identities."""
     if output is None:
         return []
     found = []
@@ -305,7 +305,7 @@ def _users(flat: Flat, output: Output | None) -> list[Node]:
 
 
 def _is_last(flat: Flat, node: Node) -> bool:
-    """Say whether a node is `x[-1]`."""
+    """Return whether a node is `x[-1]`."""
     if node.op != "StridedSlice" or attribute(node, "shrink_axis_mask", 0) != 1 or attribute(node, "new_axis_mask", 0):
         return False
     begin = flat.shapes.numbers(node.inputs[1])
@@ -320,7 +320,7 @@ def _last_of(flat: Flat, states: Output) -> Output:
 
 
 def _sequence(flat: Flat, output: Output) -> tuple[Output, bool] | None:
-    """Return the tensor [rows, positions, ...] whose positions a list has, and whether it has the last one first."""
+    """Return the tensor [rows, positions, ...] whose positions a list contains, and whether they are reversed."""
     made = flat.direct(output, "TensorListFromTensor")
     if made is None:
         return None
@@ -337,7 +337,7 @@ def _sequence(flat: Flat, output: Output) -> tuple[Output, bool] | None:
 
 
 def _size(flat: Flat, node: Node, term: Term) -> Any:
-    """Return a number of positions that is a constant of the loop or an argument that it does not change."""
+    """Return the number of positions that a term is: a constant of the loop, or an argument that it does not change."""
     from graph_tools.analysis.symbolic_shapes import Size
 
     if term[0] == "const" and len(term[1]) == 1:
@@ -351,7 +351,7 @@ def _size(flat: Flat, node: Node, term: Term) -> Any:
 
 
 def _shape(flat: Flat, output: Output) -> list[int | None] | None:
-    """Return the shape of a weight, or of the variable that a handle is of."""
+    """Return the shape of a weight, or of the variable if the weight is a handle."""
     node = flat.graph[skip(flat.graph, output).node]
     if node.op == "VarHandleOp":
         source = flat.model.variables.get(node.name)
@@ -361,7 +361,7 @@ def _shape(flat: Flat, output: Output) -> list[int | None] | None:
 
 
 def _is_weight(flat: Flat, output: Output) -> bool:
-    """Say whether an output, or the variable that a handle is of, is a constant of float32."""
+    """Return whether an output, or its variable if it is a handle, is a float32 constant."""
     import tensorflow as tf
 
     node = flat.graph[skip(flat.graph, output).node]
@@ -372,7 +372,7 @@ def _is_weight(flat: Flat, output: Output) -> bool:
 
 
 def _weight(flat: Flat, output: Output) -> Output:
-    """Return a weight, read from its variable where the loop does that itself."""
+    """Return a weight; read it from its variable if the loop itself does so."""
     output = skip(flat.graph, output)
     node = flat.graph[output.node]
     if node.op != "VarHandleOp":
@@ -382,7 +382,7 @@ def _weight(flat: Flat, output: Output) -> Output:
 
 
 def _bias(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
-    """Return a sum of biases."""
+    """Return the sum of biases, or None if one is not known."""
     total: Array | None = None
     for index, row in parts:
         output = skip(flat.graph, node.inputs[index])
@@ -398,7 +398,7 @@ def _bias(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
 
 
 def _walk(terms: Iterable[Term]) -> Iterable[Term]:
-    """Go through terms and what they are made of."""
+    """Yield terms and all terms that they contain."""
     waiting = list(terms)
     while waiting:
         term = waiting.pop()

@@ -12,7 +12,7 @@ from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.masks import Mask, alike, comes_from_booleans, find_mask
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
 
-#: What gives a mask of numbers.
+#: Ops that produce a mask of numbers.
 _ORIGINS = {"Cast", "Placeholder", "PlaceholderWithDefault"}
 
 
@@ -24,19 +24,19 @@ class _Pooling:
 
 
 class FuseSequencePooling(InteractionPass):
-    """Replace sums, means and maxima over the positions of sequences that a mask or lengths let count.
+    """Replace sums, means and maxima over the positions of sequences that a mask or lengths select.
 
     Before: `Sum(x * mask, 1)`, `Sum(x * mask, 1) / (Sum(mask, 1) + 1e-8)`, `Max(x - (1 - mask) * 1e9, 1)` with x
-    [rows, length, dim] and a mask that is cast, expanded, tiled, or made from lengths.
+    [rows, length, dim] and a mask that may be cast, expanded, tiled, or made from lengths.
     After: `RecSequencePooling(x, mask)`.
 
-    It runs after `fuse_embedding_groups`, which pools what it looks up.
+    It runs after `fuse_embedding_groups`, which itself pools the rows that it looks up.
     """
 
     name = "fuse_sequence_pooling"
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        # Divisions first: a mean has a sum in it.
+        # Divisions first: a mean contains a sum.
         return [*flat.graph.of("RealDiv", "Div", "DivNoNan"), *flat.graph.of("Sum", "Max")]
 
     def match(self, flat: Flat, node: Node) -> Fusion | str | None:
@@ -71,7 +71,7 @@ def _sums(flat: Flat, node: Node) -> Iterator[_Pooling]:
 
 
 def _why_no_mask(flat: Flat, node: Node) -> str | None:
-    """Say why a sum is not found whose factor may be a mask of positions."""
+    """Return why a sum, a factor of which may be a mask of positions, is not replaced."""
     times = flat.direct(node.inputs[0], "Mul")
     if times is None or flat.reduced(node) != (1,):
         return None
@@ -102,10 +102,10 @@ def _mask(flat: Flat, values: Output, output: Output) -> Mask | None:
     if not alike(whole[0], sizes[0]) or whole[1] != sizes[1]:
         return None
     if whole[0] != sizes[0] and flat.graph.of("RecCollapseRows"):
-        # The user's side may have one row where the items' has many.
+        # The user's side may have one row and the items' side many.
         return None
     mask = find_mask(flat, output, whole[:2])
-    # Other numbers for each position are gates over experts, or attention.
+    # Other numbers per position are gates over experts, or attention.
     is_mask = mask is not None and (mask.given != mask.origin or flat.graph[mask.origin.node].op in _ORIGINS)
     return mask if mask is not None and (is_mask or mask.is_boolean) else None
 
@@ -117,17 +117,17 @@ def _mean(flat: Flat, node: Node) -> _Pooling | None:
         attrs = _count(flat, node.inputs[1], found.mask, (flat.sizes(found.values) or ())[0])
         if attrs is None:
             continue
-        # Weights of a client may be negative, or cancel: only where they count positions nothing else is near 0.
+        # Weights from clients may be negative or cancel, so sums near 0 occur; counts of positions are never near 0.
         if node.op == "DivNoNan" and ({"least", "epsilon"} & set(attrs) or found.mask.dtype.is_floating):
             continue
-        # Nothing divided by a little is nothing.
+        # Zero divided by a tiny number is zero.
         least = {"least": 1e-30} if node.op == "DivNoNan" else {}
         return _Pooling(found.values, found.mask, {"combiner": "mean", **attrs, **least})
     return None
 
 
 def _count(flat: Flat, output: Output, mask: Mask, rows: Any) -> dict[str, Any] | None:
-    """Return what is done with the number of positions before it divides, None where it is another number."""
+    """Return how the number of positions is changed before it divides, or None if the divisor is another number."""
     sizes = flat.sizes(output)
     if not sizes or not alike(sizes[0], rows) or any(size.known != 1 for size in sizes[1:]):
         return None
@@ -142,7 +142,7 @@ def _count(flat: Flat, output: Output, mask: Mask, rows: Any) -> dict[str, Any] 
 
 
 def _counts(flat: Flat, output: Output, mask: Mask) -> dict[str, Any] | None:
-    """Say how an output counts positions: as the sum of a mask, or as the lengths that the mask was made from."""
+    """Return how an output counts positions: as the sum of a mask, or as the lengths from which the mask was made."""
     node = flat.node(output, "Cast")
     while node is not None:
         output = flat.source(node.inputs[0])
@@ -158,7 +158,7 @@ def _counts(flat: Flat, output: Output, mask: Mask) -> dict[str, Any] | None:
 
 
 def _max(flat: Flat, node: Node) -> _Pooling | None:
-    """`Max(x - (1 - mask) * big, 1)`, or of what a mask selects."""
+    """Recognize `Max(x - (1 - mask) * big, 1)`, or the maximum of elements that a mask selects."""
     if flat.reduced(node) != (1,):
         return None
     shifted = flat.direct(node.inputs[0], "Sub", "Add", "AddV2", "SelectV2")

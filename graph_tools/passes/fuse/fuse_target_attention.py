@@ -35,11 +35,11 @@ class FuseTargetAttention(InteractionPass):
     """Replace a network that scores each position of a history for a candidate, and the sum of keys by these scores.
 
     Before: `ConcatV2(q, k, q - k, q * k) → dense layers → scores → SelectV2(mask, scores, padding) → Softmax →
-    BatchMatMul(k)`, q being the candidate repeated for each position.
+    BatchMatMul(k)`, where q is the candidate repeated for each position.
     After: `RecTargetAttention(q, k, mask; weights)`.
 
-    The mask, the softmax and a factor before it may be absent; parts may be others of these four. The first layer is
-    computed in another order.
+    The mask, the softmax and a factor before it may be absent; the input may consist of others of these four parts. The
+    first layer is computed in another order.
     """
 
     name = "fuse_target_attention"
@@ -93,7 +93,7 @@ class FuseTargetAttention(InteractionPass):
 
 
 def _network(site: Site, flat: Flat, output: Output) -> Any:
-    """Read the network behind scores, of which some views may be no pieces."""
+    """Read the network that computes scores; some of its views may not be pieces."""
     for view in flat.views(output):
         if view in site.pieces:
             return read_network(site, flat, view)
@@ -101,7 +101,7 @@ def _network(site: Site, flat: Flat, output: Output) -> Any:
 
 
 def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
-    """Follow scores [rows, 1, length] back to the network; None where they are none."""
+    """Follow scores [rows, 1, length] back to the network; None if they are no scores."""
     found = _Scores(output)
     node = flat.node(output, "Softmax")
     if node is not None:
@@ -127,7 +127,7 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
 
 
 def _scaled(flat: Flat, output: Output) -> tuple[Output, float]:
-    """Follow a factor back that is the same for all scores."""
+    """Return the scores before a multiplication by one factor for all of them, and this factor."""
     node = flat.node(output, "Mul", "RealDiv", "Div")
     for side in () if node is None else ((0, 1) if node.op == "Mul" else (0,)):
         number = flat.scalar(node.inputs[1 - side]) if node is not None else None

@@ -25,15 +25,15 @@ _WHY = "what is the user's alone is computed once"
 
 
 class SplitUserItems(Pass):
-    """Compute what depends on the user's inputs alone on one row, and broadcast it to the rows of the items.
+    """Compute nodes that depend only on the user's inputs on one row, and broadcast it to the rows of the items.
 
     Before: `ConcatV2(f(user), g(items)) → MatMul(W) → …`.
     After: `MatMul(f(RecCollapseRows(user)), W_user) + MatMul(g(items), W_items) → …`.
 
-    `RecCollapseRows` passes on one row if a request brings one row, or equal rows, of all user inputs, else all rows.
-    Where TensorFlow broadcasts along the first dimension, nothing else is needed; sums of many terms are a sum for each
-    side; everywhere else `RecExpandRows` repeats the row. It is done only if every op that the user's inputs reach is
-    known to act on each row alone.
+    `RecCollapseRows` passes on one row if a request has one row, or equal rows, for all user inputs, else all rows. If
+    TensorFlow broadcasts along the first dimension, nothing else is needed; sums of many terms become one sum for each
+    side; everywhere else `RecExpandRows` repeats the row. The pass requires that every op that the user's inputs reach
+    is known to compute each row independently.
 
     Parameters
     ----------
@@ -73,21 +73,21 @@ class _Group:
 
     @property
     def items(self) -> dict[Output, bool]:
-        """The other inputs, and whether all signatures have them."""
+        """Return the other inputs, and whether all signatures have them."""
         inputs = [{end.tensor for end in signature.inputs.values()} for signature in self.signatures.values()]
         found = dict.fromkeys(end.tensor for one in self.signatures.values() for end in one.inputs.values())
         return {one: all(one in each for each in inputs) for one in found if one not in self.user}
 
 
 def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterable[_Group]:
-    """Group signatures by their user inputs; those that share some of them only are refused."""
+    """Group signatures by their user inputs; refuse signatures that share only some of them."""
     groups: dict[frozenset[Output], _Group] = {}
     for name, signature in model.signatures.items():
         keys = matching(patterns, signature.inputs)
         used = [one for one in (signature.inputs[key].tensor for key in keys) if model.graph.uses(one)]
         split = user_inputs(model.graph, signature)
         if split:
-            # As often as a model is fused again.
+            # The model is fused again: it is split already.
             if used and not set(split) <= set(keys):
                 result.refused.append((name, f"it is split already: the user's are {', '.join(split)}"))
         elif used:
@@ -101,7 +101,7 @@ def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterab
 
 
 class _Plan:
-    """What is known of a graph that may be split.
+    """The analysis of a graph that may be split.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class _Plan:
 
 
 def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
-    """Prove that rows may be computed apart, or say what is against it."""
+    """Prove that rows may be computed separately, or return the reasons against it."""
     graph, items = model.graph, group.items
     rows = Rows(model, group.user, items)
     for one in group.user:
@@ -127,7 +127,7 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
         return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
     crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
     if crossing:
-        # What follows from another is not said again.
+        # Report only first causes, not the nodes that follow from them.
         return [
             (name, why)
             for name, why in crossing.items()
@@ -141,16 +141,16 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
 
 
 def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | None:
-    """Return an input whose rows meet those of the user: best where TensorFlow demands that they are as many.
+    """Return an input whose rows meet those of the user, preferably at an op that demands equal numbers of rows.
 
-    The parts of sparse and ragged tensors have other rows, and end where these are made dense.
+    The parts of sparse and ragged tensors have other rows; they are not followed beyond the op that makes them dense.
     """
     meeting = {source: _meets(rows, source) for source in inputs if rows.has_rows(source)}
     return next((one for strict in (True, False) for one, found in meeting.items() if strict in found), None)
 
 
 def _meets(rows: Rows, output: Output) -> set[bool]:
-    """Follow rows of items to where a node takes the user's as well, and say whether those nodes demand as many."""
+    """Follow item rows to nodes that also use the user's; return for these whether they demand as many rows."""
     found: set[bool] = set()
     seen, waiting = {output.node}, [output.node]
     while waiting:
@@ -164,7 +164,7 @@ def _meets(rows: Rows, output: Output) -> set[bool]:
 
 
 class _Splitter:
-    """Rewrites a graph after a plan."""
+    """Rewrites a graph according to a plan."""
 
     def __init__(self, model: Model, group: _Group, plan: _Plan) -> None:
         self.model, self.graph, self.group = model, model.graph, group
@@ -172,7 +172,7 @@ class _Splitter:
         self._whole: dict[Output, Output] = {}
 
     def run(self) -> None:
-        """Split products, expand what does not broadcast, and collapse the inputs."""
+        """Split products, expand tensors that do not broadcast, and collapse the inputs."""
         splitter = ProductSplitter(self.model, self.rows)
         for product in self.products:
             splitter.split(product)
@@ -189,7 +189,7 @@ class _Splitter:
         return self.rows.is_of(output, USER)
 
     def _join(self, node: Node) -> None:
-        """Let a node that takes both sides have the user's in as many rows as the items'."""
+        """Give a node that uses both sides as many rows of the user's side as of the items' side."""
         if node.op == "AddN":
             self._add_apart(node)
         elif node.op == "ConcatV2":
@@ -200,7 +200,7 @@ class _Splitter:
                     self.graph.set_input(node, index, self._expanded(source))
 
     def _broadcasts(self, node: Node) -> bool:
-        """Say whether an op repeats one row itself."""
+        """Return whether an op repeats one row itself."""
         if node.op not in BROADCASTS and node.op not in BATCH_PRODUCTS:
             return False
         has_all = any(self.rows.has_rows(source) for source in node.inputs if not self._is_user(source))
@@ -225,7 +225,7 @@ class _Splitter:
         self.graph.become(node, "AddV2", terms, {"T": dtype})
 
     def _join_runs(self, node: Node) -> None:
-        """Join what is the user's side by side before it is repeated."""
+        """Join adjacent inputs of the user's side before they are repeated."""
         parts, axis = node.inputs[:-1], node.inputs[-1]
         runs: list[list[Output]] = []
         for i, part in enumerate(parts):
@@ -247,7 +247,7 @@ class _Splitter:
         self.graph.set_attr(node, "N", len(inputs))
 
     def _expanded(self, output: Output) -> Output:
-        """Return what the user's side gives for all rows: repeated, or computed again where rows are not apart."""
+        """Return an output of the user's side for all rows: repeated, or computed again if it has no separate rows."""
         if output not in self._whole:
             if self.rows.has_rows(output):
                 self._whole[output] = self._expand(output)
