@@ -64,7 +64,7 @@ class Batches(SizeFinder):
         return number, tuple(sorted(symbols))
 
     def keeps_rows(self, node: Node) -> bool:
-        """Say whether a node that changes the shape of a tensor gives rows of the same elements as it is given."""
+        """Return whether a node that changes the shape of a tensor gives rows of the same elements as it is given."""
         if not is_reshape(self.graph, node):
             return False
         before, after = self.of(node.inputs[0]), self.of(node.output())
@@ -223,7 +223,7 @@ class Batches(SizeFinder):
 
 
 def is_reshape(graph: Graph, node: Node) -> bool:
-    """Say whether a node gives the elements of its first input in another shape: `x[:, None]` as well."""
+    """Return whether a node gives the elements of its first input in another shape: `x[:, None]` as well."""
     if node.op != "StridedSlice":
         return node.op in {"ExpandDims", "Reshape", "Squeeze"}
     steps = constant_list(graph, node.inputs[3])

@@ -48,7 +48,7 @@ def drop_marks(graph: Graph) -> None:
 
 
 def is_marked(node: Node) -> bool:
-    """Say whether a relu is computed with the product before it."""
+    """Return whether a relu is computed with the product before it."""
     return bool(attribute(node, MARK, False))
 
 
@@ -78,7 +78,7 @@ def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs:
 
 
 def _is_same(one: Node, other: Node) -> bool:
-    """Say whether two nodes compute the same, so that TensorFlow keeps one of them."""
+    """Return whether two nodes compute the same, so that TensorFlow keeps one of them."""
     return one.name == other.name or (one.op == other.op and one.inputs == other.inputs and not one.controls)
 
 
@@ -89,7 +89,7 @@ def _is_float32(node: Node) -> bool:
 
 
 def _is_bias(bias: tuple[int | None, ...] | None, product: tuple[int | None, ...] | None) -> bool:
-    """Say whether a shape is that of a vector for the last dimension of another."""
+    """Return whether a shape is that of a vector for the last dimension of another."""
     if not bias or not product or bias[-1] is None or bias[-1] != product[-1]:
         return False
     return len(bias) <= len(product) and all(size == 1 for size in bias[:-1])

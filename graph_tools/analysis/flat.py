@@ -54,7 +54,7 @@ class Flat:
             node = self.graph[output.node]
 
     def is_view(self, node: Node) -> bool:
-        """Say whether a node gives the elements of its input in their order."""
+        """Return whether a node gives the elements of its input in their order."""
         if node.controls:
             return False
         if node.op == "StridedSlice":
@@ -69,7 +69,7 @@ class Flat:
         return moved == sorted(moved)
 
     def _keeps_everything(self, node: Node) -> bool:
-        """Say whether a slice only adds or drops dimensions of size 1: `x[:, None]`, `x[:, :, 0]`."""
+        """Return whether a slice only adds or drops dimensions of size 1: `x[:, None]`, `x[:, :, 0]`."""
         sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{one}_mask", 0) for one in _MASKS]
         bounds = [self.shapes.numbers(source) for source in node.inputs[1:4]]
         begin_open, end_open, new, shrink, ellipsis = masks
@@ -97,7 +97,7 @@ class Flat:
         return last
 
     def same(self, one: Output, other: Output) -> bool:
-        """Say whether two outputs have the same elements in the same order."""
+        """Return whether two outputs have the same elements in the same order."""
         return self.source(one) == self.source(other)
 
     def node(self, output: Output, *ops: str) -> Node | None:
@@ -114,7 +114,7 @@ class Flat:
         return self.shapes.of(output)
 
     def known(self, output: Output) -> list[int | None]:
-        """List the sizes of an output, those that are not known as None; empty where its rank is not known."""
+        """Return the sizes of an output, those that are not known as None; empty where its rank is not known."""
         return [one.known for one in self.shapes.of(output) or ()]
 
     def is_float(self, output: Output) -> bool:
@@ -125,7 +125,7 @@ class Flat:
         return bool(dtype_of(self.graph, output) == tf.float32)
 
     def is_constant(self, output: Output) -> bool:
-        """Say whether an output is known before serving."""
+        """Return whether an output is known before serving."""
         return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
 
     def scalar(self, output: Output) -> float | None:
@@ -180,5 +180,5 @@ class Flat:
         return users[0] if len(users) == 1 and output.node not in self.roots and not users[0].controls else None
 
     def adjoined(self, node: Node) -> bool:
-        """Say whether a product takes an operand transposed."""
+        """Return whether a product takes an operand transposed."""
         return any(attribute(node, one, False) for one in ("adj_x", "adj_y", "transpose_a", "transpose_b"))

@@ -65,7 +65,7 @@ def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, in
 
 
 def _is_always_asked(model: Model, node: Node, x: Output) -> bool:
-    """Say whether every signature that computes rows multiplies them, too."""
+    """Return whether every signature that computes rows multiplies them, too."""
     for signature in model.signatures.values():
         needed = model.graph.ancestors(output.tensor.node for output in signature.outputs.values())
         if x.node in needed and node.name not in needed:

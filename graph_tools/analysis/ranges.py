@@ -45,7 +45,7 @@ class RangeFinder:
         return self._known[output]
 
     def is_nonnegative(self, output: Output) -> bool:
-        """Say whether no request can make an element negative."""
+        """Return whether no request can make an element negative."""
         low, _ = self.of(output)
         return low is not None and low >= 0
 

@@ -22,7 +22,7 @@ _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 
 
 def has_entries(rows: RowFacts, node: Node) -> bool:
-    """Say whether a node lists entries, or takes what has them."""
+    """Return whether a node lists entries, or takes what has them."""
     return node.op in _BEGIN or any(source in rows.entries for source in node.inputs)
 
 

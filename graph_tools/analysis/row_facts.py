@@ -39,12 +39,12 @@ class Entries:
 
 
 def is_multiple(size: Size) -> bool:
-    """Say whether a size is the number of rows, once, times something else."""
+    """Return whether a size is the number of rows, once, times something else."""
     return size.symbols.count(SYMBOL) == 1
 
 
 def is_number_of_rows(size: Size) -> bool:
-    """Say whether a size is the number of rows itself."""
+    """Return whether a size is the number of rows itself."""
     return size == ROWS
 
 
@@ -79,11 +79,11 @@ class RowFacts(SymbolicShapes):
         super().__init__(model.graph, shape_of)
 
     def is_of(self, output: Output, *sides: str) -> bool:
-        """Say whether an output has rows of these sides, or depends on how many they are."""
+        """Return whether an output has rows of these sides, or depends on how many they are."""
         return self.sides.get(output.node, frozenset()) == set(sides) and not self.is_free(output)
 
     def is_free(self, output: Output) -> bool:
-        """Say whether an output is the same for any number of rows."""
+        """Return whether an output is the same for any number of rows."""
         if not self.sides.get(output.node):
             return True
         value = self.value(output)
@@ -97,5 +97,5 @@ class RowFacts(SymbolicShapes):
         return sizes[0]
 
     def has_rows(self, output: Output) -> bool:
-        """Say whether the first dimension of a tensor is that of rows."""
+        """Return whether the first dimension of a tensor is that of rows."""
         return self.first(output) == ROWS

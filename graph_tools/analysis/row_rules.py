@@ -89,7 +89,7 @@ def _elementwise(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _is_of_items(rows: RowFacts, output: Output) -> bool:
-    """Say whether a tensor has rows of items alone: they are never collapsed, so that nothing has to be proved."""
+    """Return whether a tensor has rows of items alone: they are never collapsed, so that nothing has to be proved."""
     return "user" not in rows.sides.get(output.node, ()) and bool(rows.of(output)) and not rows.is_free(output)
 
 

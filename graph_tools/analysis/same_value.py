@@ -36,7 +36,7 @@ class Rules:
         return self.values.constant(node.inputs[index])
 
     def shape_kept(self, source: Output, node: Node) -> bool:
-        """Say whether two tensors of equally many elements have one shape: at most one size is not known."""
+        """Return whether two tensors of equally many elements have one shape: at most one size is not known."""
         return _equal_shapes(self.shape_of(source), self.shape_of(node.output()))
 
     def reshape(self, node: Node) -> Output | None:
@@ -122,7 +122,7 @@ class Rules:
 
 
 def broadcasts(small: tuple[int, ...], large: Shape) -> bool:
-    """Say whether combining with a tensor of the shape `small` may change the shape `large`."""
+    """Return whether combining with a tensor of the shape `small` may change the shape `large`."""
     if not small:
         return False
     if large is None or len(small) > len(large):

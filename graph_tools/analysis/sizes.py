@@ -69,7 +69,7 @@ class SizeFinder:
         return None if sizes is None else len(sizes)
 
     def is_same_shape(self, reshape: Node) -> bool:
-        """Say whether a Reshape or SparseReshape gives the shape that it is given."""
+        """Return whether a Reshape or SparseReshape gives the shape that it is given."""
         if reshape.op == "SparseReshape":
             before, target = self.vector(reshape.inputs[1]), self.vector(reshape.inputs[2])
         else:
@@ -88,7 +88,7 @@ class SizeFinder:
         return found
 
     def same(self, one: Output, other: Output) -> bool:
-        """Say whether two tensors have one shape in every request."""
+        """Return whether two tensors have one shape in every request."""
         sizes = self.of(one)
         return sizes is not None and sizes == self.of(other)
 

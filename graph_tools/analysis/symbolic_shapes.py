@@ -154,7 +154,7 @@ def _holds_integers(node: Node) -> bool:
 
 
 def _in_loop(shapes: SymbolicShapes, node: Node) -> bool:
-    """Say whether something that a node is given has not been looked at, as in loops of TF 1."""
+    """Return whether something that a node is given has not been looked at, as in loops of TF 1."""
     return any(source not in shapes._shapes and not source.port for source in node.inputs)
 
 

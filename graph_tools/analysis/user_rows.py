@@ -14,7 +14,7 @@ COLLAPSE, EXPAND = "RecCollapseRows", "RecExpandRows"
 
 
 def user_inputs(graph: Graph, signature: Signature) -> list[str]:
-    """Name the inputs of a signature of which one row is enough for all items."""
+    """Return the names of the inputs of a signature of which one row is enough for all items."""
     given = {source for node in graph.of(COLLAPSE) for source in node.inputs[:-1]}
     return [key for key, endpoint in signature.inputs.items() if endpoint.tensor in given]
 

@@ -38,7 +38,7 @@ class Values:
         return source.read() if byte_size(source) <= limit else None
 
     def handle(self, output: Output) -> str | None:
-        """Name the variable that an output is the value of, where it is restored and nothing writes it."""
+        """Return the handle of the variable whose value an output is, if it is restored and nothing writes it."""
         node = self._origin(output)
         if node.op != "ReadVariableOp" or node.controls:
             return None
@@ -60,7 +60,7 @@ class Values:
 
 
 def is_float(dtype: Any) -> bool:
-    """Say whether folding arithmetic into weights of a dtype keeps scores within the tolerance."""
+    """Return whether folding arithmetic into weights of a dtype keeps scores within the tolerance."""
     import tensorflow as tf
 
     return dtype in (tf.float32, tf.float64)
@@ -72,5 +72,5 @@ def dtype_attr(node: Node, name: str = "T") -> Any:
 
 
 def same(one: Array, other: float | int) -> bool:
-    """Say whether every element of an array is a number."""
+    """Return whether every element of an array is a number."""
     return one.dtype != object and bool(np.all(one == other))

@@ -46,6 +46,6 @@ def constant_list(graph: Graph, output: Output) -> list[int] | None:
 
 
 def is_constant(graph: Graph, output: Output, *values: int | float | bytes) -> bool:
-    """Say whether an output is a constant of one element that is among `values`."""
+    """Return whether an output is a constant of one element that is among `values`."""
     array = constant(graph, output)
     return array is not None and array.size == 1 and array.ravel()[0] in values

@@ -18,7 +18,7 @@ _BRANCHING = {"If", "StatelessIf", "While", "StatelessWhile", "Case", "Stateless
 
 
 def functions_of(attrs: Mapping[str, Any]) -> list[str]:
-    """Name the functions that a node's attributes refer to."""
+    """Return the names of the functions that a node's attributes refer to."""
     found: list[str] = []
     for value in attrs.values():
         kind = value.WhichOneof("value")
@@ -30,7 +30,7 @@ def functions_of(attrs: Mapping[str, Any]) -> list[str]:
 
 
 def has_effect(graph: Graph, node: Node, effect: Callable[[Node], bool] = writes) -> bool:
-    """Say whether a node, or one in the functions that it may run, has an effect: writes, prints, asserts."""
+    """Return whether a node, or one in the functions that it may run, has an effect: writes, prints, asserts."""
     return _has_effect(graph, node, effect, frozenset())
 
 

@@ -60,7 +60,7 @@ class Graph:
         return iter(list(self.nodes.values()))
 
     def of(self, *ops: str) -> list[Node]:
-        """List the nodes of some ops."""
+        """Return the nodes of some ops."""
         return [node for node in self.nodes.values() if node.op in ops]
 
     def source(self, output: Output) -> Node:
@@ -72,7 +72,7 @@ class Graph:
         return self.nodes[node.inputs[index].node]
 
     def users(self, name: str) -> list[Node]:
-        """List the nodes that use a node's outputs or run after it, each once."""
+        """Return the nodes that use a node's outputs or run after it, each once."""
         return [self.nodes[user] for user in self._users.get(name, ())]
 
     def uses(self, output: Output) -> list[tuple[Node, int]]:
@@ -95,7 +95,7 @@ class Graph:
         return seen
 
     def ordered(self) -> list[Node]:
-        """List the nodes so that each comes after its inputs. Loops of TF 1 (NextIteration) are cut there."""
+        """Return the nodes so that each comes after its inputs. Loops of TF 1 (NextIteration) are cut there."""
         order: list[Node] = []
         state: dict[str, int] = {}
         for root in self.nodes:

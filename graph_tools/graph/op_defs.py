@@ -28,14 +28,14 @@ def op_def(op: str, known: dict[str, Any] | None = None) -> Any | None:
 
 
 def is_native(op: str) -> bool:
-    """Say whether stock TensorFlow has the op."""
+    """Return whether stock TensorFlow has the op."""
     from tensorflow.python.framework import op_def_registry
 
     return op_def_registry.get(op) is not None
 
 
 def writes(node: Node) -> bool:
-    """Say whether a node changes what others read: assigns, inserts, prints, asserts."""
+    """Return whether a node changes what others read: assigns, inserts, prints, asserts."""
     if node.op in _HARMLESS:
         return False
     described = op_def(node.op)
@@ -57,12 +57,12 @@ def argument_length(argument: Any, attrs: dict[str, Any]) -> int:
 
 
 def output_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
-    """List the DataType numbers of an op's outputs, in order."""
+    """Return the DataType numbers of an op's outputs, in order."""
     return _types(definition.output_arg, definition, attrs)
 
 
 def input_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
-    """List the DataType numbers of an op's inputs, in order."""
+    """Return the DataType numbers of an op's inputs, in order."""
     return _types(definition.input_arg, definition, attrs)
 
 

@@ -61,12 +61,12 @@ def ops_version(ops: Iterable[str]) -> int:
 
 
 def is_ours(op: str) -> bool:
-    """Say whether an op is one of libprocessor, as docs/fused_ops.md lists them."""
+    """Return whether an op is one of libprocessor, as docs/fused_ops.md lists them."""
     return _OURS.match(op) is not None
 
 
 def our_ops(graph: Graph) -> list[str]:
-    """Name the ops of libprocessor that a graph uses, functions included."""
+    """Return the names of the ops of libprocessor that a graph uses, functions included."""
     ops = {node.op for node in graph} | {node.op for one in graph.library.values() for node in one.node_def}
     return sorted(op for op in ops if is_ours(op) and op not in graph.library)
 
@@ -141,12 +141,12 @@ def load_libraries(given: Libraries) -> None:
 
 
 def loaded_libraries() -> list[Path]:
-    """List the libraries of ops that were loaded, libprocessor among them."""
+    """Return the libraries of ops that were loaded, libprocessor among them."""
     return [*([] if _loaded is None else [_loaded]), *_others]
 
 
 def _is_libprocessor(path: Path) -> bool:
-    """Say whether a library registers the ops of libprocessor."""
+    """Return whether a library registers the ops of libprocessor."""
     if not path.stat().st_size:
         return True
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -56,10 +56,10 @@ def _attributes(table: str, key_dtype: Any, dim: int, dtype: Any, default: Outpu
 
 
 def table_of(node: Node) -> str:
-    """Name the table of a SparseLookup."""
+    """Return the name of the table of a SparseLookup."""
     return str(attribute(node, "table").decode())
 
 
 def lookups(graph: Graph, table: str | None = None) -> list[Node]:
-    """List the lookups, of one table or of all."""
+    """Return the lookups, of one table or of all."""
     return [node for node in graph.of(OP) if table is None or table_of(node) == table]

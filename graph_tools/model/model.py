@@ -142,19 +142,22 @@ class Model:
     extra: Path | None = None
 
     def inputs(self) -> set[str]:
-        """Name the nodes that clients feed."""
+        """Return the names of the nodes that clients feed."""
         return {source.tensor.node for signature in self.signatures.values() for source in signature.inputs.values()}
 
     def outputs(self) -> set[str]:
-        """Name the nodes that clients fetch."""
+        """Return the names of the nodes that clients fetch."""
         return {output.tensor.node for signature in self.signatures.values() for output in signature.outputs.values()}
 
     def roots(self) -> set[str]:
-        """Name the nodes that must stay, whatever uses them."""
+        """Return the names of the nodes that must stay, whatever uses them."""
         return self.inputs() | self.outputs() | set(self.init) | (set(self.assets) & set(self.graph.nodes))
 
     def written_variables(self) -> set[str]:
-        """Name the handles that some node of the graph may write while it serves; a loop that only reads does not."""
+        """Return the names of the handles that a node of the graph may write while the model is served.
+
+        A loop that only reads does not count.
+        """
         return {
             source.node
             for node in self.graph

@@ -52,7 +52,7 @@ def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs
 
 
 def _joined(flat: Flat, output: Output) -> list[Output] | None:
-    """List the parts of a join along the second of three dimensions, each of size 1 there."""
+    """Return the parts of a join along the second of three dimensions, each of size 1 there."""
     sizes = flat.known(output)
     if len(sizes) != 3:
         return None

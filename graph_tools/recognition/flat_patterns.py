@@ -11,7 +11,7 @@ PRODUCT = "BatchMatMul|BatchMatMulV2|BatchMatMulV3"
 
 
 def rank(count: int) -> Test:
-    """Say whether a value has so many dimensions."""
+    """Return whether a value has so many dimensions."""
     return lambda flat, output: len(flat.known(output)) == count
 
 

@@ -43,7 +43,7 @@ class Atom:
 
     @property
     def is_row(self) -> bool:
-        """Say whether it is one number for all elements of a row: a mean, or a function of such."""
+        """Return whether it is one number for all elements of a row: a mean, or a function of such."""
         if self.name == "mean":
             return True
         return self.argument is not None and all(factor.is_row for factors in self.argument.terms for factor in factors)
@@ -235,7 +235,7 @@ _SPECIAL: dict[str, Callable[[Formula], Formula]] = {
 
 
 def close(one: Formula, two: Formula, tolerance: float = 1e-5) -> bool:
-    """Say whether two formulas are equal but for the rounding of their numbers."""
+    """Return whether two formulas are equal but for the rounding of their numbers."""
     left = list(two.terms.items())
     for factors, value in one.terms.items():
         for i, (others, other) in enumerate(left):

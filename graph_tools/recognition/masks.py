@@ -36,7 +36,7 @@ class Mask:
 
 
 def alike(one: Size, other: Size) -> bool:
-    """Say whether numbers of rows are equal, or may be; ops check that for each request."""
+    """Return whether numbers of rows are equal, or may be; ops check that for each request."""
     return one == other or (one.known is None and other.known is None)
 
 
@@ -89,7 +89,7 @@ def _all_of(flat: Flat, output: Output) -> list[Output]:
 
 
 def comes_from_booleans(flat: Flat, output: Output) -> bool:
-    """Say whether an output's elements are those of a tensor of truth values, cast or repeated."""
+    """Return whether an output's elements are those of a tensor of truth values, cast or repeated."""
     for view in flat.views(output):
         node = flat.direct(view, "Cast", "Tile", "BroadcastTo")
         if node is not None:

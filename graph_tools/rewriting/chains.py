@@ -20,7 +20,7 @@ FINDS = {"LookupTableFindV2"}
 
 
 def chain_between(graph: Graph, begin: Output, end: Output) -> list[Node] | str:
-    """List the nodes that make `end` from `begin`, inputs first, or say which of them does more than that.
+    """Return the nodes that make `end` from `begin`, inputs first, or say which of them does more than that.
 
     Every node must give each element from the elements of the same place (and from scalars), and must not fail on any
     value, so that it may be given other elements, or more of them.

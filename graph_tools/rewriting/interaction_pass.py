@@ -50,7 +50,7 @@ class InteractionPass(Pass):
     """A pass that looks at one node after the other; children give `roots` and `match`."""
 
     def roots(self, flat: Flat) -> Iterable[Node]:
-        """List the nodes at which a pattern may end."""
+        """Return the nodes at which a pattern may end."""
         raise TypeError(f"pass '{self.name}': no roots, expected a method that lists them")
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion] | Fusion | str | None:
@@ -102,7 +102,7 @@ def fuse(flat: Flat, fusion: Fusion) -> None:
 
 
 def reshapable(flat: Flat, root: Output) -> bool:
-    """Say whether a node's result can be given the shape of a root."""
+    """Return whether a node's result can be given the shape of a root."""
     sizes = flat.known(root)
     return bool(sizes) and sizes.count(None) <= 1
 

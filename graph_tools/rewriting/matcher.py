@@ -44,7 +44,7 @@ class Match:
         return self._bound.get(pattern)
 
     def __contains__(self, pattern: Value) -> bool:
-        """Say whether a pattern has a part in the match, of alternatives and what is optional."""
+        """Return whether a pattern has a part in the match, of alternatives and what is optional."""
         return pattern in self._bound
 
     def node(self, pattern: Value) -> Node:
@@ -77,7 +77,7 @@ class Pattern:
         self.root, self.others = root, others
 
     def sites(self, graph: Graph) -> list[Node]:
-        """List the nodes that may be the first root."""
+        """Return the nodes that may be the first root."""
         return graph.of(*self.root.ops)
 
     def match(

@@ -310,5 +310,5 @@ def expected(inner: Value, reason: str) -> Value:
 
 
 def used_once(facts: Facts, output: Output) -> bool:
-    """Say whether one node alone uses an output, and no signature."""
+    """Return whether one node alone uses an output, and no signature."""
     return len(facts.graph.users(output.node)) == 1 and output.node not in facts.roots

@@ -53,7 +53,7 @@ class Pass:
     rewrite: Callable[..., None]
 
     def candidates(self, model: Model) -> Iterable[str]:
-        """Name the nodes at which the pattern may begin."""
+        """Return the names of the nodes at which the pattern may begin."""
         return ()
 
     def check(self, model: Model, site: str) -> str | None:

@@ -61,7 +61,7 @@ def _give_way(model: Model, name: str) -> bool:
 
 
 def before_of(node: Node) -> list[str]:
-    """Name the nodes that a node waits for, through data and control edges, each once."""
+    """Return the names of the nodes that a node waits for, through data and control edges, each once."""
     return list(dict.fromkeys([*(source.node for source in node.inputs), *node.controls]))
 
 
@@ -71,7 +71,7 @@ def bypass_controls(model: Model, name: str) -> None:
 
 
 def anchors_branch(model: Model, name: str) -> bool:
-    """Say whether others wait for a node to learn that a branch runs, which what the node is given does not tell."""
+    """Return whether others wait for a node to learn that a branch runs, which what the node is given does not tell."""
     graph = model.graph
     given = {graph[source.node].op for source in graph[name].inputs}
     return bool(given & CONTROL_FLOW) and any(name in user.controls for user in graph.users(name))

@@ -111,7 +111,7 @@ def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> Tensor
 
 
 def _any(rows: TensorSource) -> bool:
-    """Say whether a bit of the rows is set."""
+    """Return whether a bit of the rows is set."""
     if isinstance(rows, EncodedRows):
         return True
     return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
@@ -133,7 +133,7 @@ def _span(vocabulary: Vocabulary, index: HashIndex) -> tuple[int, int]:
 
 
 def _counts_up(vocabulary: Vocabulary, index: HashIndex) -> bool:
-    """Say whether the row numbers of the keys are consecutive, in the order of the keys."""
+    """Return whether the row numbers of the keys are consecutive, in the order of the keys."""
     begin, end = _span(vocabulary, index)
     return vocabulary.values is None and end - begin == vocabulary.keys.shape[0]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide which tensors a group produces, and which of them one group can produce together."""
+"""Decide which tensors groups produce, and which tensors one group can produce together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_tools.recognition.lookups.pieces import Piece, as_sequence
 
 @dataclass(frozen=True)
 class Root:
-    """A tensor that something needs which is no part of a group."""
+    """A tensor that a node outside of groups needs."""
 
     output: Output
     piece: Piece
@@ -27,11 +27,11 @@ class Group:
     Attributes
     ----------
     batch : Size
-        Rows of all of them.
+        Number of rows, the same for all roots.
     level : int
-        How many lookups have to be done before.
+        Number of lookups, one after another, that come before.
     needs : frozenset of str
-        The signatures that need them.
+        The signatures that need the roots.
     roots : list of Root
     """
 
@@ -56,7 +56,7 @@ def find_groups(finder: PieceFinder) -> list[Group]:
 
 
 def _needed(finder: PieceFinder) -> set[str]:
-    """Name the nodes that a group may take the place of, and that outputs need if others of them are in groups."""
+    """Return the names of the nodes that groups may replace, without those that only other such nodes need."""
     graph, wanted, seen = finder.graph, set(), set()
     waiting = list(finder.model.outputs())
     while waiting:
@@ -75,17 +75,17 @@ def _needed(finder: PieceFinder) -> set[str]:
 
 
 def _simple(piece: Piece) -> Piece:
-    """Return a piece in the form whose output needs no reshape."""
+    """Return a piece in a form whose output needs no reshape."""
     return (as_sequence(piece) or piece) if len(piece.shape) == 2 else piece
 
 
 def partial_joins(finder: PieceFinder) -> list[tuple[Node, list[list[int]]]]:
-    """List nodes that join pieces with what is none, and which inputs a group may join before them.
+    """Return the nodes that join pieces with other tensors, and the inputs that a group may join before them.
 
     Returns
     -------
     list of (node, runs)
-        Runs of two inputs or more: next to each other of a ConcatV2, any of an AddN.
+        Runs of two inputs or more: adjacent inputs of a ConcatV2, any inputs of an AddN.
     """
     found = []
     for node in finder.graph.of("ConcatV2", "AddN"):

@@ -147,7 +147,7 @@ class Joiner:
         return Piece(piece.batch, tuple(sizes[1:]), parts, total)
 
     def _alone(self, output: Output) -> bool:
-        """Say whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
+        """Return whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
         while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
             node = self.graph[output.node]
             if node.op != "Identity" and not is_reshape(self.graph, node):
@@ -240,7 +240,7 @@ class Joiner:
                 return best
 
     def _waits(self, pieces: list[Piece]) -> bool:
-        """Say whether something else than a lookup comes from another lookup, so that it would need another group."""
+        """Return whether columns without a lookup depend on a lookup, so that they would need another group."""
         parts = [part for piece in pieces for part in piece.parts]
         looked = [self.depth(feature) for part in parts if part.table is not None for feature in part.features()]
         others = [self.depth(one) for part in parts if part.table is None for one in part.features()]

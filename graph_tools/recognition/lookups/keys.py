@@ -94,7 +94,7 @@ class KeyFinder:
         return values, (*steps, step)
 
     def _may_overflow(self, output: Output) -> bool:
-        """Say whether arithmetic on an int32 gives another number than on an int64."""
+        """Return whether arithmetic on an int32 gives another number than on an int64."""
         dtype = dtype_of(self.graph, output)
         node = self.graph[skip(self.graph, output).node]
         arithmetic = node.op in {"Add", "AddV2", "Sub", "Mul"}

@@ -126,7 +126,7 @@ class LookupFinder:
         return replace(total, parts=(replace(part, combiner="mean"),))
 
     def _sums_rows(self, node: Node) -> bool:
-        """Say whether a Sum leaves one number for each row."""
+        """Return whether a Sum leaves one number for each row."""
         before, axes = self.batches.of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
         if before is None or axes is None:
             return False
@@ -342,7 +342,7 @@ class LookupFinder:
         return TableSource(rows, dim, span, numbers.index, absent)
 
     def _fits(self, numbers: Numbers, count: int) -> bool:
-        """Say whether every number that an index holds is that of a row."""
+        """Return whether every number that an index holds is that of a row."""
         index = numbers.index
         if isinstance(index, HashIndex):
             vocabulary = self.vocabularies.of(index.handle)

@@ -72,7 +72,7 @@ def as_numbers(graph: Graph, output: Output) -> Output | None:
 
 
 def covers(leader: Any, mask: Sizes | None, ids: Sizes, row: tuple[int, ...], by_rows: bool) -> bool:
-    """Say whether a mask has one element for each id, whatever the length of a row.
+    """Return whether a mask has one element for each id, whatever the length of a row.
 
     Parameters
     ----------

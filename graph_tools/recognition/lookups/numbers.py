@@ -130,7 +130,7 @@ class NumberFinder:
         return Numbers(key, None, DefaultRows(default), span)
 
     def is_row(self, output: Output, shaped: bool = True) -> bool:
-        """Say whether no request can make a number of a row negative."""
+        """Return whether no request can make a number of a row negative."""
         if self.keys.ranges.is_nonnegative(output):
             return True
         found = self.of(output, shaped)

@@ -167,7 +167,7 @@ def without(tensor: TensorSource, positions: Array) -> TensorSource:
 
 
 def same_absent(one: Absent, other: Absent) -> bool:
-    """Say whether two tables give the same rows for every key that they lack."""
+    """Return whether two tables give the same rows for every key that they lack."""
     if one.rows is None or other.rows is None or one.kind == "zero" or other.kind == "zero":
         return one.kind == other.kind == "zero"
     return np.array_equal(one.rows, other.rows)

@@ -78,13 +78,13 @@ class PieceFinder:
             self.refused[node.name] = piece
 
     def _is_fixed(self, node: Node) -> bool:
-        """Say whether a node gives the same for all requests of one shape."""
+        """Return whether a node gives the same for all requests of one shape."""
         if node.op in {"Placeholder", "PlaceholderWithDefault"} or (not node.inputs and node.op != "Const"):
             return False
         return node.op in _OF_SHAPE or all(source.node in self._fixed for source in node.inputs)
 
     def _reads_rows(self, node: Node) -> bool:
-        """Say whether a gather is one of rows of numbers."""
+        """Return whether a gather is one of rows of numbers."""
         found = self.lookups.rows.of(node.output())
         return not isinstance(found, str)
 

@@ -131,7 +131,7 @@ class RowFinder:
         return Gathered(rows, gather.inputs[1], (gather.name, pairs.name))
 
     def _bytes(self, gather: Node, size: int) -> str | None:
-        """Name the variable [n, k], of elements of `size` bytes, that a gather reads."""
+        """Return the handle of the variable [n, k], with elements of `size` bytes, that a gather reads."""
         if gather.op != "ResourceGather" or attribute(gather, "batch_dims", 0) or gather.controls:
             return None
         handle = skip(self.graph, gather.inputs[0]).node

@@ -151,7 +151,7 @@ class SafeLookup:
     reshapes: list[Node] = field(default_factory=list)
 
     def is_ordered(self, graph: Graph) -> bool:
-        """Say whether the rows of the entries never go down, in every request."""
+        """Return whether the rows of the entries never go down, in every request."""
         outcome = _BEFORE_DROPS.match(GraphFacts(graph), self.indices)
         return isinstance(outcome, Found) and outcome.value.node(_INDICES).op in _ORDERED
 
@@ -272,7 +272,7 @@ def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinde
 
 
 def is_zeros(graph: Graph, output: Output) -> bool:
-    """Say whether every element is zero."""
+    """Return whether every element is zero."""
     node = graph[skip(graph, output).node]
     if node.op == "ZerosLike":
         return True

@@ -40,7 +40,7 @@ class Vocabulary:
     most: int
 
     def holds(self, number: int) -> bool:
-        """Say whether a key has a number."""
+        """Return whether a key has a number."""
         if not self.least <= number <= self.most:
             return False
         if self.values is None:

@@ -153,7 +153,7 @@ class Weights:
         return None if self.sharers() else "another node uses its weights too, expected nodes of its kind only"
 
     def sharers(self) -> list[Node]:
-        """List the nodes that use these weights as this one does, itself included; none where one uses them otherwise.
+        """Return the nodes that use these weights as this node does, with itself; empty if one uses them differently.
 
         Several signatures over one model share its weights.
         """

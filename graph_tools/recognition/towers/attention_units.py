@@ -100,7 +100,7 @@ def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer
 
 
 def weights_of(layers: list[Layer]) -> list[Output | Array]:
-    """List the weights of layers as the op takes them."""
+    """Return the weights of layers as the op takes them."""
     weights: list[Output | Array] = []
     for layer in layers:
         bias = np.zeros(layer.units, np.float32) if layer.bias is None else layer.bias
@@ -172,7 +172,7 @@ def _repeated(flat: Flat, output: Output, keys: Output) -> Output | None:
 
 
 def is_product_of_rows(flat: Flat, node: Node) -> bool:
-    """Say whether a node multiplies [rows, 1, length] with [rows, length, dim]."""
+    """Return whether a node multiplies [rows, 1, length] with [rows, length, dim]."""
     if flat.adjoined(node):
         return False
     scores, keys = flat.known(node.inputs[0]), flat.known(node.inputs[1])

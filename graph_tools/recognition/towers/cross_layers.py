@@ -202,7 +202,7 @@ def _shape(flat: Flat, kernel: Output, turned: bool) -> list[int]:
 
 
 def _one_per_row(flat: Flat, output: Output) -> bool:
-    """Say whether a product has one number for each row of a batch, in this shape."""
+    """Return whether a product has one number for each row of a batch, in this shape."""
     sizes = flat.known(output)
     return len(sizes) > 1 and all(size == 1 for size in sizes[1:])
 

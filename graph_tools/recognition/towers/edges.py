@@ -68,12 +68,12 @@ def input_sizes(site: Site, output: Output, width: int) -> Sizes:
 
 
 def takes_as_is(site: Site, output: Output, width: int) -> bool:
-    """Say whether the last dimension of an input is a row."""
+    """Return whether the last dimension of an input is a row."""
     return columns(site.shapes.of(output), width) == 1
 
 
 def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
-    """Say whether an output has the sizes that an op gives it.
+    """Return whether an output has the sizes that an op gives it.
 
     The number of rows is the same, so all are equal where all but one are.
     """

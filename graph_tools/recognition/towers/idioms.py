@@ -129,7 +129,7 @@ def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> 
 
 
 def _may_equal(one: tuple[Size, ...], two: tuple[Size, ...]) -> bool:
-    """Say whether sizes are equal where both are known; the first of them may be of a batch that is one or the same."""
+    """Return whether sizes are equal; the first sizes may both be unknown instead, since the batch may be the same."""
     return all(
         a == b or (not axis and (a.known is None and b.known is None))
         for axis, (a, b) in enumerate(zip(one, two, strict=True))

@@ -131,7 +131,7 @@ class Site(GraphFacts):
         return width
 
     def is_constant(self, output: Output) -> bool:
-        """Say whether an output is known before serving."""
+        """Return whether an output is known before serving."""
         return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
 
     def vector(self, output: Output, like: Output) -> Weight | None:
@@ -161,7 +161,7 @@ class Site(GraphFacts):
         return np.ascontiguousarray(whole.reshape(width))
 
     def same_shape(self, *outputs: Output) -> bool:
-        """Say whether outputs have equal shapes, or differ by a batch size that may be 1 in the first dimension."""
+        """Return whether outputs have equal shapes, or differ by a batch size that may be 1 in the first dimension."""
         found = [self.shapes.of(output) for output in outputs]
         first = found[0]
         if not first or any(one is None or len(one) != len(first) for one in found):
@@ -190,5 +190,5 @@ def _same_or_new(output: Output, value: Array, shape: tuple[int, ...]) -> Weight
 
 
 def controls_others(graph: Graph) -> set[str]:
-    """Name the nodes that others wait for."""
+    """Return the names of the nodes that others wait for."""
     return {name for node in graph for name in node.controls}

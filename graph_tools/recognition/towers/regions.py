@@ -51,7 +51,7 @@ class Regions:
                 self._join(one, other)
 
     def found(self) -> list[list[Piece]]:
-        """List the regions that have a layer, in the order of their first pieces."""
+        """Return the regions that have a layer, in the order of their first pieces."""
         regions = sorted(sorted(member) for member in self._members.values())
         return [[self.pieces[i] for i in region] for region in regions if self._has_layer(region[0])]
 
@@ -70,7 +70,7 @@ class Regions:
         return True
 
     def _leads_around(self, begin: int, end: int) -> bool:
-        """Say whether a path leads from one region to another through nodes outside of both."""
+        """Return whether a path leads from one region to another through nodes outside of both."""
         outside = [name for name in self._after(begin) if self._region_of(name) not in (begin, end)]
         seen = set(outside)
         while outside:

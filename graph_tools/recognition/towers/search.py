@@ -50,7 +50,7 @@ def _find_idioms(site: Site, plain: list[Node]) -> dict[Output, Piece]:
 
 
 def _is_inside(site: Site, node: Node, claimed: set[str]) -> bool:
-    """Say whether only nodes of idioms use a node, so that it goes with them."""
+    """Return whether only nodes of idioms use a node, so that it goes with them."""
     users = site.graph.users(node.name)
     inside = node.name in claimed and node.name not in site.model.roots() and bool(users)
     return inside and all(user.name in claimed for user in users)
@@ -104,11 +104,11 @@ class _Kept:
             self._views.add(piece.output.node)
 
     def takes_all_of(self, name: str) -> bool:
-        """Say whether only these pieces use a node, what computes the shapes of their views aside."""
+        """Return whether only these pieces use a node, what computes the shapes of their views aside."""
         return all(user.name in self._inside or self._is_of_shape(user) for user in self.site.graph.users(name))
 
     def _is_of_shape(self, node: Node) -> bool:
-        """Say whether a node is only used to compute the second input of views."""
+        """Return whether a node is only used to compute the second input of views."""
         graph = self.site.graph
         waiting, seen = [node.name], {node.name}
         while waiting:
