@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands do: read, rewrite, write, verify and report."""
+"""Implement the commands: read, rewrite, write, verify and report."""

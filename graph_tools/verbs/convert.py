@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cut`, `fuse` and `optimize` do alike: read, rewrite, write beside, prove equal, and only then put in place."""
+"""Convert a model: the part that `cut`, `fuse` and `optimize` share.
+
+A conversion reads the model, rewrites it, writes it next to its target, proves that both are equal, and only then
+renames it to the target.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +32,23 @@ from graph_tools.verification.pairs import table_pairs
 from graph_tools.writer import saved_tensors, write_saved_model
 
 _SAID = 3
-"""Reasons that the message of a failed verification gives; the report has all."""
+"""Number of reasons that the message of a failed verification names; the report lists all."""
 
 Report = TypeVar("Report", bound=CutReport)
 
 
 class _OnlyTriedError(Exception):
-    """A result passed its verification, and is not to be put in place."""
+    """A result passed its verification, but must not be put in place."""
 
 
 @dataclass
 class Conversion:
-    """What is asked of a conversion, whichever it is; the parameters of `cut` explain it.
+    """The options of a conversion, which all commands share; `cut` documents them.
 
     Raises
     ------
     UnreadableError, UsageError
-        An option is wrong, or a file of requests is not there.
+        An option is wrong, or a file of requests does not exist.
     """
 
     source: Path
@@ -93,20 +97,21 @@ class Conversion:
         fuse: Callable[[Model, Report, Choice], None] | None = None,
         settle: Callable[[Model, Report, Path, TableOutput], None] | None = None,
     ) -> Report:
-        """Convert.
+        """Convert the model.
+
+        If the outputs of the result differ from those of the source, convert again without the passes and sites that
+        cause it.
 
         Parameters
         ----------
         begin : callable
-            Makes the report, of the model as it was read.
+            Creates the report from the model as it was read.
         rewrite : callable
             Runs the passes of `cut`.
         fuse : callable, optional
-            Goes on with the model.
+            Runs further passes on the model.
         settle : callable, optional
-            Decides, after the verification, what the written folder still has to say.
-
-        Where the result answers differently, the passes and sites that make it do so are left out.
+            After the verification, completes the written folder.
         """
         begun = time.monotonic()
 
@@ -126,7 +131,9 @@ class Conversion:
         fuse: Callable[[Model, Report, Choice], None] | None,
         settle: Callable[[Model, Report, Path, TableOutput], None] | None,
     ) -> Report:
-        """Convert without what a choice leaves out; without `place` only to see whether that passes."""
+        """Convert without the passes and sites in `choice.left_out`; if `place` is False, only test whether that
+        passes.
+        """
         told = self.progress
         told.begin(f"Reading {self.source}")
         model = self.read()
@@ -157,7 +164,7 @@ class Conversion:
         return report
 
     def _check_runs(self, report: CutReport) -> None:
-        """Check that what is to be compared can be run."""
+        """Raise `ConversionError` if a verification is due and TensorFlow does not have all ops of the result."""
         if report.unknown_ops and self.check and self.target is not None:
             listed = "; ".join(f"{one.op} ({one.place}, needed by {one.output})" for one in report.unknown_ops)
             count = len(report.unknown_ops)
@@ -215,20 +222,23 @@ class Conversion:
 
 
 def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proof: bool = False) -> None:
-    """Enter the verification into the report.
+    """Add the verification to the report, and raise an error if it failed.
 
-    A request that only the source refuses is no difference: a check that only the source makes went with its
-    assertions, and the report lists it. Where the result is lossy and no tolerance was given (`scores` False), how far
-    outputs differ is reported, and judged by a wide limit (`FAR`) only; NaN, shapes, dtypes and refusals are as ever.
+    A request that only the source refuses is not a difference: the result no longer has the assertions of the source,
+    and the report lists the removed ones. If the result is lossy and no tolerance was given (`scores` is False),
+    differences between outputs are reported, and only the wide limit `FAR` applies to them. NaN, shapes, dtypes and
+    refusals are compared as always.
 
     Raises
     ------
     VerificationError
-        The models do not answer alike, or too little was asked to say so.
+        The outputs of the models differ.
+    WeakProofError
+        The requests cover too little to prove that the models are equal.
     """
     judged = replace(found, refused=[one for one in found.refused if one.b is not None])
     if not scores:
-        # Rows that were dropped on request may change a score as far as they like.
+        # If rows were dropped on request, scores may change by any amount.
         limited = not any(table.lossy_rows for table in report.tables)
         broken = [
             output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processor of this machine is, as far as numbers depend on it."""
+"""Describe the CPU of this machine, as far as numerical results depend on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class Cpu:
-    """A processor.
+    """A CPU.
 
     Attributes
     ----------
     model : str
     features : tuple of str
-        Of its instruction sets those that dense layers and tables make use of, as Linux names them.
+        Instruction sets that dense layers and tables use, as Linux names them.
     vendor : str
     """
 
@@ -29,13 +29,15 @@ class Cpu:
 
     @property
     def arithmetic(self) -> str:
-        """What libprocessor's bf16 is on it: `bf16`, or `bf16 weights` where bf16 products are absent or slower."""
+        """Arithmetic of libprocessor's bf16 on this CPU: `bf16`, or `bf16 weights` if bf16 products are absent or
+        slower.
+        """
         fast = "amx_bf16" in self.features or ("avx512_bf16" in self.features and self.vendor == "AuthenticAMD")
         return "bf16" if fast else "bf16 weights"
 
 
 def this_cpu(file: Path = Path("/proc/cpuinfo")) -> Cpu:
-    """Read what Linux says of the first processor."""
+    """Return the first CPU that Linux describes in `file`."""
     found: dict[str, str] = {}
     try:
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():

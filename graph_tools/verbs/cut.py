@@ -45,26 +45,27 @@ def cut(
     source : path
         SavedModel folder or frozen GraphDef; it is only read.
     target : path or None
-        Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
+        Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
     signatures, outputs : sequence of str
-        What to keep; none: all.
+        Signatures and outputs to keep; all of them if empty.
     checkpoint : path, optional
-        Prefix of a checkpoint to take the weights from, or the folder of a system's table files.
+        Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     options : CutOptions, optional
     requests, samples, tolerance
-        As `verify` takes them.
+        As in `verify`.
     dry_run : bool
         Write nothing; the report forecasts bytes per table and technique.
     check : bool
         Compare the result with the source before it is put in place.
     accept_weak_proof : bool
-        Put the result in place although too little was asked to say that both answer alike; see `weak` of the report.
+        Put the result in place even if the requests cover too little to prove that both models are equal; see `weak` in
+        the report.
     seed : int
-        Of the generated requests.
+        Seed of the generated requests.
     op_library : path or sequence of path, optional
-        Libraries with ops of the model that TensorFlow does not have; without them it cannot be compared.
+        Libraries with ops of the model that TensorFlow does not have; without them the model cannot be compared.
     progress : optional
-        Told about each step.
+        Receives a call for each step.
 
     Returns
     -------
@@ -73,11 +74,12 @@ def cut(
     Raises
     ------
     UnreadableError, UsageError
-        An input is damaged, or an option names what is not there; nothing was written.
+        An input is damaged, or an option names something that does not exist; nothing was written.
     ConversionError
         The model cannot be converted without changing what it computes; nothing was written.
     VerificationError
-        Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
+        Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
+        contains the figures.
     """
     options, told = options or CutOptions(), progress or Silent()
     load_libraries(op_library)
@@ -117,14 +119,14 @@ def cut(
 def rewrite(
     model: Model, options: CutOptions, progress: TableProgress | None = None, choice: Choice | None = None
 ) -> list[PassResult]:
-    """Run the passes of `cut` over a model as it was read.
+    """Run the passes of `cut` on a model as it was read.
 
     Raises
     ------
     UsageError
         An option names a table that the model does not have.
     UnreadableError
-        Ops of libprocessor need the library, and it is not there or older.
+        The graph has ops of libprocessor, but the library is missing or too old.
     """
     passes = (choice or Choice()).of(serving_passes(options, progress))
     results = run_passes(model, passes, options.skip_passes)

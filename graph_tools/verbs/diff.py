@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diff: how two exported models differ, in what they offer and in what they hold."""
+"""Diff: compare the interfaces and the contents of two exported models."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graph_tools.verbs.inspect import by_name, inspect_model
 
 
 def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffReport:
-    """Compare what two exported models hold; `verify` compares what they answer.
+    """Compare the contents of two exported models; `verify` compares their outputs.
 
-    `op_library` is libprocessor.so, for models with its ops; it is found without where it is installed.
+    `op_library` is libprocessor.so, for models with its ops; if it is installed, it is found without this option.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffR
 
 
 def _with_content(a: Inspection, b: Inspection) -> set[str]:
-    """Name the variables that may differ in nothing but their content."""
+    """Return the names of the variables that can differ only in their content."""
     others = by_name(b.variables)
     return {
         variable.name

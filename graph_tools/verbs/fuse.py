@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuse: put libprocessor's ops in the place of subgraphs, and prove that scores stay equal."""
+"""Fuse: replace subgraphs by ops of libprocessor, and prove that scores stay equal."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def fuse(
     timing: bool = False,
     progress: Progress | None = None,
 ) -> FuseReport:
-    """Put fused ops in the place of a model's lookups, interactions and dense layers.
+    """Replace a model's lookups, interactions and dense layers by fused ops.
 
-    The model may be cut or not: the passes of `cut` run first, without options. It runs in libprocessor, and in
+    The model need not be cut: the passes of `cut` run first, without options. The result runs in libprocessor, and in
     TensorFlow after `tf.load_op_library`.
 
     Parameters
@@ -63,36 +63,39 @@ def fuse(
     source : path
         SavedModel folder or frozen GraphDef; it is only read.
     target : path or None
-        Folder to write a SavedModel into; it must not be there. Not looked at with `dry_run`.
+        Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
     precision : str
-        Of dense layers: `fp32`; `bf16`, which a CPU must be able to do to load the model; `auto`: bf16 where the CPU
-        can, if no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the requests.
+        Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `auto`: bf16 on
+        CPUs that support it, provided that no output loses more than 0.001 of AUC, or of rank correlation with the
+        scores of fp32, on the requests.
     skip_passes : sequence of str
-        Passes to leave out, by name.
+        Names of passes to skip.
     requests, samples, tolerance
-        As `verify` takes them.
+        As in `verify`.
     table_store : path, optional
-        Folder with the table files of all artifacts, which link to them; None: the artifact has its own.
+        Folder for table files that all artifacts share by links; None: the artifact contains its own table files.
     op_library : path or sequence of path, optional
-        libprocessor.so; by default PROCESSOR_LIBRARY, or the one of the installed `processor` package. Others have ops
-        of the model that TensorFlow does not have.
+        libprocessor.so; by default PROCESSOR_LIBRARY, or the library of the installed `processor` package. Further
+        libraries have ops of the model that TensorFlow does not have.
     user_inputs : sequence of str
-        Names or patterns (`fnmatch`) of inputs that are the user's where rows are items: their side is computed once
-        for a request, which may have one row of them, or as many equal ones as there are items.
+        Names or patterns (`fnmatch`) of inputs that describe the user, if the rows of a request are items. The user's
+        part of the graph is computed once per request. A request may have one row of these inputs, or equal rows, one
+        per item.
     memory_limit : int [bytes]
     dry_run : bool
-        Write nothing; the report says what would be fused.
+        Write nothing; the report lists what would be fused.
     check : bool
-        Compare the result with the source before it is put in place. Without, `auto` is fp32.
+        Compare the result with the source before it is put in place. If False, `auto` means fp32.
     accept_weak_proof : bool
-        Put the result in place although too little was asked to say that both answer alike; `auto` is fp32 then.
+        Put the result in place even if the requests cover too little to prove that both models are equal; `auto` means
+        fp32 in that case.
     seed : int
-        Of the generated requests.
+        Seed of the generated requests.
     timing : bool
-        Trace the source over the generated requests: `timing` of the report says what share of the time goes to what
-        was not fused.
+        Trace the source with the generated requests: `timing` in the report gives the share of the time that is spent
+        in parts that were not fused.
     progress : optional
-        Told about each step.
+        Receives a call for each step.
 
     Returns
     -------
@@ -105,7 +108,8 @@ def fuse(
     ConversionError
         The model cannot be converted without changing what it computes; nothing was written.
     VerificationError
-        Scores differ by more than the tolerance; nothing was left behind, and `report` of the error has the figures.
+        Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
+        contains the figures.
     """
     return optimize(
         source,
@@ -151,9 +155,9 @@ def optimize(
     timing: bool = False,
     progress: Progress | None = None,
 ) -> FuseReport:
-    """Cut, fuse and verify in one go: what is written is compared with the source as it was.
+    """Cut, fuse and verify in one step: the result is compared with the original source.
 
-    The parameters are those of `cut` and of `fuse`, and so are the result and the errors.
+    The parameters, the result and the errors are those of `cut` and `fuse`.
     """
     cutting, told = options or CutOptions(), progress or Silent()
     check_skipped(skip_passes, [*fusing_pass_names(), *cutting_pass_names()])
@@ -196,7 +200,7 @@ def optimize(
 
     @cache
     def trace_source() -> Trace:
-        # Once: what is left out of a further attempt changes nothing of the source.
+        # Trace only once: further attempts, which skip passes or sites, do not change the source.
         told.begin("Tracing the source")
         return _trace(asked)
 
@@ -208,7 +212,7 @@ def optimize(
         if timing:
             refused = [site for found in report.fused for site in found.refused]
             report.timing = trace_source().weigh(model.graph, refused)
-        # Sites are named as the source names them until here.
+        # Names are shortened last, since sites carry the names of the source until here.
         tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
         report.passes += [
             one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
@@ -253,7 +257,7 @@ def _trace(asked: Conversion) -> Trace:
 
 
 def _run(model: Model, one: Pass) -> FusedPass:
-    """Run a pass, and list the fused ops that are there since."""
+    """Run a pass, and list the fused ops that it added."""
     before = {(name, node.op) for name, node in our_nodes(model.graph).items()}
     found = one.apply(model)
     return FusedPass(**vars(found), sites=describe_sites(model, before))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect: what an exported model holds, and what of it serving needs."""
+"""Inspect: list the contents of an exported model, and which of them serving needs."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ OWN_FAMILY = "recprocessor"
 
 
 def inspect(*models: str | Path, checkpoint: str | Path | None = None, op_library: Libraries = None) -> InspectReport:
-    """Look at exported models without changing them.
+    """Inspect exported models without changing them.
 
     Parameters
     ----------
     models : path, ...
         SavedModel folders or GraphDef files.
     checkpoint : path, optional
-        Prefix of a checkpoint to take the weights from, or the folder of a system's table files.
+        Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     op_library : path, optional
-        libprocessor.so, for models with its ops; it is found without where it is installed.
+        libprocessor.so, for models with its ops; if it is installed, it is found without this option.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
     model = read_model(path, checkpoint=checkpoint)
     ops, functions = exported_ops(model)
     nodes = len(model.graph)
-    # Pruning forgets what it removes: what was there is written down before.
+    # Pruning also drops variables, tables and assets from the model, so list them before.
     variables, tables, assets = dict(model.variables), _tables(model), sorted(set(model.assets.values()))
     PruneUnreachable().apply(model)
     mark_unused_tensors(model)
@@ -92,7 +92,10 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
 
 
 def exported_ops(model: Model) -> tuple[Counter[str], int]:
-    """Count nodes by op as the export has them, functions included but not as ops, and the functions."""
+    """Return the number of nodes per op as exported, and the number of functions.
+
+    Nodes inside functions count, but calls of functions do not count as ops.
+    """
     if is_graph_def(model.path):
         graph_def = parse_graph_def(model.path)
     else:
@@ -113,7 +116,11 @@ def _endpoints(endpoints: dict[str, Endpoint]) -> list[TensorInfo]:
 
 
 def _variables(model: Model, variables: dict[str, TensorSource]) -> list[VariableInfo]:
-    """Describe variables; of those with one content, a used one is the original, and those of one tensor are one."""
+    """Describe the variables.
+
+    If several have the same content, a used one is called the original. Variables that share one tensor are not
+    duplicates.
+    """
     seen: dict[tuple[Any, ...], tuple[str, tuple[str, ...]]] = {}
     found = []
     for name, tensor in sorted(variables.items(), key=lambda one: (one[0] not in model.graph, one[0])):
@@ -123,7 +130,7 @@ def _variables(model: Model, variables: dict[str, TensorSource]) -> list[Variabl
             info.checksums = [number for one in tensors for number in model.checkpoint.checksums(one)]
             content = (info.dtype, *info.shape, None, *info.checksums)
             first, its_tensors = seen.setdefault(content, (name, tensors))
-            # A handful of zeros is no duplicate worth naming.
+            # A few equal bytes, such as zeros, are not a duplicate worth reporting.
             info.duplicate_of = first if its_tensors != tensors and info.bytes >= 1024 else None
         found.append(info)
     return sorted(found, key=lambda one: one.name)
@@ -174,5 +181,5 @@ def _tf_name(number: int) -> str:
 
 
 def by_name(things: Iterable[Any]) -> dict[str, Any]:
-    """Index what has a name."""
+    """Return a dict of the items by name."""
     return {thing.name: thing for thing in things}

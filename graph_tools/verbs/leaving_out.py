@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find which pass, and which of its sites, makes a result answer differently, and convert without it."""
+"""Find the pass, and the sites of it, that make a result's outputs differ, and convert without them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from graph_tools.progress import Progress
 from graph_tools.report.cut import LeftOut
 from graph_tools.rewriting.protocol import Pass
 
-#: Passes whose absence is no answer to a failure: what they change was asked for.
+#: Passes that are never left out after a failure: the user requested their changes.
 _ASKED_FOR = {"compress_tables"}
-#: Passes that are left out at most, and sites of one of them; of a pass with more, all.
+#: Maximum number of passes to leave out, and of single sites of one pass; if a pass has more such sites, all of it is
+#: left out.
 _MOST_PASSES, _MOST_SITES = 6, 4
 _REASON_CHARACTERS = 300
 
@@ -24,7 +25,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Choice:
-    """What to leave out of a conversion."""
+    """The passes and sites to leave out of a conversion."""
 
     left_out: tuple[LeftOut, ...] = ()
 
@@ -32,7 +33,7 @@ class Choice:
         return replace(self, left_out=(*self.left_out, *more))
 
     def of(self, passes: Iterable[Pass]) -> list[Pass]:
-        """Return the passes that run, each told which sites to leave alone."""
+        """Return the passes that run, each with the sites that it must not change."""
         gone = {one.name for one in self.left_out if one.site is None}
         chosen = [pass_ for pass_ in passes if pass_.name not in gone]
         for one in chosen:
@@ -42,13 +43,13 @@ class Choice:
 
 
 class Attempts(Generic[Made]):
-    """Converts, and where that fails its verification, converts again without what makes it fail.
+    """Convert; if the verification fails, convert again without the passes and sites that make it fail.
 
     Parameters
     ----------
     attempt : callable
-        Converts with a choice; puts the result in place if told so. Raises `VerificationError` with the `passes` that
-        ran.
+        Converts with a choice, and puts the result in place if its second argument is True. Raises `VerificationError`
+        with the `passes` that ran.
     progress : Progress
     """
 
@@ -57,7 +58,7 @@ class Attempts(Generic[Made]):
         self._progress = progress
 
     def run(self) -> Made:
-        """Return the result, or raise the error of the first attempt if no choice of passes makes it equal."""
+        """Return the result, or raise the error of the first attempt if no choice of passes makes the outputs equal."""
         try:
             return self._attempt(Choice(), True)
         except WeakProofError:
@@ -90,7 +91,9 @@ class Attempts(Generic[Made]):
         return choice if failure is None else None
 
     def _sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
-        """Name the sites of a pass that make the difference where later passes do not run; None in it: the pass."""
+        """Return the sites of a pass that cause the difference while later passes do not run; site None means the whole
+        pass.
+        """
         sites = list(dict.fromkeys(site for pass_ in failure.passes if pass_.name == name for site in pass_.at))
         found: list[LeftOut] = []
         error: VerificationError | None = failure
@@ -124,7 +127,7 @@ def _whole(names: Iterable[str], choice: Choice | None = None) -> Choice:
 
 
 def _first(count: int, fails: Callable[[int], bool]) -> int:
-    """Return how many of the first of some things make it fail: with none of them it does not, with all it does."""
+    """Return the smallest n for which `fails(n)` is true; `fails(0)` must be false and `fails(count)` true."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether dense layers may compute in bf16: both precisions are asked the same, and scores compared."""
+"""Decide whether dense layers may compute in bf16: send the same requests to both precisions and compare the scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph_tools.verification import OutputComparison, VerifyReport
 from graph_tools.verification.compare import FAR
 from graph_tools.writer import write_graph
 
-#: What AUC, or the rank correlation with the scores of fp32, may lose.
+#: Largest permitted loss of AUC, or of rank correlation with the scores of fp32.
 LIMIT = 1e-3
 _ATTRIBUTE = "precision"
 
@@ -27,12 +27,12 @@ Compare = Callable[[Path, Path], VerifyReport]
 
 
 def nodes_with_precision(model: Model) -> list[Node]:
-    """List the ops that compute in one precision or another."""
+    """Return the ops that have a precision attribute."""
     return [node for node in model.graph if is_ours(node.op) and _has_precision(model, node)]
 
 
 def set_precision(model: Model, value: str) -> None:
-    """Let every such op compute in `fp32`, `bf16`, or as the library decides (`auto`)."""
+    """Set the precision of every such op: `fp32`, `bf16`, or `auto`, for which the library decides."""
     for node in nodes_with_precision(model):
         model.graph.set_attr(node, _ATTRIBUTE, value)
 
@@ -43,15 +43,15 @@ def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: 
     Parameters
     ----------
     model : Model
-        As it was written, computing in fp32.
+        The model as it was written; it computes in fp32.
     folder : Path
-        Where it was written.
+        Folder of the artifact.
     tables : dict of str to TableFile
         Its table files, by node.
     requested : str
         `fp32`, `bf16` or `auto`.
     compare : callable or None
-        Verifies one SavedModel against another; None: nothing is to be measured.
+        Verifies one SavedModel against another; None: do not measure.
     """
     found = _decide(model, folder, tables, requested, compare)
     set_precision(model, found.attribute)
@@ -121,7 +121,7 @@ def _problem(one: OutputComparison, ranked: float | None, area: float | None) ->
 
 
 def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
-    """Say what forbids bf16, a sentence each."""
+    """Return the reasons against bf16, one sentence each."""
     others = replace(measured, outputs=[]).differences()
     weak = [f"too little was asked to permit bf16: {one}" for one in measured.weak]
     return others + [loss.problem for loss in losses if loss.problem is not None] + weak

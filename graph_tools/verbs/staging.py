@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a folder beside its place and rename it when it is whole, so that nobody ever finds half of it."""
+"""Write a folder next to its target and rename it when it is complete, so that no process ever sees half of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_place(place: Path, source: Path) -> None:
     Raises
     ------
     UsageError
-        Something is there, it lies inside the source or holds it, or its parent cannot be written to.
+        Something exists there, it lies inside the source, or its parent folder is not writable.
     """
     if place.exists() or place.is_symlink():
         raise UsageError(f"{place}: is there already, expected a folder that does not exist")
@@ -35,7 +35,7 @@ def check_place(place: Path, source: Path) -> None:
 
 
 def check_parent(place: Path, named: str) -> None:
-    """Raise `UsageError` unless a file or folder can be made at `place`, with the folders above it if need be."""
+    """Raise `UsageError` unless a file or folder, with its parent folders, can be created at `place`."""
     parent = place.absolute().parent
     while not parent.exists():
         parent = parent.parent
@@ -47,15 +47,16 @@ def check_parent(place: Path, named: str) -> None:
 
 @contextmanager
 def staged(place: Path) -> Iterator[Path]:
-    """Give a path to write a folder to, which is renamed to `place` when the block ends.
+    """Yield a path to write a folder to, and rename that folder to `place` when the block ends.
 
-    The path is inside `.NAME.xxxxxxxx`, a hidden folder beside `place`, which is gone when the block is left,
-    however that is. What a killed process left behind is removed first: a folder that no process holds a lock on.
+    The path lies inside `.NAME.xxxxxxxx`, a hidden folder next to `place`, which is removed when the block ends, with
+    or without an error. Folders that killed processes left behind, which are those that no process holds a lock on, are
+    removed first.
 
     Raises
     ------
     UsageError
-        `place` cannot be made.
+        `place` cannot be created.
     ConversionError
         Writing failed; errors that name the path to write to name `place` instead.
     """
@@ -82,7 +83,7 @@ def staged(place: Path) -> Iterator[Path]:
 
 @contextmanager
 def _naming(path: Path, place: Path) -> Iterator[None]:
-    """Let errors name the place that the user knows, and make those of the system ours."""
+    """Make errors name the target that the user knows, and turn errors of the system into `ConversionError`."""
     try:
         yield
     except GraphToolsError as error:
@@ -90,7 +91,7 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
         raise
     except OSError as error:
         names = [str(one) for one in (error.filename, error.filename2) if str(one).startswith(str(path))]
-        # What fails in the middle of a file does not say of which.
+        # An error in the middle of a file carries no file name.
         if not names and error.errno not in _NO_ROOM:
             raise
         name = names[0].replace(str(path), str(place)) if names else str(place)
@@ -98,7 +99,7 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
 
 
 def _make_parents(place: Path) -> list[Path]:
-    """Make the folders above `place` and return those that were not there, the innermost first."""
+    """Create the parent folders of `place` and return those that did not exist, the innermost first."""
     missing = []
     parent = place.absolute().parent
     while not parent.exists():
@@ -112,21 +113,21 @@ def _make_parents(place: Path) -> list[Path]:
 
 
 def _make_hidden(place: Path) -> tuple[Path, int]:
-    """Make the hidden folder and lock it; the lock ends with the process, whatever ends that."""
+    """Create the hidden folder and lock it; the lock ends with the process, however that ends."""
     while True:
         hidden = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
         hidden.mkdir()
         lock = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
-        with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # the file system may have no locks
             fcntl.flock(lock, fcntl.LOCK_EX)
-        # Another process may have taken it for abandoned in the moment between.
+        # Another process may have removed it as abandoned before it was locked.
         if hidden.exists():
             return hidden, lock
         os.close(lock)
 
 
 def _remove_abandoned(place: Path) -> None:
-    """Remove hidden folders for this place whose process is dead."""
+    """Remove hidden folders for this target whose process has ended."""
     name = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}")
     with contextlib.suppress(OSError):
         for folder in [path for path in place.absolute().parent.iterdir() if name.fullmatch(path.name)]:
