@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove that two models answer alike: recorded and generated requests, run in TensorFlow, compared output by output."""
+"""Prove that the outputs of two models are equal: run recorded and generated requests in TensorFlow and compare each
+output.
+"""
 
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.report import VerifyReport

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which inputs must have an entry for each other's: the ids of a bag and their weights."""
+"""Find pairs of inputs that need the same entries, such as the ids of a bag and their weights."""
 
 from __future__ import annotations
 
 from graph_tools.graph import Graph, Node, Output
 from graph_tools.model import Model, Signature
 
-#: Ops that take one entry for each of the other operand's.
+#: Ops that combine the entries of their two operands one by one.
 _MEETINGS = {"LogicalAnd", "Mul"}
-#: Op -> the input whose entries its first output has, one for one or some of them.
+#: Op -> the input whose entries, all or some of them, are those of its first output.
 _FOLLOWED = {
     "Identity": 0, "Snapshot": 0, "Cast": 0, "Reshape": 0, "ExpandDims": 0, "Squeeze": 0, "GatherNd": 0,
     "ResourceGather": 1, "Unique": 0, "LookupTableFindV2": 1, "StringToHashBucket": 0, "StringToHashBucketFast": 0,
     "StringToHashBucketStrong": 0, "AsString": 0, "StringToNumber": 0, "Abs": 0, "PlaceholderWithDefault": 0,
 }  # fmt: skip
 _COMPARED = {"Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual", "Equal", "Maximum", "Minimum", "FloorMod"}
-#: Sparse tensors: output 1 has the entries of input 1.
+#: Ops on sparse tensors: output 1 has the entries of input 1.
 _SPARSE = {"SparseFillEmptyRows", "SparseReorder"}
 
 
 def find_companions(model: Model, signature: Signature) -> list[tuple[str, str]]:
-    """List pairs of inputs (ids, weights) whose entries a graph combines one by one.
+    """Return the pairs of inputs (ids, weights) whose entries a graph combines one by one.
 
-    Where both are parts of sparse tensors, the keys are those of the values.
+    If both are parts of sparse tensors, the keys are those of their values.
     """
     keys = {source.tensor.node: key for key, source in signature.inputs.items()}
     found: dict[tuple[str, str], None] = {}
@@ -34,14 +34,14 @@ def find_companions(model: Model, signature: Signature) -> list[tuple[str, str]]
         if one is None or two is None or one == two:
             continue
         floats = [signature.inputs[key].dtype.is_floating for key in (one, two)]
-        # Of two numbers neither is the other's weight.
+        # If both are integers or both are floats, neither is the weight of the other.
         if floats[0] != floats[1]:
             found[(two, one) if floats[0] else (one, two)] = None
     return list(found)
 
 
 def _origin(graph: Graph, output: Output, keys: dict[str, str]) -> str | None:
-    """Return the input whose entries an output has, else None."""
+    """Return the input whose entries an output has, or None."""
     seen: set[Output] = set()
     while output not in seen:
         seen.add(output)
@@ -59,7 +59,7 @@ def _following(graph: Graph, node: Node, port: int) -> Output | None:
     if node.op in _SPARSE:
         return node.inputs[1] if port == 1 else None
     if node.op in {"GatherV2", "Gather"}:
-        # Rows of a table for ids, or those of the entries that a mask keeps.
+        # The output has rows of a table for ids, or those entries of input 0 that a mask keeps.
         table = graph.source(node.inputs[0]).op in {"ReadVariableOp", "Const", "VarHandleOp", "VariableV2"}
         return node.inputs[1] if table else node.inputs[0]
     if node.op in _COMPARED:

@@ -16,20 +16,20 @@ from graph_tools.verification.ranking import auc, spearman
 Correlation = Annotated[float, JsonSchema(type="number", minimum=-1, maximum=1)]
 Element = Annotated[str | float | bool, JsonSchema(type=["string", "number", "boolean"])]
 
-# Numbers of an output that the rank correlation looks at, the first ones.
+# Number of elements of an output, counted from the first, that enter the rank correlation.
 _RANKED = 1 << 20
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far outputs may be apart: `|a - b| <= absolute + relative * |b|`, with b of the second model."""
+    """Largest permitted difference: `|a - b| <= absolute + relative * |b|`, with b of the second model."""
 
     absolute: NotNegative = 1e-5
     relative: NotNegative = 1e-5
 
     @staticmethod
     def parse(text: str) -> Tolerance:
-        """Read `ABS` or `ABS,REL`; `ABS` alone leaves the relative part 0.
+        """Parse `ABS` or `ABS,REL`; with `ABS` alone, the relative part is 0.
 
         Raises
         ------
@@ -45,34 +45,34 @@ class Tolerance:
         return Tolerance(numbers[0], numbers[1] if len(numbers) == 2 else 0.0)
 
     def allowed(self, b: Array) -> Array:
-        """Return how far each element may be from the second model's [...] float64."""
+        """Return the permitted difference [...] float64 for each element of the second model's output."""
         found: Array = self.absolute + self.relative * np.abs(b)
         return found
 
 
 @dataclass(frozen=True)
 class AnswerTolerance(Tolerance):
-    """The relative part is of the largest score of an answer, since sums of large numbers may cancel."""
+    """Like `Tolerance`, but relative to the largest score of an output, since sums of large numbers may cancel."""
 
     def allowed(self, b: Array) -> Array:
         finite = np.abs(b[np.isfinite(b)])
         return np.full(b.shape, self.absolute + self.relative * float(finite.max(initial=0.0)))
 
 
-#: How far a score may move where rows or weights are rounded and nobody said how far it may.
+#: Largest permitted change of a score if rows or weights are rounded and no tolerance was given.
 FAR = AnswerTolerance(0.05, 0.1)
 
 
 @dataclass
 class Worst:
-    """Where two answers differ most in terms of the tolerance.
+    """The place where two outputs differ most, relative to the tolerance.
 
     Attributes
     ----------
     index : list of int or None
-        None: their shapes differ.
+        None: the shapes differ.
     a, b : str, number or bool
-        The elements there.
+        The elements at that place.
     """
 
     request: str
@@ -83,19 +83,20 @@ class Worst:
 
 @dataclass
 class OutputComparison:
-    """How an output of both models differs over all requests.
+    """Difference between an output of both models, over all requests.
 
     Attributes
     ----------
     dtype : str
-        Of the first model, or `a != b` where they differ.
+        Dtype of the first model, or `a != b` if the dtypes differ.
     elements : int
-        Compared.
+        Number of compared elements.
     beyond : int
-        Elements that differ by more than the tolerance; of integers, booleans and strings, that differ at all.
+        Elements that differ by more than the tolerance; for integers, booleans and strings, elements that differ at
+        all.
     unsettled : int
-        Elements that are beyond the tolerance and not counted there, since they hang on how sums are rounded: the first
-        model's own move as far when numbers of the request change in their last place.
+        Elements beyond the tolerance that are not counted in `beyond`, since they depend on the rounding of sums: the
+        first model's own elements move as far when numbers of the request change in their last place.
     different : int
         Elements whose bits differ.
     max_abs_difference : float
@@ -103,22 +104,23 @@ class OutputComparison:
     max_rel_difference : float
         Largest |a - b| / |b| of finite elements with b != 0.
     nan_a, nan_b : int
-        Elements that are not a number. NaN equals NaN only.
+        NaN elements of each model. NaN equals NaN only.
     nan_apart : int
-        Elements that are not a number in one model alone, those of `rewritten` left out.
+        Elements that are NaN in only one of the models, without those in `rewritten`.
     far : int
-        Elements that differ by more than 0.05 + 0.1 x the largest score of their answer.
+        Elements that differ by more than 0.05 + 0.1 x the largest score of their output.
     rewritten : int
-        Elements that are beyond the tolerance and not counted there: the request has numbers that are not finite, and
-        with the other setting of oneDNN both models answer alike. TensorFlow rewrites the second graph otherwise.
+        Elements beyond the tolerance that are not counted in `beyond`: the request contains numbers that are not
+        finite, and with the other setting of oneDNN both models are equal. TensorFlow rewrites the second graph
+        differently.
     shapes : int
-        Requests whose answers have different shapes; none of their elements is compared.
+        Requests whose outputs have different shapes; none of their elements is compared.
     rank_correlation : float or None
-        Spearman's, over all requests; None: not a real number, or the same value everywhere.
+        Spearman's rank correlation over all requests; None: the output is not a real number, or is constant.
     auc_a, auc_b : float or None
-        Area under the ROC curve, where requests have labels.
+        Area under the ROC curve, if requests have labels.
     worst : Worst or None
-        Where the difference is largest in terms of the tolerance.
+        Place of the largest difference, relative to the tolerance.
     """
 
     signature: str
@@ -147,18 +149,18 @@ class OutputComparison:
     @property
     @reported
     def bit_exact(self) -> bool:
-        """Whether no bit differs."""
+        """True if no bit differs."""
         return self.different == 0 and self.shapes == 0 and "!=" not in self.dtype
 
     @property
     @reported
     def equal(self) -> bool:
-        """Whether all is within the tolerance."""
+        """True if all elements are within the tolerance."""
         return self.beyond == 0 and self.shapes == 0 and "!=" not in self.dtype
 
     @property
     def only_scores_differ(self) -> bool:
-        """Whether all differences are between real numbers, in answers of one shape and dtype."""
+        """True if all differences are between real numbers, in outputs of one shape and dtype."""
         return "float" in self.dtype and "!=" not in self.dtype and self.shapes == 0 and self.nan_apart == 0
 
     def add(
@@ -171,9 +173,10 @@ class OutputComparison:
         slack: Array | None = None,
         alike: Array | None = None,
     ) -> None:
-        """Compare the answers to one request.
+        """Compare the outputs for one request.
 
-        `slack` is added to what each element may differ by; where `alike` is true, a difference is TensorFlow's own.
+        `slack` is added to the permitted difference of each element. Where `alike` is true, TensorFlow itself causes
+        the difference.
         """
         if a.dtype != b.dtype:
             self.dtype = f"{_dtype_name(a)} != {_dtype_name(b)}"
@@ -192,7 +195,7 @@ class OutputComparison:
                 self._labels.append((labels, a.ravel(), b.ravel()))
 
     def finish(self) -> None:
-        """Work out what needs all requests, and let go of their answers."""
+        """Compute the measures that need all requests, and release the stored outputs."""
         if self._values:
             a, b = (np.concatenate([value[side] for value in self._values]).astype(np.float64) for side in (0, 1))
             self.rank_correlation = spearman(a, b)
@@ -202,7 +205,7 @@ class OutputComparison:
         self._values, self._labels = [], []
 
     def _add_exact(self, a: Array, b: Array, request: str) -> None:
-        """Integers, booleans, strings: a score may be a little off, an id may not."""
+        """Compare integers, booleans and strings, for which any difference counts."""
         wrong = np.asarray(a != b)
         if a.dtype.kind == "c":
             wrong &= ~(np.isnan(a) & np.isnan(b))
@@ -220,7 +223,7 @@ class OutputComparison:
         self, a: Array, b: Array, tolerance: Tolerance, request: str, slack: Array | None, alike: Array | None
     ) -> None:
         self.different += different_bits(a, b)
-        # Doubles hold every number of the smaller dtypes, so that the difference itself is not rounded.
+        # float64 represents every number of the smaller dtypes exactly, so the difference itself is not rounded.
         x, y = a.astype(np.float64), b.astype(np.float64)
         nan_x, nan_y = np.isnan(x), np.isnan(y)
         self.nan_a += int(nan_x.sum())
@@ -264,7 +267,7 @@ class OutputComparison:
 
 
 def outside(a: Array, b: Array, tolerance: Tolerance) -> Array:
-    """Say of each element of two arrays of real numbers whether it is beyond the tolerance: bool."""
+    """Return for each element of two arrays of real numbers whether it is beyond the tolerance, as bool."""
     x, y = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= tolerance.allowed(y))
@@ -273,7 +276,7 @@ def outside(a: Array, b: Array, tolerance: Tolerance) -> Array:
 
 
 def is_real(array: Array) -> bool:
-    """Say whether an array is of real numbers."""
+    """Return whether the elements of an array are real numbers."""
     # ml_dtypes' types are of kind "V" or "f" in different versions of NumPy.
     return array.dtype.kind == "f" or array.dtype.name in {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
 
@@ -283,7 +286,7 @@ def _dtype_name(array: Array) -> str:
 
 
 def different_bits(a: Array, b: Array) -> int:
-    """Count the elements whose bits differ; all of them where the dtypes do."""
+    """Return the number of elements whose bits differ; if the dtypes differ, all elements count."""
     if a.dtype != b.dtype:
         return a.size
     bits = np.dtype(f"u{a.dtype.itemsize}")
@@ -291,7 +294,7 @@ def different_bits(a: Array, b: Array) -> int:
 
 
 def different_rows(a: Array, b: Array) -> Array:
-    """Say of each row [n, ...] of two arrays of one dtype whether any bit differs: [n] bool."""
+    """Return for each row [n, ...] of two arrays of one dtype whether any bit differs: [n] bool."""
     bits = np.dtype(f"u{a.dtype.itemsize}")
     first, second = (np.ascontiguousarray(one).reshape(len(one), -1).view(bits) for one in (a, b))
     found: Array = (first != second).any(axis=1)
@@ -299,7 +302,7 @@ def different_rows(a: Array, b: Array) -> Array:
 
 
 def _plain(value: Any) -> Element:
-    """Make a value that JSON can hold."""
+    """Return a value that JSON can represent."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, (str, bool)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the values that an input may have."""
+"""Describe the values that an input may have."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from graph_tools.verification.features import Feature
 
 @dataclass
 class Domain:
-    """What is known of the values of an input.
+    """The values that an input may have, as far as they are known.
 
     Attributes
     ----------
     known : list of ndarray
-        Values that the model holds: keys of tables, lines of vocabularies.
+        Values that the model contains: keys of tables, lines of vocabularies.
     special : list
-        Single values that the graph compares with or splits at: markers of what is missing, boundaries.
+        Single values that the graph compares with or splits at: markers of missing values, boundaries.
     rows : int or None
-        The input is a row number of a table with so many rows, and others are refused.
+        The input is a row number of a table with this number of rows; other values are refused.
     separators : list of bytes
-        What the strings are split at, before their parts are looked up.
+        Separators at which strings are split before their parts are looked up.
     numeric_text : bool
-        Strings that are parsed as numbers.
+        The strings are parsed as numbers.
     examples : list of Feature or None
         The strings are `tf.Example` messages, of which these features are read.
     tables : set of str
-        Tables whose keys or row numbers the values are: of a gather, the variable.
+        Tables whose keys or row numbers the values are; for a gather, the variable.
     size : bool
-        Something is made as long, or repeated as often, as the values say: a huge one would never end.
+        The values set the size of a tensor or the number of repetitions, so a huge value would never finish.
     """
 
     known: list[Array] = field(default_factory=list)

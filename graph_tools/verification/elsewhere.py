@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a model in a process of its own, where TensorFlow has the other setting of oneDNN."""
+"""Run a model in a separate process, in which TensorFlow has the other setting of oneDNN."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer, Answered, LoadError
 from graph_tools.verification.settings import VARIABLE
 
-#: Module that the process runs.
+#: Module that this process runs.
 WORKER = "graph_tools.verification.worker"
-# Requests that are sent at once.
+# Number of requests per message.
 _BATCH = 16
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a runner needs of a model: where it is, and the tensors of its signatures."""
+    """The parts of a model that a runner needs: its path, and the tensors of its signatures."""
 
     path: Path
     kind: str
@@ -35,20 +35,20 @@ class Place:
 
 
 class ElsewhereRunner:
-    """Answers requests in another process.
+    """Runs requests in another process.
 
     Parameters
     ----------
     model : Model
     runner : str
-        `V2Runner` or `SessionRunner`, by name.
+        Name of the runner: `V2Runner` or `SessionRunner`.
     onednn : bool
-        Whether TensorFlow's products are to go through oneDNN there.
+        If True, TensorFlow computes its products with oneDNN in that process.
 
     Raises
     ------
     LoadError
-        The process ended, or TensorFlow does not load the model there.
+        The process ended, or TensorFlow cannot load the model there.
     """
 
     def __init__(self, model: Model, runner: str, onednn: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer one request as the source would: what a conversion must keep."""
+"""Run one request as the source would: a conversion must keep this output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def evaluate(model: Model, signature: str, feeds: Mapping[str, Array]) -> dict[s
     Parameters
     ----------
     model : Model
-        As `read_model` gives it, or after any pass.
+        Model from `read_model`, or after any pass.
     signature : str
     feeds : mapping of str to ndarray
-        By key of the signature's inputs.
+        Inputs, by key of the signature.
 
     Returns
     -------
     dict of str to ndarray
-        By key of the signature's outputs.
+        Outputs, by key of the signature.
 
     Raises
     ------

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a verification has seen: few rows, an input that never changes or a table that nothing hits prove little."""
+"""Measure how much the requests of a verification cover.
+
+Few rows, an input that never changes, or a table in which no key is found prove little.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from graph_tools.verification.runner import Answer, LoadError, SessionRunner, qu
 from graph_tools.verification.structure import find_sparse_inputs
 from graph_tools.writer import write_saved_model
 
-#: Of a signature one of both is enough: requests that were answered, or their rows.
+#: A signature needs at least this number of successful requests, or at least this number of rows in them.
 LEAST_REQUESTS, LEAST_ROWS = 8, 32
-#: Different rows of a table that are looked up, or all where there are fewer.
+#: Least number of different rows of a table to look up; if the table has fewer, all of them.
 LEAST_TABLE_ROWS = 2
 _GATHERS = {"ResourceGather": 1, "GatherV2": 1, "Gather": 1}
 _READS = {"Identity", "ReadVariableOp", "RefIdentity"}
@@ -37,9 +40,9 @@ class TableUse:
     Attributes
     ----------
     rows : int
-        That it has.
+        Rows of the table.
     used : int
-        Different ones that the requests looked up.
+        Different rows that the requests looked up.
     """
 
     name: str
@@ -53,14 +56,14 @@ class TableUse:
 
 @dataclass
 class Evidence:
-    """What the answered requests of a verification had in them.
+    """What the successful requests of a verification covered.
 
     Attributes
     ----------
     inputs : dict of str to list of str
-        By signature: inputs that have one value in all requests.
+        By signature: inputs that have the same value in all requests.
     tables : list of TableUse
-        Those of which that could be found out.
+        Tables for which the use could be determined.
     """
 
     inputs: dict[str, list[str]] = field(default_factory=dict)
@@ -74,17 +77,17 @@ def gather_evidence(
     found: Mapping[str, int],
     memory_limit: int | None,
 ) -> Evidence:
-    """Look at the requests that both models answered.
+    """Return what the requests covered that both models ran successfully.
 
     Parameters
     ----------
     model : Model
-        The first one, as it was read.
+        The first model, as it was read.
     asked, answers
     found : mapping of str to int
-        Different keys that were found in the tables that TensorFlow does not look up itself, by table.
+        By table, for tables that TensorFlow does not look up itself: the number of different keys that were found.
     memory_limit : int [bytes], optional
-        What is needed to work ids out may be as large.
+        Limit for the variables that are needed to compute ids.
     """
     answered = [
         request
@@ -113,12 +116,12 @@ def _constant_inputs(model: Model, name: str, requests: Sequence[Request]) -> li
 
 def _varies(values: Sequence[Array]) -> bool:
     first = next((value.ravel()[0] for value in values if value.size), None)
-    # An input that is always empty says nothing either, and NaN is not equal to itself.
+    # An input that is always empty proves nothing either, and NaN is not equal to itself.
     return first is not None and any(bool((value != first).any()) for value in values if value.size)
 
 
 def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | None) -> list[TableUse]:
-    """Count the rows that are gathered from variables: TensorFlow works the row numbers out, and nothing else."""
+    """Count the rows gathered from variables, by running only the part of the graph that computes row numbers."""
     tables = _tables(model)
     if not tables:
         return []
@@ -152,7 +155,9 @@ def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | Non
 
 
 def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:
-    """List by variable the gathers from it whose row numbers TensorFlow can work out, with where these come from."""
+    """Return the gathers of each variable whose row numbers TensorFlow can compute, each with the output that has these
+    numbers.
+    """
     graph = model.graph
     outputs = [output.tensor.node for signature in model.signatures.values() for output in signature.outputs.values()]
     needed = graph.ancestors(outputs)
@@ -197,7 +202,7 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
 
 
 def _describe(probe: Model) -> None:
-    """Give the outputs their dtypes."""
+    """Set the dtypes of the outputs."""
     from graph_tools.graph import dtype_of
 
     for signature in probe.signatures.values():
@@ -206,13 +211,13 @@ def _describe(probe: Model) -> None:
 
 
 def weaknesses(evidence: Evidence, answered: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Say why a verification proves little, a sentence each; none: it has seen enough.
+    """Return why a verification proves little, one sentence per reason; the list is empty if it covers enough.
 
     Parameters
     ----------
     evidence : Evidence
     answered : mapping of str to (int, int)
-        By signature: requests that were answered, and their rows.
+        By signature: number of successful requests, and of their rows.
     """
     found = [
         f"signature '{name}': {requests} request{'s' * (requests != 1)} with {rows} row{'s' * (rows != 1)} answered, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serialized `tf.Example` messages for inputs that the graph parses itself."""
+"""Generate serialized `tf.Example` messages for inputs that the graph parses itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graph_tools.verification.values import pools_of, strings
 
 
 def example_strings(features: list[Feature], kind: str, rng: np.random.Generator, count: int) -> Array:
-    """Make `count` examples with these features and values of a kind; see `values`."""
+    """Return `count` serialized examples with these features and values of a kind; see `values`."""
     return strings([_example(features, kind, rng) for _ in range(count)])
 
 

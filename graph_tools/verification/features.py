@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node that parses `tf.Example` messages reads of them."""
+"""List the features that a node reads from `tf.Example` messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Feature:
     name : str
     dtype : TensorFlow dtype
     size : int or None
-        Number of values; None: any.
+        Number of values; None: any number.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Feature:
 
 
 def parsed_features(graph: Graph, node: Node) -> list[Feature]:
-    """List the features that a parser reads; those whose names are computed are left out."""
+    """Return the features that a parser reads, without those whose names are computed."""
     dense_types, sparse_types = attribute(node, "Tdense", []), attribute(node, "sparse_types", [])
     if node.op == "ParseExample":
         keys = [graph.const_value(source) for source in node.inputs[2 : 2 + len(sparse_types) + len(dense_types)]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find rows in tables that are read as streams: once through for all keys that are wanted."""
+"""Find rows in tables that are read as streams, in one pass for all wanted keys."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from graph_tools.model.tables import SparseTable
 from graph_tools.tables.evaluate import find_rows
 from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, byte_size, rows_per_chunk
 
-# What TensorFlow's hash table takes of memory for each byte of its keys.
+# Bytes of memory that TensorFlow's hash table needs for each byte of its keys.
 _HASHED_FACTOR = 8
 
 
 def loaded_bytes(content: HashTableContent) -> int:
-    """Return the bytes that a native hash table takes in memory, roughly."""
+    """Return roughly how many bytes of memory a native hash table needs."""
     return _HASHED_FACTOR * byte_size(content.keys)
 
 
 def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
-    """Return the rows [..., row] for arrays of row numbers; None where one is out of range."""
+    """Return the rows [..., row] for arrays of row numbers; None for an array with a number out of range."""
     count = tensor.shape[0]
     good = [bool(((number >= 0) & (number < count)).all()) for number in numbers]
     flat = [one.ravel().astype(np.int64) for one, is_good in zip(numbers, good, strict=True) if is_good]
@@ -44,7 +44,7 @@ def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
 
 
 class Wanted:
-    """Keys that are looked for, and the values found for them."""
+    """The keys to look for, and the values found for them."""
 
     def __init__(self, keys: list[Array], row: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         flat = [key.ravel() for key in keys]
@@ -61,13 +61,13 @@ class Wanted:
         return hit, place[hit]
 
     def offer(self, keys: Array, rows: Array) -> None:
-        """Take the rows of those keys that are wanted; of a key that is there twice, the last."""
+        """Store the rows of those keys that are wanted; if a key occurs twice, the last row counts."""
         hit, place = self.places(keys)
         self.rows[place] = rows[hit]
         self.found[place] = True
 
     def of(self, keys: Array) -> tuple[Array, Array]:
-        """Return the rows [..., row] of keys and which of them were found."""
+        """Return the rows [..., row] of keys, and which of the keys were found."""
         place = np.searchsorted(self.keys, keys)
         return self.rows[place], self.found[place]
 
@@ -80,7 +80,7 @@ def aligned_chunks(
     Raises
     ------
     UnreadableError
-        There are not as many keys as rows.
+        The numbers of keys and rows differ.
     """
     if keys.shape[0] != rows.shape[0]:
         raise UnreadableError(
@@ -100,16 +100,16 @@ def aligned_chunks(
 def find_in_table(
     table: SparseTable, keys: list[Array], defaults: list[Array | None], seen: list[Array] | None = None
 ) -> list[Array]:
-    """Look keys up as the training system would when it serves.
+    """Look up keys as the training system would when it serves.
 
     Parameters
     ----------
     table : SparseTable
     keys : list of ndarray [...]
     defaults : list of ndarray [dim] or [..., dim], or None
-        What absent keys are given instead of the table's own value.
+        Rows of absent keys, instead of the table's own absent value.
     seen : list, optional
-        Is given the different keys [n] that were found.
+        List to which the different keys [n] that were found are appended.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def find_in_table(
 
 
 def find_in_hash_table(content: HashTableContent, keys: list[Array], defaults: list[Array | None]) -> list[Array]:
-    """Look keys up in a native hash table; absent keys are given the default."""
+    """Look up keys in a native hash table; absent keys have the default."""
     values = content.values
     row = tuple(values.shape[1:]) if values is not None else ()
     dtype = values.dtype if values is not None else np.dtype(np.int64)

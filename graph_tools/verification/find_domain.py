@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values an input may have, read from how the graph uses it: vocabularies, table keys, numbers of rows."""
+"""Find the values that an input may have from how the graph uses it: vocabularies, table keys, numbers of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graph_tools.verification.fused_domain import OP as EMBEDDING_GROUP
 from graph_tools.verification.fused_domain import note_group
 from graph_tools.verification.sample import SAMPLE, sample
 
-# Op -> inputs whose elements come out again as they are, in whatever order.
+# Op -> inputs whose elements it passes on unchanged, in any order.
 _SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
     "Identity": (0,), "IdentityN": (), "Snapshot": (0,), "StopGradient": (0,), "PlaceholderWithDefault": (0,),
     "Reshape": (0,), "ExpandDims": (0,), "Squeeze": (0,), "EnsureShape": (0,), "Transpose": (0,), "Tile": (0,),
@@ -34,7 +34,7 @@ _SAME_ELEMENTS: dict[str, tuple[int, ...]] = {
 _ANY_INPUT = {"ConcatV2", "Concat", "Pack", "IdentityN", "DynamicStitch", "ParallelDynamicStitch", "Switch", "Merge"}
 _GATHERS = {"ResourceGather": (0, 1), "GatherV2": (0, 1), "Gather": (0, 1), "ResourceGatherNd": (0, 1)}
 _FINDS = {"LookupTableFindV2", "LookupTableFind"}
-# Op -> the one output that has them, where others number or count.
+# Op -> the one output that has these elements, if its other outputs are indices or counts.
 _ELEMENTS_PORT = {
     "Unique": 0, "UniqueV2": 0, "UniqueWithCounts": 0, "StringSplit": 1, "StringSplitV2": 1, "SparseFillEmptyRows": 1,
     "SparseReorder": 1,
@@ -43,7 +43,7 @@ _SPLITS = {"StringSplit", "StringSplitV2"}
 _COMPARISONS = {"Equal", "NotEqual", "Less", "Greater", "LessEqual", "GreaterEqual"}
 
 
-# Op -> inputs that say how large its output is, or how often it runs.
+# Op -> inputs that set the size of its output, or how often it runs.
 _EVERY = (-1,)
 _SIZES: dict[str, tuple[int, ...]] = {
     "Range": (0, 1, 2), "RaggedRange": (0, 1, 2), "Fill": (0,), "Tile": (1,), "Reshape": (1,), "BroadcastTo": (1,),
@@ -58,7 +58,7 @@ _ARITHMETIC = {
 
 
 def find_domain(model: Model, source: Output) -> Domain:
-    """Follow an input through nodes that hand its elements on, to where they mean something."""
+    """Follow an input through nodes that pass its elements on, to the ops that show their meaning."""
     graph = model.graph
     domain = Domain(size=is_size(graph, source))
     seen = {source}
@@ -77,7 +77,7 @@ def find_domain(model: Model, source: Output) -> Domain:
 
 
 def is_size(graph: Graph, source: Output) -> bool:
-    """Say whether a number, or what is computed from it, decides how large a tensor is or how long a loop runs."""
+    """Return whether a number, or a value computed from it, decides the size of a tensor or the length of a loop."""
     seen = {source}
     waiting = [source]
     while waiting:
@@ -98,7 +98,7 @@ def _ports(graph: Graph, node: Node) -> set[Output]:
 
 
 def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
-    """Add what one use of the input tells."""
+    """Add what one use of the input shows to `domain`."""
     graph = model.graph
     if node.op in _FINDS and index == 1:
         domain.known.extend(native_keys(model, handle_of(graph, node.inputs[0])))
@@ -121,7 +121,7 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
         domain.special.extend(attribute(node, "boundaries", []))
     elif node.op in _SPLITS and index == 0:
         separator = graph.const_value(node.inputs[1])
-        # TensorFlow splits at white space where the separator is empty.
+        # If the separator is empty, TensorFlow splits at white space.
         domain.separators.append((separator.item() if separator is not None and separator.size == 1 else b"") or b" ")
     elif node.op == "StringToNumber":
         domain.numeric_text = True
@@ -147,7 +147,7 @@ def native_keys(model: Model, handle: str) -> Iterator[Array]:
 
 
 def _text_keys(model: Model, node: Node) -> Iterator[Array]:
-    """Read keys from a vocabulary file; a whole line (-2) or a column of it. Line numbers (-1) are no keys to read."""
+    """Read keys from a vocabulary file: whole lines (-2) or a column. Line numbers (-1) yield no keys."""
     graph = model.graph
     name = graph[node.inputs[1].node]
     while name.op == "Identity":
@@ -177,7 +177,7 @@ def _gathered(model: Model, node: Node) -> Node:
 
 
 def _rows(model: Model, node: Node) -> int | None:
-    """Count the rows of what a gather reads, where it is a variable or a constant."""
+    """Return the number of rows that a gather reads from, if that is a variable or a constant, else None."""
     source = _gathered(model, node)
     if source.op == "Const":
         value = model.graph.const_value(source.output())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values an input of a fused op may have, read from its plan and tables."""
+"""Find the values that an input of a fused op may have from its plan and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OP = "RecEmbeddingGroup"
 
 
 def note_group(model: Model, node: Node, index: int, domain: Domain) -> None:
-    """Add what a RecEmbeddingGroup tells of its input `index`."""
+    """Add what a RecEmbeddingGroup shows of its input `index` to `domain`."""
     plan = EmbeddingPlan.from_json(attribute(node, "plan"))
     count = len(node.inputs) - attribute(node, "num_tables")
     for number, key in enumerate(plan.keys):
@@ -37,7 +37,7 @@ def note_group(model: Model, node: Node, index: int, domain: Domain) -> None:
 
 
 def _note_table(spec: TableSpec, key: Key, domain: Domain) -> None:
-    """Add the keys of a table that are looked up as they are."""
+    """Add the keys of a table, if keys are looked up without any steps before."""
     if key.steps:
         return
     if spec.keys is not None:

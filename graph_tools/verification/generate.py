@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests made up for a signature: known and absent keys, empty bags, strange strings and numbers, odd batches."""
+"""Generate requests for a signature: known and absent keys, empty bags, unusual strings and numbers, odd batches."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ LARGE_BATCH = 1024
 
 @dataclass(frozen=True)
 class Scenario:
-    """One sort of request.
+    """A kind of request.
 
     Attributes
     ----------
     name : str
-        As the report says it.
+        Name in the report.
     kind : str
-        Of the values; see `values`.
+        Kind of the values; see `values`.
     batch : int
-        Rows; 0: drawn for each request.
+        Number of rows; 0: drawn for each request.
     length : int or None
-        Size of other free dimensions, and of the longest bag; None: drawn.
+        Size of the other free dimensions, and of the longest bag; None: drawn.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Scenario:
 
 
 ONE_EMPTY = "one empty input"
-#: In this order, each once; further requests are of the last kind.
+#: Each scenario is used once, in this order; all further requests use the last one.
 SCENARIOS = (
     Scenario("one row", "known", 1),
     Scenario("known keys", "known", 33),
@@ -65,25 +65,25 @@ SCENARIOS = (
     Scenario("numbers that are not finite", "not finite", 129),
     Scenario("all sorts", "mixed"),
 )
-#: Asked where a conversion makes rows smaller.
+#: Used if a conversion stores rows in fewer bits.
 _LOSING = Scenario("rows that lose most", "known", 64, 2)
 _BATCHES = (1, 2, 3, 7, 16, 31, 64, 127, 257)
-# Of one input of one request.
+# Largest number of elements of one input of one request.
 _MOST_ELEMENTS = 1 << 18
 
 
 class Generator:
-    """Makes requests for one signature.
+    """Generates requests for one signature.
 
     Parameters
     ----------
     models : Model, ...
-        Both models: keys are sampled from the tables of each, so that those that only one has come up.
+        Both models: keys are sampled from the tables of each, so that keys that only one model has occur as well.
     name : str
-        Of the signature.
+        Name of the signature.
     seed : int
     worst : mapping of str to ndarray, optional
-        By table: keys whose rows a conversion changes most, which are asked for.
+        By table: the keys whose rows a conversion changes most; requests contain them.
     """
 
     def __init__(self, *models: Model, name: str, seed: int = 0, worst: Mapping[str, Array] | None = None) -> None:
@@ -106,12 +106,12 @@ class Generator:
 
     @property
     def most_rows(self) -> int:
-        """Rows of a request at most: where a row is large, such as a sound or a picture, few do."""
+        """Largest number of rows of a request; it is small if a row is large, such as a sound or a picture."""
         row = max((math.prod(size or 1 for size in sizes[1:]) for sizes in self.sizes.values()), default=1)
         return max(3, _MOST_ELEMENTS // max(1, row))
 
     def _losing(self, key: str, worst: Mapping[str, Array]) -> Array | None:
-        """Return the keys that lose most of the tables that an input is looked up in."""
+        """Return the keys that lose most, from the tables in which an input is looked up."""
         tables = {base_name(table) for table in self.domains[key].tables}
         found = [keys for name, keys in worst.items() if base_name(name) in tables]
         if not found:
@@ -137,12 +137,12 @@ class Generator:
             whole.size |= found.size
             whole.tables |= found.tables
             whole.examples = whole.examples or found.examples
-            # The reader of the first model says what is refused; the second must refuse the same.
+            # The first model decides which row numbers are refused; the second must refuse the same.
             whole.rows = found.rows if model is models[0] else whole.rows
         return whole
 
     def requests(self, count: int) -> Iterator[Request]:
-        """Yield `count` requests, the same for the same seed."""
+        """Yield `count` requests; the same seed yields the same requests."""
         for number in range(count):
             scenario = self.scenarios[min(number, len(self.scenarios) - 1)]
             rng = np.random.default_rng([self.seed, number])
@@ -175,7 +175,7 @@ class Generator:
         return {key for one in self.sparse for key in (one.indices, one.values, one.dense_shape)}
 
     def _empty_in_turn(self, inputs: dict[str, Array], rng: np.random.Generator) -> None:
-        """Let each row have nothing in one dense input: what is pooled of it divides by nothing."""
+        """Make one dense input empty in each row, in turns, since pooling over nothing divides by zero."""
         dense = [key for key in inputs if key not in self._in_sparse() and inputs[key].ndim]
         for place, key in enumerate(dense):
             rows = np.arange(place, len(inputs[key]), len(dense))
@@ -186,7 +186,7 @@ class Generator:
                 inputs[key] = values
 
     def _not_finite_in_turn(self, inputs: dict[str, Array], rng: np.random.Generator) -> None:
-        """Put NaN, infinities and denormals into one place of one input of each row; the last rows are as they were."""
+        """Put NaN, infinities and denormals into one place of one input of each row; the last rows stay unchanged."""
         for place, key in enumerate(self.floats):
             rows = inputs[key].reshape(len(inputs[key]), -1).copy() if inputs[key].ndim else inputs[key].reshape(1, 1)
             if not rows.size:
@@ -200,7 +200,7 @@ class Generator:
     def _accompany(
         self, inputs: dict[str, Array], ids: str, weights: str, scenario: Scenario, rng: np.random.Generator
     ) -> None:
-        """Give weights an entry for each id, which models demand: at the same places, with the same padding."""
+        """Give each id a weight, which models require: at the same places, with the same padding."""
         sparse = {one.values: one for one in self.sparse}
         if ids in sparse and inputs[weights].ndim == 1:
             one, other = sparse[ids], sparse.get(weights)
@@ -209,13 +209,13 @@ class Generator:
             inputs[weights] = self.pools[weights].draw(scenario.kind, rng, len(inputs[ids]))
         elif inputs[ids].shape == inputs[weights].shape and inputs[ids].ndim > 1:
             empty = inputs[ids] == self.pools[ids].draw("empty", rng, 1)[0]
-            # A number that counts as padding itself would be an entry less than there are ids; so do denormals.
+            # A weight that equals its own padding would leave fewer weights than ids; denormals have the same effect.
             zero = np.abs(inputs[weights]) < np.finfo(np.float32).tiny
             values = np.where(zero, np.ones((), inputs[weights].dtype), inputs[weights])
             inputs[weights] = np.where(empty, np.zeros((), values.dtype), values)
 
     def _default(self, key: str, batch: int, rng: np.random.Generator) -> Array | None:
-        """Return what a request that leaves an input out means by that, half of the time, where it fits the batch."""
+        """Return the default of an input half of the time, if it has one that fits the batch; else None."""
         value = self.signature.default(key)
         if value is None or rng.random() < 0.5:
             return None
@@ -223,14 +223,14 @@ class Generator:
         return None if free and value.shape[0] != batch else value
 
     def _dense(self, key: str, scenario: Scenario, rng: np.random.Generator, batch: int, length: int) -> Array:
-        """Fill an input; its first free dimension is the batch, the others the length that all inputs share."""
+        """Fill an input; its first free dimension is the batch, the others have the length that all inputs share."""
         sizes = self.sizes[key]
         shape = [(batch if axis == 0 else length) if size is None else size for axis, size in enumerate(sizes)]
         count = int(np.prod(shape, dtype=np.int64))
         features = self.domains[key].examples
         if features is not None:
             return example_strings(features, scenario.kind, rng, count).reshape(shape)
-        # What is not finite is put in afterwards, into one input of each row.
+        # Numbers that are not finite are put in afterwards, into one input of each row.
         kind = "known" if scenario.kind == "not finite" else scenario.kind
         if scenario is _LOSING and key in self.losing:
             return np.resize(self.losing[key], shape)
@@ -240,7 +240,7 @@ class Generator:
         return values
 
     def _padded(self, key: str, values: Array, rng: np.random.Generator) -> Array:
-        """Pad bags of different lengths at their end, as clients do that send them dense."""
+        """Pad bags of different lengths at their end, like clients that send bags as dense inputs."""
         filled = rng.integers(0, values.shape[1] + 1, values.shape[0])
         beyond = np.arange(values.shape[1])[None, :] >= filled[:, None]
         padding = self.pools[key].draw("empty", rng, 1)[0]
@@ -251,7 +251,7 @@ class Generator:
     def _sparse(
         self, sparse: SparseInput, scenario: Scenario, rng: np.random.Generator, batch: int, length: int
     ) -> dict[str, Array]:
-        """Fill the three parts of a sparse tensor: a bag for each row, some of them empty."""
+        """Fill the three parts of a sparse tensor: one bag per row, some of them empty."""
         lengths = rng.integers(0, length + 1, batch) if length else np.zeros(batch, np.int64)
         if scenario.name in {"one row", "known keys"}:
             lengths = np.maximum(lengths, 1)
@@ -279,7 +279,7 @@ class Generator:
 
 
 def _placeholder_shape(model: Model, endpoint: Endpoint) -> tuple[int | None, ...]:
-    """Return the sizes of an input; where nothing is said of them, one free dimension."""
+    """Return the sizes of an input; if its shape is not known, one free dimension."""
     from graph_tools.graph import attribute
 
     if endpoint.shape is not None:

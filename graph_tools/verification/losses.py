@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys of a table lose most where its rows are stored in fewer bits: requests that miss them prove little."""
+"""Find the keys whose rows lose most when a table is stored in fewer bits: requests without them prove little."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from graph_tools.tables.evaluate import evaluate_lookup
 from graph_tools.tensors import Array, byte_size
 from graph_tools.verification.tables import Pair
 
-#: Keys of a table that are asked for.
+#: Number of keys per table that requests contain.
 MOST = 64
-# Of a table that is looked at as a whole; of a larger one no row is preferred.
+# Largest table [bytes] that is searched; larger tables have no preferred keys.
 _BYTES = 256 << 20
 
 
 def worst_keys(pairs: Iterable[Pair]) -> dict[str, Array]:
-    """Return for each table that differs the keys [n] whose rows are furthest from what they were, the worst first.
+    """Return for each table that differs the keys [n] whose rows changed most, the worst first.
 
-    Keys that nobody can ask for are left out.
+    Tables larger than a limit, and keys whose rows did not change, are left out.
     """
     found: dict[str, Array] = {}
     for pair in pairs:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of recorded requests, declared from their field numbers: no serving package is needed to read them."""
+"""Declare the messages of recorded requests by their field numbers, so that reading them needs no serving package."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-# Message -> (field, number, kind, repeated). A map is a list of entries on the wire, and a message that is not looked
-# into is bytes. TensorFlow's own tensor message is read from such bytes.
+# Message -> (field, number, kind, repeated). A map is a list of entries on the wire. A message that need not be parsed
+# is declared as bytes; TensorFlow's own tensor message is parsed from such bytes.
 _FIELDS = {
     "PredictionLog": [("predict_log", 6, "PredictLog", False)],
     "PredictLog": [("request", 1, "PredictRequest", False)],
@@ -39,7 +39,7 @@ _PACKAGE = "graph_tools.recorded"
 
 @cache
 def messages() -> dict[str, Any]:
-    """Return the classes of the messages by name, from a descriptor pool of their own."""
+    """Return the message classes by name, from a separate descriptor pool."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field = descriptor_pb2.FieldDescriptorProto

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences that TensorFlow makes itself: relu of NaN depends on what its rewriter computes together.
+"""Find differences that TensorFlow itself causes: relu of NaN depends on which ops its rewriter computes together.
 
-A smaller graph gives the rewriter other things to join than the graph that it was made from, so that stock TensorFlow
-may answer a NaN by NaN before and by a number after a cut. That is so with oneDNN only: where both models are alike
-without it, the difference is not the conversion's.
+After a cut the graph is smaller, so the rewriter may combine other ops than before. Stock TensorFlow may therefore
+compute NaN before the cut and a number after it. This happens with oneDNN only: if both models are equal without
+oneDNN, the conversion did not cause the difference.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Rewritten:
     signature, output : str
     elements : int
     inputs : list of str
-        In which of the requests' rows there is what is not finite.
+        Inputs that contain numbers that are not finite in the rows concerned.
     a, b : str
-        What the models answer at one of the elements.
+        The outputs of the models at one of the elements.
     """
 
     signature: str
@@ -44,7 +44,7 @@ class Rewritten:
 
 
 def has_non_numbers(request: Request) -> bool:
-    """Say whether some number of a request is NaN or infinite."""
+    """Return whether a request contains NaN or infinity."""
     return any(_is_not_finite(value).any() for value in request.inputs.values())
 
 
@@ -56,7 +56,7 @@ def _is_not_finite(value: Array) -> Array:
 
 
 class Alike:
-    """Which elements of which answers both models give alike with the other setting of oneDNN.
+    """Finds the elements that are equal in both models with the other setting of oneDNN.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Alike:
     first, second : sequence of Answer
     tolerance : Tolerance
     ask : callable
-        Asks both models with the other setting; called only where there is something to ask.
+        Runs requests on both models with the other setting; called only if there are such requests.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Alike:
         )
 
     def of(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
-        """Return for each element of an output whether a difference there is TensorFlow's own; None: it nowhere is."""
+        """Return for each element of an output whether TensorFlow itself causes a difference there; None: nowhere."""
         first, second = self._others.get(number, (None, None))
         if not isinstance(first, dict) or not isinstance(second, dict) or not _comparable(a, b):
             return None
@@ -119,7 +119,7 @@ class Alike:
                 one.inputs.append(name)
 
     def warnings(self) -> list[str]:
-        """Say which outputs are concerned, and which inputs make them so: a sentence each."""
+        """Return the outputs concerned, and the inputs that cause it, one sentence each."""
         return [
             f"signature '{one.signature}', output '{one.output}': {one.elements} elements of requests with NaN or "
             f"infinities in {', '.join(repr(name) for name in one.inputs)} differ, such as {one.a} and {one.b}, since "

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose numbers change in their last place when a request says so, to see what its scores owe to rounding.
+"""Change a model so that a request can alter its numbers in their last place, to see how far scores depend on rounding.
 
-Before: a weight, a row that is looked up, or what an op computes of numbers → whatever computes with it.
-After: the same times `1 ± 2^-23`, the sign being a function of the number itself: equal numbers stay equal, wherever
-they are read. Three more inputs of every signature say which function, or that all go up or down. It is Monte Carlo
-arithmetic, with noise that a request repeats.
+Before: a weight, a row that is looked up, or a computed number → the ops that compute with it.
+
+After: the same times `1 ± 2^-23`; the sign is a function of the number itself, so that equal numbers stay equal
+wherever they are read. Three more inputs of every signature select this function, or move all numbers up or down. This
+is Monte Carlo arithmetic, with noise that is the same whenever a request is repeated.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.verification.request import Request
 
-# Odd, so that every bit of a number counts for the highest of the product.
+# Odd multipliers, so that every bit of a number affects the highest bit of the product.
 _MIXTURES = (-1640531527, 1274126177, -862048943, 461845907, -2048144789, 668265263)
 NUDGES = 2 + len(_MIXTURES)
-"""All up, all down, and mixtures: several, since what they move a score by is a matter of chance."""
+"""Number of variants: all up, all down, and several mixtures, since the effect of one mixture on a score is random."""
 
 _MULTIPLIER, _BIAS, _STEP = "nudge/multiplier", "nudge/bias", "nudge/step"
 _MULTIPLIERS = (1, 1, *_MIXTURES)
 _BIASES = (2.0, -2.0, *[0.0] * len(_MIXTURES))
 _READS = {"ReadVariableOp", "VariableV2", "Variable"}
 _LOOKUPS = {"ResourceGather", "GatherV2", "Gather", SPARSE_LOOKUP}
-#: Round what they compute; in another order of additions they would round it otherwise.
+#: Ops that round their results; with another order of additions they would round differently.
 _ROUNDS = {
     "Add", "AddN", "AddV2", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "BiasAdd", "Conv2D", "Cumsum", "Div",
     "DivNoNan", "Einsum", "Erf", "Exp", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Log", "Log1p",
@@ -38,12 +39,12 @@ _ROUNDS = {
     "SparseTensorDenseMatMul", "Sqrt", "Square", "SquaredDifference", "Sub", "Sum", "Tanh", "UnsortedSegmentSum",
     "_FusedMatMul",
 }  # fmt: skip
-#: Ask of a tensor what it is like, and not for its numbers.
+#: Ops that read only the shape or dtype of a tensor, not its numbers.
 _SHAPES = {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
 
 
 def nudging(model: Model) -> Model:
-    """Return a copy of a model with numbers that can be nudged; a model without float32 stays as it is."""
+    """Return a copy of a model whose numbers can be nudged; a model without float32 stays unchanged."""
     graph = Graph.from_graph_def(model.graph.to_graph_def())
     graph.op_defs = model.graph.op_defs
     serving = graph.ancestors(
@@ -68,12 +69,12 @@ def nudging(model: Model) -> Model:
 
 
 def is_nudging(model: Model) -> bool:
-    """Say whether a model takes the inputs that `nudged` adds to a request."""
+    """Return whether a model has the inputs that `nudged` adds to a request."""
     return all(_MULTIPLIER in signature.inputs for signature in model.signatures.values())
 
 
 def nudged(request: Request, kind: int) -> Request:
-    """Add to a request how numbers are to be nudged: `kind` of `NUDGES`."""
+    """Return a request with the inputs that nudge numbers in the way `kind`, of 0 to `NUDGES` - 1."""
     more = {
         _MULTIPLIER: np.array(_MULTIPLIERS[kind], np.int32),
         _BIAS: np.array(_BIASES[kind], np.float32),
@@ -83,7 +84,7 @@ def nudged(request: Request, kind: int) -> Request:
 
 
 def as_it_was(request: Request) -> Request:
-    """Take from a request what `nudged` added, for a model that does not take it."""
+    """Return a request without the inputs that `nudged` added, for a model that does not have them."""
     return replace(request, inputs={key: source for key, source in request.inputs.items() if key not in _dtypes()})
 
 
@@ -94,7 +95,7 @@ def _dtypes() -> dict[str, object]:
 
 
 def _numbers(graph: Graph) -> list[Output]:
-    """List what weights are read as, whole or in rows, and what is computed."""
+    """Return the outputs that read weights, whole or by row, and those that compute numbers."""
     import tensorflow as tf
 
     found = []
@@ -122,7 +123,9 @@ def _source(graph: Graph, output: Output) -> Node:
 
 
 def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[str]) -> None:
-    """Let all that computes with a number take it times `1 ± step`; rows are looked up of what the table holds."""
+    """Replace a number by its product with `1 ± step` in all ops that compute with it; lookups still read the original
+    table.
+    """
     import tensorflow as tf
 
     users = [
@@ -145,7 +148,7 @@ def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[
     mixed = add("Mul", bits, ports[_MULTIPLIER], **integer)
     highest = add("RightShift", mixed, graph.add_const(np.array(31, np.int32)), **integer)
     signs = add("AddV2", add("Cast", highest, SrcT=tf.int32, DstT=tf.float32), _half(graph), **real)
-    # ±0.5 from the number's bits; with a bias of ±2 all signs are that of the bias.
+    # ±0.5 from the bits of the number; with a bias of ±2 all signs are that of the bias.
     signs = add("Sign", add("AddV2", signs, ports[_BIAS], **real), **real)
     moved = add("Mul", number, add("Mul", signs, ports[_STEP], **real), **real)
     new = add("AddV2", number, moved, **real)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the tables of a converted model again in what was written of it, whatever their layout and row type.
+"""Find the tables of a converted model in the written result, whatever their layout and row type.
 
-A stored table is shown as a `SparseTable` that streams keys and rows as its lookups give them, in the order of the
-source's keys as far as that is possible, so that both can be read side by side once.
+Each stored table is shown as a `SparseTable` that streams the keys and rows that its lookups return. If possible, they
+are in the order of the source's keys, so that one pass reads both tables side by side.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from graph_tools.tensors import Array, BaseTensor, StreamTensor, TensorSource, r
 from graph_tools.verification.compare import different_rows
 from graph_tools.verification.tables import Pair
 
-# Rows between two wanted ones that are read as well: that costs less than a further read.
+# Gaps of up to this number of rows between two wanted rows are read as well: that is cheaper than a second read.
 _GAP_ROWS = 16
-# Of an index, looked at together.
+# Entries of an index that are processed at once.
 _INDEX_ROWS = 1 << 20
 _BLOCK_BYTES = 4 << 20
 _INT64 = np.dtype(np.int64)
 
 
 def table_pairs(converted: Model, result: Model) -> Iterator[Pair]:
-    """Yield each table as it was and as the result holds it.
+    """Yield each table as it was, together with the table in the result.
 
     Parameters
     ----------
     converted : Model
-        After the passes, as it was written.
+        Model after the passes, as it was written.
     result : Model
-        Read from what was written.
+        Model that was read from the written files.
 
     Raises
     ------
     UnreadableError
-        The result holds a part of a table only, or tensors that do not fit each other.
+        The result contains only a part of a table, or tensors that do not fit each other.
     """
     for stored in converted.stored_tables:
-        # Where no output needed its lookups after all, nothing of it is left.
+        # If no output needed the lookups of the table after all, the result does not contain it.
         if any(handle in result.graph for handle in stored.names.values()):
             yield Pair(stored.source, _Result(stored, result).table(), stored.reach)
 
 
 class _Result:
-    """One table of the result."""
+    """A table of the result."""
 
     def __init__(self, stored: StoredTable, model: Model) -> None:
         self.stored, self.model, self.source = stored, model, stored.source
@@ -96,7 +96,7 @@ class _Result:
         return _Rows(held, dim, dtype, lambda codes, pairs: dequantize(Quantized(codes, pairs), kind, dim))
 
     def _first(self, count: int) -> TensorSource:
-        """Return the first rows, as a stream."""
+        """Return the first `count` rows, as a stream."""
 
         def make(rows: int) -> Iterator[Array]:
             left = count
@@ -109,7 +109,7 @@ class _Result:
         return StreamTensor(self.source.dtype, (count, self.source.dim), make)
 
     def _gathered(self, numbers: TensorSource) -> TensorSource:
-        """Return the rows of these numbers [n], as a stream."""
+        """Return the rows with these numbers [n], as a stream."""
 
         def make(rows: int) -> Iterator[Array]:
             for block in numbers.chunks(rows):
@@ -141,7 +141,8 @@ class _Result:
         stored, count = self.stored, self.stored.stored
         if stored.plain or not stored.has_gaps:
             return Part(numbered(stored.low, stored.low + count), self._first(count))
-        # Gaps are filled with what absent keys are given; left out, they are absent, and the order is the source's.
+        # Gaps contain the rows of absent keys. Without them, these keys are absent, and the order is that of the
+        # source.
         held, begin = Bits(count), 0
         rows = self._first(count)
         for block in rows.chunks(rows_per_chunk(rows, _BLOCK_BYTES)):
@@ -163,11 +164,11 @@ class _Result:
         return Part(StreamTensor(_INT64, shape[:1], keys_held), StreamTensor(self.source.dtype, shape, rows_held))
 
     def _indexed(self) -> list[Part]:
-        """Show rows in their order, which is the source's, where each has one key; else in the order of keys."""
+        """Show rows in their order, which is that of the source, if each has one key; else in the order of keys."""
         stored, variable = self.stored, self._variable(INDEX)
         if stored.plain:
             return [Part(numbered(0, variable.shape[0]), self._gathered(variable))]
-        # Of a sparse table, a share of the memory at most. The last is for keys beyond the others.
+        # The index of a sparse table needs only a share of the memory. Its last entry is for keys beyond the others.
         index = variable.read()[:-1]
         own = stored.stored - stored.has_zero_row
         by_row = _keys_by_row(index, own) if stored.share != "equal" else None
@@ -177,7 +178,7 @@ class _Result:
         return [Part(self._keys_at(by_row), self._first(own)), shared]
 
     def _by_key(self, index: Array, wanted: Callable[[Array], Array]) -> Part:
-        """Show the keys whose row number is wanted, in their order."""
+        """Show the keys whose row numbers are wanted, in the order of keys."""
         places = np.concatenate(
             [np.empty(0, np.int32)]
             + [(np.flatnonzero(wanted(block)) + begin).astype(np.int32) for begin, block in _pieces(index)]
@@ -207,7 +208,7 @@ class _Result:
         count = keys.shape[0]
         if not stored.has_zero_row:
             return [Part(keys, self._first(count))]
-        # Keys of rows that are zero stand last and share one: a part of its own, in the source's order again.
+        # Keys with a row of zeros are last and share one row: they form a separate part, in the order of the source.
         own = min(stored.stored - 1, count)
 
         def zeros(most: int) -> Iterator[Array]:
@@ -219,7 +220,7 @@ class _Result:
 
 
 class _Rows(BaseTensor):
-    """Rows [n, dim] as a lookup gives them, made of one tensor or of codes with their scales and biases."""
+    """Rows [n, dim] as lookups return them, from one tensor or from codes with their scales and biases."""
 
     def __init__(self, held: list[TensorSource], dim: int, dtype: np.dtype[Any], make: Callable[..., Array]) -> None:
         self._held, self._make = held, make
@@ -240,7 +241,9 @@ class _Rows(BaseTensor):
 
 
 def _keys_by_row(index: Array, own: int) -> Array | None:
-    """Return the place in an index of each of the first rows [own] int32; None where one has several, or none."""
+    """Return the position in an index of each of the first rows [own] int32; None if a row has several positions or
+    none.
+    """
     places, count = np.full(own, -1, np.int32), 0
     for begin, block in _pieces(index):
         here = np.flatnonzero((block >= 0) & (block < own))
@@ -255,7 +258,7 @@ def _pieces(array: Array, most: int = _INDEX_ROWS) -> Iterator[tuple[int, Array]
 
 
 def _between(keys: TensorSource, begin: int, end: int) -> TensorSource:
-    """Return some of the keys, as a stream; those before are read and left out."""
+    """Return the keys from `begin` to `end`, as a stream; earlier keys are read and dropped."""
 
     def make(most: int) -> Iterator[Array]:
         position = 0

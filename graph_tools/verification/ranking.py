@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures of order: rank correlation and the area under the ROC curve."""
+"""Measure how two rankings agree: rank correlation and the area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from graph_tools.tensors import Array
 
 
 def ranks(values: Array) -> Array:
-    """Return ranks [n] float64 from 1 on; equal values share the mean of theirs.
+    """Return ranks [n] float64 that begin with 1; equal values share the mean of their ranks.
 
-    Not-a-numbers come last, as equal values.
+    NaN values are last and count as equal.
     """
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True, equal_nan=True)
     last = np.cumsum(counts)
@@ -25,11 +25,11 @@ def spearman(a: Array, b: Array) -> float | None:
     Returns
     -------
     float or None
-        None: fewer than two values, or one of them is constant, so that there is no order.
+        None: fewer than two values, or one array is constant, so that there is no order.
 
     Notes
     -----
-    Pearson's correlation of the ranks, so that ties count as such.
+    Pearson's correlation of the ranks, so that ties count as ties.
     """
     if len(a) < 2:
         return None
@@ -47,18 +47,18 @@ def auc(labels: Array, scores: Array) -> float | None:
     Parameters
     ----------
     labels : ndarray [n]
-        Not 0 is positive.
+        Any label other than 0 is positive.
     scores : ndarray [n]
 
     Returns
     -------
     float or None
-        None: only one class, or a score that is no number.
+        None: there is only one class, or a score is NaN.
 
     Notes
     -----
-    The probability that a positive scores above a negative, ties counting half: the sum of the positives' ranks less
-    its smallest possible value, over the number of pairs.
+    The probability that a positive has a higher score than a negative; ties count half. It is the sum of the positives'
+    ranks minus its smallest possible value, divided by the number of pairs.
     """
     positive = np.asarray(labels) != 0
     scores = np.asarray(scores, np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verification found."""
+"""Define the report of a verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ComparedModel:
     Attributes
     ----------
     bytes : int
-        On disk.
+        Size on disk.
     how : str
         How it was run.
     """
@@ -32,14 +32,14 @@ class ComparedModel:
 
 @dataclass
 class Refused:
-    """A request that not both models answered.
+    """A request that at least one of the models refused.
 
     Attributes
     ----------
     a, b : str or None
-        The error of each model, code first; None: it answered.
+        The error of each model, code first; None: the model ran the request.
     empty : bool
-        The second model answered, and no output has an element: of no rows there are no scores to differ.
+        The second model ran the request, and no output has an element: without rows there are no scores to differ.
     """
 
     signature: str
@@ -51,7 +51,7 @@ class Refused:
     @property
     @reported
     def equal(self) -> bool:
-        """Whether both refused with the same code, or the second answered a request of no rows with nothing."""
+        """True if both refused with the same code, or the second returned empty outputs for a request without rows."""
         if self.empty:
             return self.a is not None and self.b is None
         return self.a is not None and self.b is not None and self.a.split(":")[0] == self.b.split(":")[0]
@@ -59,18 +59,18 @@ class Refused:
 
 @dataclass
 class Asked:
-    """What was asked of a signature.
+    """The requests for a signature.
 
     Attributes
     ----------
     generated : int
-        Requests that were made up.
+        Requests that were generated.
     recorded : int
         Requests from files.
     rows : int
-        Of the requests that both answered, added up; see `row_count`.
+        Sum of the rows of the requests that both models ran successfully; see `row_count`.
     answered : int
-        Requests that both models answered with at least one element.
+        Requests for which both models returned at least one element.
     """
 
     name: str
@@ -87,9 +87,9 @@ class TableComparison:
     Attributes
     ----------
     rows : int
-        Keys of the first model, or rows where there are no keys.
+        Keys of the first model, or rows if there are no keys.
     stored, absent : int
-        Keys that the second model holds, and those that it gives its absent value.
+        Keys that the second model contains, and keys for which it returns its absent value.
     extra : int
         Keys of the second model that the first does not have.
     beyond : int
@@ -120,28 +120,28 @@ class TableComparison:
 
 @dataclass
 class VerifyReport(Report):
-    """What `graph-tools verify` found.
+    """The report of `graph-tools verify`.
 
     Attributes
     ----------
     seed : int
-        Of the generated requests.
+        Seed of the generated requests.
     refused : list of Refused
-        Requests that not both models answered.
+        Requests that at least one of the models refused.
     tables : list of TableComparison
-        Those compared row by row: where a model is larger than the memory limit.
+        Tables that were compared row by row, if a model is larger than the memory limit.
     not_compared : list of str
-        What only one of the models has, and that this was let pass.
+        Parts that only one of the models has and that were not judged.
     problems : list of str
         Differences of the interface: inputs that are missing, dtypes that changed.
     warnings : list of str
-        Differences that are TensorFlow's own and not judged, with the inputs that show them.
+        Differences that TensorFlow itself causes and that are not judged, with the inputs that show them.
     settings : Settings or None
-        How TensorFlow ran; None: nothing was asked.
+        How TensorFlow ran; None: no request was run.
     evidence : Evidence
-        What the answered requests had in them.
+        What the successful requests covered.
     verdict : list of str or None
-        What `reasons` are where a conversion judges otherwise.
+        Replaces `reasons` if a conversion judges by other rules.
     """
 
     SCHEMA = "verify_report/1"
@@ -165,38 +165,40 @@ class VerifyReport(Report):
     @property
     @reported
     def passed(self) -> bool:
-        """Whether both models answer alike, within the tolerance, and every signature was answered."""
+        """True if the outputs of both models are equal, within the tolerance, and every signature had a successful
+        request.
+        """
         return not self.reasons
 
     @property
     @reported
     def bit_exact(self) -> bool:
-        """Whether no bit of any output differs."""
+        """True if no bit of any output differs."""
         exact = all(output.bit_exact for output in self.outputs) and all(table.different == 0 for table in self.tables)
         return exact and not self.differences()
 
     @property
     @reported
     def reasons(self) -> list[str]:
-        """What differs, a sentence each; empty where `passed`."""
+        """The differences, one sentence each; empty if `passed`."""
         return self.differences() if self.verdict is None else self.verdict
 
     @property
     @reported
     def requests(self) -> Count:
-        """Requests that were asked."""
+        """Number of requests that were run."""
         return sum(signature.generated + signature.recorded for signature in self.signatures)
 
     @property
     @reported
     def rows(self) -> Count:
-        """Rows of the requests that both models answered, added up."""
+        """Sum of the rows of the requests that both models ran successfully."""
         return sum(signature.rows for signature in self.signatures)
 
     @property
     @reported
     def weak(self) -> list[str]:
-        """Why the comparison proves little, a sentence each; empty where it has seen enough."""
+        """Why the comparison proves little, one sentence per reason; empty if it covers enough."""
         return weaknesses(
             self.evidence, {signature.name: (signature.answered, signature.rows) for signature in self.signatures}
         )
@@ -206,7 +208,7 @@ class VerifyReport(Report):
         return max((output.max_abs_difference for output in self.outputs), default=0.0)
 
     def differences(self) -> list[str]:
-        """Say what differs, a sentence each; none: both models are equal."""
+        """Return the differences, one sentence each; the list is empty if both models are equal."""
         found = list(self.problems)
         if not self.signatures and not found:
             found.append("no signature is in both models, expected at least one")
@@ -227,7 +229,7 @@ class VerifyReport(Report):
         return found
 
     def _why_refused(self, signature: str) -> str:
-        """Say what the first model says most often to requests for a signature, and what can be done about it."""
+        """Return the most frequent error of the first model for a signature, and how to avoid it."""
         said = Counter(one.a for one in self.refused if one.signature == signature and one.a is not None)
         if not said:
             return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request as both models get it."""
+"""Define a request as both models receive it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Request:
     inputs : mapping of str to ndarray
         By key of the signature; strings are `bytes` in an object array.
     origin : str
-        Where it comes from, in words for the report: `generated 'absent keys' 3` or `file.npz`.
+        Source of the request, in words for the report: `generated 3, absent keys` or `file.npz`.
     labels : ndarray [rows] or None
-        What happened, where that was recorded: not 0 is positive.
+        Recorded outcomes; any value other than 0 is positive.
     short : mapping of str to ndarray, or None
-        What the second model is asked instead: the same with one row of the user.
+        Inputs for the second model, if they differ: the same with one row of the user's inputs.
     """
 
     signature: str
@@ -38,5 +38,5 @@ class Request:
 
     @property
     def shortest(self) -> Request:
-        """The request in the form that the second model is asked."""
+        """The request in the form that the second model receives."""
         return self if self.short is None else replace(self, inputs=self.short, short=None)

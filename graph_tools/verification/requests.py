@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded requests: warm-up files of TensorFlow Serving, requests in the EAS format, and `.npz` files."""
+"""Read recorded requests: warm-up files of TensorFlow Serving, requests in the EAS format, and `.npz` files."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from graph_tools.verification.request import Request
 DEFAULT_SIGNATURE = "serving_default"
 WARM_UP_FILE = "tf_serving_warmup_requests"
 LABELS = "labels"
-# Rows of a `.npz` file that are one request at most.
+# Largest number of rows of a `.npz` file that form one request.
 _ROWS = 4096
 
 Signatures = Mapping[str, Signature]
 
 
 def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
-    """Read the requests of a file, whose kind is known from its content.
+    """Read the requests of a file; its kind is found from its content and its suffix.
 
     Parameters
     ----------
     path : path
         A TFRecord file of PredictionLog messages (`assets.extra/tf_serving_warmup_requests`), a serialized
-        `PredictRequest` of the EAS format, or a `.npz` file with an array for each input of a signature and, at will,
-        `labels`.
+        `PredictRequest` of the EAS format, or a `.npz` file with an array for each input of a signature and,
+        optionally, `labels`.
     signatures : mapping of str to Signature
-        Those that requests may be for.
+        Signatures that the requests may use.
 
     Raises
     ------
     UnreadableError
-        The file is missing or damaged, or of none of these kinds.
+        The file is missing or damaged, or is none of these kinds.
     UsageError
-        A request names no input or signature of the model.
+        A request names an input or signature that the model does not have.
     """
     path = Path(path)
     if path.is_dir() and (path / WARM_UP_FILE).is_file():
@@ -57,7 +57,7 @@ def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
 
 
 def _is_tfrecord(path: Path) -> bool:
-    """Say whether a file begins as a TFRecord file does, which may be compressed with gzip."""
+    """Return whether a file begins like a TFRecord file, which may be compressed with gzip."""
     with path.open("rb") as file:
         head = file.read(12)
     return head[:2] == b"\x1f\x8b" or (len(head) == 12 and head[8:] == masked_crc(head[:8]).to_bytes(4, "little"))
@@ -70,7 +70,7 @@ def _records(path: Path) -> Iterator[bytes]:
 
 
 def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
-    """Yield the Predict requests; logs of Classify, Regress and the like are not replayed."""
+    """Yield the Predict requests; logs of other calls, such as Classify and Regress, are skipped."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
     from tensorflow.core.framework import tensor_pb2
@@ -92,7 +92,7 @@ def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
         yield _request(place, signature, arrays, signatures)
 
 
-# DataType number -> (field of the values, dtype); bfloat16 and half come as floats.
+# DataType number -> (field of the values, dtype); bfloat16 and half arrive as floats.
 _EAS_VALUES = {
     1: ("float_val", "float32"), 2: ("double_val", "float64"), 3: ("int_val", "int32"), 4: ("int_val", "uint8"),
     5: ("int_val", "int16"), 6: ("int_val", "int8"), 7: ("string_val", "object"), 8: ("float_val", "complex64"),
@@ -151,7 +151,7 @@ def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
 
 
 def _split(request: Request, signature: Signature) -> Iterator[Request]:
-    """Cut many rows into requests of at most `_ROWS`, where every input has a row for each."""
+    """Split many rows into requests of at most `_ROWS` rows, if all inputs have the same number of rows."""
     lengths = {array.shape[0] if array.ndim else -1 for array in request.inputs.values()}
     if request.labels is not None:
         lengths.add(len(request.labels))
@@ -172,7 +172,7 @@ def _split(request: Request, signature: Signature) -> Iterator[Request]:
 
 
 def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
-    """Name the signature whose inputs are these."""
+    """Return the name of the signature that has these inputs."""
     wanted = set(names)
     for name in sorted(signatures, key=lambda one: one != DEFAULT_SIGNATURE):
         meant = _by_any_name(signatures[name], wanted)
@@ -186,7 +186,7 @@ def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
 
 
 def _by_any_name(signature: Signature, names: Iterable[str]) -> dict[str, str]:
-    """Return the input key that each name means: a key, or the name of the input's tensor."""
+    """Return the input key for each name, which is a key or the name of the input's tensor."""
     tensors = {}
     for key, source in signature.inputs.items():
         tensors[str(source.tensor)] = key
@@ -203,7 +203,7 @@ def _request(
     signatures: Signatures,
     labels: Array | None = None,
 ) -> Request:
-    """Give the inputs their keys and the dtypes that the signature wants."""
+    """Return a request whose inputs have the keys and dtypes of the signature."""
     if signature not in signatures:
         have = ", ".join(signatures)
         raise UsageError(f"{place}: a request for the signature '{signature}', expected one of {have}")
@@ -225,12 +225,12 @@ def _request(
             value = described.default(key)
             assert value is not None
             inputs[key] = value
-    # Which outputs the client wanted does not matter: all of them are compared.
+    # The outputs that the client requested do not matter: all of them are compared.
     return Request(signature, inputs, place, labels)
 
 
 def as_dtype(array: Array, dtype: Any, place: str) -> Array:
-    """Return an array in the dtype of an input; numbers only change to a dtype that holds them all.
+    """Return an array in the dtype of an input; numbers change only to a dtype that can represent them.
 
     Raises
     ------

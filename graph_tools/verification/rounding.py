@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a difference is a matter of rounding: the model is asked again with numbers changed in their last place.
+"""Measure how much of a difference is due to rounding: run the model again with numbers changed in their last place.
 
-A fused op adds in another order than the model that is right, and a folded normalization multiplies in another order.
-Where numbers such as 1e6 cancel, two orders are further apart than the tolerance, and neither is wrong: the model
-itself answers otherwise as soon as its numbers change in their last place: those of the request, weights, and what is
-computed of them.
+A fused op may add in another order than the first model, and a folded normalization multiplies in another order. If
+numbers such as 1e6 cancel, the results of two orders differ by more than the tolerance, and neither is wrong. The
+output of the first model itself changes as soon as its numbers change in their last place: the inputs, the weights, and
+the numbers computed from them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from graph_tools.verification.nudging import NUDGES, nudged
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer
 
-# What sums of some hundred numbers may be apart by, in terms of what one last place of each number does.
+# Permitted difference of sums of some hundred numbers, in multiples of the effect of changing each number in its last
+# place.
 _FACTOR = 4.0
 
 Slacks = dict[int, dict[str, Array]]
-"""By number of the request and by output: what may be added to the tolerance of each element."""
+"""By number of the request and by output: the amount to add to the tolerance of each element."""
 
 
 def slacks(
@@ -34,7 +35,8 @@ def slacks(
     tolerance: Tolerance,
     ask: Callable[[list[Request]], list[Answer]],
 ) -> Slacks:
-    """Measure how far the first model's answers depend on rounding, where the second's are beyond the tolerance.
+    """Measure how far the first model's outputs depend on rounding, for requests in which the second's are beyond the
+    tolerance.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def slacks(
     first, second : sequence of Answer
     tolerance : Tolerance
     ask : callable
-        Asks the first model; its numbers are nudged as the requests say, if it takes that (`nudging`).
+        Runs requests on the first model; its numbers are nudged as the requests say, if it supports that (`nudging`).
     """
     wanted = [
         number

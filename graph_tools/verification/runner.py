@@ -23,7 +23,7 @@ V2_LOADER, SESSION, GRAPH_DEF = "tf.saved_model.load", "session", "session on a 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A model did not answer.
+    """The refusal of a request by a model.
 
     Attributes
     ----------
@@ -41,22 +41,22 @@ Answered = Callable[[], None]
 
 
 class Runner(Protocol):
-    """Something that answers requests.
+    """An object that runs requests on a model.
 
     Attributes
     ----------
     how : str
-        In words for the report.
+        How it runs the model, in words for the report.
     """
 
     how: str
 
     def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
-        """Answer requests in order; `answered` is called after each."""
+        """Run requests in order and return their results; `answered` is called after each."""
         ...
 
     def close(self) -> None:
-        """Give the model's memory back."""
+        """Release the model's memory."""
         ...
 
 
@@ -66,7 +66,7 @@ class LoadError(Exception):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep TensorFlow's loaders from warning of what their own API has become."""
+    """Suppress warnings of TensorFlow's loaders about deprecated parts of their own API."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -77,14 +77,14 @@ def quiet() -> Iterator[None]:
 
 
 def foreign_ops(model: Model) -> list[str]:
-    """Name the ops of a graph that TensorFlow does not have, those of loaded libraries taken as its own."""
+    """Return the ops of a graph that neither TensorFlow nor a loaded library has."""
     library = model.graph.library
     ops = {node.op for node in model.graph} | {node.op for one in library.values() for node in one.node_def}
     return sorted(op for op in ops if not is_native(op) and op not in library)
 
 
 class V2Runner:
-    """A SavedModel loaded as TensorFlow 2 does, with its object graph."""
+    """Runs a SavedModel that is loaded by TensorFlow 2, with its object graph."""
 
     def __init__(self, model: Model) -> None:
         import tensorflow as tf
@@ -94,7 +94,7 @@ class V2Runner:
         try:
             self._loaded = tf.saved_model.load(str(model.path), tags=list(model.tags))
             self._functions = {name: self._loaded.signatures[name] for name in model.signatures}
-        # An export of another version fails in whatever way the difference shows.
+        # An export of another version may raise any kind of error.
         except Exception as error:
             raise LoadError(first_line(error)) from error
 
@@ -114,7 +114,7 @@ class V2Runner:
 
 
 class SessionRunner:
-    """A graph in a session, as serving systems run it: a SavedModel without its object graph, or a GraphDef."""
+    """Runs a graph in a session, as serving systems do: a SavedModel without its object graph, or a GraphDef."""
 
     def __init__(self, model: Model) -> None:
         import tensorflow as tf
@@ -132,7 +132,7 @@ class SessionRunner:
                     from graph_tools.readers.graph_def import parse_graph_def
 
                     tf.import_graph_def(parse_graph_def(model.path), name="")
-            # A function per signature; names are looked up once.
+            # Names are looked up once, for each signature.
             self._feeds = {
                 name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in signature.inputs.items()}
                 for name, signature in model.signatures.items()
@@ -154,7 +154,7 @@ class SessionRunner:
         return {key: as_array(value) for key, value in outputs.items()}
 
     def trace(self, request: Request) -> Any:
-        """Answer a request and return what TensorFlow noted of each node (StepStats)."""
+        """Run a request and return TensorFlow's trace of each node (StepStats)."""
         import tensorflow as tf
 
         v1 = tf.compat.v1
@@ -170,7 +170,7 @@ class SessionRunner:
 
 
 def as_array(value: Any) -> Array:
-    """Make an array of what a session gives: strings of rank 0 come as `bytes`."""
+    """Return an array of a session's output; a string of rank 0 is `bytes` there."""
     if isinstance(value, bytes):
         made = np.empty((), object)
         made[()] = value
@@ -191,9 +191,9 @@ def _guarded(one: Callable[[Request], dict[str, Array]], request: Request, answe
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return what an error says of the request, or None where it says nothing of it.
+    """Return the refusal that an error means, or None if the error is not about the request.
 
-    Shapes that do not fit are found by Python in one loader and by TensorFlow in another; both are the same refusal.
+    One loader finds shapes that do not fit in Python, another in TensorFlow; both are the same refusal.
     """
     import tensorflow as tf
 
@@ -207,8 +207,10 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of an error's text that says what is wrong: TensorFlow puts it before the node's name, after
-    where the graph was made.
+    """Return the line of an error's text that describes the fault.
+
+    TensorFlow puts this line before the line with the node's name, and after the lines that say where the graph was
+    built.
     """
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     lines = [line.strip() for line in str(text).splitlines()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run both models of a verification in one way, so that they alone differ."""
+"""Run both models of a verification in the same way, so that only the models differ."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ Load = Callable[[Model], Runner]
 
 
 class Runners:
-    """Runs both models: one after the other, so that one is in memory; by one loader, so that they alone differ."""
+    """Runs the models one after the other, so that only one is in memory, and with the same loader, so that only the
+    models differ.
+    """
 
     def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
         self.models, self.large, self.progress = (a, b), large, progress
         self.how = ["", ""]
         self._staged: list[bool] = []
         self._name = ""
-        #: Different keys that the requests found in the sparse tables of the first model.
+        #: By sparse table of the first model: number of different keys that the requests found.
         self.found: dict[str, int] = {}
         self._loads: list[Load] = []
 
@@ -39,7 +41,7 @@ class Runners:
         staged = [_is_rewritten(model) or _has_large(model, self.large) for model in self.models]
         graph_def = any(one.kind == "GraphDef" for one in self.models)
         loaders: list[Load] = [V2Runner, SessionRunner]
-        # Eager models share their resources by name: two versions of a model would meet in one embedding table.
+        # Eager models share resources by name, so two versions of a model would share one embedding table.
         if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
             loaders = [SessionRunner]
         failure: LoadError | None = None
@@ -57,7 +59,10 @@ class Runners:
         raise UnreadableError(str(failure)) from failure
 
     def ask_nudged(self, asked: list[Request]) -> list[Answer]:
-        """Ask the first model with its numbers nudged; as it is where it has none, or does not load when rewritten."""
+        """Run the first model with its numbers nudged.
+
+        If it has no such numbers, or does not load after the rewrite, run it unchanged.
+        """
         how, found, first = list(self.how), dict(self.found), nudging(self.models[0])
         try:
             if is_nudging(first):
@@ -69,7 +74,7 @@ class Runners:
         return self._side(0, self._loads[0], [as_it_was(one) for one in asked])
 
     def elsewhere(self, asked: list[Request]) -> Both | None:
-        """Ask both models where TensorFlow has the other setting of oneDNN; None where it cannot be done."""
+        """Run both models with the other setting of oneDNN; return None if they do not load."""
         onednn = not settings_here().onednn
         where = f", {'with' if onednn else 'without'} oneDNN"
 
@@ -110,16 +115,16 @@ class Runners:
 
 
 def _is_rewritten(model: Model) -> bool:
-    """Say whether TensorFlow cannot load what the path holds, or would load something else than was read.
+    """Return whether TensorFlow cannot load the files of the model, or would load something else than was read.
 
-    Lookups of training systems, ops of the training that no output needs, and weights from another checkpoint.
+    The reasons are lookups of training systems, training ops that no output needs, and weights from another checkpoint.
 
     Raises
     ------
     UnreadableError
-        An output needs an op that TensorFlow does not have, and that is no lookup.
+        An output needs an op that TensorFlow does not have and that is not a lookup.
     """
-    # Of a frozen graph, large constants have become variables, which are not copied so often.
+    # Large constants of a frozen graph have become variables, which are copied less often.
     if model.sparse_tables or (model.kind == "GraphDef" and model.variables):
         return True
     if foreign_ops(model):
@@ -133,5 +138,5 @@ def _is_rewritten(model: Model) -> bool:
 
 
 def _has_large(model: Model, large: int | None) -> bool:
-    """Say whether a model has a variable or hash table that is to be read as a stream."""
+    """Return whether a model has a variable or hash table that must be read as a stream."""
     return large is not None and any(size >= large for size in held_bytes(model))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some keys of a table, whatever its size."""
+"""Take some keys of a table of any size."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from graph_tools.tensors import Array, TensorSource
 
-#: Keys taken of each table.
+#: Number of keys to take of each table.
 SAMPLE = 4096
 _BLOCK, _BLOCKS = 1 << 18, 64
 
 
 def sample(tensor: TensorSource) -> Array:
-    """Take keys from the ends of up to 64 blocks: a table larger than memory is not read whole for it."""
+    """Return keys from the ends of up to 64 blocks, so that a table larger than memory is not read as a whole."""
     blocks = max(1, min(_BLOCKS, math.ceil(math.prod(tensor.shape) / _BLOCK)))
     each = max(1, SAMPLE // blocks // 2)
     taken: list[Array] = []

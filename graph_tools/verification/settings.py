@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How TensorFlow runs in a process: whether its own products go through oneDNN, which decides what relu makes of NaN.
+"""Find out whether TensorFlow computes its own products with oneDNN, which decides how relu treats NaN.
 
 TensorFlow computes a product, its bias and its relu together. With oneDNN, which is the default on CPUs with
-AVX512_VNNI or newer, a NaN becomes 0 there; without oneDNN, or where something stands between them, it stays one.
+AVX512_VNNI or newer, NaN becomes 0 there. Without oneDNN, or if another op is between them, NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-#: TensorFlow reads it once, when it is loaded.
+#: TensorFlow reads this variable once, when it is loaded.
 VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How TensorFlow ran when models were asked.
+    """How TensorFlow ran during the verification.
 
     Attributes
     ----------
     onednn : bool
-        Whether its products went through oneDNN, as observed.
+        True if its products were computed with oneDNN, as observed.
     variable : str or None
-        What `TF_ENABLE_ONEDNN_OPTS` was set to; None: nothing, so that TensorFlow decided by the CPU.
+        Value of `TF_ENABLE_ONEDNN_OPTS`; None: not set, so TensorFlow decided by the CPU.
     """
 
     onednn: bool
@@ -33,12 +33,12 @@ class Settings:
 
 @cache
 def settings_here() -> Settings:
-    """Observe how TensorFlow runs in this process, which loads it if need be."""
+    """Return how TensorFlow runs in this process; this loads TensorFlow if needed."""
     return Settings(_drops_nan(), os.environ.get(VARIABLE))
 
 
 def _drops_nan() -> bool:
-    """Say whether relu after a product with a bias makes 0 of NaN."""
+    """Return whether relu after a product with a bias turns NaN into 0."""
     import numpy as np
     import tensorflow as tf
 

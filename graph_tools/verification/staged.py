@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a model whose sparse lookups TensorFlow cannot run, or whose tables are larger than memory.
 
-The graph is cut at every such lookup: TensorFlow works out the keys, the rows are found by reading through the table
-as a stream, and TensorFlow goes on with them. All requests are taken through a stage together, so that a table is read
-once for all of them.
+The graph is cut at every such lookup: TensorFlow computes the keys, this module finds the rows by reading the table as
+a stream, and TensorFlow continues with them. All requests pass a stage together, so that each table is read once per
+stage.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from graph_tools.writer import write_saved_model
 
 @dataclass
 class Cut:
-    """A lookup that is not run by TensorFlow.
+    """A lookup that runs outside TensorFlow.
 
     Attributes
     ----------
     node : Node
-        As the graph had it.
+        The node of the original graph.
     handle : str
-        What it reads: a variable, a native hash table, or the name of a sparse table.
+        The table that it reads: a variable, a native hash table, or the name of a sparse table.
     places : tuple of int
-        The inputs that TensorFlow works out: keys, and the value of absent keys where there is one.
+        The inputs that TensorFlow computes: keys and, if there is one, the value of absent keys.
     fed : Endpoint
-        The placeholder that its rows go to.
+        The placeholder that receives its rows.
     level : int
-        After how many other lookups it can be done.
+        Number of other lookups that must be done before it.
     """
 
     node: Node
@@ -61,16 +61,16 @@ class Cut:
 
 
 class StagedRunner:
-    """Answers requests stage by stage.
+    """Runs requests stage by stage.
 
     Parameters
     ----------
     model : Model
         It is not changed.
     large : int, optional
-        Bytes from which on native variables and hash tables are read as streams as well; None: none.
+        Size in bytes from which native variables and hash tables are read as streams as well; None: never.
     session : callable
-        Loads what TensorFlow runs.
+        Loads the parts that TensorFlow runs.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class StagedRunner:
             removed_assets={},
         )
         self._cuts = self._cut_lookups(large)
-        # By signature and level: what is looked up then.
+        # By signature and level: the lookups of that level.
         self._stages = {name: self._stages_of(name) for name in model.signatures}
         for name, stages in self._stages.items():
             self._add_stages(name, stages)
@@ -138,7 +138,7 @@ class StagedRunner:
 
     @property
     def found(self) -> dict[str, int]:
-        """How many different keys were found in each sparse table."""
+        """Number of different keys that were found in each sparse table."""
         return {name: len(np.unique(np.concatenate(blocks))) for name, blocks in self._seen.items() if blocks}
 
     def close(self) -> None:
@@ -175,7 +175,9 @@ class StagedRunner:
         return cuts
 
     def _lookup(self, node: Node, large: int | None) -> tuple[str, tuple[int, ...]] | None:
-        """Return what a node reads, and which inputs are keys, where it is a lookup to be done outside TensorFlow."""
+        """Return the table that a node reads and the inputs that are its keys, if it is a lookup to run outside
+        TensorFlow.
+        """
         model, graph = self._model, self._model.graph
         if node.op == SPARSE_LOOKUP:
             return table_of(node), tuple(range(len(node.inputs)))
@@ -199,7 +201,7 @@ class StagedRunner:
         return None
 
     def _set_levels(self, cuts: dict[str, Cut]) -> None:
-        """Give each lookup the number of lookups that come before it on the longest way."""
+        """Set the level of each lookup: the number of lookups before it on the longest path."""
         by_placeholder = {cut.fed.tensor.node: cut for cut in cuts.values()}
         before = {
             name: [
@@ -209,7 +211,7 @@ class StagedRunner:
             ]
             for name, cut in cuts.items()
         }
-        # A graph has no cycles, so this ends after as many rounds as there are levels.
+        # A graph has no cycles, so the number of rounds is at most the number of levels plus one.
         changed = True
         while changed:
             changed = False
@@ -219,7 +221,7 @@ class StagedRunner:
                 cut.level = level
 
     def _stages_of(self, name: str) -> list[list[Cut]]:
-        """List the lookups that a signature needs, by level."""
+        """Return the lookups that a signature needs, by level."""
         graph = self._model.graph
         by_placeholder = {cut.fed.tensor.node: cut for cut in self._cuts.values()}
         waiting = [output.tensor.node for output in self._model.signatures[name].outputs.values()]
@@ -233,7 +235,7 @@ class StagedRunner:
         return [[cut for cut in needed.values() if cut.level == level] for level in range(depth)]
 
     def _add_stages(self, name: str, stages: list[list[Cut]]) -> None:
-        """Add a signature for each level, and one for the outputs, which is fed all rows."""
+        """Add a signature for each level, and one for the outputs, which receives all rows."""
         graph, signature = self._model.graph, self._model.signatures.pop(name)
         inputs = dict(signature.inputs)
         for level, cuts in enumerate(stages):
@@ -257,7 +259,7 @@ class StagedRunner:
         feeds: list[dict[str, Array]],
         refused: dict[int, Refusal],
     ) -> None:
-        """Find the rows that all requests want of a lookup, and feed them."""
+        """Find the rows that all requests need from lookups, and add them to their feeds."""
         # Lookups of one table share one pass through it.
         by_table: dict[str, list[tuple[Cut, int, tuple[Array, ...]]]] = {}
         for name, several in wanted.items():

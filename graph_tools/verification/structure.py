@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which inputs belong together: the indices, values and dense shape of a sparse tensor."""
+"""Find inputs that belong together: the indices, values and dense shape of a sparse tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graph_tools.model import Model, Signature
 from graph_tools.tensors import Array
 from graph_tools.verification.request import Request
 
-# Op -> the places of indices, values and dense shape among its inputs.
+# Op -> positions of indices, values and dense shape among its inputs.
 _SPARSE_USES: dict[str, tuple[int, int, int]] = {
     "SparseFillEmptyRows": (0, 1, 2),
     "SparseToDense": (0, 2, 1),
@@ -30,7 +30,7 @@ _SPARSE_USES: dict[str, tuple[int, int, int]] = {
 
 @dataclass(frozen=True)
 class SparseInput:
-    """Keys of the inputs that make one sparse tensor."""
+    """Keys of the inputs that form one sparse tensor."""
 
     indices: str
     values: str
@@ -57,9 +57,10 @@ def find_sparse_inputs(model: Model, signature: Signature) -> list[SparseInput]:
 
 
 def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[SparseInput]) -> int:
-    """Count the rows of a request: the first size of its answer where some input says so too.
+    """Return the number of rows of a request: the first size of its outputs, if some input has the same size.
 
-    Values of sparse and ragged tensors are no rows: the first size of a dense shape counts, and row splits less one.
+    Values of sparse and ragged tensors are not rows: the first size of a dense shape counts, and the number of row
+    splits minus one.
     """
     inputs = request.inputs
     parts = {key for one in sparse for key in (one.indices, one.values, one.dense_shape)}
@@ -73,7 +74,7 @@ def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[Sp
 
 
 def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
-    """List the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
+    """Return the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
     ranked = {key: (source, len(source.shape)) for key, source in signature.inputs.items() if source.shape is not None}
     indices = [key for key, (one, rank) in ranked.items() if rank == 2 and one.dtype.name == "int64"]
     shapes = [key for key, (one, rank) in ranked.items() if rank == 1 and one.dtype.name == "int64"]
@@ -84,7 +85,7 @@ def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
 def _by_use(
     graph: Graph, signature: Signature, indices: list[str], shapes: list[str], values: list[str]
 ) -> list[SparseInput]:
-    """Look at every op that takes a sparse tensor, and at which inputs each of its three parts comes from."""
+    """Find sparse tensors by the ops that use them, from the inputs that each of the three parts comes from."""
     keys = {source.tensor.node: key for key, source in signature.inputs.items()}
     found = []
     for node in graph:
@@ -96,7 +97,7 @@ def _by_use(
         ]
         index = [key for key in indices if key in origins[0]]
         value = [key for key in values if key in origins[1]]
-        # Indices may go into the dense shape (SparseReshape), and ids are int64 [n] as dense shapes are.
+        # Indices may contribute to the dense shape (SparseReshape), and ids are int64 [n] like dense shapes.
         shape = [key for key in shapes if key in origins[2] and key not in value]
         if len(index) == len(value) == len(shape) == 1:
             found.append(SparseInput(index[0], value[0], shape[0]))
@@ -104,7 +105,7 @@ def _by_use(
 
 
 def _elements(graph: Graph, name: str) -> set[str]:
-    """Name the nodes whose elements may come out here; a mask that says which of them stay gives none itself."""
+    """Return the nodes whose elements may arrive here; a mask that selects elements does not count."""
     seen: set[str] = set()
     waiting = [name]
     while waiting:
@@ -118,7 +119,7 @@ def _elements(graph: Graph, name: str) -> set[str]:
 
 
 def _by_name(indices: list[str], shapes: list[str], values: list[str]) -> list[SparseInput]:
-    """Pair `x_indices`, `x_values`, `x_shape` and the like, and `x`, `x_1`, `x_2` as TensorFlow flattens them."""
+    """Pair names such as `x_indices`, `x_values`, `x_shape`, and `x`, `x_1`, `x_2` as TensorFlow flattens them."""
     found = []
     for key in indices:
         stem = _stem(key, ("indices", "index", "idx"))

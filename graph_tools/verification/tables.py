@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare tables row by row while they stream: what proves a conversion whose tables are too large to serve here."""
+"""Compare tables row by row as streams: this proves a conversion whose tables are too large to serve here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graph_tools.verification.compare import Tolerance, different_bits
 from graph_tools.verification.fetch import aligned_chunks, loaded_bytes
 from graph_tools.verification.report import TableComparison
 
-# Small enough that what is made of a block to compare it stays small.
+# Small, so that the arrays made for comparing a block stay small.
 _BLOCK_BYTES = 8 << 20
 
 
@@ -26,9 +26,9 @@ class Pair(NamedTuple):
     Attributes
     ----------
     source, result : SparseTable
-        Of the result, `rows` are as a lookup gives them, dequantized where they are stored smaller.
+        The `rows` of the result are those that a lookup returns, dequantized if they are stored in fewer bits.
     reach : Reach
-        Keys that are asked for; the rows of others may be gone.
+        Keys that requests can contain; the rows of other keys may be missing.
     """
 
     source: SparseTable
@@ -39,20 +39,20 @@ class Pair(NamedTuple):
 def compare_tables(
     pairs: Iterable[Pair], tolerance: Tolerance | None = None, memory: int = 1 << 30
 ) -> list[TableComparison]:
-    """Check that for every key of the first table of a pair, the second gives the same row.
+    """Check for every key of a pair's first table that the second table has the same row.
 
     Parameters
     ----------
     pairs : iterable of Pair
     tolerance : Tolerance, optional
     memory : int [bytes]
-        For rows that are held at once, where the tables are not in the same order.
+        Memory for rows, if the tables are not in the same order.
 
     Notes
     -----
-    A key that the result does not hold is given its absent value there, which must be the source's row. Keys that the
-    source does not hold are looked at as well where the result has them. For keys that both lack, the absent values of
-    the two tables are compared.
+    A key that the result does not contain has the result's absent value, which must equal the source's row. Keys that
+    only the result contains are compared as well. For keys that both lack, the absent values of the two tables are
+    compared.
     """
     tolerance = tolerance or Tolerance()
     found = []
@@ -80,14 +80,14 @@ def compare_rows(name: str, a: TensorSource, b: TensorSource, tolerance: Toleran
 
 
 def pair_by_name(a: Model, b: Model, large: int) -> tuple[list[Pair], list[tuple[str, TensorSource, TensorSource]]]:
-    """Find the tables and variables that both models have under one name.
+    """Find the tables and variables that have the same name in both models.
 
     Returns
     -------
     list of Pair
-        Sparse tables and native hash tables.
+        Sparse tables.
     list of (name, TensorSource, TensorSource)
-        Variables of at least `large` bytes, of one shape.
+        Variables of at least `large` bytes and equal shape.
     """
     pairs = [Pair(table, b.sparse_tables[name]) for name, table in a.sparse_tables.items() if name in b.sparse_tables]
     variables = [
@@ -99,7 +99,7 @@ def pair_by_name(a: Model, b: Model, large: int) -> tuple[list[Pair], list[tuple
 
 
 def _blocks(table: SparseTable, reach: Reach) -> Iterator[tuple[Array, Array]]:
-    """Yield keys [n] and the rows [n, dim] that a lookup gives for them: ignored keys have the absent value."""
+    """Yield keys [n] and the rows [n, dim] that a lookup returns for them; ignored keys have the absent value."""
     for part in table.parts:
         yield from _part_blocks(table, part, reach)
 
@@ -123,14 +123,17 @@ def _with_ignored(table: SparseTable, part: Part, keys: Array, rows: Array) -> A
 
 
 class _Cursor:
-    """Reads a part of the result, from which keys are taken in their order."""
+    """Reads a part of the result and takes keys from it in their order."""
 
     def __init__(self, table: SparseTable, part: Part, reach: Reach) -> None:
         self._coming = _part_blocks(table, part, reach)
         self.keys, self.rows = np.empty(0, table.key_dtype), np.empty((0, table.dim), table.dtype)
 
     def take(self, asked: Array, given: Array) -> Array | None:
-        """Put the next rows, of keys asked [n], into given [n, dim]; return where [n] bool, or None: out of order."""
+        """Write the next rows of those `asked` keys [n] that the part has into `given` [n, dim].
+
+        Return a mask [n] bool of these keys, or None if the order differs.
+        """
         self._hold(len(asked))
         held = np.isin(asked, self.keys[: len(asked)])
         count = int(held.sum())
@@ -154,7 +157,7 @@ class _Cursor:
 
 
 def _in_order(pair: Pair, tolerance: Tolerance) -> TableComparison | None:
-    """Compare in one pass where each part of the result holds keys in the source's order; else None."""
+    """Compare in one pass if each part of the result has its keys in the source's order; else return None."""
     a, b, reach = pair
     result = TableComparison(a.name)
     cursors = [_Cursor(b, part, reach) for part in b.parts]
@@ -170,12 +173,12 @@ def _in_order(pair: Pair, tolerance: Tolerance) -> TableComparison | None:
         result.stored += int(held.sum())
         result.absent += int((~held).sum())
         _compare_block(keys, expected, given, tolerance, result)
-    # What is left was in another order, or is not of the source: both need a look at all keys.
+    # Remaining keys have another order or are not in the source; both cases need a look at all keys.
     return result if all(cursor.at_end for cursor in cursors) else None
 
 
 def _by_passes(pair: Pair, tolerance: Tolerance, memory: int) -> TableComparison:
-    """Compare in any order: a share of the source's keys at a time, as many as the memory holds."""
+    """Compare in any order: each pass takes the share of the source's keys that fits into memory."""
     a, b, reach = pair
     result = TableComparison(a.name)
     each = a.dim * a.dtype.itemsize + (160 if a.key_dtype.kind == "O" else 40)
@@ -209,7 +212,7 @@ def _by_passes(pair: Pair, tolerance: Tolerance, memory: int) -> TableComparison
 
 def _collected(table: SparseTable, reach: Reach, number: int, passes: int) -> tuple[Array, Array]:
     """Return the keys [n] of a pass and their rows [n, dim]."""
-    # A tenth above the mean: a hash spreads distinct keys far more evenly than that.
+    # A tenth above the mean: a hash distributes distinct keys far more evenly than that.
     most = min(table.count, int(table.count / passes * 1.1) + 1024)
     keys, rows = np.empty(most, table.key_dtype), np.empty((most, table.dim), table.dtype)
     count = 0
@@ -225,7 +228,7 @@ def _collected(table: SparseTable, reach: Reach, number: int, passes: int) -> tu
 
 
 def _share(keys: Array, number: int, passes: int) -> Array:
-    """Say which keys are of pass `number`."""
+    """Return a mask of the keys that belong to pass `number`."""
     if passes == 1:
         return np.ones(len(keys), bool)
     if keys.dtype.kind == "O":
@@ -233,14 +236,14 @@ def _share(keys: Array, number: int, passes: int) -> Array:
 
         hashed = np.fromiter((zlib.crc32(key) for key in keys), np.int64, len(keys))
     else:
-        # Fibonacci hashing: neighboring keys are spread over the passes.
+        # Fibonacci hashing distributes neighboring keys over the passes.
         hashed = ((keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)).astype(np.int64)
     mine: Array = hashed % passes == number
     return mine
 
 
 def _compare_absent(a: SparseTable, b: SparseTable, tolerance: Tolerance, result: TableComparison) -> None:
-    """Compare what the tables give for keys that neither holds: each residue of a modulus once."""
+    """Compare the values of keys that neither table has, once per residue of a modulus."""
     count = max(1 if one.absent.rows is None else len(one.absent.rows) for one in (a, b))
     if a.key_dtype.kind == "O":
         probes = np.empty(1, object)
@@ -287,7 +290,9 @@ def _key_text(key: Any) -> str:
 
 
 def largest_share(limit: int, *models: Model) -> int:
-    """Bytes from which on a tensor is read as a stream, so that TensorFlow holds a part of the limit at most."""
+    """Return the size in bytes from which tensors are read as streams, so that TensorFlow holds only a part of the
+    limit.
+    """
     share = max(1, limit // 16)
     for model in models:
         held = 0

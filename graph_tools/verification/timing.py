@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a model goes, as TensorFlow traces it, and what of it goes to nodes that are not fused."""
+"""Measure from TensorFlow's trace where a model spends its time, and how much of it in nodes that are not fused."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graph_tools.model import Model
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import LoadError, SessionRunner, quiet, refusal_of
 
-#: Requests that are traced, those with most rows first.
+#: Number of requests to trace; those with most rows come first.
 MOST_REQUESTS = 8
-#: Runs of each; of a node the median of them counts.
+#: Runs per request; the median of each node's times counts.
 RUNS = 5
 
 _WARM_UPS = 2
@@ -26,17 +26,17 @@ _NO_WORK = {"Placeholder", "Const", "VarHandleOp", "Identity", "IdentityN", "NoO
 
 @dataclass
 class Region:
-    """Nodes that hang together and are not fused.
+    """Connected nodes that are not fused.
 
     Attributes
     ----------
     node : str
-        The one that takes most of the time.
+        The node that takes most of the time.
     nodes : int
     ops : str
         The ops that take most of the time, the longest first.
     share : float
-        Of the time of all nodes of the original.
+        Share of the time of all nodes of the original.
     reason : str
         Why it is not fused.
     """
@@ -50,18 +50,18 @@ class Region:
 
 @dataclass
 class Timing:
-    """How long the nodes of the original take.
+    """Time that the nodes of the original take.
 
     Attributes
     ----------
     requests, rows : int
-        That were traced.
+        Number of traced requests and rows.
     median_us : float
-        Of all nodes together, for a request.
+        Time of all nodes together, for a request.
     replaced : float
-        Share of the time that went to nodes which are not in the fused graph any more.
+        Share of the time of nodes that are no longer in the fused graph.
     regions : list of Region
-        The others, the longest first.
+        The other nodes, the longest first.
     note : str
         Why nothing was measured, else empty.
     """
@@ -76,14 +76,14 @@ class Timing:
 
 @dataclass
 class Trace:
-    """How long the nodes of a model take, before any pass.
+    """Time that the nodes of a model take, before any pass.
 
     Attributes
     ----------
     times : dict of str to float [ns]
-        By the name of a node, of all requests that were traced.
+        By the name of a node, summed over all traced requests.
     requests, rows, median_us, note
-        As `Timing` has them.
+        As in `Timing`.
     """
 
     times: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -93,7 +93,7 @@ class Trace:
     note: str = ""
 
     def weigh(self, fused: Graph, refused: Iterable[tuple[str, str]]) -> Timing:
-        """Say which share of the time goes to what a fused graph still has.
+        """Return how the time is distributed over the nodes that a fused graph still has.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ def measure(original: Model, requests: Sequence[Request]) -> Trace:
 
 
 def _trace(runner: SessionRunner, request: Request) -> dict[str, float] | None:
-    """Return the time of each node [ns], None where the model does not answer."""
+    """Return the time of each node [ns], or None if the model refuses the request."""
     runs: dict[str, list[float]] = defaultdict(list)
     for number in range(_WARM_UPS + RUNS):
         try:
@@ -171,7 +171,7 @@ def _rows(request: Request) -> int:
 
 
 def _of_nodes(times: Mapping[str, float], fused: Graph) -> dict[str, float]:
-    """Sum up the times of nodes that a graph has; what a loop or branch runs counts for it."""
+    """Sum up the times of nodes that a graph has; nodes inside a loop or branch count for the loop or branch."""
     found: dict[str, float] = defaultdict(float)
     for name, time in times.items():
         place = name
@@ -183,7 +183,7 @@ def _of_nodes(times: Mapping[str, float], fused: Graph) -> dict[str, float]:
 
 
 def _regions(fused: Graph, shares: Mapping[str, float], reasons: Mapping[str, str]) -> list[Region]:
-    """Put nodes that take each other's tensors together."""
+    """Group nodes that are connected by tensors."""
     waiting = {node.name for node in fused if node.op not in _NO_WORK and not is_ours(node.op)}
     found = []
     while waiting:

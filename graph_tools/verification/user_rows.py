@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for one user and many items, in each form in which a split model takes them."""
+"""Build requests for one user and many items, in each form that a split model accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from graph_tools.verification.request import Request
 
 
 def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[Request]:
-    """Add to requests whose rows are of many users some of one user: with equal rows, and with one row, in turns."""
+    """Yield the requests and, for those with several rows, a variant for one user: in turns with equal rows and with
+    one row.
+    """
     forms = 0
     for request in requests:
         yield request
@@ -27,7 +29,7 @@ def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[R
 
 
 def completed(request: Request, user: Sequence[str]) -> Request:
-    """Give a recorded request of one row of the user the rows that a model needs that is not split."""
+    """Return a recorded request, in which one row of the user is repeated for models that are not split."""
     rows = item_rows(request.inputs, user)
     if not user or rows is None or rows == 1 or any(request.inputs[key].shape[:1] != (1,) for key in user):
         return request
@@ -35,7 +37,7 @@ def completed(request: Request, user: Sequence[str]) -> Request:
 
 
 def item_rows(inputs: Mapping[str, Array], user: Sequence[str]) -> int | None:
-    """Count the rows of what is not the user's; None where nothing has rows."""
+    """Return the number of rows of the inputs that are not the user's; None if no such input has rows."""
     return max((len(value) for key, value in inputs.items() if key not in user and value.ndim), default=None)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values for generated requests: what the model knows, and what a server meets on a bad day."""
+"""Draw values for generated requests: values that the model knows, and unusual ones that a server may receive."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ BAD_BYTES = (b"\xff\xfe", b"\x80", b"a\x00b")
 NUMBERS = (b"0", b"1", b"-7", b"3.25", b"1e6", b"123456789012")
 _FLOATS = (0.0, 1.0, -1.0, 0.5, -0.5, 1e-6, 100.0, -1234.5, 1e6)
 _LARGE = (1e9, -1e9, 3e20, -3e20, 1e30)
-#: What is no number, or hardly one; each float input gets the first three, in rows of its own.
+#: Not finite or denormal numbers; each float input receives them in separate rows.
 NOT_FINITE = (np.nan, np.inf, -np.inf, 1e-40)
 
-# Of the numbers of a kind that are not finite, where they cannot be placed row by row.
+# Share of numbers that are not finite, if they cannot be placed row by row.
 _NOT_FINITE_SHARE = 0.05
 
 Pool = Callable[[np.random.Generator, int], Array]
@@ -44,18 +44,18 @@ def strings(values: list[bytes]) -> Array:
 
 
 def pick(rng: np.random.Generator, values: Array, count: int) -> Array:
-    """Draw `count` of the values, with repeats."""
+    """Draw `count` of the values, with repetition."""
     picked: Array = values[rng.integers(0, len(values), count)]
     return picked
 
 
 class StringPools:
-    """Strings by kind: known, absent, empty, unicode, and all of them mixed."""
+    """Strings by kind: known, absent, empty, unicode, and all of these mixed."""
 
     def __init__(self, domain: Domain) -> None:
         known = [key for block in domain.known if block.dtype.kind == "O" for key in block.tolist()]
         known += [one for one in domain.special if isinstance(one, bytes)]
-        # Each with the next two behind it, where strings are split into several.
+        # If strings are split, join each with the next two.
         lists = zip(known, known[1:] + known[:1], known[2:] + known[:2], strict=True)
         known += [separator.join(one) for one in list(lists) for separator in domain.separators]
         self.known = strings(known) if known else None
@@ -71,7 +71,7 @@ class StringPools:
         if kind == "mixed":
             return self._mixed(rng, count)
         if kind == "absent" or self.known is None:
-            # Of a table or vocabulary nobody has these; hash buckets take them as any other string.
+            # No table or vocabulary has these strings; hash buckets accept them like any other.
             return strings(
                 [b"v%d" % integer for integer in rng.integers(0, 1 << (48 if kind == "absent" else 14), count)]
             )
@@ -87,7 +87,7 @@ class StringPools:
 
 
 class IntegerPools:
-    """Integers by kind: known, absent, empty (-1, 0 where that is refused), negative, huge, mixed."""
+    """Integers by kind: known, absent, empty (-1, or 0 if the dtype is unsigned), negative, huge, mixed."""
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -123,7 +123,7 @@ class IntegerPools:
         return self._within(rng.integers(0, 100, count))
 
     def _row_numbers(self, kind: str, rng: np.random.Generator, count: int) -> Array:
-        """Draw from the rows that there are, the first and last among them; others are a request of its own."""
+        """Draw existing row numbers, with the last one for `huge`; numbers out of range are a separate kind."""
         assert self.rows is not None
         last = max(0, min(self.rows - 1, int(self.bounds.max)))
         if kind == "empty":
@@ -146,7 +146,7 @@ class IntegerPools:
         return np.array(fitting or [0], self.dtype)
 
     def _within(self, values: Array) -> Array:
-        """Bring values into the dtype's range, by remainder where it is small."""
+        """Bring values into the range of the dtype, by remainder if that range is small."""
         if self.bounds.max >= 1 << 62:
             return values.astype(self.dtype)
         wrapped = np.abs(values) % self.bounds.max
@@ -154,7 +154,7 @@ class IntegerPools:
 
 
 class FloatPools:
-    """Numbers: around zero, boundaries that the model splits at and their neighbors, large ones, and what is none."""
+    """Numbers around zero, boundaries of the model and their neighbors, large numbers, NaN and infinities."""
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -207,7 +207,7 @@ Pools = StringPools | IntegerPools | FloatPools | OtherPools
 
 
 def pools_of(dtype: Any, domain: Domain) -> Pools:
-    """Choose by TensorFlow dtype."""
+    """Return the pools for a TensorFlow dtype."""
     if dtype.name == "string":
         return StringPools(domain)
     numpy_dtype = np.dtype(dtype.as_numpy_dtype)

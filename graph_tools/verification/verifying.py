@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verify: ask both models the same and compare what they answer."""
+"""Verify: send the same requests to two models and compare their outputs."""
 
 from __future__ import annotations
 
@@ -60,34 +60,34 @@ def verify(
     lossy: bool = False,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Compare what two models answer.
+    """Compare the outputs of two models.
 
     Parameters
     ----------
     a, b : path or Model
-        The model that is right, and the one in question. A Model is as `read_model` gave it, before any pass.
+        The reference model, and the model to check. A Model must be as `read_model` returned it, before any pass.
     requests : iterable of path
-        Recorded requests; the warm-up file of `a`, if there is one, is always among them.
+        Recorded requests; the warm-up file of `a`, if there is one, is always added.
     samples : int
-        Generated requests for each signature.
+        Number of generated requests for each signature.
     tolerance : Tolerance or str, optional
         `ABS[,REL]`: |a - b| <= ABS + REL * |b|; by default 1e-5,1e-5.
     seed : int
-        Of the generated requests.
+        Seed of the generated requests.
     op_library : path or sequence of path, optional
-        Libraries with ops that TensorFlow does not have; libprocessor is found without.
+        Libraries with ops that TensorFlow does not have; libprocessor is found without this option.
     memory_limit : int [bytes], optional
-        If a model is larger, its tables are read as streams and compared row by row, and of their rows only those are
-        served that the requests want.
+        If a model is larger, its tables are read as streams and compared row by row, and only the rows that the
+        requests need are served.
     tables : callable, optional
-        Says which tables of the models are the same, where names do not: a conversion knows what became of which.
+        Returns pairs of corresponding tables, if their names differ: a conversion knows which table became which.
     asking : Model, optional
-        One that both were made from: requests are made for it, since it shows its vocabularies and tables.
+        Model that both were made from: requests are generated for it, since it shows its vocabularies and tables.
     rounding : bool
-        Let scores differ further where the first model's own do so when a number of the request or a weight changes in
-        its last place.
+        Permit a larger difference of a score if the first model's own score changes that much when a number of the
+        request or a weight changes in its last place.
     lossy : bool
-        The second model's rows have fewer bits: those of `tables` that lose most are asked for.
+        The second model's rows have fewer bits: requests contain those keys of `tables` that lose most.
     progress : optional
 
     Returns
@@ -97,7 +97,7 @@ def verify(
     Raises
     ------
     UnreadableError, UsageError
-        A model or file cannot be read, a model has ops that nobody can run, or an option is wrong.
+        A model or file cannot be read, a model has ops that cannot be run, or an option is wrong.
     """
     begun = time.monotonic()
     told = progress or Silent()
@@ -141,7 +141,7 @@ def verify(
 
 
 def common_signatures(a: Model, b: Model, report: VerifyReport) -> list[str]:
-    """Name the signatures that both have with the same inputs, and note what does not fit."""
+    """Return the signatures that both models have with the same inputs, and report the other differences."""
     names = []
     for name, signature in a.signatures.items():
         if name not in b.signatures:
@@ -192,9 +192,9 @@ def _requests(
     report: VerifyReport,
     worst: Mapping[str, Array],
 ) -> list[Request]:
-    """Gather the recorded requests, then the generated ones, for the signatures that `users` gives the inputs of.
+    """Return the recorded requests, then the generated ones, for the signatures in `users`.
 
-    The first model says what a request is.
+    The first model in `known` defines the inputs of a request.
     """
     a, names = known[0], users
     asked: list[Request] = []
@@ -205,7 +205,7 @@ def _requests(
     if warm_up is not None and warm_up.is_file() and not any(Path(one) == warm_up for one in files):
         try:
             asked.extend(request for request in read_requests(warm_up, a.signatures) if request.signature in names)
-        # Nobody asked for this file: what is in it is for the server.
+        # The user did not name this file, and its content is meant for the server.
         except GraphToolsError as error:
             report.not_compared.append(str(error))
     asked = [completed(one, users[one.signature]) for one in asked]
@@ -234,7 +234,7 @@ def _compare(
             empty = isinstance(second, dict) and not any(value.size for value in second.values())
             report.refused.append(Refused(request.signature, request.origin, _error(first), _error(second), empty))
             continue
-        # An empty batch is answered by nearly every model and says nothing of its scores.
+        # Nearly every model accepts an empty batch, which proves nothing about its scores.
         if any(value.size for value in first.values()):
             of.answered += 1
             of.rows += row_count(request, first, sparse[request.signature])
@@ -285,12 +285,12 @@ def _compare_tables(
 
 
 def _table_bytes(model: Model) -> int:
-    """Return the bytes of the tables that are read; they may be in other files than the model's."""
+    """Return the bytes of the tables that are read; they may be in files outside the model."""
     return sum(table.source_bytes for table in model.sparse_tables.values())
 
 
 def _mapped_bytes(model: Model) -> int:
-    """Return the bytes of table files, which are mapped and not held."""
+    """Return the bytes of table files, which are memory-mapped and not loaded."""
     files = {table.file for table in model.embedding_tables.values() if table.file is not None}
     return sum(file.stat().st_size for file in files)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of an `ElsewhereRunner`: loads one model, and answers what it reads from standard input."""
+"""Run the process of an `ElsewhereRunner`: load one model, and run the requests that arrive on standard input."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, cast
 
 
 def main() -> None:
-    """Answer messages until there are no more."""
+    """Handle messages until standard input ends."""
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get between the answers.
+    # Text that libraries print must not mix with the results.
     os.dup2(2, 1)
     runner: Any = None
     while True:
