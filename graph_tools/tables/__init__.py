@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse tables: what they hold, how they are stored smaller, and the native ops that read them."""
+"""Sparse tables: their contents, how they are stored in fewer bytes, and the native ops that read them."""

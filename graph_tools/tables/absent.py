@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What absent keys of one table are given, once the graph and the table have been asked."""
+"""Decide which value absent keys of a table have, from the graph and the table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graph_tools.tensors import Array
 
 @dataclass(frozen=True)
 class AbsentPolicy:
-    """The absent value that a table keeps, and the lookups that give another.
+    """The absent value of a table, and the lookups that use another value.
 
     Attributes
     ----------
     absent : Absent
-        Of every lookup that is not in `by_input`.
+        Absent value of every lookup that is not in `by_input`.
     by_input : frozenset of str
-        Lookups whose absent keys are given their second input.
+        Lookups whose second input is the value of absent keys.
     """
 
     absent: Absent
@@ -30,14 +30,15 @@ class AbsentPolicy:
 
     @property
     def unanimous(self) -> bool:
-        """Whether every lookup gives an absent key the table's value, so that a row equal to it may go."""
+        """True if every lookup uses the table's absent value, so that rows equal to it can be dropped."""
         return not self.by_input
 
 
 def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
-    """Decide it: a lookup's second input before the table's own value, which is the user's where there is one.
+    """Return the absent values of a table's lookups.
 
-    A second input that is constant and one row becomes the table's value, where all lookups have the same.
+    The second input of a lookup takes precedence over the table's own value, which is the user's if the user set one.
+    If all lookups have the same constant second input of one row, that row becomes the table's value.
     """
     found = lookups(graph, name)
     with_input = [node for node in found if attribute(node, "has_default", False)]
@@ -54,7 +55,7 @@ def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
 
 
 def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:
-    """Return the second input [dim] of a lookup, where it is constant and one row for all keys."""
+    """Return the second input [dim] of a lookup if it is constant and one row for all keys, else None."""
     value = graph.const_value(node.inputs[1])
     if value is None or not value.size:
         return None
@@ -67,7 +68,7 @@ def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:
 
 
 def _simplest(absent: Absent) -> Absent:
-    """Return the same with no rows where all are zero, and one where all are equal."""
+    """Return the same value in its simplest form: no rows if all are zero, one row if all are equal."""
     rows = absent.rows
     if rows is None or not rows.any():
         return Absent(None, absent.source)

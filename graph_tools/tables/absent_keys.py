@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user wants absent keys to be given: `TABLE=zero`, `TABLE=row:K` or `TABLE=default`."""
+"""Apply the user's values for absent keys: `TABLE=zero`, `TABLE=row:K` or `TABLE=default`."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ def base_name(table: str) -> str:
 
 
 def wanted(absent: dict[str, str], table: str) -> str | None:
-    """Return what is wanted for a table, by its own name or that of the table it is a part of."""
+    """Return the user's value for a table, by its own name or by the name of the table that it is a part of."""
     own = last_match(absent, table)
     return own if own is not None else last_match(absent, base_name(table))
 
 
 def is_set(absent: dict[str, str], table: str) -> bool:
-    """Say whether the user gives a table's absent value, so that the export's own does not matter."""
+    """Return whether the user sets a table's absent value, so that the value in the export does not matter."""
     return wanted(absent, table) not in (None, DEFAULT)
 
 
 def how_to_choose(table: str) -> str:
-    """Say which option settles a table's absent value."""
+    """Return the option that sets a table's absent value."""
     return f"--absent-key {base_name(table)}=zero or {base_name(table)}=row:K"
 
 
 def check_absent_keys(absent: dict[str, str]) -> None:
-    """Raise `UsageError` for a value that means nothing."""
+    """Raise `UsageError` for a value that is not valid."""
     for table, value in absent.items():
         if value not in (DEFAULT, ZERO) and not (value.startswith(ROW) and len(value) > len(ROW)):
             raise UsageError(f"--absent-key {table}={value}: '{value}', expected zero, row:K or default")
 
 
 def apply_absent_keys(model: Model, absent: dict[str, str]) -> None:
-    """Set the absent values that the user wants, of the tables that are read so far.
+    """Set the absent values that the user chose, in the tables that have been read so far.
 
     Raises
     ------
     UsageError
-        A table has no row of the key that is named.
+        A table has no row for the given key.
     """
     for name, table in model.sparse_tables.items():
         if not is_set(absent, name):
@@ -71,7 +71,7 @@ def apply_absent_keys(model: Model, absent: dict[str, str]) -> None:
 
 
 def _row(tables: list[SparseTable], text: str, option: str) -> Array:
-    """Return the row [1, dim] of a key, in whichever part it is."""
+    """Return the row [1, dim] of a key, from the part that contains it."""
     dtype = tables[0].key_dtype
     key: Any = text.encode()
     if dtype.kind != "O":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give a model an embedding table."""
+"""Add an embedding table to a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TABLE = "RecEmbeddingTable"
 
 
 def add_embedding_table(model: Model, name: str, spec: TableSpec) -> Output:
-    """Add a table to a model and return its handle; a table that is there already (the same `spec`) has one node.
+    """Add a table to a model and return its handle; adding the same `spec` again returns the existing node.
 
     Parameters
     ----------
     model : Model
     name : str
-        A wish, as for any node.
+        Preferred name of the node.
     spec : TableSpec
     """
     for node, known in model.embedding_tables.items():

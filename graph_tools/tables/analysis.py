@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look at every row of a table once: which rows are needed, which are equal, and what range keys and values have."""
+"""Analyze every row of a table in one pass: needed rows, equal rows, and the ranges of keys and values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graph_tools.tables.duplicates import HashSample, row_hashes
 from graph_tools.tensors import Array
 
 Progress = Callable[[str, int], None]
-"""Called with a table's name and the bytes read of it since the last call."""
+"""Called with a table's name and the number of bytes read since the last call."""
 
-# A row that is shared costs an index of four bytes.
+# Sharing a row costs an index entry of four bytes.
 _SHORTEST_SHARED_ROW = 8
-# Hashing every row of a table takes as long as the rest of the look at it: of a larger one, one row in 2^5 is hashed
-# first, and the others only where at least one in a hundred of these equals another.
+# Hashing every row takes as long as the rest of the analysis. In a larger table, one row in 2^5 is hashed first; the
+# other rows are hashed only if at least one in a hundred of these equals another.
 _SAMPLED_BYTES = 64 << 20
 _SAMPLE_SHIFT = 5
 _WORTH_HASHING = 0.01
@@ -32,39 +32,39 @@ _WORTH_HASHING = 0.01
 
 @dataclass
 class Analysis:
-    """What one pass over a table found.
+    """Result of one pass over a table.
 
-    Every row is counted under `zero_rows`, `equal_absent` and `below_norm` if it is such a row; `dropped` counts each
+    Every row is counted under each of `zero_rows`, `equal_absent` and `below_norm` that applies; `dropped` counts each
     row once, under the first reason that applies.
 
     Attributes
     ----------
     rows : int
     zero_rows : int
-        Zeros of either sign.
+        Rows of zeros of either sign.
     equal_absent : int
-        Rows that are what a lookup gives if their key is absent; zeros of either sign are equal.
+        Rows equal to the absent value of their key; zeros of either sign are equal.
     below_norm, below_frequency : int
     dropped : dict of str to int
-        Keys that go, by reason: `ignored`, `dead`, `equal_absent`, `below_frequency`, `below_norm`.
+        Dropped keys, by reason: `ignored`, `dead`, `equal_absent`, `below_frequency`, `below_norm`.
     shrunk : int
         Kept rows that count as zero only because their norm is small.
     duplicates : int
-        Kept rows that equal an earlier one, zero rows aside; an estimate unless `duplicates_exact`.
+        Kept rows that equal an earlier one, without zero rows; an estimate unless `duplicates_exact`.
     duplicates_few : bool
-        Whether that estimate is below one in a hundred, so that nobody looked for all of them.
+        True if that estimate is below one in a hundred, so that the exact number was not computed.
     own, zeros : Bits
-        Kept rows, and those of them that count as zero; `zeros` and `own` do not meet.
+        Kept rows that do not count as zero, and kept rows that do.
     low, high : int or None
         Smallest and largest kept key, as int64.
     ascending : bool
         Every kept key is larger than the one before.
     largest : float
-        Largest absolute value of a kept row.
+        Largest absolute value of a row.
     key_bytes : int
-        Of kept keys, as a checkpoint holds them.
+        Bytes of the kept keys in a checkpoint.
     hashes : HashSample or None
-        Of the rows in `own`, for sharing; dropped when the plan is made.
+        Hashes of the rows in `own`, for sharing; removed when the plan is made.
     """
 
     rows: int
@@ -93,15 +93,16 @@ class Analysis:
 
 
 class Analyzer:
-    """One pass over one table.
+    """Makes one pass over one table.
 
     Parameters
     ----------
     source : TableRows
     absent : Absent or None
-        None: rows equal to it may not go, since lookups do not agree about it; or a plain variable.
+        None: rows equal to the absent value must stay, since lookups use different values, or the table is a plain
+        variable.
     reach : Reach
-        Keys that the graph can ask for.
+        Keys that the graph can look up.
     options : CutOptions
     """
 
@@ -121,12 +122,12 @@ class Analyzer:
         self._frequencies = frequencies and source.has_frequencies
 
     def run(self, progress: Progress | None = None) -> Analysis:
-        """Read the table.
+        """Read the table and return the analysis.
 
         Raises
         ------
         UnreadableError
-            A value is not finite or 1e30 or more in size.
+            A value is not finite, or its absolute value is 1e30 or more.
         """
         row_bytes = self.source.dim * self.source.dtype.itemsize
         with np.errstate(over="ignore", under="ignore"):
@@ -142,7 +143,7 @@ class Analyzer:
     def _count_duplicates(self, result: Analysis, hashes: HashSample) -> None:
         if self._thin:
             share = hashes.duplicates() / max(1, hashes.seen)
-            # Rows of one norm are in the sample together, or not at all.
+            # Rows with the same norm are either all in the sample or all outside it.
             fair = hashes.seen >= result.own.count >> self._thin + 1
             if fair and share < _WORTH_HASHING:
                 result.duplicates, result.duplicates_exact = int(share * result.own.count), False
@@ -163,7 +164,7 @@ class Analyzer:
         largest = self._checked(block, values)
         squares = np.einsum("ij,ij->i", values, values)
         zero = squares == 0
-        # Squares of small numbers vanish as well.
+        # Squares of small numbers underflow to zero as well.
         doubtful = np.flatnonzero(zero)
         if len(doubtful) and largest > 0:
             zero[doubtful] = ~(values[doubtful] if len(doubtful) < len(zero) else values).any(axis=1)
@@ -190,7 +191,7 @@ class Analyzer:
         if not values.size:
             return 0.0
         high, low = float(values.max()), float(values.min())
-        # NaN makes both of these NaN, and every comparison with it false.
+        # NaN makes both of these NaN, and comparisons with NaN are false.
         if high < LARGEST_VALUE and low > -LARGEST_VALUE:
             return max(high, -low)
         row, column = np.argwhere(~(np.abs(values) < LARGEST_VALUE))[0]
@@ -201,7 +202,7 @@ class Analyzer:
         )
 
     def _equal_absent(self, keys: Array, values: Array, zero: Array) -> Array | None:
-        """Return [n] bool where a row is the absent value of its key; None where that is no reason to drop it."""
+        """Return [n] bool, true if a row is the absent value of its key; None if that is no reason to drop it."""
         if self.absent is None:
             return None
         absent = self.absent.rows
@@ -218,7 +219,7 @@ class Analyzer:
         return equal
 
     def _dropped(self, block: Block, keys: Array, equal: Array | None, small: Array | None) -> Array | None:
-        """Return [n] bool where a key goes, and count it under the first reason."""
+        """Return [n] bool, true if a key is dropped, and count it under the first reason; None if no key is dropped."""
         masks: list[tuple[str, Array]] = []
         ignored = self.source.ignored[block.part]
         if ignored is not None:
@@ -262,7 +263,8 @@ class Analyzer:
 
 
 def _sample(squares: Array, shift: int) -> Array:
-    """Return [n] bool that is true for one row in 2^shift, alike for equal rows, by their squared norms [n]."""
+    """Return [n] bool, true for one row in 2^shift, chosen by its squared norm, so that equal rows are treated alike.
+    """
     if squares.itemsize == 4:
         mixed: Array = squares.view(np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(32 - shift)
     else:
@@ -272,7 +274,7 @@ def _sample(squares: Array, shift: int) -> Array:
 
 
 def _among(keys: Array, wanted: Array) -> Array:
-    """Return [n] bool where keys [n] are among wanted [m], sorted."""
+    """Return [n] bool, true if a key of keys [n] is in wanted [m], which is sorted."""
     if keys.dtype == object:
         held = set(wanted.tolist())
         return np.fromiter((key in held for key in keys.tolist()), np.bool_, len(keys))
@@ -289,5 +291,5 @@ def analyze(
     options: CutOptions,
     progress: Progress | None = None,
 ) -> Analysis:
-    """Look at every row of a table once, in memory that does not grow with the table but for a few bits a row."""
+    """Analyze every row of a table in one pass; memory grows with the table only by a few bits per row."""
     return Analyzer(source, absent, reach, options).run(progress)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bit for each row of a table: a table of a thousand million rows needs 125 MB for it."""
+"""Store one bit for each row of a table: 125 MB for a table of a thousand million rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Bits:
     Attributes
     ----------
     count : int
-        How many are set.
+        Number of bits that are set.
     """
 
     def __init__(self, length: int) -> None:
@@ -27,7 +27,7 @@ class Bits:
         return self.count == self.length
 
     def set(self, begin: int, mask: Array) -> None:
-        """Set the bits from `begin` on where mask [n] bool is; bits already set stay."""
+        """Set the bits from `begin` on for which mask [n] bool is true; bits that are set already stay set."""
         if not len(mask):
             return
         before = self.get(begin, begin + len(mask))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and rows of a table together, block by block, whatever the table is: parts with keys, or a plain variable."""
+"""Read keys and rows of a table together in blocks, for parts with keys and for plain variables."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Part, SparseTable
 from graph_tools.tensors import Array, ArrayTensor, TensorSource, element_bytes, rows_per_chunk
 
-# Small enough that a block stays in the second-level cache while it is looked at in several ways.
+# Small enough that a block stays in the second-level cache while it is processed in several ways.
 BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a table; what was not asked for is None.
+    """Consecutive rows of a table; parts that were not requested are None.
 
     Attributes
     ----------
     begin : int
-        Number of the first row among those of all parts.
+        Number of the first row, counted over all parts.
     size : int
     part : int
-        Number of the part that they are of.
+        Number of the part that contains the rows.
     keys : ndarray [n] int64 or object
-        Keys of other integer types as the int64 with which the graph looks them up.
+        Keys; other integer types are converted to the int64 with which the graph looks them up.
     rows : ndarray [n, dim]
     frequencies : ndarray [n]
     """
@@ -53,13 +53,13 @@ class TableRows:
     ----------
     name, family : str
     parts : list of Part
-        Of a plain variable, one, whose keys are the row numbers.
+        A plain variable has one part, whose keys are the row numbers.
     key_dtype : numpy dtype or None
         None: a plain variable.
     dim : int
     dtype : numpy dtype
     ignored : list of (ndarray [n] int64 or object, or None)
-        Of each part, the keys that the system does not serve; sorted.
+        For each part, the keys that the training system does not serve; sorted.
     """
 
     name: str
@@ -92,7 +92,7 @@ class TableRows:
         return bool(self.parts) and all(part.frequencies is not None for part in self.parts)
 
     def block_rows(self, limit: int = BLOCK_BYTES) -> int:
-        """Return how many rows fit into `limit` bytes, at least 64."""
+        """Return the number of rows that fit into `limit` bytes, at least 64."""
         return max(64, limit // max(1, self.dim * self.dtype.itemsize))
 
     def blocks(
@@ -116,7 +116,7 @@ class TableRows:
 
 
 def _side_by_side(wanted: dict[str, TensorSource], length: int, rows: int) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield (number of rows, blocks by name); of nothing, numbers only."""
+    """Yield (number of rows, blocks by name); if `wanted` is empty, numbers of rows only."""
     if not wanted:
         for begin in range(0, length, rows):
             yield min(rows, length - begin), {}
@@ -140,19 +140,19 @@ def of_sparse_table(table: SparseTable) -> TableRows:
 
 
 def as_int64(keys: Array) -> Array:
-    """Return integer keys as int64: int32 with its value, uint64 with its bits; strings as they are."""
+    """Return integer keys as int64: int32 by value, uint64 by bits; strings stay unchanged."""
     if keys.dtype == object or keys.dtype == np.int64:
         return keys
     return keys.view(np.int64) if keys.dtype == np.uint64 else keys.astype(np.int64)
 
 
 def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array, ...]]:
-    """Yield blocks of several tensors with one number of rows, side by side, of at most `rows` rows.
+    """Yield blocks of several tensors of the same length side by side, of at most `rows` rows.
 
     Raises
     ------
     UnreadableError
-        One of them ends before the others.
+        One of the tensors ends before the others.
     """
     readers = [source.chunks(min(rows, rows_per_chunk(source))) for source in sources]
     held: list[Array | None] = [None] * len(readers)
@@ -176,7 +176,7 @@ def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array,
 
 
 def limited(blocks: Iterator[Array], rows: int) -> Iterator[Array]:
-    """Yield the blocks with none larger than `rows`, and none that is empty."""
+    """Yield the blocks in pieces of at most `rows` rows, without empty ones."""
     for block in blocks:
         for begin in range(0, len(block), rows):
             yield block[begin : begin + rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every sparse table must hold to, whoever wrote it: lengths, distinct keys, finite values, equal key sets."""
+"""Check that sparse tables of any origin are valid: lengths, distinct keys, finite values, equal key sets."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import SparseTable
 from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, rows_per_chunk
 
-# Values of this size have never been weights: they are memory that nobody wrote to.
+# Values of this size are not trained weights, but uninitialized memory.
 LARGEST_VALUE = 1e30
 DUPLICATE_MEMORY_BYTES = 1 << 30
 
-_STRING_KEY_BYTES = 160  # of a key in a Python set, roughly
+_STRING_KEY_BYTES = 160  # approximate size of a key in a Python set
 
 
 def check_table(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) -> None:
-    """Check a table before anything is made of it; reads keys and rows at least once.
+    """Check a table before it is used; this reads keys and rows at least once.
 
     Raises
     ------
     UnreadableError
-        The table is empty, its keys and rows differ in length, a key stands twice, or a value is not finite or huge.
+        The table is empty, the numbers of keys and rows differ, a key occurs twice, or a value is not finite or too
+        large.
     """
     check_shapes(table)
     check_distinct(table, memory_bytes)
@@ -34,16 +35,16 @@ def check_table(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) 
 
 
 def check_distinct(table: SparseTable, memory_bytes: int = DUPLICATE_MEMORY_BYTES) -> None:
-    """Raise `UnreadableError` for a key that stands more than once, in one part or in two; reads all keys."""
+    """Raise `UnreadableError` if a key occurs more than once, in one part or in two; this reads all keys."""
     duplicate = find_duplicate([part.keys for part in table.parts], memory_bytes)
     if duplicate is not None:
         raise UnreadableError(f"table {table.name}: key {duplicate!r} more than once, expected distinct keys")
 
 
 def check_shapes(table: SparseTable, may_be_empty: bool = False) -> None:
-    """Check the lengths and types of all parts, and that there is at least one key; reads nothing.
+    """Check the lengths and types of all parts, and that there is at least one key; this reads no data.
 
-    `may_be_empty`: of a partitioned table that is read part by part, one may have no keys.
+    With `may_be_empty`, a table may have no keys: a part of a partitioned table that is read part by part may be empty.
     """
     for number, part in enumerate(table.parts):
         where = f"table {table.name}" + (f", part {number}" if len(table.parts) > 1 else "")
@@ -68,7 +69,7 @@ def check_shapes(table: SparseTable, may_be_empty: bool = False) -> None:
 
 
 def scan_values(table: SparseTable) -> None:
-    """Raise `UnreadableError` for the first value that is not finite or is 1e30 or more in size."""
+    """Raise `UnreadableError` for the first value that is not finite or has an absolute value of 1e30 or more."""
     for number, part in enumerate(table.parts):
         begin = 0
         for rows in part.rows.chunks(rows_per_chunk(part.rows, CHUNK_BYTES // 4)):
@@ -84,11 +85,11 @@ def scan_values(table: SparseTable) -> None:
 
 
 def _first_bad(rows: Array) -> tuple[int, int] | None:
-    """Return row and column of the first value that cannot be a weight."""
+    """Return row and column of the first value that cannot be a weight, or None."""
     if not rows.size:
         return None
     wide = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
-    # NaN makes both of these NaN, and every comparison with it false.
+    # NaN makes both of these NaN, and comparisons with NaN are false.
     if wide.max() < LARGEST_VALUE and wide.min() > -LARGEST_VALUE:
         return None
     row, column = np.argwhere(~(np.abs(wide) < LARGEST_VALUE))[0]
@@ -105,19 +106,20 @@ def _key_at(keys: TensorSource, row: int) -> Any:
 
 
 def find_duplicate(keys: TensorSource | Sequence[TensorSource], memory_bytes: int = DUPLICATE_MEMORY_BYTES) -> Any:
-    """Return a key that stands more than once, within one source or in two of them, or None.
+    """Return a key that occurs more than once, within one source or in two of them, or None.
 
     Notes
     -----
-    The keys are split by a hash into as many groups as it takes for one of them to fit into `memory_bytes`; each group
-    is collected in a pass over all keys, sorted, and searched for equal neighbors.
+    A hash splits the keys into groups, so many that one group fits into `memory_bytes`. Each group is collected in one
+    pass over all keys, sorted, and searched for equal neighbors.
     """
     sources = [keys] if not isinstance(keys, Sequence) else list(keys)
     total = sum(source.shape[0] for source in sources)
     if total < 2:
         return None
     strings = any(source.dtype == object for source in sources)
-    # A tenth above the mean of a group: a hash spreads distinct keys far more evenly than that.
+    # For each key: 8 bytes, and a tenth more since groups differ in size. A hash distributes keys far more evenly than
+    # that.
     each = _STRING_KEY_BYTES if strings else 9
     groups = max(1, math.ceil(total * each / memory_bytes))
     for group in range(groups):
@@ -128,13 +130,13 @@ def find_duplicate(keys: TensorSource | Sequence[TensorSource], memory_bytes: in
 
 
 def _twice(sources: list[TensorSource], group: int, groups: int, total: int) -> int | None:
-    """Return an integer key of a group that stands twice."""
+    """Return an integer key of a group that occurs twice, or None."""
     kept = np.empty(int(total / groups * 1.1) + 1024 if groups > 1 else total, sources[0].dtype)
     count = 0
     for chunk in _chunks(sources):
         mine = chunk if groups == 1 else chunk[mix(chunk) % np.uint64(groups) == group]
         if count + len(mine) > len(kept):
-            # More than distinct keys can be: the repeated one is probably here already.
+            # There are more keys than distinct keys can be, so a repeated key is probably here already.
             found = _equal_neighbors(kept[:count])
             if found is not None:
                 return found
@@ -145,7 +147,7 @@ def _twice(sources: list[TensorSource], group: int, groups: int, total: int) -> 
 
 
 def _equal_neighbors(keys: Array) -> int | None:
-    """Sort keys in place and return one that stands twice."""
+    """Sort keys in place and return one that occurs twice, or None."""
     keys.sort()
     step = 1 << 20
     for begin in range(0, len(keys) - 1, step):
@@ -157,7 +159,7 @@ def _equal_neighbors(keys: Array) -> int | None:
 
 
 def _string_twice(sources: list[TensorSource], group: int, groups: int) -> bytes | None:
-    """Return a string key of a group that stands twice."""
+    """Return a string key of a group that occurs twice, or None."""
     seen: set[bytes] = set()
     for chunk in _chunks(sources):
         for key in chunk.tolist():
@@ -170,11 +172,11 @@ def _string_twice(sources: list[TensorSource], group: int, groups: int) -> bytes
 
 
 def same_key_set(a: TensorSource | Sequence[TensorSource], b: TensorSource | Sequence[TensorSource]) -> bool:
-    """Tell whether two sets of distinct keys are equal, whatever their order, in one pass over each.
+    """Return whether two sets of distinct keys are equal, in any order, in one pass over each.
 
     Notes
     -----
-    Compares the number of keys, and the sum and the exclusive or of two 64-bit hashes of each: sets that differ are
+    Compares the number of keys, and the sum and the exclusive or of two 64-bit hashes of each key. Different sets are
     taken for equal with a probability of about 2^-128.
     """
     return _fingerprint(a) == _fingerprint(b)
@@ -194,11 +196,11 @@ def _fingerprint(keys: TensorSource | Sequence[TensorSource]) -> tuple[int, ...]
 
 
 def mix(keys: Array) -> Array:
-    """Return 64-bit hashes [n] uint64 of keys [n]: the finalizer of splitmix64, Python's hash for strings.
+    """Return 64-bit hashes [n] uint64 of keys [n]: the finalizer of splitmix64, applied to Python's hash for strings.
 
     Notes
     -----
-    Keys of 32 and of 64 bits with equal values have equal hashes. Those of strings hold for one process.
+    Keys of 32 and 64 bits with equal values have equal hashes. Hashes of strings are valid in one process only.
     """
     if keys.dtype == object:
         hashed = np.fromiter(map(hash, keys.tolist()), np.int64, len(keys)).astype(np.uint64)
@@ -211,6 +213,6 @@ def mix(keys: Array) -> Array:
 
 
 def _chunks(sources: list[TensorSource]) -> Iterator[Array]:
-    """Yield blocks of all sources, small enough that temporaries of them stay small."""
+    """Yield blocks of all sources, small enough that temporary arrays stay small."""
     for source in sources:
         yield from source.chunks(rows_per_chunk(source, CHUNK_BYTES // 8))

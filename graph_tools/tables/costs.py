@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of a table in the checkpoint, for every way of storing it."""
+"""Compute the bytes of a table in the checkpoint, for each way to store it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _MOST_ROWS = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Counts:
-    """What there is to store.
+    """Numbers of keys and rows to store.
 
     Attributes
     ----------
     kept : int
         Keys that are served.
     own : int
-        Those of them with a row that is not zero.
+        Kept keys whose row is not zero.
     distinct : int
-        Different rows among these; `own` where sharing is not possible.
+        Different rows among these; `own` if sharing is not possible.
     span : int
-        Row numbers from the smallest kept key to the largest; of a plain variable, its rows that are reachable.
+        Row numbers from the smallest kept key to the largest; for a plain variable, its reachable rows.
     key_bytes : int
-        Of all kept keys.
+        Bytes of all kept keys.
     absent : int
         Rows that absent keys need: 0 for a plain variable.
     dim : int
     dtype : numpy dtype
-        As exported.
+        Dtype of the export.
     """
 
     kept: int
@@ -54,15 +54,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class Layout:
-    """How keys find their row.
+    """How the row of a key is found.
 
     Attributes
     ----------
     name : str
-        `direct`: the row number is the key less the smallest key. `remap`: that number has an int32 in a variable,
-        which is the row's. `hashed`: a hash table gives the row's number. `none`: no key is left.
+        `direct`: the row number is the key minus the smallest key. `remap`: that difference is the index into a
+        variable of int32, which contains the row number. `hashed`: a hash table returns the row number. `none`: no key
+        is left.
     share : str
-        `none`; `zero`: rows that count as zero are one row, without an index; `equal`: all equal rows are one.
+        `none`; `zero`: all rows that count as zero share one row, without an index; `equal`: equal rows are stored
+        once.
     """
 
     name: str
@@ -84,7 +86,7 @@ def table_bytes(layout: Layout, counts: Counts, row_type: str) -> int:
 
 
 def stored_rows(layout: Layout, counts: Counts) -> int:
-    """Return how many rows a table stores beside those for absent keys."""
+    """Return the number of stored rows, without those for absent keys."""
     if layout.name == "direct":
         return counts.span
     if layout.share == "none":
@@ -93,19 +95,19 @@ def stored_rows(layout: Layout, counts: Counts) -> int:
 
 
 def layouts(counts: Counts, *, plain: bool, direct: bool, indexed: bool, gaps: bool) -> list[Layout]:
-    """List the layouts that a table may have, the simplest first.
+    """Return the layouts that a table may have, the simplest first.
 
     Parameters
     ----------
     counts : Counts
     plain : bool
-        A variable, which has no keys to hash.
+        The table is a plain variable, which has no keys to hash.
     direct : bool
-        Keys are integers, and rows can be written in their order.
+        Keys are integers, and rows can be written in the order of their keys.
     indexed : bool
         Keys are integers, and an index of their span can be made.
     gaps : bool
-        Absent keys inside the span need no other value than a row can give.
+        A stored row can represent absent keys inside the span.
     """
     if not counts.kept:
         return [Layout("none")] if counts.absent else [Layout("direct")]
@@ -117,6 +119,6 @@ def layouts(counts: Counts, *, plain: bool, direct: bool, indexed: bool, gaps: b
     if counts.span <= _MOST_ROWS and (plain or indexed):
         found += [Layout("remap", share) for share in shares if not (plain and share == "none")]
     if not plain:
-        # Zero rows are shared without an index; the others need one.
+        # Sharing zero rows needs no index; sharing other rows does.
         found += [Layout("hashed", share) for share in shares if share != "none" or not counts.zeros]
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find rows that are equal bit for bit, by a hash first and by their elements then."""
+"""Find rows that are equal bit for bit: compare hashes first, then the elements."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(rows: Array) -> Array:
-    """Return 64-bit hashes [n] uint64 of rows [n, dim]; equal rows have equal ones.
+    """Return 64-bit hashes [n] uint64 of rows [n, dim]; equal rows have equal hashes.
 
     Notes
     -----
-    Sum over the row's words of m xor m >> 32, where m is the word times an odd number, each times another odd number,
-    modulo 2^64, and mixed at the end. A product alone would leave low bits zero where those of the floats are.
+    The hash is the sum of m xor m >> 32 over the words of the row, each times another odd number, modulo 2^64, and
+    mixed at the end; m is the word times an odd number. A product alone would keep the low bits of the floats, which
+    are zero.
     """
     rows = np.ascontiguousarray(rows)
     size = rows.shape[1] * rows.itemsize
@@ -41,14 +42,15 @@ def row_hashes(rows: Array) -> Array:
 
 
 class HashSample:
-    """Hashes of a table's rows: all of them or, where that takes too much memory, one part in 2^n of all values.
+    """Hashes of a table's rows: all of them or, if they need too much memory, one part in 2^n of all hash values.
 
-    A row is in the sample by its hash, so equal rows are in it together and their share can be told.
+    The hash decides whether a row is in the sample. Equal rows are therefore sampled together, and their share can be
+    estimated.
 
     Attributes
     ----------
     seen : int
-        Rows that were added, in the sample or not.
+        Number of added rows, in the sample or not.
     """
 
     def __init__(self, rows: int, memory_bytes: int) -> None:
@@ -64,7 +66,7 @@ class HashSample:
         return self._shift == 0
 
     def add(self, hashes: Array) -> None:
-        """Take the hashes [n] uint64 of further rows."""
+        """Add the hashes [n] uint64 of further rows."""
         self.seen += len(hashes)
         if self._shift:
             hashes = hashes[(hashes & np.uint64((1 << self._shift) - 1)) == 0]
@@ -76,7 +78,7 @@ class HashSample:
         return self._held[0]
 
     def duplicates(self) -> int:
-        """Return how many rows equal an earlier one; an estimate unless `complete`."""
+        """Return the number of rows that equal an earlier one; an estimate unless `complete`."""
         hashes = np.sort(self.hashes())
         if len(hashes) < 2:
             return 0
@@ -86,14 +88,14 @@ class HashSample:
 
 @dataclass
 class SharedRows:
-    """Which rows are stored, and which stored row each of the given ones is.
+    """The stored rows, and the number of the stored row for each given row.
 
     Attributes
     ----------
     first : Bits [rows of the table]
         Rows that are stored.
     target : ndarray [given rows] int32
-        Number among the stored rows.
+        Number of the stored row.
     """
 
     first: Bits
@@ -101,21 +103,21 @@ class SharedRows:
 
 
 def share_rows(source: TableRows, given: Bits, hashes: Array, memory_bytes: int) -> SharedRows:
-    """Let equal rows be one.
+    """Store equal rows once.
 
     Parameters
     ----------
     source : TableRows
     given : Bits
-        Rows to look at; the others have a place of their own.
+        Rows to compare; the other rows are not shared.
     hashes : ndarray [given rows] uint64
-        Of these rows, in order.
+        Hashes of these rows, in order.
     memory_bytes : int
-        For rows held to compare others with; groups of equal rows beyond it are not shared.
+        Memory for the first rows of groups; groups of equal rows beyond it are not shared.
 
     Notes
     -----
-    Groups come from the hashes; in one pass over the table every row of a group is compared with the first one.
+    Rows with equal hashes form a group; one pass over the table compares every row of a group with its first row.
     """
     order = np.argsort(hashes, kind="stable").astype(np.int32)
     ranked = hashes[order]
@@ -129,7 +131,7 @@ def share_rows(source: TableRows, given: Bits, hashes: Array, memory_bytes: int)
     if len(chosen) * row_bytes > memory_bytes:
         largest = np.argsort(sizes[chosen], kind="stable")[::-1][: memory_bytes // row_bytes]
         chosen = np.sort(chosen[largest])
-    # By position among the given rows: the number of the row's group, -1 where it is alone.
+    # Number of the group of each given row, by position; -1 for rows without a group.
     group = np.full(len(order), -1, np.int32)
     for number, index in enumerate(chosen.tolist()):
         group[order[starts[index] : starts[index] + sizes[index]]] = number
@@ -139,7 +141,7 @@ def share_rows(source: TableRows, given: Bits, hashes: Array, memory_bytes: int)
 
 
 def _verified(source: TableRows, given: Bits, group: Array, leader: Array) -> Array:
-    """Return [given rows] bool: the row is in a group, not its first, and equals the first bit for bit."""
+    """Return [given rows] bool: true if the row is in a group, is not its first, and equals the first bit for bit."""
     size = source.dim * source.dtype.itemsize
     firsts = np.empty((len(leader), size), np.uint8)
     same = np.zeros(len(group), bool)
@@ -159,7 +161,7 @@ def _verified(source: TableRows, given: Bits, group: Array, leader: Array) -> Ar
 
 
 def _numbered(source: TableRows, given: Bits, group: Array, leader: Array, same: Array) -> SharedRows:
-    """Give stored rows numbers in their order, and the others the number of their group's first."""
+    """Assign numbers to stored rows in their order; other rows have the number of their group's first row."""
     target = np.cumsum(~same, dtype=np.int32) - np.int32(1)
     numbers = target[leader] if len(leader) else np.empty(0, np.int32)
     target[same] = numbers[group[same]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a planned table into the graph: variables, a hash table where keys need one, and native ops for each lookup.
+"""Write a planned table into the graph: variables, a hash table if keys need one, and native ops for each lookup.
 
 keys ─ (to int64) ─ row number ─ gather ─ (codes · scale + bias) ─ (select the default) ─ rows
 """
@@ -63,13 +63,13 @@ class Emitter:
         Parameters
         ----------
         scope : str
-            Begins the names of the nodes.
+            Prefix of the names of the nodes.
         keys : Output [...]
-            Of a plain variable, row numbers.
+            Keys; for a plain variable, row numbers.
         key_type, dtype : TensorFlow dtype
-            Of the keys, and of the rows wanted.
+            Dtypes of the keys and of the returned rows.
         default : Output [dim] or [..., dim], optional
-            What absent keys are given instead of the table's own.
+            Value of absent keys, instead of the table's own.
 
         Returns
         -------
@@ -90,20 +90,20 @@ class Emitter:
         return ops.add("SelectV2", column, default, rows, T=dtype)
 
     def segment_rows(self, scope: str, ids: Output, id_type: Any, dtype: Any) -> tuple[Output, Output, Any]:
-        """Add what an op on segments takes for row numbers of a plain variable.
+        """Add the inputs that an op on segments needs for row numbers of a plain variable.
 
         Parameters
         ----------
         scope : str
-            Begins the names of the nodes.
+            Prefix of the names of the nodes.
         ids : Output [n] int32 or int64
         id_type, dtype : TensorFlow dtype
-            Of `ids`, and of the rows wanted.
+            Dtypes of `ids` and of the returned rows.
 
         Returns
         -------
         data : Output [rows, dim]
-            The stored rows themselves, where they are of the type wanted; else a row for each of `ids`.
+            The stored rows themselves if they have the requested dtype; else a row for each of `ids`.
         numbers : Output [n]
             Row of `data` for each of `ids`.
         number_type : TensorFlow dtype
@@ -119,7 +119,7 @@ class Emitter:
         return data, ops.add("Range", zero, count, one, Tidx=id_type), id_type
 
     def _plain_numbers(self, ops: _Scope, ids: Output, id_type: Any) -> tuple[Output, Any]:
-        """Return the stored rows' numbers for those of a plain variable, and their type."""
+        """Return the numbers of the stored rows for row numbers of a plain variable, and their dtype."""
         tf = self.tf
         if id_type not in (tf.int32, tf.int64):
             ids, id_type = self._int64(ops, ids, id_type), tf.int64
@@ -135,7 +135,7 @@ class Emitter:
         return ops.add("Cast", keys, SrcT=key_type, DstT=self.tf.int64)
 
     def _row_numbers(self, ops: _Scope, keys: Output, wants_missing: bool) -> tuple[Output, Output | None]:
-        """Return row numbers int64 of keys int64 or string, and, where asked for, which keys are absent."""
+        """Return row numbers int64 of keys int64 or string and, if requested, which keys are absent."""
         tf, layout, modulo = self.tf, self.plan.layout.name, self.plan.counts.absent > 1
         if layout == "none":
             return self._nothing(ops, keys)
@@ -144,7 +144,7 @@ class Emitter:
         shifted = keys
         if self.plan.low:
             shifted = ops.add("Sub", keys, ops.const(np.int64(self.plan.low)), T=tf.int64)
-        # As unsigned, what is below the smallest key is beyond the largest.
+        # As unsigned numbers, keys below the smallest are larger than the largest.
         unsigned = ops.add("Bitcast", shifted, T=tf.int64, type=tf.uint64)
         inside = ops.add("Less", unsigned, ops.const(np.uint64(self.plan.counts.span)), T=tf.uint64)
         if layout == "direct":
@@ -177,7 +177,7 @@ class Emitter:
         return ops.add("SelectV2", missing, self._absent_numbers(ops, keys), found, T=tf.int64), missing
 
     def _nothing(self, ops: _Scope, keys: Output) -> tuple[Output, Output]:
-        """No key is held: every one is absent."""
+        """Return row numbers for a table without keys, for which every key is absent."""
         tf = self.tf
         key_type = tf.string if self.plan.source.string_keys else tf.int64
         shape = ops.add("Shape", keys, T=key_type, out_type=tf.int32)
@@ -186,7 +186,7 @@ class Emitter:
         return (self._absent_numbers(ops, keys) if self.plan.counts.absent > 1 else zeros), missing
 
     def _absent_numbers(self, ops: _Scope, keys: Output) -> Output:
-        """Return the row numbers that absent keys are given: one, or one for each remainder."""
+        """Return the row numbers of absent keys: one, or one for each remainder."""
         first = ops.const(np.int64(self.absent_row))
         if self.plan.counts.absent == 1:
             return first
@@ -198,7 +198,7 @@ class Emitter:
         return ops.add("ResourceGather", handle, numbers, dtype=dtype, Tindices=number_type, batch_dims=0)
 
     def _read(self, ops: _Scope, numbers: Output, number_type: Any, dtype: Any) -> Output:
-        """Return the rows [..., dim] of row numbers [...], in the dtype that the lookup gives."""
+        """Return the rows [..., dim] of row numbers [...], in the dtype that the lookup returns."""
         tf = self.tf
         if not is_quantized(self.plan.row_type):
             stored = tf.as_dtype(self.model.variables[self.variables["rows"].node].dtype)
@@ -216,7 +216,7 @@ class Emitter:
         return rows if dtype == tf.float32 else ops.add("Cast", rows, SrcT=tf.float32, DstT=dtype)
 
     def _unpacked(self, ops: _Scope, codes: Output, numbers: Output, number_type: Any) -> Output:
-        """Return codes [..., dim] uint8 of packed ones [..., ceil(dim / 2)]."""
+        """Return codes [..., dim] uint8 of packed codes [..., ceil(dim / 2)]."""
         tf, dim = self.tf, self.plan.source.dim
         low = ops.add("BitwiseAnd", codes, ops.const(np.uint8(15)), T=tf.uint8)
         high = ops.add("RightShift", codes, ops.const(np.uint8(4)), T=tf.uint8)
@@ -233,7 +233,7 @@ class Emitter:
 
 
 class _Scope:
-    """Adds nodes under one name."""
+    """Adds nodes whose names have a common prefix."""
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph, self.name = graph, name
@@ -248,7 +248,10 @@ class _Scope:
 
 
 def replace_output(model: Model, name: str, new: Output, dtype: Any, why: str) -> None:
-    """Let users of a node use another output; a node that clients fetch or that others wait for passes it on."""
+    """Make the users of a node use another output.
+
+    If clients fetch the node or other nodes wait for it, it stays as an Identity of the new output.
+    """
     graph = model.graph
     node = graph[name]
     awaited = any(name in user.controls for user in graph.users(name))

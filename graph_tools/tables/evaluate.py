@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look keys up in a table as its training system would, in NumPy: the meaning that a conversion must keep."""
+"""Look up keys in a table as its training system would, in NumPy: a conversion must preserve this result."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from graph_tools.tensors import CHUNK_BYTES, Array, TensorSource, rows_per_chunk
 
 
 def evaluate_lookup(table: SparseTable, keys: Array, default: Array | None = None) -> Array:
-    """Return the rows of keys, in one pass over the table and with no more of it in memory than a chunk.
+    """Return the rows of keys, in one pass over the table, with only one chunk of it in memory.
 
     Parameters
     ----------
     table : SparseTable
     keys : ndarray [...]
     default : ndarray [dim], [..., dim] or None
-        What absent keys are given instead of the table's own absent value: one row, or one for each key.
+        Value of absent keys instead of the table's own absent value: one row, or one for each key.
 
     Returns
     -------
@@ -39,9 +39,9 @@ def evaluate_lookup(table: SparseTable, keys: Array, default: Array | None = Non
 
 
 def find_rows(table: SparseTable, keys: Array) -> tuple[Array, Array]:
-    """Return the rows [n, dim] of keys [n], zeros where there is none, and whether there was one [n] bool.
+    """Return the rows [n, dim] of keys [n], zeros for absent keys, and whether each key was found [n] bool.
 
-    Keys that the system itself would not serve count as absent.
+    Keys that the training system itself would not serve count as absent.
     """
     asked, back = _unique(_as_keys(keys, table))
     rows = np.zeros((len(asked), table.dim), table.dtype)
@@ -53,7 +53,7 @@ def find_rows(table: SparseTable, keys: Array) -> tuple[Array, Array]:
 
 
 def paired_chunks(first: TensorSource, second: TensorSource, rows: int) -> Iterator[tuple[Array, Array]]:
-    """Yield blocks of two tensors of one length side by side, whatever blocks each of them has."""
+    """Yield blocks of two tensors of the same length side by side, even if their own blocks differ in size."""
     left, right = first.chunks(rows), second.chunks(rows)
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
@@ -82,7 +82,7 @@ def _as_keys(keys: Array, table: SparseTable) -> Array:
 
 
 def _unique(keys: Array) -> tuple[Array, Array]:
-    """Return the distinct keys in order and, for each key, which of them it is."""
+    """Return the distinct keys in order and, for each key, its index among them."""
     asked, back = np.unique(keys, return_inverse=True)
     return asked, back.reshape(-1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the variables that are embedding tables: matrices of which the graph only ever gathers rows."""
+"""Find variables that are embedding tables: matrices of which the graph only gathers rows."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 
 
 def combines_rows(node: Node) -> bool:
-    """Say whether a node adds rows of a table up: `SparseSegmentSum(table, row numbers, segments)` and its kin."""
+    """Return whether a node sums rows of a table, such as `SparseSegmentSum(table, row numbers, segments)`."""
     return node.op.removesuffix("WithNumSegments") in _SEGMENTS
 
 
 @dataclass(frozen=True)
 class PlainTable:
-    """A variable [n, dim] read by row number only.
+    """A variable [n, dim] that is read by row number only.
 
     Attributes
     ----------
     handle : str
     gathers : tuple of str
         Nodes ResourceGather, GatherV2 and SparseSegmentSum, -Mean or -SqrtN, with or without a number of segments.
-        Input 1 of each holds row numbers.
+        Input 1 of each contains row numbers.
     reads : tuple of str
-        Nodes between the handle and its GatherV2 or SparseSegment ops, ReadVariableOp and Identity, in their order.
+        Nodes between the handle and its GatherV2 or SparseSegment ops, ReadVariableOp and Identity, in order.
     """
 
     handle: str
@@ -36,12 +36,12 @@ class PlainTable:
     reads: tuple[str, ...]
 
     def ids(self, model: Model) -> list[Output]:
-        """List the tensors of row numbers."""
+        """Return the tensors of row numbers."""
         return [model.graph[name].inputs[1] for name in self.gathers]
 
 
 def plain_tables(model: Model) -> tuple[list[PlainTable], list[tuple[str, str]]]:
-    """Return the tables, and (variable, reason) for those that rows are gathered from and that are no tables."""
+    """Return the tables, and (variable, reason) for variables from which rows are gathered but which are not tables."""
     tables: list[PlainTable] = []
     refused: list[tuple[str, str]] = []
     written = model.written_variables()
@@ -64,7 +64,7 @@ def plain_tables(model: Model) -> tuple[list[PlainTable], list[tuple[str, str]]]
 
 
 def _readers(model: Model, handle: Node) -> tuple[list[str], list[str], str]:
-    """Return the nodes that gather rows, the reads between, and what else uses the variable, in words."""
+    """Return the nodes that gather rows, the reads between, and a description of any other use of the variable."""
     graph = model.graph
     gathers: list[str] = []
     reads: list[str] = []
@@ -86,7 +86,7 @@ def _readers(model: Model, handle: Node) -> tuple[list[str], list[str], str]:
 
 
 def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outputs: set[str]) -> str:
-    """Collect what gathers rows of a value that was read, and return what else uses it, in words."""
+    """Collect the nodes that gather rows of a read value, and return a description of any other use of it."""
     graph, other = model.graph, ""
     reads.append(read.name)
     if read.name in outputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide how each table is stored, from one look at its rows, and say what every way of storing it would take."""
+"""Decide how to store each table, from one pass over its rows, and compute the bytes for each way to store it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from graph_tools.tables.plain import PlainTable, plain_tables
 from graph_tools.tables.reachable_rows import reachable
 from graph_tools.tensors import element_bytes
 
-# An index in front of a variable costs a request time: it must be worth it.
+# An index in front of a variable costs time in each request, so it must save enough.
 _LEAST_SAVED_BYTES = 4096
 _LEAST_SAVED_SHARE = 0.1
-# Passes over a table to write its rows in the order of their keys.
+# Largest number of passes over a table to write its rows in the order of their keys.
 _MOST_PASSES = 4
 
 
@@ -38,7 +38,7 @@ class TablePlan:
     Attributes
     ----------
     name : str
-        Of the handle node: key of `Model.sparse_tables` or `Model.variables`.
+        Name of the handle node: key of `Model.sparse_tables` or `Model.variables`.
     source : TableRows
     analysis : Analysis
     policy : AbsentPolicy or None
@@ -47,17 +47,17 @@ class TablePlan:
     layout : Layout
     row_type : str
     shared : SharedRows or None
-        Where `layout.share` is `equal`.
+        Set if `layout.share` is `equal`.
     reach : Reach
-        Keys that the graph can ask for.
+        Keys that the graph can look up.
     window_bytes : int
-        What may be held to write rows in the order of their keys.
+        Memory for writing rows in the order of their keys.
     forecast : dict of str to int [bytes]
-        For each row type, what the table would take.
+        Bytes of the table for each row type.
     reasons : list of str
-        Why it is stored so, and why not otherwise.
+        Why the table is stored in this way, and not in another.
     misplaced : int
-        Keys that the export holds beside those of `source`, as `SparseTable` has it.
+        Number of keys in the export that are not in `source`; see `SparseTable`.
     """
 
     name: str
@@ -77,12 +77,12 @@ class TablePlan:
 
     @property
     def low(self) -> int:
-        """Key of row 0 where rows are in the order of their keys."""
+        """Key of row 0, if rows are in the order of their keys."""
         return 0 if self.source.plain else self.analysis.low or 0
 
     @property
     def needs_missing(self) -> bool:
-        """Whether a lookup must know that a key is absent, and not only a row for it."""
+        """True if a lookup must know whether a key is absent, in addition to its row."""
         return self.policy is not None and (self.counts.absent > 1 or not self.policy.unanimous)
 
     @property
@@ -91,18 +91,18 @@ class TablePlan:
 
     @property
     def changes(self) -> bool:
-        """Whether the table is stored otherwise than it was exported; sparse tables always are."""
+        """True if the table is stored differently than it was exported; sparse tables always are."""
         as_it_was = self.layout.name == "direct" and self.row_type == "fp32" and self.counts.span == self.analysis.rows
         return not (self.source.plain and as_it_was)
 
     @property
     def lossy_rows(self) -> int:
-        """Rows whose value changes beyond the rounding of the row type."""
+        """Number of rows whose value changes by more than the rounding of the row type."""
         dropped = sum(self.analysis.dropped.get(reason, 0) for reason in ("below_norm", "below_frequency"))
         return dropped + (self.analysis.shrunk if self.layout.share != "none" else 0)
 
     def record(self) -> TableRecord:
-        """Describe the plan for the report."""
+        """Return a description of the plan for the report."""
         found, source = self.analysis, self.source
         key_bytes = 0 if source.key_dtype is None else element_bytes(source.key_dtype)
         misplaced_bytes = self.misplaced * (key_bytes + source.dim * source.dtype.itemsize)
@@ -148,9 +148,9 @@ def plan_sparse(
     Raises
     ------
     UnreadableError
-        Keys and rows differ in number or kind, a key stands twice, or a value is not finite.
+        Keys and rows differ in number or type, a key occurs twice, or a value is not finite.
     ConversionError
-        What absent keys are given depends on a key that has no remainder.
+        The absent value depends on the remainder of the key, but the keys are strings.
     """
     check_shapes(table, may_be_empty=True)
     check_distinct(table, options.memory_limit // 8)
@@ -176,7 +176,7 @@ def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress
     """Plan a plain variable."""
     source = of_variable(table.handle, model.variables[table.handle])
     reach = reachable(model, table.ids(model))
-    # A range that meets no row at all comes from a graph that never runs, or always fails.
+    # A range without any row comes from a part of the graph that never runs or always fails.
     if (reach.high is not None and reach.high < 0) or (reach.low is not None and reach.low >= source.count):
         reach = type(reach)()
     found = analyze(source, None, reach, options, progress)
@@ -229,7 +229,7 @@ def _planned(
 
 
 def _share(plan: TablePlan, options: CutOptions) -> None:
-    """Find the duplicates, and forget about them where too few of them are really equal."""
+    """Find the duplicates; share them only if enough rows are really equal."""
     found = plan.analysis
     assert found.hashes is not None
     shared = share_rows(plan.source, found.own, found.hashes.hashes(), options.memory_limit // 8)
@@ -247,7 +247,7 @@ def _cheapest(
     row_type: str,
     options: CutOptions,
 ) -> Layout:
-    """Return the layout of the fewest bytes, the simpler of two; a variable's index must save a tenth."""
+    """Return the layout with the fewest bytes; of equal ones the simplest. A variable's index must save a tenth."""
     integers = not source.string_keys
     row = source.dim * source.dtype.itemsize
     in_order = found.ascending or counts.span * row <= _MOST_PASSES * options.memory_limit // 8
@@ -268,12 +268,12 @@ def _cheapest(
 
 
 def forecast(model: Model, options: CutOptions, progress: Progress | None = None) -> list[TableRecord]:
-    """Describe how every table of a model would be stored, and what every row type would take; changes nothing.
+    """Describe how every table of a model would be stored, with the bytes for each row type; the model is not changed.
 
     Raises
     ------
     UsageError
-        An option names a table that is not there.
+        An option names a table that does not exist.
     UnreadableError
         A table's values are damaged.
     """
@@ -284,7 +284,7 @@ def forecast(model: Model, options: CutOptions, progress: Progress | None = None
 
 
 def check_names(model: Model, options: CutOptions) -> None:
-    """Raise `UsageError` for an option that names a table that is not there, and was not before it was converted."""
+    """Raise `UsageError` if an option names a table that does not exist and did not exist before the conversion."""
     tables, refused = plain_tables(model)
     names = {table.handle for table in tables} | {name for name, _ in refused}
     names |= {table.name for table in model.sparse_tables.values()} | {record.name for record in model.table_records}

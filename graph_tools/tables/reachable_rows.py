@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which row numbers or keys a graph can ask a table for, as far as its ops prove it."""
+"""Find the row numbers or keys that a graph can look up in a table, as far as its ops prove it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from graph_tools.model.stored_table import EVERYTHING, Reach
 
 
 def reachable(model: Model, outputs: list[Output]) -> Reach:
-    """Return what integer tensors can hold in any request, all of them together.
+    """Return the range of values that integer tensors can have in any request, for all tensors together.
 
-    A hash of strings into n buckets ends at n - 1, a remainder below its divisor, and a table's lookup gives the values
-    that the table is filled with, or its default.
+    A hash of strings into n buckets is at most n - 1, and a remainder is below its divisor. A table's lookup returns
+    the values in the table, or its default.
     """
     finder = RangeFinder(model)
     found: Reach | None = None

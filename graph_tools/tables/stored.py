@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe planned tables, so that what was written can be compared with them."""
+"""Describe planned tables, so that the written tables can be compared with them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from graph_tools.tables.streams import TableStreams
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 
 INDEX, TABLE = "index", "table"
-"""Parts of a stored table beside `rows`, or `codes` and `scale_bias`."""
+"""Parts of a stored table in addition to `rows`, or `codes` and `scale_bias`."""
 
 NOTHING = Absent(None, "a variable holds every row that is asked for")
 
 
 def remember(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -> StoredTable:
-    """Describe a planned table whose variables have been added under these names."""
+    """Return the description of a planned table whose variables have been added under these names."""
     return StoredTable(
         source=_source_table(plan),
         reach=plan.reach,
@@ -41,7 +41,7 @@ def remember(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -
 
 
 def _source_table(plan: TablePlan) -> SparseTable:
-    """Return the table that is to be found again: with the absent value that its lookups agree on."""
+    """Return the source table, with the absent value that its lookups agree on."""
     rows = plan.source
     key_dtype = np.dtype(object) if rows.string_keys else np.dtype(np.int64)
     parts = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of a stored table, each made from the exported ones while it is written."""
+"""Compute the tensors of a stored table from the exported ones while they are written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRITE_BYTES = 4 << 20
 class TableStreams:
     """The tensors of one plan.
 
-    Numbers of rows: those with keys first, then one of zeros where zero rows are shared, then those of absent keys.
+    Order of the rows: rows with keys, then one row of zeros if zero rows are shared, then the rows of absent keys.
     """
 
     def __init__(self, plan: TablePlan) -> None:
@@ -30,7 +30,7 @@ class TableStreams:
         self.sharing = plan.layout.share
         self.has_zero_row = self.sharing != "none" and self.counts.zeros > 0
         self.stored = stored_rows(plan.layout, self.counts)
-        #: Number of the row of zeros, and of the first one for absent keys.
+        #: Number of the row of zeros, and of the first row for absent keys.
         self.zero_row = self.stored - 1
         self.absent_row = self.stored
 
@@ -67,7 +67,7 @@ class TableStreams:
     # Keys
 
     def keys(self) -> TensorSource:
-        """Return the keys [kept] of a hash table, in the order of its values; those of shared zero rows last."""
+        """Return the keys [kept] of a hash table, in the order of its values; keys of shared zero rows are last."""
         dtype = np.dtype(object) if self.source.string_keys else np.dtype(np.int64)
 
         def some(pick: Callable[[Block], Array]) -> Iterator[Array]:
@@ -86,7 +86,7 @@ class TableStreams:
         return StreamTensor(dtype, (self.counts.kept,), make)
 
     def values(self) -> TensorSource | None:
-        """Return the row numbers [kept] int32 of the keys, or None where they count up from 0."""
+        """Return the row numbers [kept] int32 of the keys, or None if they are 0, 1, 2, …."""
         if self.sharing != "equal":
             return None
 
@@ -98,7 +98,8 @@ class TableStreams:
     def index(self) -> TensorSource:
         """Return the row numbers [span] int32 of all keys from the smallest to the largest.
 
-        One more of a sparse table is for the keys beyond: the absent row's, or -1 where that depends on the key.
+        A sparse table has one more entry, for keys outside this range: the absent row, or -1 if that depends on the
+        key.
         """
         if self.source.plain:
             return StreamTensor(np.dtype(np.int32), (self.counts.span,), self._plain_index)
@@ -112,7 +113,7 @@ class TableStreams:
     def _plain_index(self, rows: int) -> Iterator[Array]:
         left = self.counts.span
         for block, kept, numbers in self._numbers(keys=True):
-            # Dead rows inside the span: any number will do.
+            # For dead rows inside the span, any number is valid.
             index = np.zeros(len(block), np.int32)
             index[kept] = numbers
             yield from limited(iter([index[:left]]), rows)
@@ -123,7 +124,7 @@ class TableStreams:
     # Rows
 
     def tensors(self) -> dict[str, TensorSource]:
-        """Return the variables that hold the rows, by the last part of their name."""
+        """Return the variables that contain the rows, by the last part of their name."""
         kind = self.plan.row_type
         total = self.stored + self.counts.absent
         dtype = stored_dtype(kind, self.source.dtype)
@@ -192,7 +193,7 @@ class TableStreams:
                 return
 
     def _ordered_rows(self) -> Iterator[Array]:
-        """Yield the rows in the order of their keys, and between them what absent keys are given."""
+        """Yield the rows in the order of their keys, with the rows of absent keys between them."""
         row = self.source.dim * self.source.dtype.itemsize
         if self.found.ascending:
             yield from self._ascending_rows(max(64, _WRITE_BYTES // row))
@@ -233,7 +234,7 @@ class TableStreams:
 
 
 class _Pairs:
-    """Scales and biases that were found while codes were written, so that rows are quantized once only."""
+    """Scales and biases that were computed while codes were written, so that rows are quantized only once."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -250,7 +251,7 @@ class _Pairs:
         return sum(map(len, self._held)) == self._total
 
     def take(self) -> Array:
-        """Return all of them, and hold them no longer."""
+        """Return all of them and release them."""
         found = np.concatenate(self._held)
         self._held = []
         return found
