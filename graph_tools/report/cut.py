@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cut` did: the data that the JSON report, the manifest and the terminal's tables are made from."""
+"""Define the report of `cut`, from which the JSON report, the manifest and the terminal's tables are made."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ Saved = Annotated[float, JsonSchema(type="number", maximum=1)]
 
 @dataclass
 class ModelSize:
-    """A model's size, before or after.
+    """A model's size, before or after the conversion.
 
     Attributes
     ----------
     nodes : int
-        Of the flat graph; functions that are called count as their bodies.
+        Nodes of the flat graph; a called function counts as the nodes of its body.
     variables : int
-        Those that have a value in the checkpoint.
+        Variables that have a value in the checkpoint.
     bytes : int
-        On disk; of a forecast, what its tensors, graph and assets would take.
+        Bytes on disk; in a forecast, the bytes of its tensors, graph and assets.
     """
 
     path: str
@@ -66,7 +66,7 @@ class RemovedNode:
 
 @dataclass
 class RemovedRows:
-    """Rows of a table that are gone; those of the class `shared` are stored once, and their keys stay."""
+    """Rows of a table that were removed; rows of the class `shared` are stored once, and their keys stay."""
 
     table: str
     class_: RowClass
@@ -84,14 +84,14 @@ class Removed:
 
 @dataclass
 class Removals:
-    """What the source has and the result has not.
+    """The parts of the source that the result does not have.
 
     Attributes
     ----------
     tensors : list of UnusedTensor
-        Of the checkpoint.
+        Tensors of the checkpoint.
     rows : list of RemovedRows
-        Of tables, by class.
+        Rows of tables, by class.
     """
 
     nodes: list[RemovedNode] = field(default_factory=list)
@@ -104,16 +104,16 @@ class Removals:
 
 @dataclass
 class LeftOut:
-    """A pass, or one of its sites, without which the result answers as the source.
+    """A pass, or one of its sites, that was left out so that the outputs equal those of the source.
 
     Attributes
     ----------
     name : str
-        Of the pass.
+        Name of the pass.
     site : str or None
         None: the whole pass.
     reason : str
-        What differed with it.
+        The difference that it caused.
     """
 
     name: str
@@ -123,24 +123,24 @@ class LeftOut:
 
 @dataclass
 class CutReport(Report):
-    """What `graph-tools cut` did.
+    """The report of `graph-tools cut`.
 
     Attributes
     ----------
     options : CutOptions
-        What was asked for.
+        The options of the run.
     target : ModelSize or None
         None: verification failed and nothing was left behind.
     passes : list of PassResult
         In the order in which they ran.
     verification : VerifyReport or None
-        None: not asked for. `passed` is the verdict of the cut: requests that only the source refuses do not count.
+        None: not requested. `passed` is the verdict of the cut: requests that only the source refuses do not count.
     scores_judged : bool or None
-        Whether that verdict is also about how far scores differ: not in a lossy cut without a tolerance.
+        True if that verdict includes how far scores differ; false in a lossy cut without a tolerance.
     left_out : list of LeftOut
-        Passes and sites that would have changed answers, and were left out.
+        Passes and sites that would have changed outputs and were left out.
     unknown_ops : list of UnknownOp
-        Ops that TensorFlow does not have, which stay as they are: without a library of them nothing is proved.
+        Ops that TensorFlow does not have; they stay unchanged. Without a library that has them, nothing is proved.
     """
 
     SCHEMA = "cut_report/1"
@@ -162,24 +162,26 @@ class CutReport(Report):
     @property
     @reported
     def lossy(self) -> bool:
-        """Whether a table is stored such that scores may differ: rows of fewer bits, or rows gone that counted."""
+        """True if scores may differ because of how a table is stored: rows in fewer bits, or dropped rows that
+        mattered.
+        """
         return any(table.lossy for table in self.tables)
 
     @property
     @reported
     def saved(self) -> Saved:
-        """Fraction of the source's bytes that are gone."""
+        """Share of the source's bytes that were saved."""
         return 1 - self.target.bytes / self.source.bytes if self.target and self.source.bytes else 0.0
 
 
 def describe_source(model: Model) -> ModelSize:
-    """Measure a model as it was read."""
+    """Return the size of a model as it was read."""
     tables = len(model.sparse_tables) + len(model.embedding_tables) + len(_native_tables(model))
     return ModelSize(str(model.path), model.kind, len(model.graph), _variables(model), tables, disk_bytes(model.path))
 
 
 def describe_target(model: Model, path: Path | None = None) -> ModelSize:
-    """Measure a model as it is written, or as it would be."""
+    """Return the size of a model as it is written, or as it would be."""
     size = disk_bytes(path) if path else forecast_bytes(model)
     where = str(path) if path else "(not written)"
     tables = len(table_bytes(model)) + len(_native_tables(model))
@@ -187,7 +189,7 @@ def describe_target(model: Model, path: Path | None = None) -> ModelSize:
 
 
 def _variables(model: Model) -> int:
-    """Count variables as `inspect` and `diff` do: those that have a value; several handles may stand for one."""
+    """Count variables as `inspect` and `diff` do: those that have a value; several handles may share one."""
     return sum(node.name in model.variables for node in model.graph.of("VarHandleOp", "VariableV2", "Variable"))
 
 
@@ -196,14 +198,14 @@ def _native_tables(model: Model) -> list[str]:
 
 
 def forecast_bytes(model: Model) -> int:
-    """Bytes that a model would take: its tensors, tables, graph and assets."""
+    """Return the bytes that a model would need: its tensors, tables, graph and assets."""
     tensors = sum(byte_size(tensor) for tensor in saved_tensors(model).values()) + sum(table_bytes(model).values())
     graph = int(model.graph.to_graph_def().ByteSize())
     return tensors + graph + sum(file.stat().st_size for file in set(asset_files(model).values()))
 
 
 def table_bytes(model: Model) -> dict[str, int]:
-    """Return about what each table of the graph that has a file of its own takes, one of equal ones at least."""
+    """Return the approximate bytes of each table of the graph with a file of its own; a shared `spec` counts once."""
     seen: set[int] = set()
     found = {}
     for node, spec in model.embedding_tables.items():
@@ -215,12 +217,12 @@ def table_bytes(model: Model) -> dict[str, int]:
 
 
 def describe_removals(model: Model, origin: set[str]) -> Removals:
-    """List what is gone, of the nodes that the source had.
+    """List the parts that were removed, of those that the source had.
 
     Parameters
     ----------
     model : Model
-        After the passes.
+        Model after the passes.
     origin : set of str
         The nodes of the source.
     """
@@ -245,7 +247,7 @@ def _reasons(removed: dict[str, str]) -> list[Removed]:
 
 
 def _rows(record: TableRecord) -> list[RemovedRows]:
-    """List the rows of one table that are gone, by class."""
+    """Return the removed rows of one table, by class."""
     zero = record.absent is not None and record.absent.kind == "zero"
     counts = {"zero" if zero and name == "equal_absent" else name: rows for name, rows in record.dropped.items()}
     if record.share != "none":

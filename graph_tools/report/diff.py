@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `diff` found: how two exported models differ in what they offer and in what they hold."""
+"""Define the report of `diff`: differences between the interfaces and the contents of two exported models."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from graph_tools.json_data import Count, Report, reported
 
 @dataclass
 class Change:
-    """Something that differs.
+    """A difference.
 
     Attributes
     ----------
     a, b : str or None
-        As it is in each model, in words; None: it is not there.
+        Description of the item in each model; None: the model does not have it.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass
 class OpCounts:
-    """How many nodes of an op each model has, as exported."""
+    """Number of nodes of an op in each model, as exported."""
 
     op: str
     a: Count
@@ -50,7 +50,7 @@ class ModelTotals:
 
 @dataclass
 class DiffReport(Report):
-    """What `graph-tools diff` found.
+    """The report of `graph-tools diff`.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class DiffReport(Report):
     ops : list of OpCounts
         Counts that differ, as exported.
     variables : list of Change
-        By name: dtype, shape, bytes, and content where only that differs.
+        By name: dtype, shape, bytes, and the content if only that differs.
     tables : list of Change
         By name: family, rows, dim, dtype, bytes, absent keys.
     assets : list of Change
-        By name: size, and content where only that differs.
+        By name: size and content.
     """
 
     SCHEMA = "diff_report/1"
@@ -79,11 +79,11 @@ class DiffReport(Report):
     @property
     @reported
     def equal(self) -> bool:
-        """Whether nothing that is looked at differs."""
+        """True if none of the compared parts differs."""
         return not (self.signatures or self.ops or self.variables or self.tables or self.assets)
 
     @property
     @reported
     def same_interface(self) -> bool:
-        """Whether clients of one can talk to the other: signatures are equal."""
+        """True if the signatures are equal, so that clients of one model can use the other."""
         return not self.signatures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `fuse` and `optimize` did: the report of a cut, and what became fused ops, table files and precision."""
+"""Define the report of `fuse` and `optimize`: that of `cut`, with fused ops, table files and precision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OurOp = Annotated[str, JsonSchema(type="string", pattern="^Rec")]
 
 @dataclass
 class Site:
-    """A fused op and what it does."""
+    """A fused op and a description of it."""
 
     node: str
     op: OurOp
@@ -32,12 +32,12 @@ class Site:
 
 @dataclass
 class FusedPass(PassResult):
-    """What a fusing pass did.
+    """Result of a fusing pass.
 
     Attributes
     ----------
     sites : list of Site
-        The fused ops that are there since.
+        The fused ops that the pass added.
     """
 
     sites: list[Site] = field(default_factory=list)
@@ -45,7 +45,7 @@ class FusedPass(PassResult):
 
 @dataclass
 class Requirements:
-    """What a host must have to load an artifact.
+    """Requirements on a host that loads an artifact.
 
     Attributes
     ----------
@@ -58,24 +58,24 @@ class Requirements:
 
 @dataclass
 class FuseReport(CutReport):
-    """What `graph-tools fuse` or `optimize` did.
+    """The report of `graph-tools fuse` or `optimize`.
 
     Attributes
     ----------
     passes : list of PassResult
-        Those of `cut`, which come before those of `fused`, and what tidies after these.
+        Passes of `cut`, which run before those of `fused`, and the passes that tidy the graph after these.
     fused : list of FusedPass
-        What each fusing pass did, in order.
+        Result of each fusing pass, in order.
     fuse_options : FuseOptions
-        What was asked for.
+        The options of the run.
     user_inputs : list of str
-        Inputs that are the user's, where rows are items: they may come with one row, or with a row for each item.
+        Inputs that describe the user, if rows are items: they may have one row, or one row per item.
     precision : Precision or None
         None: nothing was written.
     library : str
         The library that the result was verified with.
     timing : Timing or None
-        Where the time of the source goes; None: nobody asked (`--explain`).
+        Where the source spends its time; None: not requested (`--explain`).
     """
 
     SCHEMA = "fuse_report/1"
@@ -90,17 +90,17 @@ class FuseReport(CutReport):
     timing: Timing | None = None
 
     def note_ops(self, model: Model) -> None:
-        """Note which version of the ops a model needs."""
+        """Record which version of the ops a model needs."""
         self.requires = Requirements(ops_version(our_ops(model.graph)))
 
 
 def our_nodes(graph: Graph) -> dict[str, Node]:
-    """Index the nodes that are ops of libprocessor by name."""
+    """Return the nodes that are ops of libprocessor, by name."""
     return {node.name: node for node in graph if is_ours(node.op)}
 
 
 def describe_sites(model: Model, before: set[tuple[str, str]]) -> list[Site]:
-    """List the fused ops of a graph that are not among those (name, op) that were there before."""
+    """Return the fused ops of a graph that are not among the earlier ones (name, op)."""
     return [
         Site(name, node.op, describe_node(node))
         for name, node in our_nodes(model.graph).items()
@@ -109,7 +109,7 @@ def describe_sites(model: Model, before: set[tuple[str, str]]) -> list[Site]:
 
 
 def describe_node(node: Node) -> str:
-    """Say in words what a fused op does."""
+    """Return a description of a fused op in words."""
     plan = json.loads(attribute(node, "plan")) if "plan" in node.attrs else {}
     texts = []
     if "layers" in plan:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `inspect` found: what an exported model holds, and what of it serving needs."""
+"""Define the report of `inspect`: the contents of an exported model, and which of them serving needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TensorInfo:
     tensor : str
         Its name in the graph.
     shape : list of int or None, or None
-        None in it: any size; None: any rank.
+        A size of None: any size; None instead of the list: any rank.
     """
 
     name: str
@@ -50,13 +50,13 @@ class VariableInfo:
     Attributes
     ----------
     name : str
-        Of its handle node.
+        Name of its handle node.
     used : bool
-        Whether an output of a signature needs it.
+        True if an output of a signature needs it.
     duplicate_of : str or None
-        Another variable with the same content, which the checkpoint holds twice.
+        Another variable with the same content, which the checkpoint contains twice.
     checksums : list of int
-        Of its tensor in the checkpoint.
+        Checksums of its tensors in the checkpoint.
     """
 
     name: str
@@ -70,23 +70,23 @@ class VariableInfo:
 
 @dataclass
 class TableInfo:
-    """A table that keys are looked up in.
+    """A table in which keys are looked up.
 
     Attributes
     ----------
     family : str
-        The training system that made it; `tensorflow` for native hash tables, `asset` where a file or a constant fills
-        it, `recprocessor` for embedding tables in files of their own.
+        The training system that made it; `tensorflow` for native hash tables, `asset` for tables filled from a file or
+        a constant, `recprocessor` for embedding tables in files of their own.
     rows : int or None
-        Keys; None: not known without the file.
+        Number of keys; None: not known without the file.
     dim : int or None
-        Length of a row; None: numbers.
+        Length of a row; None: values are single numbers.
     dtype : str
-        Of the values.
+        Dtype of the values.
     bytes : int
-        Of keys and values.
+        Bytes of keys and values.
     absent : str
-        What an absent key is given; `default`: the graph says so at each lookup.
+        Value of an absent key; `default`: the graph sets it at each lookup.
     index : str or None
         How rows are found in an embedding table's file; None: no such file.
     file : str or None
@@ -115,16 +115,16 @@ class AssetInfo:
 
 @dataclass
 class Inspection:
-    """What a model holds.
+    """The contents of a model.
 
     Attributes
     ----------
     bytes : int
-        On disk.
+        Size on disk.
     nodes : int
-        Of the graph with its calls inlined.
+        Nodes of the graph with its calls inlined.
     needed_nodes : int
-        Those that an output of a signature needs.
+        Nodes that an output of a signature needs.
     ops : dict of str to int
         Nodes by op, as exported: in the graph and in functions.
     custom_ops : list of str
@@ -154,14 +154,14 @@ class Inspection:
     @property
     @reported
     def needless_bytes(self) -> Count:
-        """Bytes of tensors that serving does not need: unused ones and copies."""
+        """Bytes of tensors that serving does not need: unused tensors and duplicates."""
         copies = [variable for variable in self.variables if variable.used and variable.duplicate_of is not None]
         return sum(variable.bytes for variable in copies) + sum(tensor.bytes for tensor in self.unused_tensors)
 
 
 @dataclass
 class InspectReport(Report):
-    """What `graph-tools inspect` found: models side by side."""
+    """The report of `graph-tools inspect`: models side by side."""
 
     SCHEMA = "inspect_report/1"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest inside an artifact: where it comes from, what was done, and what its files are."""
+"""Write the manifest of an artifact: its source, the conversion, and its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = Path("assets.extra") / "recprocessor" / "manifest.json"
 
 @dataclass
 class Tool:
-    """What wrote the artifact."""
+    """The tool that wrote the artifact."""
 
     version: str
     name: str = "graph-tools"
@@ -41,7 +41,7 @@ class Source:
 
 @dataclass
 class AppliedPass:
-    """How many sites a pass has rewritten."""
+    """Number of sites that a pass has rewritten."""
 
     name: str
     applied: Count
@@ -49,12 +49,12 @@ class AppliedPass:
 
 @dataclass
 class FusingPass(AppliedPass):
-    """What a fusing pass did.
+    """Result of a fusing pass.
 
     Attributes
     ----------
     refused : int
-        Sites that were left alone.
+        Sites that were not changed.
     """
 
     refused: Count
@@ -68,7 +68,7 @@ class TableSummary:
     Attributes
     ----------
     absent : AbsentValue or None
-        What a key is given that the table does not hold; None: the table is a plain variable.
+        Value of keys that the table does not contain; None: the table is a plain variable.
     """
 
     name: str
@@ -88,7 +88,7 @@ class VerificationSummary:
     Attributes
     ----------
     scores_judged : bool
-        False: how far scores differ was measured and not judged.
+        False: differences between scores were measured, but not judged.
     """
 
     passed: bool
@@ -103,16 +103,16 @@ class VerificationSummary:
 
 @dataclass(kw_only=True)
 class Manifest(Report):
-    """assets.extra/recprocessor/manifest.json of what `graph-tools cut` writes.
+    """assets.extra/recprocessor/manifest.json that `graph-tools cut` writes.
 
     Attributes
     ----------
     lossy : bool
-        Scores may differ from the source's; `verification` says how far they did.
+        Scores may differ from the source's; `verification` reports by how much.
     verification : VerificationSummary or None
         None: not verified.
     fused : bool
-        Whether it has ops of libprocessor.
+        True if it has ops of libprocessor.
     files : dict of str to str
         SHA-256 of every other file of the artifact.
     """
@@ -132,16 +132,16 @@ class Manifest(Report):
 
 @dataclass(kw_only=True)
 class FusedManifest(Manifest):
-    """assets.extra/recprocessor/manifest.json of what `graph-tools fuse` and `optimize` write.
+    """assets.extra/recprocessor/manifest.json that `graph-tools fuse` and `optimize` write.
 
     Attributes
     ----------
     precision : DecidedPrecision
-        In what dense layers compute.
+        Precision of the dense layers.
     user_inputs : list of str
-        Inputs that are the user's, where rows are items: they may come with one row, or with a row for each item.
+        Inputs that describe the user, if rows are items: they may have one row, or one row per item.
     fusing : list of FusingPass
-        What each fusing pass did, in order.
+        Result of each fusing pass, in order.
     """
 
     fused: Annotated[bool, JsonSchema(const=True)] = True
@@ -160,7 +160,7 @@ def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] 
     report : CutReport
     folder : Path
     digests : mapping of Path to str, optional
-        SHA-256 of files of the artifact that need not be read for it.
+        Known SHA-256 of files of the artifact, which are then not read again.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what dense layers compute, and what was measured before it was decided."""
+"""Report the precision of dense layers, and the measurements behind the decision."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Arithmetic = Annotated[str, JsonSchema(enum=["bf16", "bf16 weights"])]
 
 @dataclass
 class Loss:
-    """What bf16 costs an output.
+    """Effect of bf16 on an output.
 
     Attributes
     ----------
     max_difference : float
         Largest |fp32 - bf16|.
     rank_correlation_loss : float or None
-        1 less Spearman's; None: no order, as of one value everywhere.
+        1 minus Spearman's correlation; None: there is no order, for example if all values are equal.
     auc_loss : float or None
-        AUC in fp32 less that in bf16; None: no labels.
+        AUC in fp32 minus AUC in bf16; None: no labels.
     problem : str or None
-        What forbids bf16.
+        Reason against bf16.
     """
 
     signature: str
@@ -39,27 +39,27 @@ class Loss:
 
 @dataclass
 class Certificate:
-    """What was measured, and with what.
+    """The measurements, and the machine and versions they were made with.
 
     Attributes
     ----------
     max_difference : float
         Largest |fp32 - bf16| of all outputs.
     rank_correlation_loss : float or None
-        1 less Spearman's correlation with the scores of fp32, of the output that loses most; None: no output has an
+        1 minus Spearman's correlation with the scores of fp32, of the output that loses most; None: no output has an
         order.
     auc_loss : float or None
-        AUC in fp32 less that in bf16, of the output that loses most; None: no labels.
+        AUC in fp32 minus AUC in bf16, of the output that loses most; None: no labels.
     limit : float
-        What each output may lose of AUC, or of rank correlation where there are no labels.
+        Largest loss of AUC of each output, or of rank correlation if there are no labels.
     requests : int
-        That both answered.
+        Requests that both precisions ran successfully.
     cpu : str
-        Model that was measured on.
+        Model of the CPU that was used.
     cpu_features : tuple of str
         Its instruction sets, as far as they matter here.
     arithmetic : str
-        What bf16 was on this CPU; `bf16 weights`: only weights were rounded.
+        Arithmetic of bf16 on this CPU; `bf16 weights`: only weights were rounded.
     """
 
     max_difference: Difference
@@ -77,14 +77,14 @@ class Certificate:
 
 @dataclass
 class DecidedPrecision:
-    """In what the dense layers of an artifact compute.
+    """Precision of the dense layers of an artifact.
 
     Attributes
     ----------
     permitted : str
-        `bf16`: where the CPU can, else `fp32`.
+        `bf16`: bf16 on CPUs that support it, else `fp32`.
     forced : bool
-        A CPU that cannot compute in bf16 refuses the model.
+        True if CPUs that do not support bf16 refuse the model.
     certificate : Certificate or None
         None: not measured.
     """
@@ -97,7 +97,7 @@ class DecidedPrecision:
 
     @property
     def attribute(self) -> str:
-        """What the ops of the graph say."""
+        """Value of the precision attribute of the graph's ops."""
         if self.forced:
             return "bf16"
         return "auto" if self.permitted == "bf16" else "fp32"
@@ -105,12 +105,12 @@ class DecidedPrecision:
 
 @dataclass
 class Precision(DecidedPrecision):
-    """The same with the losses that led to it.
+    """A decided precision with the losses that led to it.
 
     Attributes
     ----------
     losses : list of Loss
-        What bf16 costs each output.
+        Effect of bf16 on each output.
     """
 
     losses: list[Loss] = field(default_factory=list)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the table files of a fused model hold."""
+"""Describe the table files of a fused model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class TableFileRecord:
     Attributes
     ----------
     file : str
-        Below the artifact.
+        Path relative to the artifact.
     sha256 : str
-        Of its content, after which it is named.
+        SHA-256 of its content; the file is named after it.
     tables : list of str
-        The nodes of the graph that it fills.
+        The nodes of the graph that use it.
     index_kind : str
         How rows are found: by their numbers (`direct`), or by keys.
     absent_key : str
-        What a key is given that the table does not hold: zeros, a refusal of the request, or one of the default rows.
+        Result for a key that the table does not contain: zeros, a refusal of the request, or one of the default rows.
     """
 
     file: AssetPath
@@ -48,14 +48,14 @@ class TableFileRecord:
 
 @dataclass
 class PlacedTableFile(TableFileRecord):
-    """A table file, and how it came to its place.
+    """A table file, and how it was put into its place.
 
     Attributes
     ----------
     shared : bool
-        Whether it is one file with others: that of a table store, or of another artifact.
+        True if the file is also linked from elsewhere: from a table store, or from another artifact.
     notes : list of str
-        How it came to its place, where that is worth a word.
+        Remarks on how it was put into its place.
     """
 
     shared: bool
@@ -63,7 +63,7 @@ class PlacedTableFile(TableFileRecord):
 
 
 def describe_table_files(files: Mapping[str, TableFile]) -> list[PlacedTableFile]:
-    """Describe the files of a model's tables, those by node of the graph, each file once."""
+    """Describe the table files of a model, given by node of the graph; each file is listed once."""
     found: dict[str, PlacedTableFile] = {}
     for node, file in sorted(files.items()):
         if file.name in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of the tool this is, for reports and manifests."""
+"""Find the version of the tool, for reports and manifests."""
 
 from __future__ import annotations
 
