@@ -263,8 +263,7 @@ class Analyzer:
 
 
 def _sample(squares: Array, shift: int) -> Array:
-    """Return [n] bool, true for one row in 2^shift, chosen by its squared norm, so that equal rows are treated alike.
-    """
+    """Return [n] bool, true for one row in 2^shift, chosen by its squared norm, so that equal rows match alike."""
     if squares.itemsize == 4:
         mixed: Array = squares.view(np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(32 - shift)
     else:
