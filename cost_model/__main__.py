@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m cost_model` is the same as `cost-model`."""
+"""Run `cost-model` as `python -m cost_model`."""
 
 from cost_model.cli import main
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read members of mappings that came from YAML or JSON; every message names the member."""
+"""Read members of mappings that were parsed from YAML or JSON; every error message names the member."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 
 
 class Reader:
-    """A mapping whose members are taken one by one, so that what is left over is an error.
+    """Take the members of a mapping one by one and report the remaining ones as errors.
 
     Parameters
     ----------
     place : str
-        What messages call the mapping: `models[2] (ranking)`.
+        Name of the mapping in messages, for example `models[2] (ranking)`.
     data : mapping
     error : type of CostModelError
-        Raised for everything that is wrong.
+        Raised for every fault.
     """
 
     def __init__(self, place: str, data: object, error: type[CostModelError] = WorkloadError) -> None:
@@ -40,11 +40,11 @@ class Reader:
         return key in self._left
 
     def fail(self, key: str, found: str, expected: str) -> CostModelError:
-        """Make the error of a member."""
+        """Return the error for a member."""
         return self._error(f"{self.place}.{key}: {found} found, expected {expected}")
 
     def take(self, key: str, default: Any = REQUIRED, expected: str = "a value") -> Any:
-        """Take a member of any kind."""
+        """Take a member of any type."""
         if key not in self._left:
             if default is REQUIRED:
                 raise self.fail(key, "nothing", expected)
@@ -76,7 +76,7 @@ class Reader:
         return value
 
     def text(self, key: str, default: Any = REQUIRED, *, one_of: Collection[str] = ()) -> str:
-        """Take a text that is not empty, one of those given."""
+        """Take a text that is not empty; if `one_of` is given, it must be one of these."""
         expected = " or ".join(f"'{name}'" for name in one_of) if one_of else "a text"
         value = self.take(key, default, expected)
         if not isinstance(value, str) or not value or (one_of and value not in one_of):
@@ -97,13 +97,13 @@ class Reader:
         return Reader(f"{self.place}.{key}", self.take(key, expected="a mapping"), self._error)
 
     def end(self) -> None:
-        """Check that nothing is left."""
+        """Check that no members remain."""
         for key in self._left:
             raise self._error(f"{self.place}: unknown member '{key}' found, expected none of that name")
 
 
 def check_number(value: object, fail: Any, least: float, most: float, positive: bool) -> float:
-    """Check that a value is a finite number in its range; `fail` makes the error from what was found."""
+    """Check that a value is a finite number in its range; `fail` returns the error for the value that was found."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good or not least <= float(value) <= most or (positive and float(value) <= 0):  # type: ignore[arg-type]
         raise fail(describe(value))
@@ -111,25 +111,25 @@ def check_number(value: object, fail: Any, least: float, most: float, positive: 
 
 
 def describe(value: object) -> str:
-    """Say what was found, briefly."""
+    """Return a short description of a value for messages."""
     text = repr(value)
     return text if len(text) <= 40 else f"{type(value).__name__} {text[:30]}…"
 
 
 def workload_file(path: str | Path) -> Path:
-    """Return the path, or the file of the scenario that comes with the package if it is the name of one."""
+    """Return the path, or the file of the scenario in the package if `path` is the name of a scenario."""
     place = Path(path)
     shipped = SCENARIOS / f"{place}.yaml"
     return shipped if place.name == str(place) and not place.is_file() and shipped.is_file() else place
 
 
 def read_json(path: Path, error: type[CostModelError], expected: str, most_bytes: int = 64 * 1024 * 1024) -> Any:
-    """Read a JSON file; a named pipe or a device, which might never end, is refused.
+    """Read a JSON file; refuse a named pipe or a device, because these might never end.
 
     Raises
     ------
     CostModelError
-        It is missing, no regular file, too large or no JSON.
+        If the file is missing, not a regular file, too large or not JSON.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -150,7 +150,7 @@ def read_yaml(path: Path, error: type[CostModelError] = WorkloadError) -> Any:
     Raises
     ------
     CostModelError
-        It is missing or is no YAML.
+        If the file is missing or is not YAML.
     """
     import yaml
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong; messages read `<object>: <what was found>, expected <what>`.
+"""Define the errors of this package; messages read `<object>: <what was found>, expected <what>`.
 
-That no allocation meets an objective is no error: a plan says so (`Plan.feasible`) and still protects the baseline.
+It is not an error if no allocation meets an SLO: the plan reports it (`Plan.feasible`) and still protects the baseline.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ class CostModelError(Exception):
 
 
 class WorkloadError(CostModelError, ValueError):
-    """A workload file has a member that is missing, unknown or out of range."""
+    """A member of a workload file is missing, unknown or out of range."""
 
 
 class MachineError(CostModelError, ValueError):
-    """A machine has no such CPU, or the CPU is offline or may not be used."""
+    """The machine has no such CPU, or the CPU is offline or may not be used."""
 
 
 class ProfileError(CostModelError, ValueError):
-    """A profile is damaged, incomplete, or was taken on another CPU model."""
+    """The profile is damaged, incomplete, or was taken on another CPU model."""
 
 
 class UsageError(CostModelError, ValueError):
-    """An option names what is not there or contradicts another."""
+    """An option names an object that does not exist, or contradicts another option."""

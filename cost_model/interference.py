@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models cost each other on one machine, beyond waiting.
+"""Describe how much models slow each other down on one machine, in addition to waiting.
 
-The coefficients are measured by `cost-model profile` (two models in turn on one core, and side by side on two cores).
-Every figure that depends on them is to be shown at half and at double of them: `Interference.scaled`.
+The coefficients are measured by `cost-model profile` (two models in turn on one core, and at once on two cores).
+Show every figure that depends on them also with half and with double the coefficients: `Interference.scaled`.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ COEFFICIENTS = ("switch", "shared_cache", "bandwidth", "knee", "idle_start_us")
 
 @dataclass(frozen=True)
 class Interference:
-    r"""How much longer a request takes because of other models.
+    r"""Describe how much longer a request takes because of other models.
 
-    The multipliers, (a) to (c), apply to the mean of the service time and leave its coefficient of variation as it is.
+    The multipliers (a) to (c) apply to the mean of the service time and do not change its coefficient of variation.
 
     Parameters
     ----------
     switch : float
-        (a) Slow-down of a request whose core has just served another model (caches, TLB, branch history). With
-        models of rates :math:`\lambda_i` in a pool, a request of model i follows another model's with probability
-        :math:`1 - \lambda_i/\sum\lambda`.
+        (a) Slow-down of a request whose core has just served another model (caches, TLB, branch history). If the
+        models of a pool have rates :math:`\lambda_i`, a request of model i follows another model's request with
+        probability :math:`1 - \lambda_i/\sum\lambda`.
     shared_cache : float
-        (b) Slow-down per runnable session beyond one on a core: time slices, and refills within a request. The
-        simulator applies it where nothing is pinned; a plan's pool counts as one queue, which runs one request at a
-        time on a core.
+        (b) Slow-down per runnable session beyond one on a core: time slices, and cache refills within a request. The
+        simulator applies it if nothing is pinned. A plan treats a pool as one queue, in which a core runs one request
+        at a time.
     bandwidth : float
         (c) Slow-down per unit of memory traffic above the knee: with a node's traffic at u times its bandwidth,
-        the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, as nothing gets more than there is.
+        the factor is :math:`1 + b\,\max(0, u - k)/(1 - k)`, and at least u above 1, since traffic cannot exceed it.
     knee : float
-        Part of the bandwidth from which on latency of memory rises (k).
+        Part of the bandwidth above which memory latency rises (k).
     idle_start_us : float [µs]
-        (d) How much longer a request takes whose core was idle when it came: the core sleeps, and others have used its
-        caches. A time and no factor: waking and filling caches take as long before 1 row as before 64. 0 unless a
-        calibration says otherwise: service times of a workload file count as those of busy cores.
+        (d) How much longer a request takes if its core was idle when it arrived: the core sleeps, and other programs
+        have used its caches. This is a time, not a factor: waking and filling caches take equally long before 1 row and
+        before 64. 0 unless a calibration sets it: service times of a workload file are taken as those of busy cores.
     guessed : bool
-        Nothing was measured: the file that is shipped with the package is not there. Plans say so.
+        Nothing was measured: the file that the package contains is missing. Plans report this.
     """
 
     switch: float = 0.06
@@ -57,9 +57,9 @@ class Interference:
     guessed: bool = field(default=False, compare=False)
 
     def scaled(self, factor: float) -> Interference:
-        """Return coefficients of so many times the size; the knee, a place and no size, stays.
+        """Return coefficients multiplied by a factor; the knee is a position, not a size, and does not change.
 
-        So does `idle_start_us`, which no other model causes.
+        `idle_start_us` does not change either, because other models do not cause it.
         """
         return replace(
             self,
@@ -69,11 +69,11 @@ class Interference:
         )
 
     def switch_factor(self, own_part: Floats) -> Floats:
-        """Return the factors for models with these parts of their pool's requests."""
+        """Return the factors for models that send these parts of their pool's requests."""
         return 1 + self.switch * (1 - own_part)
 
     def bandwidth_factor(self, utilisation: float) -> float:
-        """Return the factor on a node whose memory traffic is so many times its bandwidth."""
+        """Return the slow-down on a node for a memory traffic of `utilisation` times its bandwidth."""
         contended = 1 + self.bandwidth * max(0.0, utilisation - self.knee) / (1 - self.knee)
         return max(contended, utilisation)
 
@@ -82,23 +82,23 @@ NONE = Interference(0.0, 0.0, 0.0)
 
 
 def default_interference() -> Interference:
-    """Return the coefficients that were measured last and are shipped with the package, or guesses without them."""
+    """Return the measured coefficients that the package contains, or guesses if the file is missing."""
     return load_interference(MEASURED) if MEASURED.exists() else Interference(guessed=True)
 
 
 def load_interference(path: Path, base: Interference | None = None) -> Interference:
-    """Read coefficients from a JSON file: one of coefficients, a profile or a calibration.
+    """Read coefficients from a JSON file: a file of coefficients, a profile or a calibration.
 
     Parameters
     ----------
     path : Path
     base : Interference, optional
-        Has the coefficients that the file lacks.
+        Provides the coefficients that the file lacks.
 
     Raises
     ------
     ProfileError
-        It cannot be read, has no coefficient, or one that is negative.
+        If it cannot be read, has no coefficient, or has a negative one.
     """
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))

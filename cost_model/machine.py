@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines as plans see them: physical cores with their SMT siblings, NUMA nodes, memory."""
+"""Describe machines for plans: physical cores with their SMT siblings, NUMA nodes, memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cost_model._reading import Reader, describe, read_yaml, workload_file
 from cost_model.errors import MachineError
 
 _SYS = Path("/sys")
-# What a node of a server of the last years reads per second, for machines that do not say.
+# Memory bandwidth of a node of a recent server, for machines that do not specify it.
 _BANDWIDTH_GBS = 100.0
 
 
 @dataclass(frozen=True)
 class Core:
-    """A physical core: its CPUs (SMT siblings, the first first) and its NUMA node."""
+    """Describe a physical core: its CPUs (SMT siblings, the first one first) and its NUMA node."""
 
     cpus: tuple[int, ...]
     node: int
@@ -27,7 +27,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores that a plan may hand out.
+    """Describe the cores that a plan may assign.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Machine:
     memory_bandwidth_gbs_per_node : float [GB/s]
     memory_gb : float [GB]
     notes : tuple of str
-        What was found and changed the number of cores: a quota, siblings that are missing.
+        Findings that changed the number of cores, such as a quota or missing siblings.
     """
 
     cores: tuple[Core, ...]
@@ -46,12 +46,12 @@ class Machine:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """NUMA nodes that have cores."""
+        """Return the NUMA nodes that have cores."""
         return tuple(sorted({core.node for core in self.cores}))
 
     @property
     def smt(self) -> int:
-        """Most CPUs that a core has."""
+        """Return the largest number of CPUs that a core has."""
         return max(len(core.cpus) for core in self.cores)
 
     @staticmethod
@@ -62,7 +62,7 @@ class Machine:
         memory_bandwidth_gbs_per_node: float = _BANDWIDTH_GBS,
         memory_gb: float = 0.0,
     ) -> Machine:
-        """Make a machine of equal nodes, whose second siblings are numbered after all first ones, as Linux does."""
+        """Return a machine of equal nodes; second siblings are numbered after all first ones, as in Linux."""
         made = tuple(
             Core(tuple(number + sibling * cores for sibling in range(smt)), number * numa_nodes // cores)
             for number in range(cores)
@@ -71,7 +71,7 @@ class Machine:
 
 
 def parse_machine(data: object) -> Machine:
-    """Read a machine from a mapping.
+    """Parse a machine from a mapping.
 
     Either `cores` (a number) with `numa_nodes` and `smt`, or `cpus`, a list like "0-3,8" of this machine's CPUs; both
     with `memory_bandwidth_gbs_per_node` and `memory_gb`.
@@ -79,7 +79,7 @@ def parse_machine(data: object) -> Machine:
     Raises
     ------
     MachineError
-        A member is unknown or out of range, or a CPU is unknown, offline or not ours.
+        If a member is unknown or out of range, or a CPU is unknown, offline or not available to this process.
     """
     reader = Reader("machine", data, MachineError)
     if "cpus" in reader:
@@ -109,17 +109,17 @@ def load_machine(path: str | Path) -> Machine:
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """Read a list of CPUs as Linux writes it: "0-3,8".
+    """Parse a list of CPUs in Linux's format: "0-3,8".
 
     Raises
     ------
     MachineError
-        It is none.
+        If the text is not such a list.
     """
     found: list[int] = []
     for part in text.replace("\n", "").split(","):
         first, dash, last = part.strip().partition("-")
-        # Other digits, like '²', count as digits too.
+        # str.isdigit also accepts other digits, such as '²'.
         numbers = part.isascii() and first.isdigit() and (last.isdigit() or not dash)
         if not numbers or (dash and int(last) < int(first)):
             raise MachineError(f"cpus: {describe(text)} found, expected CPUs and ranges like '0-3,8'")
@@ -136,23 +136,23 @@ def this_machine(
     usable: Iterable[int] | None = None,
     quota: float | None = None,
 ) -> Machine:
-    """Describe the machine that this process runs on, as far as it may use it.
+    """Describe the machine that this process runs on, limited to the CPUs that it may use.
 
     Parameters
     ----------
     cpus : iterable of int, optional
-        Only these; by default all that the process may use.
+        Only these CPUs; by default all that the process may use.
     sys_root : Path
-        Where `/sys` is.
+        Path of `/sys`.
     usable : iterable of int, optional
-        In place of the process's affinity.
+        Replaces the affinity of the process.
     quota : float, optional [CPUs]
-        In place of the cgroup's; infinity for none.
+        Replaces the quota of the cgroup; infinity for none.
 
     Raises
     ------
     MachineError
-        A CPU is unknown, offline, or not among those that the process may use, or the quota pays for less than one.
+        If a CPU is unknown, offline, or not available to the process, or the quota is less than one CPU.
     """
     allowed = set(os.sched_getaffinity(0) if usable is None else usable)
     online = set(_cpu_list(sys_root / "devices/system/cpu/online") or sorted(allowed))
@@ -216,7 +216,7 @@ def _cpu_list(path: Path) -> tuple[int, ...]:
 
 
 def cpu_ranges(cpus: Sequence[int]) -> str:
-    """Write CPUs as Linux does."""
+    """Return CPUs in Linux's list format."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -227,7 +227,7 @@ def cpu_ranges(cpus: Sequence[int]) -> str:
 
 
 def _cgroup_quota(sys_root: Path) -> float:
-    """Return the CPUs that this process's cgroup, or one above it, is paid for; infinity without a quota."""
+    """Return the CPU quota of this process's cgroup and those above it [CPUs]; infinity without a quota."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -239,7 +239,7 @@ def _cgroup_quota(sys_root: Path) -> float:
         if not version_2 and "cpu" not in controllers.split(","):
             continue
         root = sys_root / "fs/cgroup" / ("" if version_2 else "cpu")
-        # In a container the path is often that of the host: then only the root is there.
+        # In a container the path is often that of the host: then only the root exists.
         folders = [root, *(root / Path(*Path(group).parts[1 : n + 1]) for n in range(1, len(Path(group).parts)))]
         for folder in folders:
             least = min(least, _quota_2(folder) if version_2 else _quota_1(folder))

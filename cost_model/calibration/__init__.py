@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine at work adds to profiles: traces of real runs, what is fitted to them, and how it is applied."""
+"""Fit traces of real runs: how much a machine under load adds to profiles, and how this is applied."""
 
 from cost_model.calibration.calibration import Calibration, load_calibration
 from cost_model.calibration.fit import calibrate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine at work adds to profiles, and its file, which also serves as one of coefficients of interference."""
+"""Store how much a machine under load adds to profiles; the file also contains coefficients of interference."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Linear(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Result of `cost_model.calibration.calibrate`.
+    """Describe the result of `cost_model.calibration.calibrate`.
 
     Parameters
     ----------
     cpu_model : str
-        Of the machine that it holds for.
+        CPU model of the machine that was measured.
     disturbance : Disturbance
     interference : Interference
-        Measured; the default where the trace and the profiles say nothing.
+        Measured; the default if neither the trace nor the profiles determine it.
     graphs : mapping of fingerprint to Linear
-        Of graphs that ran alone in the trace, in place of those of `disturbance`, which are of all of them.
+        Values of graphs that ran alone in the trace. They replace those of `disturbance`, which describe all graphs.
     fitted : dict
-        What it was fitted to, and how well; for readers.
+        The data of the fit and its quality; for readers.
     environment : dict
         Machine, versions, commit; for readers.
     """
@@ -55,18 +55,18 @@ class Calibration:
     environment: dict[str, Any] = field(default_factory=dict)
 
     def model(self, model: Tenant) -> Tenant:
-        """Return a model with the service times that it has on this machine at work."""
+        """Return a model with the service times that it has on this machine under load."""
         if not isinstance(model.service, ServiceTime | ServiceTable):
             return model
         return replace(model, service=CalibratedService(model.service, self.disturbance_of(model.service)))
 
     def disturbance_of(self, service: ServiceTime | ServiceTable) -> Disturbance:
-        """Return what the machine adds to service times: a graph's own, where it was measured."""
+        """Return what the machine adds to service times: the values of the graph itself if it was measured."""
         linear = self.graphs.get(service.graph) if isinstance(service, ServiceTable) else None
         return replace(self.disturbance, **linear._asdict()) if linear else self.disturbance
 
     def workload(self, workload: Workload) -> Workload:
-        """Return a workload with the service times that its models have on this machine at work."""
+        """Return a workload with the service times that its models have on this machine under load."""
         return replace(workload, models=tuple(self.model(model) for model in workload.models))
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Calibration:
         return data
 
     def save(self, path: Path) -> None:
-        """Write the file so that it is whole at any time."""
+        """Write the file atomically."""
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         part.replace(path)
@@ -103,12 +103,12 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
     ----------
     path : path-like
     any_cpu : bool
-        Take one from another CPU model too.
+        Also accept a calibration of another CPU model.
 
     Raises
     ------
     ProfileError
-        It cannot be read, is damaged, or comes from another CPU model; the message names the file and the member.
+        If it cannot be read, is damaged, or comes from another CPU model; the message names the file and the member.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold what the queueing model and the simulator predict against the runs of a trace."""
+"""Compare the predictions of the queueing model and of the simulator with the runs of a trace."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from cost_model.queueing import Member, Pool
 from cost_model.service import RowDistribution
 from cost_model.workload import Tenant
 
-# Nothing is dropped in the runs, so no objective matters.
+# No request is dropped in the runs, so the SLO does not matter.
 _NO_SLO_MS = 1e6
 
 
 @dataclass(frozen=True)
 class Line:
-    """One model in one run: what was measured, and what is predicted.
+    """Describe one model in one run: its measured and its predicted values.
 
     Parameters
     ----------
     run : int
-        Place in the trace.
+        Position in the trace.
     models : int
-        That share the core.
+        Number of models that share the core.
     utilisation : float
         Measured.
     measured_qps, qps : float [requests/s]
-        Answered, and offered: what is predicted as long as nothing is dropped.
+        Completed and offered rate; the offered rate is the prediction as long as no request is dropped.
     measured_p50_ms, measured_p99_ms, p50_ms, p99_ms : float [ms]
-        The latter two predicted.
+        The latter two are predicted.
     """
 
     run: int
@@ -49,17 +49,17 @@ class Line:
 
     @property
     def p50_off(self) -> float:
-        """Relative error of the predicted median."""
+        """Return the relative error of the predicted median."""
         return self.p50_ms / self.measured_p50_ms - 1
 
     @property
     def p99_off(self) -> float:
-        """Relative error of the predicted p99."""
+        """Return the relative error of the predicted p99."""
         return self.p99_ms / self.measured_p99_ms - 1
 
 
 def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | None) -> list[Tenant]:
-    """Return the models of a run as the cost model knows them; without a calibration, by their profiles alone."""
+    """Return the models of a run in the form of the cost model; without a calibration, from their profiles alone."""
     tables = {profile.fingerprint: profile.service for profile in profiles}
     made = []
     for place, model in enumerate(run.models):
@@ -76,12 +76,12 @@ def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | N
 
 
 def rows_of(one: Served) -> RowDistribution:
-    """Return the rows of a model's requests."""
+    """Return the distribution of the rows of a model's requests."""
     return RowDistribution("table", maximum=max(rows for rows, _ in one.rows), table=one.rows)
 
 
 def check_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibration | None) -> list[Line]:
-    """Predict the runs of a trace by queueing; see `Line`."""
+    """Predict the runs of a trace with the queueing model; see `Line`."""
     lines = []
     for number, run in enumerate(trace.runs):
         members = [Member(load, load.qps or 0.0) for load in loads_of(run, profiles, calibration)]
@@ -92,7 +92,7 @@ def check_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibrati
 
 
 def line_of(number: int, run: Run, one: Served, p50_ms: float, p99_ms: float) -> Line:
-    """Put a prediction beside what was measured."""
+    """Combine a prediction with the measured values."""
     return Line(
         number,
         one.name,
@@ -112,7 +112,7 @@ def simulated(
 ) -> list[Line]:
     """Predict the runs of a trace with the simulator, each as long as the real one; see `Line`.
 
-    Every model has a session of its own, as in the runs.
+    Every model has its own session, as in the runs.
     """
     from cost_model.simulation.validation import predict_sessions
 

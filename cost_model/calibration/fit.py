@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fit what a machine at work adds to profiles, from a trace of models alone on a core and of models that share one.
+r"""Fit how much a machine under load adds to profiles; the trace has models alone on a core and models that share one.
 
-* **Overhead and factor**, of each graph and of all together: the median service time of each number of rows in each
-  run, of requests that waited, against the profile's, by least squares of relative errors; with the factor alone where
-  the medians do not differ enough to tell both.
-* **Variation**: by how much the logarithms of the same times vary more than the profile's, from the 10th percentile to
-  the 90th, as of normal distributions.
-* **Stalls**: what the slowest requests of a number of rows take beyond their 90th percentile and what a lognormal of
-  that variation goes on to. A step of the quantiles of weight w and excess e is w stalls of length e per request; those
-  of all runs are gathered by length, in octaves.
-* **Idle start**: the mean of requests that found the core idle less that of those that waited, in the same run.
-* **Switch**: how much longer a core is busy with several models than the models alone say, over the part of this work
+* **Overhead and factor**, for each graph and for all together: least squares of relative errors, between the profile
+  and the median service time of requests that waited, for each number of rows in each run. Only the factor is fitted if
+  the medians do not differ enough to determine both.
+* **Variation**: how much more the logarithms of the same times vary than those of the profile, from the 10th to the
+  90th percentile, assuming normal distributions.
+* **Stalls**: how much longer the slowest requests of a number of rows take than a lognormal of that variation predicts
+  beyond their 90th percentile. A step of the quantiles of weight w and excess e is w stalls of length e per request;
+  the stalls of all runs are grouped by length, in octaves.
+* **Idle start**: the mean of requests that found the core idle minus the mean of those that waited, in the same run.
+* **Switch**: how much longer a core is busy with several models than the models alone predict, divided by the part of
+  this work that follows the work of another model.
   that follows another model's.
 """
 
@@ -33,14 +34,14 @@ from cost_model.interference import Interference, default_interference
 from cost_model.profiling.profile import Profile
 from cost_model.service import ServiceTable
 
-# Medians of service times that tell an overhead from a factor differ at least as much.
+# An overhead and a factor are only both fitted if the medians of service times differ by at least this much.
 _APART = 1.8
-# Shorter ones are part of every request.
+# Shorter stalls are part of every request.
 _SHORTEST_STALL_US = 20.0
-# Requests whose median counts.
+# Fewest requests for which a median is used.
 _ENOUGH = 50
 _NORMAL = NormalDist()
-# As far below the median as `UNDISTURBED` is above it; `1 - UNDISTURBED` is not quite that number.
+# As far below the median as `UNDISTURBED` is above it; `1 - UNDISTURBED` is not exactly that number.
 _LOW = 0.1
 
 
@@ -50,14 +51,14 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
     Parameters
     ----------
     profiles : sequence of Profile
-        Of every graph in the trace.
+        One for every graph in the trace.
     trace : Trace
-        With at least one run of a model alone.
+        It needs at least one run of a model alone.
 
     Raises
     ------
     ProfileError
-        A graph has no profile, a profile is from another CPU model, requests failed, or no model runs alone.
+        If a graph has no profile, a profile is from another CPU model, requests failed, or no model runs alone.
     """
     tables = _tables(profiles, trace)
     alone = [run for run in trace.runs if len(run.models) == 1 and run.models[0].service]
@@ -107,7 +108,7 @@ def _tables(profiles: Sequence[Profile], trace: Trace) -> dict[str, ServiceTable
 
 
 def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> Linear:
-    """Return overhead and factor."""
+    """Return the overhead and the factor."""
     known, found, weights = [], [], []
     for run in runs:
         one = run.models[0]
@@ -119,7 +120,7 @@ def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> Linear:
     factor = float(np.average(y / x, weights=w))
     if x.max() / x.min() < _APART:
         return Linear(0.0, factor)
-    # Of relative errors: (o + f x - y)/y.
+    # Minimize relative errors: (o + f x - y)/y.
     root = np.sqrt(w) / y
     (overhead, slope), *_ = np.linalg.lstsq(np.stack([root, root * x], axis=1), root * y, rcond=None)
     return Linear(float(overhead), float(slope)) if slope > 0 else Linear(0.0, factor)
@@ -135,7 +136,7 @@ def _quantile(table: ServiceTable, rows: int, level: float) -> float:
 
 
 def _variation(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> float:
-    """Return the coefficient of variation by which times vary beyond the profile's."""
+    """Return the coefficient of variation of the times beyond the variation of the profile."""
     more, weights = [], []
     for run in runs:
         one = run.models[0]
@@ -149,12 +150,12 @@ def _variation(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> float
 
 
 def _deviation(low_us: float, high_us: float) -> float:
-    """Return the deviation of the logarithm of a lognormal time from its 10th and 90th percentile."""
+    """Return the standard deviation of the logarithm of a lognormal time from its 10th and 90th percentile."""
     return math.log(high_us / low_us) / (2 * _NORMAL.inv_cdf(UNDISTURBED))
 
 
 def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
-    """Return lengths [µs] and rates [1/s of work] of stalls."""
+    """Return the lengths [µs] and rates [1/s of work] of stalls."""
     count: dict[int, float] = {}
     length: dict[int, float] = {}
     worked_s = 0.0
@@ -173,7 +174,7 @@ def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
 
 
 def _idle_start_us(runs: Sequence[Run]) -> float:
-    """Return how much longer a request takes that finds its core idle [µs]."""
+    """Return how much longer a request takes if its core was idle [µs]."""
     longer, weights = [], []
     for run in runs:
         one = run.models[0]
@@ -186,7 +187,7 @@ def _idle_start_us(runs: Sequence[Run]) -> float:
 
 
 def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
-    """Return the coefficients that profiles and models alone say."""
+    """Return the coefficients that follow from profiles and from models alone on a core."""
     made = default_interference()
     measured = {
         name: float(np.median([profile.interference[name] for profile in profiles if name in profile.interference]))
@@ -197,9 +198,9 @@ def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
 
 
 def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibration) -> float:
-    r"""Return the switch that makes the core as busy as it was.
+    r"""Return the switch coefficient that explains how busy the core was.
 
-    Of all requests a part of :math:`1 - u` finds the core idle at the utilisation u, and takes longer for it.
+    At utilization u, a part of :math:`1 - u` of all requests finds the core idle and takes longer for that reason.
     """
     cold = sum(model.requests for model in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
     cold *= 1 - run.utilisation

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Service times as a queue sees them on a machine at work, from those of a profile.
+r"""Compute service times under load on a machine from those of a profile.
 
-A profile is taken by one caller that waits for each answer. Under traffic a request costs more or less: it finds other
-caches, a session that has not slept since the request before, and a core that is faster at one time than at another and
-is taken away now and then by the kernel or the hypervisor:
+A profile is taken with one caller that waits for each response. Under traffic, a request costs more or less, because
+the contents of caches differ, the session may not have slept since the previous request, the speed of the core varies,
+and the kernel or the hypervisor sometimes takes the core away:
 
 .. math::
 
     S' = W + \sum_{j=1}^{N} D_j, \qquad W = (o + f\,S)\,J, \qquad N \sim \mathrm{Poisson}(\nu\,W)
 
 with an overhead o, a factor f, a lognormal J with mean 1 and coefficient of variation c, and stalls of the core that
-last D and come at the rate :math:`\nu` while requests run. The overhead may be below 0: whoever waits for each answer
-pays for waking the session each time, and requests that have waited do not.
+last D and come at the rate :math:`\nu` while requests run. The overhead may be below 0: a caller that waits for each
+response pays for waking the session each time, and requests that have waited do not.
 That is the *completion time* of a queue whose server breaks down (B. Avi-Itzhak and P. Naor, Operations Research 11,
-1963, model A; D. P. Gaver, Journal of the Royal Statistical Society B 24, 1962). Stalls of idle cores are left out:
-they delay few, for they end while nobody waits.
+1963, model A; D. P. Gaver, Journal of the Royal Statistical Society B 24, 1962). Stalls of idle cores are omitted:
+they delay few requests, because they end while no request waits.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from numpy.typing import ArrayLike
 from cost_model.queueing.pool import coarse
 from cost_model.service import Floats, Points, RowDistribution, ServiceTable, ServiceTime, lognormal, normal_points
 
-# Beyond this level a profile holds the few requests that were disturbed while it was taken; stalls stand for them.
+# Beyond this level, the requests of a profile were disturbed while it was taken; stalls represent them.
 UNDISTURBED = 0.9
-# Of what a factor leaves, a negative overhead leaves at least this part.
+# A negative overhead leaves at least this part of the time that remains after the factor.
 _LEAST = 0.25
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What a machine adds to the service times of a profile.
+    """Describe what a machine adds to the service times of a profile.
 
     Parameters
     ----------
     overhead_us : float [µs]
-        Of every request (o); below 0 where the profile has costs that requests under traffic do not have. It takes away
-        at most three quarters of what is left of a time.
+        Overhead of every request (o); below 0 if the profile has costs that requests under traffic do not have. It
+        removes at most three quarters of the time that remains after the factor.
     factor : float
         f.
     cv : float
-        Coefficient of variation c of what multiplies both.
+        Coefficient of variation c of the random multiplier of both.
     stalls : tuple of (duration [µs], rate [1/s])
-        Stalls by their length, with how many of it come in a second of work.
+        Lengths of stalls, with the number of stalls of each length per second of work.
     """
 
     overhead_us: float = 0.0
@@ -58,18 +58,18 @@ class Disturbance:
 
     @property
     def stall_rate(self) -> float:
-        """Stalls of any length [1/s]."""
+        """Return the number of stalls of any length [1/s]."""
         return sum(rate for _, rate in self.stalls)
 
     @property
     def stalled(self) -> float:
-        """Seconds of stalls per second of work."""
+        """Return the seconds of stalls per second of work."""
         return sum(duration * rate for duration, rate in self.stalls) / 1e6
 
 
 @dataclass(frozen=True)
 class CalibratedService:
-    """Service times of a profile or a workload file, on a machine at work; see `cost_model.service.Service`."""
+    """Service times of a profile or a workload file, on a machine under load; see `cost_model.service.Service`."""
 
     base: ServiceTime | ServiceTable
     disturbance: Disturbance
@@ -111,7 +111,7 @@ class CalibratedService:
 
 @lru_cache(maxsize=64)
 def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTable:
-    """Return service times without the disturbances of the time when they were measured; formulas have none."""
+    """Return service times without the disturbances that were present during measurement; formulas have none."""
     if not isinstance(service, ServiceTable):
         return service
     last = max(place for place, level in enumerate(service.levels) if level <= UNDISTURBED)
@@ -137,7 +137,7 @@ def _points(service: CalibratedService, rows: RowDistribution, threads: int) -> 
     durations, rates = np.array(stalls, dtype=np.float64).T
     expected = worked * (rates.sum() / 1e6)
     stalled = -np.expm1(-expected)
-    # As one stall, so much longer that the mean is kept: two in one request are rare.
+    # Model stalls as one stall, longer by so much that the mean stays the same: two stalls in one request are rare.
     several = expected / stalled
     late = worked[:, None] + several[:, None] * durations[None, :]
     weights = (usual * stalled)[:, None] * (rates / rates.sum())[None, :]

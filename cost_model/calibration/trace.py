@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace: what was measured of models under Poisson arrivals on one machine, and its file."""
+"""Store a trace: measurements of models under Poisson arrivals on one machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.
 
 @dataclass(frozen=True)
 class Times:
-    """Times by their quantiles.
+    """Summarize times by their quantiles.
 
     Parameters
     ----------
@@ -48,24 +48,24 @@ class Times:
 
 @dataclass(frozen=True)
 class Served:
-    """One model in a run.
+    """Describe one model in a run.
 
     Parameters
     ----------
     name : str
     fingerprint : str
-        Of its graph, as in its profile.
+        Fingerprint of its graph, as in its profile.
     rows : tuple of (rows, weight)
-        Of its requests.
+        Distribution of rows per request.
     qps : float [requests/s]
-        Of the Poisson process that it was sent.
+        Rate of its Poisson arrivals.
     requests, failed : int
     latency : Times
-        From the moment at which a request was due to its answer.
+        From the scheduled time of a request to its response.
     service, idle_service : tuple of (rows, Times)
-        From the moment at which its session could begin to the answer: what a queue calls the service time; of requests
-        that waited, and of those that found the core idle. Only of a model alone on its core; of several on one core it
-        cannot be told apart.
+        From the moment at which its session could begin to the response, which queueing theory calls the service time:
+        for requests that waited, and for those that found the core idle. Only known for a model alone on its core; if
+        several models share one core, it cannot be measured separately.
     """
 
     name: str
@@ -81,24 +81,24 @@ class Served:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: models on the same cores, for some seconds.
+    """Describe one run: models on the same cores, for some seconds.
 
     Parameters
     ----------
     cores : int
-        Shared by the models, a session of each on them.
+        Shared by the models; each model has a session on them.
     seconds : float [s]
     seed : int
-        Of the arrivals.
+        Seed of the arrivals.
     utilisation : float
-        Part of the time that requests were in the cores.
+        Part of the time during which requests were running on the cores.
     late_p99_us : float [µs]
-        How late requests were sent.
+        99th percentile of how late requests were sent.
     stolen, others : float
-        Parts of the cores' time that the hypervisor and other processes took.
+        Parts of the cores' time that the hypervisor and other processes used.
     models : tuple of Served
     label : str
-        What it is, for readers.
+        Description for readers.
     """
 
     cores: int
@@ -114,7 +114,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Trace:
-    """Runs on one machine.
+    """Contain the runs on one machine.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Trace:
         }
 
     def save(self, path: Path) -> None:
-        """Write the file so that it is whole at any time."""
+        """Write the file atomically."""
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
         part.replace(path)
@@ -150,7 +150,7 @@ def load_trace(path: str | Path) -> Trace:
     Raises
     ------
     ProfileError
-        It cannot be read, or is damaged; the message names the file and the member.
+        If it cannot be read or is damaged; the message names the file and the member.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

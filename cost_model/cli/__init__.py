@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of cost-model, one module a verb."""
+"""Implement the command line of cost-model, one module per verb."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EXTRA = {"typer", "rich", "yaml", "matplotlib"}
 
 
 def main() -> None:
-    """Run the command line; say what to install where a package is missing."""
+    """Run the command line; if a package is missing, say what to install."""
     try:
         from cost_model.cli.app import main as run
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `cost-model` command: its verbs, its exit codes, and what every verb does alike.
+"""Define the `cost-model` command: its verbs, its exit codes, and the behavior that all verbs share.
 
-Exit codes: 0 done, 1 the plan is not feasible (with --add: that model does not fit), 2 wrong use or unreadable input.
+Exit codes: 0 success, 1 plan is not feasible (with --add: that model does not fit), 2 wrong use or unreadable input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ errors = Console(stderr=True)
 P = ParamSpec("P")
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
 
-# In the order of the help text.
+# Verbs in the order of the help text.
 _VERBS = ("profile", "plan", "simulate", "calibrate")
 
 
@@ -53,14 +53,14 @@ def main() -> None:
 
 
 def load_verbs() -> None:
-    """Import the modules of the verbs, which enter them into `app`."""
+    """Import the modules of the verbs, which register them in `app`."""
     for verb in _VERBS:
         if importlib.util.find_spec(f"cost_model.cli.{verb}"):
             importlib.import_module(f"cost_model.cli.{verb}")
 
 
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
-    """Wrap a verb: its errors become one message and the exit code, an exit code that it returns is used."""
+    """Wrap a verb: its errors become one message and an exit code; an exit code that it returns is used."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -73,7 +73,7 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             complain(str(error))
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError:
-            # Whoever read our output has seen enough; typer ends quietly.
+            # The reader has closed our output; typer exits quietly.
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
@@ -88,15 +88,15 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
 
 
 def complain(message: str) -> None:
-    """Print one line on the standard error."""
+    """Print one line to standard error."""
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
 
 
 def tell(message: str) -> None:
-    """Print a note on the standard error."""
+    """Print a note to standard error."""
     errors.print(f"[yellow]note:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def print_json(data: Any) -> None:
-    """Print JSON; a number that is not finite would be an error."""
+    """Print JSON; raise an error for a number that is not finite."""
     typer.echo(json.dumps(data, indent=2, allow_nan=False))

@@ -124,7 +124,7 @@ def plan_command(
         render_plan(shown, add)
         for name in names:
             render_explanation(explain(shown, name))
-    # With --add the question is about that model, whatever misses its objective without it.
+    # With --add the exit code concerns that model, even if other models miss their SLO without it.
     return 1 if (addition.verdict == "does_not_fit" if addition else not shown.feasible) else 0
 
 
@@ -154,7 +154,7 @@ def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, l
 
 
 def _named(shown: Plan, add: str | None) -> list[str]:
-    """Return a model of each allocation: the new one of its own, else the one that is the nearest to its objective."""
+    """Return one model of each allocation: the added one in its own, otherwise the one that is nearest to its SLO."""
     names = []
     for allocation in shown.allocations:
         if add in allocation.models:

@@ -52,7 +52,7 @@ def profile_command(
     from cost_model.profiling.measure import profile_model
 
     machine = this_machine(parse_cpus(cpus) if cpus else None)
-    # One CPU of each core: a sibling is no core.
+    # One CPU of each core: an SMT sibling is not a separate core.
     ours = [core.cpus[0] for core in machine.cores]
     records = _records(requests) if requests else None
     columns = (
@@ -66,7 +66,7 @@ def profile_command(
         task = bar.add_task("loading", total=None)
 
         def begins(what: str) -> None:
-            # What began before this one is done, once it is known how much there is.
+            # When a step begins, the previous one is complete. No step is counted before the total is known.
             bar.update(task, description=what, advance=0 if bar.tasks[task].total is None else 1)
 
         made = profile_model(

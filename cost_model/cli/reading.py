@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `plan` and `simulate` read alike: what models cost each other, and what the machine at work adds."""
+"""Read the inputs that `plan` and `simulate` share: coefficients of interference and calibrations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AnyCpu = Annotated[
 def read_costs(
     workload: Workload, calibration: Path | None, interference: Path | None, scale: float, any_cpu: bool
 ) -> tuple[Workload, Interference]:
-    """Return the workload as calibrated, and the coefficients: shipped, of the calibration, of the file, scaled."""
+    """Return the calibrated workload and the scaled coefficients: shipped, of the calibration, or of the file."""
     from cost_model.calibration import load_calibration
 
     costs = default_interference()

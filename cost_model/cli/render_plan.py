@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of a plan."""
+"""Render a plan for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cost_model.queueing import Prediction
 
 
 def console() -> Console:
-    """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
+    """Return a console as wide as the terminal; 140 columns in a pipe or a file."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(width=140, highlight=False)
 
@@ -29,7 +29,7 @@ def make_table(title: str, *columns: str) -> Table:
 
 
 def render_plan(made: Plan, added: str | None = None) -> None:
-    """Print allocations, the models in the most trouble, and what a reader must know; `added` was tried out in it."""
+    """Print allocations, the models nearest to or beyond their SLO, and notes; `added` is the model that was tried."""
     screen = console()
     word = "[green]feasible[/]" if made.feasible else "[bold red]not feasible[/]"
     name = f"Plan with {escape(added)}" if added else "Plan"
@@ -60,13 +60,13 @@ def render_plan(made: Plan, added: str | None = None) -> None:
 
 
 def render_addition(made: Addition) -> None:
-    """Print the verdict about a model that was tried out."""
+    """Print the verdict for a model that was tried out."""
     color = {"fits": "green", "needs_cores": "yellow"}.get(made.verdict, "bold red")
     console().print(f"[bold]{escape(made.name)}[/] [{color}]{escape(made.sentence)}[/]\n", soft_wrap=True)
 
 
 def render_explanation(made: Explanation) -> None:
-    """Print why a model has what it has."""
+    """Print why a model has its allocation."""
     screen = console()
     one = made.predicted
     screen.print(
@@ -101,7 +101,7 @@ def _growth(growth: float) -> str:
 
 
 def _which(cores: tuple[int, ...], machine: Machine) -> str:
-    """Write the first CPUs of cores as Linux writes lists."""
+    """Return the first CPUs of cores in Linux's list format."""
     from cost_model.machine import cpu_ranges
 
     return cpu_ranges(sorted(machine.cores[core].cpus[0] for core in cores))

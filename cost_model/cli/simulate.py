@@ -94,7 +94,7 @@ def simulate_command(
         tell("coefficients of interference are guesses, as no measured ones are installed")
     seeds = seed or list(workload.seeds)
     inputs = build_inputs(workload)
-    # Events do not hang on the seed.
+    # Events do not depend on the seed.
     broken = {
         kind.name: unjudged(inputs.load, inputs.names, schedule(workload, kind, seeds[0])) for kind in workload.traffic
     }

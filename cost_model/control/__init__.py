@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller: once a second, from what was observed, which pool owns which cores."""
+"""Implement the controller: once per second it decides from observations which pool owns which cores."""
 
 from cost_model.control.begin import begin
 from cost_model.control.controller import follow, step

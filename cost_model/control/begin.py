@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start control from a plan, or from the rates that are expected."""
+"""Start control from a plan or from expected rates."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def begin(
     Parameters
     ----------
     cores : sequence of int
-        Indices of the machine's cores, neighbors beside each other.
+        Indices of the machine's cores, with neighboring cores next to each other.
     tenants : iterable of ControlledTenant
     pools : sequence of (kind, models, cores), optional
-        The plan; by default one that the controller makes from the expected rates.
+        The plan; by default the controller makes one from the expected rates.
     settings : Settings, optional
     overrides : mapping of pool or model to cores, optional
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of control: a pure function of what is known, what was seen and the time.
+"""Compute one step of control: a pure function of the state, the observations and the time.
 
-Two time scales: within a second idle cores are lent (by the host, not by this code), so a burst needs no move; once a
-second ownership follows demand that lasts. Ownership decides who keeps its objective when there is not enough.
+There are two time scales. Within a second, the host (not this code) lends idle cores, so a burst needs no move. Once
+per second, ownership follows lasting demand. Ownership decides which models keep their SLO when cores are short.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _ENOUGH = 40
 def step(
     state: ControlState, observation: Mapping[str, Observation], now_s: float, elapsed_s: float = 1.0
 ) -> tuple[ControlState, tuple[Move, ...]]:
-    """Decide who owns which cores from now on.
+    """Decide which pool owns which cores from now on.
 
     Parameters
     ----------
     state : ControlState
     observation : mapping of model to Observation
-        Of the time since the last step; a model that is missing was not asked.
+        Observations since the last step; a model that is missing received no requests.
     now_s : float [s]
     elapsed_s : float [s]
-        Since the last step.
+        Time since the last step.
 
     Returns
     -------
     state : ControlState
     moves : tuple of Move
-        Pools that grow stand before those that shrink: a host that applies them in order never leaves one short.
+        Growing pools come before shrinking ones, so that a host that applies them in order never leaves a pool short.
     """
     state = follow(state, observation, elapsed_s)
     settings, estimates = state.settings, state.estimates
@@ -67,13 +67,13 @@ def step(
     changed = {move.pool for move in moves if len(move.after) > len(move.before)}
     held = {name: until for name, until in state.held_until_s.items() if until > now_s}
     held |= dict.fromkeys(changed, now_s + settings.hold_s)
-    # Who is isolated is judged by its service time, not by what it misses then.
+    # Isolation is decided by service times, not by the requests that a model misses while isolated.
     trial = Trial(now_s, state.pools, state.missed_part, wanted, state.lent) if isolated == apart else None
     return replace(state, pools=wanted, held_until_s=held, trial=trial, limits=limits), moves
 
 
 def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_s: float = 1.0) -> ControlState:
-    """Take in what was seen, and move nothing."""
+    """Update the estimates from observations without moving any core."""
     estimates = {
         name: _estimate(state.estimates[name], tenant, observation.get(name, Observation()), state.settings, elapsed_s)
         for name, tenant in state.tenants.items()
@@ -85,9 +85,9 @@ def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_
 def _estimate(
     before: Estimate, tenant: ControlledTenant, seen: Observation, settings: Settings, elapsed_s: float
 ) -> Estimate:
-    """Follow rate and service time: up at once, down slowly, service times the more the more was completed."""
+    """Update rate and service time: up at once, down slowly; more completed requests count more for service times."""
     rate = seen.arrivals / elapsed_s
-    # What chance does to a count is no rise.
+    # Random variation of a count is not a rise.
     rises = rate > before.qps + math.sqrt(max(before.qps, 1.0) / elapsed_s)
     part = 1 - math.exp(-elapsed_s / (settings.rise_s if rises else settings.fall_s))
     qps = before.qps + part * (rate - before.qps)
@@ -97,7 +97,7 @@ def _estimate(
         service += trust * (seen.busy_us / seen.completed - service)
         slow = service > settings.slow_factor * before.usual_us
         well = service < (1 + (settings.slow_factor - 1) / 2) * before.usual_us
-        # The slower it is, the less time it takes to believe it.
+        # The slower the model, the less time is needed to believe it.
         excess = (service / max(before.usual_us, 1e-9) - 1) / (settings.slow_factor - 1)
         slow_s, well_s = (slow_s + elapsed_s * excess if slow else 0.0), (well_s + elapsed_s if well else 0.0)
     quick, slowly = (1 - math.exp(-elapsed_s / time_s) for time_s in (settings.rise_s, settings.fall_s))
@@ -108,7 +108,7 @@ def _estimate(
 
 
 def _missed_part(state: ControlState, observation: Mapping[str, Observation]) -> float:
-    """Return the part of requests that missed, isolated models aside."""
+    """Return the part of requests that missed their SLO, excluding isolated models."""
     apart = _apart(state.pools)
     return _missed_by([name for name in observation if name not in apart], observation)
 
@@ -120,9 +120,9 @@ def _apart(pools: tuple[Pool, ...]) -> frozenset[str]:
 def _judge_trial(
     state: ControlState, observation: Mapping[str, Observation], now_s: float
 ) -> tuple[ControlState, tuple[Move, ...]]:
-    """Undo the last change if those that gave cores miss far more since, and more than those that took them.
+    """Undo the last change if donors of cores now miss far more requests than before, and more than the receivers do.
 
-    Those who ask for more than their cores can do miss whoever has which: what they miss is not the change's fault.
+    Overloaded models miss requests under any division of cores: their misses are not caused by the change.
     """
     trial = state.trial
     if trial is None:
@@ -143,7 +143,7 @@ def _judge_trial(
 
 
 def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> frozenset[str]:
-    """Return the models of pools that are asked for more than their cores do, at what a request usually takes."""
+    """Return the models in pools whose demand exceeds their cores, at the usual service time of a request."""
     return frozenset(
         model
         for pool in pools
@@ -153,7 +153,7 @@ def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> f
 
 
 def _room(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:
-    """Return the cores that each model may use; those that a baseline uses as well count half."""
+    """Return the cores that each model may use; cores that a baseline also uses count half."""
     return {
         model: len(pool.cores) / (2 if lent and pool.kind != "baseline" else 1)
         for pool in in_use(pools, lent)
@@ -168,7 +168,7 @@ def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> flo
 
 
 def _isolated(state: ControlState) -> frozenset[str]:
-    """Return variants that have become so slow that they would take their neighbors' objective with them."""
+    """Return variants that have become so slow that their neighbors would miss the SLO because of them."""
     now = _apart(state.pools)
     return frozenset(
         name
@@ -179,7 +179,7 @@ def _isolated(state: ControlState) -> frozenset[str]:
 
 
 def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ...]) -> dict[str, int]:
-    """Shed early what cannot be in time: an isolated model, and variants when cores are short."""
+    """Return limits that shed requests early: of isolated models, and of variants when cores are short."""
     limits = {}
     for pool in pools:
         demand = sum(state.estimates[name].cores for name in pool.models)
@@ -193,7 +193,7 @@ def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ..
 
 
 def _reason(state: ControlState, wanted: tuple[Pool, ...], now_s: float) -> str | None:
-    """Say why ownership is to change now, or None to leave it."""
+    """Return why ownership must change now, or None to leave it unchanged."""
     if not _same_models(state.pools, wanted):
         kinds = {model: pool.kind for pool in state.pools for model in pool.models}
         changed = [
@@ -229,7 +229,7 @@ def _same_models(a: tuple[Pool, ...], b: tuple[Pool, ...]) -> bool:
 
 
 def list_moves(before: tuple[Pool, ...], after: tuple[Pool, ...], reason: str) -> tuple[Move, ...]:
-    """List what changes, growing pools first."""
+    """Return the changes, growing pools first."""
     old = {pool.name: pool.cores for pool in before}
     new = {pool.name: pool.cores for pool in after}
     moves = [

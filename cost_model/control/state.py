@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller knows, sees and does; all values, nothing that acts."""
+"""Define the settings, state, observations and moves of the controller; all are plain values."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ Kind = Literal["baseline", "tight", "pool", "own", "isolated"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How fast the controller believes and how reluctantly it moves.
+    """Set how fast estimates change and how readily the controller moves cores.
 
     Parameters
     ----------
     rise_s, fall_s : float [s]
-        Time constants of the estimate of demand upwards and downwards.
+        Time constants of the demand estimate for increases and decreases.
     own_cores : float [cores]
-        A variant whose demand exceeds this gets cores of its own; it returns to the pool below half of it.
+        A variant whose demand exceeds this gets its own cores; it returns to the pool below half of this.
     tight_part : float
-        Pooled variants due in less than this part of the longest objective form a pool of their own.
+        Pooled variants whose SLO is shorter than this part of the longest SLO form a separate pool.
     move_part : float
-        A pool changes only if its target is off by more than this part, and by at least one core.
+        A pool changes only if its size differs from its target by more than this part, and by at least one core.
     late_part : float
-        Part of a baseline's requests, late or shed, at which it gets the most that lateness alone gives: three times
-        the usual reserve.
+        Part of a baseline's requests, late or shed, at which it gets the largest reserve that lateness alone can cause:
+        three times the usual reserve.
     hold_s : float [s]
-        After a move, a pool may not shrink for so long.
+        After a move, a pool may not shrink for this time.
     slow_factor : float
-        A variant whose service takes so many times what it did is isolated; it returns below half of the excess.
+        A variant whose service time reaches this multiple of its usual value is isolated; it returns when
+        less than half of that excess is left.
     watch_s : float [s]
         How long a move is on probation.
     lend_after : float
-        Part of the objective that the oldest request has waited before its pool borrows idle cores.
+        Part of the SLO that the oldest request must have waited before its pool borrows idle cores.
     floor_part : float
-        The baseline never has less than this part of the cores that its plan gave it.
+        The baseline always keeps at least this part of the cores that its plan gave it.
     wait_part : float
-        Part of the objective after which a variant's request that still waits is shed: what is short by two per cent
-        then sheds two per cent, where a full queue would make everything late.
+        Part of the SLO after which a waiting request of a variant is shed: a shortage of two percent then sheds two
+        percent, while a full queue would delay every request beyond the SLO.
     """
 
     rise_s: float = 2.0
@@ -58,7 +59,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class ControlledTenant:
-    """What is known of a model beforehand: the time of a request alone [µs], the objective, the expected rate."""
+    """Describe a model in advance: the time of a single request [µs], the SLO, the expected rate."""
 
     name: str
     role: Literal["baseline", "variant"]
@@ -69,16 +70,16 @@ class ControlledTenant:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a host saw of one model since the last step.
+    """Contain the observations of a host about one model since the last step.
 
     Parameters
     ----------
     arrivals, completed, sheds, missed : int
-        Requests; missed are those that were late or shed.
+        Numbers of requests; `missed` are those that were late or shed.
     queued, in_flight : int
-        Now.
+        Current numbers.
     busy_us : float [µs]
-        Core time of what was completed or begun.
+        Core time of requests that were completed or started.
     """
 
     arrivals: int = 0
@@ -92,7 +93,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Pool:
-    """Models that share cores; `cores` are indices into the machine's, which the pool owns and lends while idle."""
+    """Group models that share cores; `cores` are indices of cores, which the pool owns and lends while idle."""
 
     name: str
     kind: Kind
@@ -104,7 +105,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Move:
-    """One change, with its reason; growing pools stand before shrinking ones."""
+    """Describe one change with its reason; growing pools come before shrinking ones."""
 
     pool: str
     before: tuple[int, ...]
@@ -114,17 +115,17 @@ class Move:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is believed of one model.
+    """Contain the estimates for one model.
 
     Parameters
     ----------
     qps : float [requests/s]
     service_us, usual_us : float [µs]
-        Of a request, and what it was when all was well.
+        Service time of a request: now, and its usual value.
     slow_s, well_s : float [s]
-        For how long it has been slower than that, and not.
+        For how long it has been slower than usual, and not slower.
     waiting : float
-        Requests in its queue.
+        Number of requests in its queue.
     late : float
         Part of its requests that were late or shed.
     """
@@ -139,23 +140,23 @@ class Estimate:
 
     @property
     def cores(self) -> float:
-        """Demand: busy cores that the rate keeps [cores]."""
+        """Return the demand: the number of cores that the rate keeps busy [cores]."""
         return self.qps * self.service_us * 1e-6
 
     @property
     def usual_cores(self) -> float:
-        """Demand at the service time of when all was well [cores]."""
+        """Return the demand at the usual service time [cores]."""
         return self.qps * self.usual_us * 1e-6
 
     @property
     def pressure(self) -> float:
-        """Demand with what waits: busy cores for a second that ends without a queue [cores]."""
+        """Return the demand including waiting requests: cores that empty the queue within one second [cores]."""
         return self.cores + self.waiting * self.service_us * 1e-6
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A change on probation: what was before it and after it, and how much was missed before."""
+    """Record a change on probation: the pools before and after it, and the part of requests missed before."""
 
     since_s: float
     pools: tuple[Pool, ...]
@@ -166,17 +167,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class ControlState:
-    """Everything the controller remembers.
+    """Contain everything that the controller remembers.
 
     Parameters
     ----------
     pools : tuple of Pool
     overrides : mapping of pool or model to int
-        Cores that an operator has fixed.
+        Numbers of cores that an operator has fixed.
     limits : mapping of model to int
-        Requests in the system beyond which new ones of a model are shed.
+        Requests in the system beyond which new requests of a model are shed.
     lent : bool
-        Baselines may use every core. Whoever applies pools decides that, where hosts lend no idle cores by themselves.
+        Baselines may use every core. The program that applies pools sets this if hosts do not lend idle cores.
     """
 
     cores: tuple[int, ...]
@@ -194,18 +195,18 @@ class ControlState:
     lent: bool = False
 
     def pool_of(self, model: str) -> Pool:
-        """Return the pool that a model is in."""
+        """Return the pool that contains a model."""
         return next(pool for pool in self.pools if model in pool.models)
 
 
 def in_use(pools: Sequence[Pool], lent: bool) -> tuple[Pool, ...]:
-    """Return pools with the cores that they may use in the place of those that they own."""
+    """Return pools with the cores that they may use instead of the cores that they own."""
     every = tuple(sorted({core for pool in pools for core in pool.cores}))
     return tuple(replace(pool, cores=every) if lent and pool.kind == "baseline" else pool for pool in pools)
 
 
 def pool_name(kind: Kind, models: Sequence[str]) -> str:
-    """Name a pool: after its model where it has one by design, else after its kind."""
+    """Return the name of a pool: the model's name if the model has its own pool by design, otherwise its kind."""
     if kind in {"own", "isolated"} or (kind == "baseline" and len(models) == 1):
         return models[0]
     return kind

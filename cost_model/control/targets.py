@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""How many cores each pool should own, and which.
+r"""Compute how many cores each pool should own, and choose the cores.
 
 A pool with demand :math:`d` busy cores needs about :math:`d + \beta\sqrt d` (Halfin and Whitt, Operations Research 29,
-1981); what is left over is given out in proportion to that need. When there is not enough, the baseline gets its need
-first and the variants divide the rest.
+1981); the remaining cores are divided in proportion to that need. When there are too few cores, the need of the
+baseline is met first and the variants divide the rest.
 
-The demand is that of what comes and of what waits. What neither shows, shows in latency: requests that come together,
-or that take very different times. A baseline whose requests are late therefore gets a larger :math:`\beta`.
+The demand includes arriving and waiting requests. Latency shows what neither of them shows: requests that arrive in
+bursts or take very different times. A baseline whose requests are late therefore gets a larger :math:`\beta`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from cost_model.control.state import ControlledTenant, Estimate, Kind, Pool, Settings, pool_name
 
 SAFETY = 0.8
-# So many times as much where a baseline is late.
+# Factor on beta if a baseline is late.
 LATE_SAFETY = 3.0
 Grouping = list[tuple[Kind, tuple[str, ...]]]
 
@@ -29,7 +29,7 @@ def group_models(
     now: Sequence[Pool] = (),
     isolated: frozenset[str] = frozenset(),
 ) -> Grouping:
-    """Decide who shares with whom: baselines, variants that earn cores of their own, the isolated, the rest."""
+    """Decide which models share cores: baselines, variants that need their own cores, isolated models, the rest."""
     own_now = {model for pool in now if pool.kind == "own" for model in pool.models}
     baselines = tuple(name for name, tenant in tenants.items() if tenant.role == "baseline")
     grouped: Grouping = [("baseline", baselines)] if baselines else []
@@ -44,7 +44,7 @@ def group_models(
             grouped.append(("own", (name,)))
         else:
             rest.append(name)
-    # In one queue the tightest objective binds all: what is due much sooner waits in a queue of its own.
+    # In one queue the shortest SLO applies to all, so models with a much shorter SLO get a queue of their own.
     loosest = max((tenants[name].slo_ms for name in rest), default=0.0)
     tight = tuple(name for name in rest if tenants[name].slo_ms < settings.tight_part * loosest)
     usual = tuple(name for name in rest if name not in tight)
@@ -56,16 +56,16 @@ def _pools(tight: tuple[str, ...], usual: tuple[str, ...]) -> Grouping:
 
 
 def need(demand: float, late: float = 0.0) -> float:
-    """Return the cores that keep waiting short for a demand [cores]; `late` is 0 to 1, where it is not short now."""
+    """Return the cores that keep waiting short for a demand [cores]; `late` is 0 (waiting is short now) to 1."""
     return demand + SAFETY * (1 + (LATE_SAFETY - 1) * late) * math.sqrt(max(demand, 0.0))
 
 
 def load_of(
     kind: Kind, models: Sequence[str], estimates: Mapping[str, Estimate], settings: Settings
 ) -> tuple[float, float]:
-    """Return the demand of models that share cores, with what waits [cores], and how late a baseline is, 0 to 1.
+    """Return the demand of models that share cores, with waiting requests [cores], and the lateness of a baseline.
 
-    An isolated model's is what it usually takes, not what it has become.
+    Lateness is 0 to 1. For an isolated model, the usual demand counts instead of the present one.
     """
     found = [estimates[name] for name in models]
     if kind == "isolated":
@@ -83,7 +83,7 @@ def target_sizes(
     overrides: Mapping[str, int],
     settings: Settings,
 ) -> list[int]:
-    """Return whole cores for each pool; their sum is `cores`, each has at least one where there are enough."""
+    """Return a whole number of cores per pool; the sum is `cores`, each pool has at least one if there are enough."""
     needs = [need(*load_of(kind, models, estimates, settings)) for kind, models in grouped]
     fixed = {
         place: overrides[name]
@@ -115,7 +115,7 @@ def target_sizes(
 
 
 def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int], least: Sequence[int]) -> list[int]:
-    """Round to whole cores with the given sum, at least so many each (largest remainder)."""
+    """Round to whole cores with the given sum and the given minimum for each pool (largest remainder)."""
     whole = [max(low, math.floor(size + 1e-9)) for size, low in zip(sizes, least, strict=True)]
     order = sorted(range(len(sizes)), key=lambda place: sizes[place] - math.floor(sizes[place] + 1e-9), reverse=True)
     free = [place for place in order if place not in fixed] or order
@@ -132,10 +132,10 @@ def _whole(sizes: Sequence[float], cores: int, fixed: Mapping[int, int], least: 
 
 
 def hand_out(grouped: Grouping, sizes: Sequence[int], cores: tuple[int, ...], now: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Give each pool its number of cores, moving as few as possible.
+    """Assign cores to each pool, moving as few as possible.
 
-    A pool keeps what it has, gives up its last cores first, and takes those next to its own; the baseline takes from
-    the low end of the machine, all others from the high end.
+    A pool keeps its cores, gives up its last ones first, and takes cores next to its own; the baseline takes from the
+    low end of the machine, all others from the high end.
     """
     held = {pool.name: pool.cores for pool in now}
     owned: list[list[int]] = []
@@ -151,7 +151,7 @@ def hand_out(grouped: Grouping, sizes: Sequence[int], cores: tuple[int, ...], no
             owned[place].append(free.pop(0 if kind == "baseline" else -1))
             lacking -= 1
     return tuple(
-        # A core that is lent comes back when the guest's request ends: too late for what is due in a few milliseconds.
+        # A lent core returns when the guest's request ends: too late for requests that are due in a few milliseconds.
         Pool(pool_name(kind, models), kind, models, tuple(mine), lends=kind != "tight", borrows=kind != "isolated")
         for (kind, models), mine in zip(grouped, owned, strict=True)
     )
@@ -164,7 +164,7 @@ def initial_pools(
     settings: Settings,
     overrides: Mapping[str, int],
 ) -> tuple[Pool, ...]:
-    """Make the pools to start from, by the expected rates."""
+    """Create the initial pools from the expected rates."""
     grouped = group_models(tenants, estimates, settings)
     sizes = target_sizes(grouped, estimates, len(cores), 1, overrides, settings)
     return hand_out(grouped, sizes, cores, ())

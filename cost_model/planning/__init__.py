@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which model gets which cores, and why."""
+"""Decide which model gets which cores, and explain why."""
 
 from cost_model.planning.addition import Addition, plan_addition
 from cost_model.planning.allocation import Allocation, Plan

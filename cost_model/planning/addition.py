@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Try a model out: does it fit, what would it take, and from whom."""
+"""Try out a new model: whether it fits, how many cores it needs, and which allocations would give them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from cost_model.workload import Tenant
 
 @dataclass(frozen=True)
 class Addition:
-    """The answer.
+    """Describe the result of trying out a model.
 
     Parameters
     ----------
     name : str
     verdict : "fits", "needs_cores" or "does_not_fit"
     sentence : str
-        The verdict for a reader.
+        The verdict as a sentence.
     cores : int
-        That would have to move to the allocation of the new model.
+        Number of cores that would have to move to the allocation of the new model.
     taken_from : dict of str to int
-        Allocation: cores that it would give.
+        For each allocation, the cores that it would give.
     before, after : Plan
-        `after` is the plan with the model: as far as possible, `before` with the model in a pool and those cores moved.
+        `after` is the plan with the model: if possible, `before` with the model in a pool and those cores moved.
     """
 
     name: str
@@ -41,18 +41,19 @@ class Addition:
 
 
 def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
-    """Say whether a model with this rate fits into a plan, and make the plan with it.
+    """Decide whether a model with this rate fits into a plan, and make the plan with it.
 
-    It *fits* if it can join a pool without a core changing hands. Else it joins the pool, or has cores of its own, that
-    need the fewest cores more; they come from whoever has the most growth left. If nobody can give them, the machine is
-    planned anew. In all cases its objective must be met, and those of all models that met theirs before.
+    It *fits* if it can join a pool without moving a core. Otherwise it joins a pool or gets cores of its own, whichever
+    needs the fewest more cores; these come from the allocations with the most growth left. If no allocation can give
+    them, the machine is planned from scratch. In all cases the model must meet its SLO, and so must all models that met
+    theirs before.
 
     Raises
     ------
     UsageError
-        There is a model of that name.
+        If a model of that name exists.
     WorkloadError
-        The rate is negative or not finite.
+        If the rate is negative or not finite.
     """
     if model.name in before.qps:
         raise UsageError(f"{model.name}: is in the plan already, expected a new name")
@@ -81,9 +82,9 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
 
 
 def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
-    """Return where the model could go, the fewest cores more first, then the most growth.
+    """Return the possible homes of the model, ordered by fewest additional cores, then by most growth.
 
-    Each is the place of an allocation (None: cores of its own), what is there with the model, and the cores it lacks.
+    Each is an allocation's index (None: cores of its own), its pool with the model, and the number of missing cores.
     """
     own = {one.name for one in before.workload.models if one.role == "baseline" or one.dedicated}
     places: list[int | None] = [None]
@@ -104,7 +105,7 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
 
 
 def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
-    """Return how many cores each allocation gives, one at a time by who has the most growth; None if they cannot."""
+    """Return how many cores each allocation gives, repeatedly from the one with the most growth; None if impossible."""
     pools = {
         place: sizing_for(anew, allocation.models, anew.qps)
         for place, allocation in enumerate(before.allocations)
@@ -124,7 +125,7 @@ def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, in
 
 
 def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
-    """Return the plan before with cores moved to the pool with the new model; nothing else changes."""
+    """Return the plan before, with cores moved to the pool of the new model; nothing else changes."""
     nodes = {before.machine.cores[core].node for core in (before.allocations[to].cores if to is not None else ())}
     gained: list[int] = []
     allocations: list[Allocation] = []
@@ -134,7 +135,7 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
     ]
     for place, (one, there) in enumerate(zip(before.allocations, pools, strict=True)):
         if place in given:
-            # Those that are near to where they go.
+            # Prefer cores that are near their new pool.
             order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
             allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
@@ -156,7 +157,7 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
 
 
 def _late(made: Plan) -> list[str]:
-    """Return the models that miss their objectives."""
+    """Return the models that miss their SLO."""
     return [
         name
         for allocation in made.allocations
@@ -166,12 +167,12 @@ def _late(made: Plan) -> list[str]:
 
 
 def _holds(before: Plan, after: Plan, name: str) -> bool:
-    """Return whether the new model meets its objective, and every model that met its own before."""
+    """Return whether the new model, and every model that met its SLO before, meets its SLO."""
     return name not in _late(after) and set(_late(before)).issuperset(_late(after))
 
 
 def _taken(before: Plan, after: Plan) -> dict[str, int]:
-    """Return what allocations have less than before; pools whose members change are taken together."""
+    """Return how many cores allocations have lost; pools whose members change are counted together."""
     old = {frozenset(allocation.models): len(allocation.cores) for allocation in before.allocations}
     taken, rest = {}, sum(old.values())
     for one in after.allocations:
@@ -203,7 +204,7 @@ def _because(before: Plan, anew: Plan, model: Tenant) -> str:
 
 
 def _missed(before: Plan) -> str:
-    """Tell which models miss their objectives without the new one."""
+    """Describe the models that miss their SLO without the new one."""
     late = _late(before)
     return f" ({_few(late)} {'misses its objective' if len(late) == 1 else 'miss theirs'} without it)" if late else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan says."""
+"""Define plans and their allocations."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cost_model.workload import Workload
 
 @dataclass(frozen=True)
 class Allocation:
-    """Cores, and the models that have them.
+    """Contain cores and the models that run on them.
 
     Parameters
     ----------
     models : tuple of str
-        One, or those of a pool.
+        One model, or the members of a pool.
     cores : tuple of int
-        Places in `machine.cores`; whole physical cores.
+        Indices into `machine.cores`; whole physical cores.
     sessions : int
     threads_per_session : int
-        Cores of a session, all of one node; sessions times threads may leave cores over.
+        Cores per session, all on one node; sessions times threads may leave cores unused.
     predicted : dict of str to Prediction
     growth : float
-        Factor by which the rates of its models can grow before an objective is missed, those aside that no number of
+        Factor by which the rates of its models can grow before an SLO is missed, not counting SLOs that no number of
         cores meets; infinite without traffic.
     """
 
@@ -45,7 +45,7 @@ class Allocation:
         return self.models[0] if len(self.models) == 1 else f"pool of {len(self.models)} ({self.models[0]}, …)"
 
     def cpus(self, machine: Machine) -> str:
-        """Return the `cpusets` of its sessions, as libprocessor's configuration has them; each is on one node."""
+        """Return the `cpusets` of its sessions in the format of libprocessor's configuration; each is on one node."""
         groups = []
         for _, there in groupby(self.cores, key=lambda core: machine.cores[core].node):
             cores, size = list(there), self.threads_per_session
@@ -57,23 +57,23 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Plan:
-    """Allocations of all models of a workload.
+    """Contain the allocations of all models of a workload.
 
     Parameters
     ----------
     workload : Workload
     machine : Machine
     qps : dict of str to float [requests/s]
-        What it was made for.
+        Rates for which the plan was made.
     interference : Interference
     allocations : tuple of Allocation
-        Those of baselines first.
+        Baselines first.
     feasible : bool
-        Every model is expected to meet its objective.
+        Whether every model is predicted to meet its SLO.
     reasons : tuple of str
-        Why it is not feasible, and what else a reader should know.
+        Reasons why the plan is not feasible, and other notes.
     memory_factor : float
-        Slow-down by contention for memory that the prediction contains.
+        Slow-down by memory contention that the prediction includes.
     """
 
     workload: Workload
@@ -86,12 +86,12 @@ class Plan:
     memory_factor: float
 
     def allocation(self, name: str) -> Allocation:
-        """Return the allocation that a model is in.
+        """Return the allocation that contains a model.
 
         Raises
         ------
         UsageError
-            There is no such model.
+            If there is no such model.
         """
         for one in self.allocations:
             if name in one.models:
@@ -100,12 +100,12 @@ class Plan:
 
     @property
     def growth(self) -> float:
-        """Factor by which all rates can grow before an objective is missed, those aside that no cores meet."""
+        """Return the factor by which all rates can grow before an SLO is missed that some number of cores meets."""
         return min(allocation.growth for allocation in self.allocations)
 
     @property
     def summary(self) -> str:
-        """What it was made for, and how far traffic can grow within all objectives."""
+        """Describe the planned rates, and how far traffic can grow while all SLOs are met."""
         there = f"{len(self.qps)} models on {len(self.machine.cores)} cores, {sum(self.qps.values()):,.0f} requests/s"
         room = self.feasible and math.isfinite(self.growth)
         return there + (f"; traffic can grow to {self.growth:.2f} x of that" if room else "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a model has what it has: its demand, its curve, and what one core more or less would change."""
+"""Explain an allocation: the demand of a model, its curve, and the effect of one core more or less."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cost_model.queueing.pool import LATE
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a number of cores would give.
+    """Describe the effect of a number of cores.
 
     Parameters
     ----------
     cores : int
     sessions, threads_per_session : int
     p99_ms : float [ms]
-        Of the model that is asked about; infinite in overload.
+        Of the model that is explained; infinite in overload.
     growth : float
         Factor by which the traffic of the allocation can grow.
     meets : bool
-        All models of the allocation meet their objectives.
+        Whether all models of the allocation meet their SLO.
     """
 
     cores: int
@@ -40,23 +40,23 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything about one model in a plan.
+    """Explain one model in a plan.
 
     Parameters
     ----------
     name : str
     allocation : Allocation
     demand_cores : float [cores]
-        That the model keeps busy on average, and `demand_pool_cores` all of its pool.
+        Cores that the model keeps busy on average; `demand_pool_cores` is the value for its whole pool.
     demand_pool_cores : float [cores]
     service_mean_ms, service_p99_ms : float [ms]
-        On idle cores, slow-downs by other models included.
+        On idle cores, including slow-downs by other models.
     need : int, optional [cores]
-        Fewest with which its allocation meets its objectives; None if no number does.
+        Fewest cores with which its allocation meets its SLOs; None if no number does.
     curve : tuple of CurvePoint
-        Around what it has.
+        Points around the present number of cores.
     why : tuple of str
-        Sentences.
+        Reasons, as sentences.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Explanation:
         return self.allocation.predicted[self.name]
 
     def at(self, cores: int) -> CurvePoint | None:
-        """Return the point of the curve for a number of cores, if it is there."""
+        """Return the point of the curve for a number of cores, or None if the curve does not contain it."""
         return next((point for point in self.curve if point.cores == cores), None)
 
 
 def explain(made: Plan, name: str, around: int = 3) -> Explanation:
-    """Explain what a model has.
+    """Explain the allocation of a model.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     Raises
     ------
     UsageError
-        The plan has no such model.
+        If the plan has no such model.
     """
     allocation = made.allocation(name)
     pool = sizing_of(made, allocation)
@@ -102,7 +102,7 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     reachable = None if pool.late_alone or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
     lie = parts_of(allocation.cores, made.machine)
-    # What it has is as the plan has it: one figure, wherever it stands.
+    # The point of the present number of cores repeats the plan's values, so that figures agree everywhere.
     curve = tuple(
         _point(name, cores, allocation if cores == has else served(pool, _parts(lie, cores))) for cores in wanted
     )
@@ -120,7 +120,7 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
 
 
 def _parts(lie: Sequence[int], cores: int) -> list[int]:
-    """Return how so many cores lie on nodes: as those that it has, more and fewer where there is the most."""
+    """Return cores per node for another total: the smallest parts shrink first, additional cores go to the largest."""
     parts, left = [], cores
     for there in sorted(lie, reverse=True):
         parts.append(min(there, left))
@@ -170,7 +170,7 @@ def _why(
 
 
 def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
-    """Say why a model has cores of its own, or shares them."""
+    """Explain why a model has its own cores or shares them."""
     model, others = made.workload.model(name), len(allocation.models) - 1
     if others:
         more = "1 other" if others == 1 else f"{others} others"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Who shares with whom.
+r"""Decide which models share a pool.
 
-One pool serves the sum of its members' traffic, whose fluctuations even out; but all of its members wait behind the
-longest requests, and the member with the tightest objective decides how many cores all of them need. So the variants
-start in one pool, and a part leaves it where two pools need fewer cores than one, at the growth that the machine has
-room for. Parts are looked for in the order of the time that a member can wait (objective less p99 of its service): the
-k tightest, the k loosest, and the k whose requests are longest. Before the cores count the models that miss their
-objective only because others share their pool: together and the tightest of them alone are parts too.
+One pool serves the sum of its members' traffic, whose fluctuations even out. But all members wait behind the longest
+requests, and the member with the shortest SLO decides how many cores all of them need. Variants therefore start in one
+pool, and some of them move to a second pool if two pools need fewer cores than one, at the growth that the machine has
+room for. Candidates follow the order of the time that a member can wait (SLO minus p99 of its service time): the
+k tightest, the k loosest, and the k with the longest requests. Meeting more SLOs counts before saving cores. For this
+reason the models that miss their SLO only because they share the pool are candidates too: all of them, and only the
+tightest of them.
 
 This is a heuristic; `tests/cost_model/planning/test_planner.py` compares it with all partitions on small cases.
 """
@@ -26,9 +27,9 @@ Make = Callable[[Sequence[Member]], Sizing]
 
 
 def split(pool: Sizing, scale: float, make: Make) -> list[Sizing]:
-    """Split a pool in two if more objectives can be met then, or as many with fewer cores at `scale` times the rates.
+    """Split a pool in two if this meets more SLOs, or as many with fewer cores at `scale` times the rates.
 
-    Else it is returned alone.
+    Otherwise the pool is returned unchanged.
     """
     if len(pool.members) < 2:
         return [pool]
@@ -37,7 +38,7 @@ def split(pool: Sizing, scale: float, make: Make) -> list[Sizing]:
         rest = [member for member in pool.members if member not in part]
         halves = [make(part), make(rest)]
         crowded = sum(len(half.crowded) for half in halves)
-        # Less than what is offered is never enough: most candidates need no more than this.
+        # Cores below the load are never enough: this test alone excludes most candidates.
         if (crowded, sum(int(scale * half.load) + 1 for half in halves)) >= least:
             continue
         cost = (crowded, total_need(halves, scale))
@@ -47,7 +48,7 @@ def split(pool: Sizing, scale: float, make: Make) -> list[Sizing]:
 
 
 def _parts(pool: Sizing) -> list[list[Member]]:
-    """Return candidates to leave the pool, without repetition."""
+    """Return the sets of members that could leave the pool, without repetition."""
     members = pool.members
     slack = [
         member.model.slo_p99_ms * 1e3 - pool.pool.member_service(place).quantile(0.99)
@@ -58,7 +59,7 @@ def _parts(pool: Sizing) -> list[list[Member]]:
     for key in (slack, length):
         order = [members[place] for place in np.argsort(key, kind="stable")]
         ranked = np.sort(key)
-        # Cut where neighbors differ the most, in ratio or in sign.
+        # Cut where neighbors differ most, in ratio or in sign.
         gaps = np.diff(np.arcsinh(ranked / 100.0))
         for cut in np.sort(np.argsort(-gaps, kind="stable")[:_CUTS]):
             part = order[: cut + 1]

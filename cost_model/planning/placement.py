@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cores: whole ones, a pool on one NUMA node wherever it fits."""
+"""Choose cores: whole ones, and all of a pool on one NUMA node if possible."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from cost_model.machine import Machine
 
 
 def place(machine: Machine, counts: Sequence[int], fewest: Callable[[int], int]) -> list[tuple[int, ...]]:
-    """Choose cores for pools of these sizes, whose sum is at most the number of cores.
+    """Choose cores for pools of these sizes; the sum of the sizes is at most the number of cores.
 
-    The largest first; each on the node that it leaves the fewest cores over on. One that fits on none has what is free
-    on the node with the most room, if `fewest` (of a pool, by its place) are there, and else spans nodes. A pool keeps
-    neighbors.
+    The largest pool comes first; each goes to the node on which it leaves the fewest cores unused. A pool that fits on
+    no node gets the free cores of the node with the most room if these are at least `fewest` (of a pool, by its index),
+    and otherwise spans nodes. A pool keeps neighboring cores.
 
     Returns
     -------
     chosen : list of tuple of int
-        Places in `machine.cores`, in the order of `counts`.
+        Indices into `machine.cores`, in the order of `counts`.
     """
     free = {node: [i for i, core in enumerate(machine.cores) if core.node == node] for node in machine.nodes}
     chosen: list[tuple[int, ...]] = [()] * len(counts)

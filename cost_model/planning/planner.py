@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a plan: baselines first, variants pooled, spare cores where they help the most."""
+"""Make a plan: baselines first, variants pooled, spare cores where they help most."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cost_model.queueing.pool import LATE, bandwidth_bytes_per_s
 from cost_model.workload import MOST_QPS, Tenant, Workload
 
 _MOST_POOLS = 4
-# A difference of memory contention between nodes that is worth sizing once more for.
+# Difference of memory contention between nodes above which pools are sized once more.
 _UNEVEN = 0.01
-# A pool whose traffic can still grow so many times on one node is kept there.
+# A pool whose traffic can still grow by this factor on one node stays there.
 _AMPLE = 2.0
-# Where a split is to save cores, in the growth without it: just beyond, where one pool lacks a core that two may save.
+# Try a split at slightly more than the growth without it: there one pool lacks a core that two pools may save.
 _BEYOND = 1.03
-# Requests whose service times are guessed: as many as may be late are worth a word.
+# Fraction of requests with guessed service times above which a note is printed: as many as may be late.
 _EXTRAPOLATED = 0.01
 
 
@@ -38,32 +38,32 @@ def plan(
 ) -> Plan:
     """Decide which model gets which cores.
 
-    Baselines and variants marked `dedicated` have cores of their own; the other variants share one pool, or a few where
-    that needs fewer cores. Baselines are given what their objective needs before anything else; if all objectives can
-    be met, cores are divided so that traffic can grow as far as possible (`cost_model.planning.sharing`).
+    Baselines and variants marked `dedicated` get cores of their own. The other variants share one pool, or a few pools
+    if that needs fewer cores. Baselines first get the cores that their SLO needs. If all SLOs can be met, cores are
+    divided so that traffic can grow as far as possible (`cost_model.planning.sharing`).
 
     Parameters
     ----------
     workload : Workload
     machine : Machine, optional
-        In place of the workload's.
+        Replaces the workload's machine.
     qps_by_model : mapping of str to float [requests/s], optional
-        Rates to plan for; by default those of the workload at level 1. Models that it does not name have none.
+        Rates to plan for; by default those of the workload at level 1. Models that it omits receive no requests.
     interference : Interference, optional
-        By default the coefficients that were measured.
+        By default the measured coefficients.
 
     Returns
     -------
     plan : Plan
-        If some objective cannot be met it says so (`feasible`, `reasons`), and the baselines have what they need as far
-        as there are cores; variants then share the rest.
+        If an SLO cannot be met, the plan says so (`feasible`, `reasons`), and baselines have the cores that they need
+        as far as there are enough; variants share the rest.
 
     Raises
     ------
     MachineError
-        There is no machine.
+        If no machine is given.
     WorkloadError
-        A rate is negative or not finite, or of a model that is not there.
+        If a rate is negative or not finite, or belongs to an unknown model.
     """
     there = machine or workload.machine
     if there is None:
@@ -87,7 +87,7 @@ def plan(
 
 
 def sizing_for(made: Plan, names: Sequence[str], rates: Mapping[str, float]) -> Sizing:
-    """Return models of a plan's workload as a pool, with the slow-downs of the plan."""
+    """Return models of a plan's workload as a pool with the slow-downs of the plan."""
     members = [Member(made.workload.model(name), rates[name]) for name in names]
     return Sizing(members, made.interference, made.memory_factor, len(made.machine.cores))
 
@@ -110,7 +110,7 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
 def _sized(
     members: Sequence[Member], machine: Machine, costs: Interference, factor: float
 ) -> tuple[list[Sizing], list[int]]:
-    """Make pools and say how many cores each has."""
+    """Make pools and return them with their numbers of cores."""
     cores = len(machine.cores)
 
     def make(some: Sequence[Member]) -> Sizing:
@@ -129,7 +129,7 @@ def _sized(
 
 
 def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[Sizing], list[int]]:
-    """Make at most two pools where there are fewer cores than models that want their own."""
+    """Make at most two pools, if there are fewer cores than models that want their own."""
     assert callable(make)
     baselines = [member for member in members if member.model.role == "baseline"]
     variants = [member for member in members if member.model.role != "baseline"]
@@ -141,7 +141,7 @@ def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[
 def _with_parts(
     pools: list[Sizing], counts: list[int], own: int, make: object, cores: int
 ) -> tuple[list[Sizing], list[int]]:
-    """Split the common pool, and what comes of it, as long as that saves cores."""
+    """Split the common pool, and the resulting pools, as long as that saves cores."""
     assert callable(make)
     scale = min(pool.growth(count) for pool, count in zip(pools, counts, strict=True))
     if not math.isfinite(scale):
@@ -151,7 +151,7 @@ def _with_parts(
     left = pools[own:]
     while left:
         pool = left.pop(0)
-        # A model that cannot meet its objective in this pool leaves it however many pools there are.
+        # A model that cannot meet its SLO in this pool leaves it, regardless of the number of pools.
         room = (cores - own if pool.crowded else min(_MOST_POOLS, cores - own)) - len(parts) - len(left)
         halves = split(pool, beyond, make) if room > 1 else [pool]
         if len(halves) == 1:
@@ -165,7 +165,7 @@ def _with_parts(
 
 
 def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
-    """Divide cores among pools: what baselines need first, then what the others need, then what is over.
+    """Divide cores among pools: first the need of baselines, then the need of the others, then the remaining cores.
 
     Every pool has at least one core; there are at least as many cores as pools.
     """
@@ -190,30 +190,30 @@ def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
 
 
 def _scarce(pools: Sequence[Sizing], cores: int) -> list[int]:
-    """Divide too few cores: as far as objectives can be met in part, and by load where they cannot."""
+    """Divide too few cores: meet as many SLOs as possible, and divide by load otherwise."""
     return shared_out(pools, cores, [1] * len(pools))
 
 
 def allocate(pool: Sizing, cores: tuple[int, ...], machine: Machine) -> Allocation:
-    """Cut cores into sessions, none of them on two nodes, and predict what the models of the pool get."""
+    """Divide cores into sessions that each lie on one node, and predict the latency of the pool's models."""
     return served(pool, parts_of(cores, machine), cores)
 
 
 def parts_of(cores: Sequence[int], machine: Machine) -> list[int]:
-    """Return how many cores lie on each node that has some."""
+    """Return the number of cores on each node that has some."""
     return list(Counter(machine.cores[core].node for core in cores).values())
 
 
 def served(pool: Sizing, parts: Sequence[int], cores: tuple[int, ...] = ()) -> Allocation:
-    """Return what a pool has of cores that lie so on nodes, whichever they are."""
+    """Return the allocation of a pool for these numbers of cores per node."""
     sessions, threads = pool.best_sessions(parts)
     predicted = pool.pool.predict(sessions, threads)
-    # What is over on a node counts where a session has one core, and for nothing else.
+    # Leftover cores of a node are usable if sessions have one core, and useless otherwise.
     return Allocation(pool.names, cores, sessions, threads, predicted, pool.growth(sessions * threads))
 
 
 def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> list[tuple[int, ...]]:
-    """Choose cores; those that a pool gives up to stay on a node go to the pool there that can grow the least."""
+    """Choose cores; cores that a pool gives up to stay on a node go to the pool there with the smallest growth."""
     chosen = place(machine, counts, lambda number: pools[number].need(_AMPLE))
     free = set(range(len(machine.cores))).difference(*chosen) if sum(counts) == len(machine.cores) else set()
     for core in sorted(free):
@@ -226,7 +226,7 @@ def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) ->
 
 
 def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]], machine: Machine) -> dict[int, float]:
-    """Return the memory traffic of each node over its bandwidth; a pool's traffic is where its cores are."""
+    """Return the memory traffic of each node divided by its bandwidth; a pool's traffic is where its cores are."""
     used = dict.fromkeys(machine.nodes, 0.0)
     for pool, cores in zip(pools, chosen, strict=True):
         each = bandwidth_bytes_per_s(pool.members) / 1e9 / machine.memory_bandwidth_gbs_per_node / len(cores)
@@ -236,14 +236,14 @@ def _node_utilisation(pools: Sequence[Sizing], chosen: Sequence[tuple[int, ...]]
 
 
 def disturbed_text(model: Tenant) -> str:
-    """Say how busy the machine was when a model was profiled; nothing if it was quiet, or nobody looked."""
+    """Describe how busy the machine was when a model was profiled; return "" if it was quiet or was not watched."""
     if not (share := model.service.disturbed):
         return ""
     return f"its profile was taken while others used {share:.0%} of the CPUs: its service times may be too long"
 
 
 def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> tuple[str, ...]:
-    """Return why objectives are missed with what each pool has, and what else a reader should know."""
+    """Return why SLOs are missed with the cores of each pool, and other notes for the reader."""
     made = list(machine.notes)
     for pool, one in zip(pools, allocations, strict=True):
         for model in (member.model for member in pool.members):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cost-model plan --json` prints; docs/schemas/plan.schema.json is written from these dataclasses."""
+"""Define the output of `cost-model plan --json`; docs/schemas/plan.schema.json is generated from these dataclasses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPTIONAL = {"optional": True}
 
 @dataclass(frozen=True)
 class MachineReport:
-    """How many physical cores and NUMA nodes there are, and the most CPUs of a core."""
+    """Number of physical cores and NUMA nodes, and the largest number of CPUs per core."""
 
     cores: int
     nodes: int
@@ -30,7 +30,7 @@ class MachineReport:
 
 @dataclass(frozen=True)
 class InterferenceReport:
-    """How much longer requests take because of other models; see `Interference`."""
+    """Slow-downs of requests by other models; see `Interference`."""
 
     switch: float
     shared_cache: float
@@ -39,7 +39,7 @@ class InterferenceReport:
 
 @dataclass(frozen=True)
 class PredictionReport:
-    """What is expected of a model.
+    """Predicted values of a model.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class PredictionReport:
     mean_wait_ms, p50_ms, p99_ms : float [ms] or None
         None: overload.
     late : float
-        Part of its requests that take longer than its objective.
+        Part of its requests that take longer than its SLO.
     """
 
     qps: float
@@ -62,14 +62,14 @@ class PredictionReport:
 
 @dataclass(frozen=True)
 class AllocationReport:
-    """Cores, and the models that have them.
+    """Cores, and the models that run on them.
 
     Attributes
     ----------
     cores : tuple of int
-        Places in the machine's list of cores.
+        Indices into the machine's list of cores.
     cpusets : str
-        As libprocessor's configuration has them: a group per session, separated by `;`.
+        In the format of libprocessor's configuration: one group per session, separated by `;`.
     growth : float or None
         Factor by which the rates of its models can grow; None: no traffic.
     """
@@ -86,14 +86,14 @@ class AllocationReport:
 
 @dataclass(frozen=True)
 class AdditionReport:
-    """Whether a model fits into the plan.
+    """Result of trying out a model: whether it fits into the plan.
 
     Attributes
     ----------
     cores : int
-        That would have to move to the allocation of the new model.
+        Number of cores that would have to move to the allocation of the new model.
     taken_from : dict of str to int
-        Cores that each allocation would give.
+        Number of cores that each allocation would give.
     """
 
     model: str
@@ -105,7 +105,7 @@ class AdditionReport:
 
 @dataclass(frozen=True)
 class CurveReport:
-    """What a number of cores would give.
+    """Effect of a number of cores.
 
     Attributes
     ----------
@@ -125,16 +125,16 @@ class CurveReport:
 
 @dataclass(frozen=True)
 class ExplanationReport:
-    """Why a model has what it has.
+    """Reasons for the allocation of a model.
 
     Attributes
     ----------
     need : int or None
-        Fewest cores that meet the objectives of its allocation; None: no number does.
+        Fewest cores that meet the SLOs of its allocation; None: no number does.
     demand_cores, demand_pool_cores : float [cores]
-        That the model, and all of its pool, keep busy on average.
+        Cores that the model, and its whole pool, keep busy on average.
     service_mean_ms, service_p99_ms : float [ms]
-        On idle cores, slow-downs by other models included.
+        On idle cores, including slow-downs by other models.
     """
 
     model: str
@@ -152,20 +152,20 @@ class ExplanationReport:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """What `cost-model plan` decided.
+    """Plan made by `cost-model plan`.
 
     Attributes
     ----------
     reasons : tuple of str
-        Why it is not feasible, and what was found about the machine.
+        Reasons why the plan is not feasible, and findings about the machine.
     growth : float or None
-        Factor by which all rates can grow, objectives aside that no number of cores meets; None: no traffic.
+        Factor by which all rates can grow, not counting SLOs that no number of cores meets; None: no traffic.
     memory_factor : float
-        Slow-down by contention for memory that the prediction contains.
+        Slow-down by memory contention that the prediction includes.
     addition : AdditionReport
-        There with `--add`.
+        Present with `--add`.
     explanations : tuple of ExplanationReport
-        There with `--explain` or `--explain-model`.
+        Present with `--explain` or `--explain-model`.
     """
 
     SCHEMA = "plan/1"
@@ -181,13 +181,13 @@ class PlanReport:
     explanations: tuple[ExplanationReport, ...] | None = field(metadata=_OPTIONAL)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it."""
+        """Return the plan as a JSON object."""
         absent = {name for name in ("addition", "explanations") if not getattr(self, name)}
         return {"schema": self.SCHEMA} | {name: value for name, value in asdict(self).items() if name not in absent}
 
 
 def plan_report(made: Plan, addition: Addition | None = None, explanations: Iterable[Explanation] = ()) -> PlanReport:
-    """Describe a plan, the addition that led to it, and why models have what they have."""
+    """Describe a plan, the addition that led to it, and the explanations of models."""
     machine, interference = made.machine, made.interference
     return PlanReport(
         feasible=made.feasible,
@@ -263,5 +263,5 @@ def _rounded(value: float) -> float:
 
 
 def _finite(value: float) -> float | None:
-    """Return what JSON can hold: None in place of infinity."""
+    """Return a value that JSON can represent: None instead of infinity."""
     return _rounded(value) if math.isfinite(value) else None

@@ -2,14 +2,14 @@
 r"""Divide cores among pools.
 
 **Objective.** The least growth :math:`\min_g s_g(k_g)` over the pools, where :math:`s_g(k)` is the factor by which the
-rates of pool g can grow before k cores miss an objective: the more of it, the more traffic of the same mix the machine
-carries within all objectives, and the farther every model is from trouble.
+rates of pool g can grow before k cores miss an SLO. A larger value means that the machine can serve more traffic of the
+same mix within all SLOs, and that every model has more headroom.
 
 **Proof.** :math:`s_g` never falls with k. Let s be the greatest value with :math:`\sum_g n_g(s) \le K`, where
 :math:`n_g(s) = \min\{k: s_g(k) \ge s\}`. No division does better: one with a least growth s' > s has
 :math:`k_g \ge n_g(s')` for every g, so that :math:`K \ge \sum k_g \ge \sum n_g(s') > K`. Giving one core at a time
-to the pool with the least growth reaches the same s (marginal gain); bisection of s gets there in fewer steps, and what
-is left over is then handed out by marginal gain.
+to the pool with the least growth reaches the same s (marginal gain). Bisection of s needs fewer steps; the cores that
+remain are then assigned by marginal gain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STEPS = 7
 
 
 def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: float = 0.0) -> list[int]:
-    """Divide `cores` so that the least growth is as large as it can be.
+    """Divide `cores` so that the least growth is as large as possible.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: 
     cores : int
         At least the sum of the floors.
     floors : sequence of int
-        What each pool has in any case.
+        Fewest cores of each pool.
     low : float
         A growth that the floors are known to allow.
     """
@@ -51,7 +51,7 @@ def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: 
                 high, highest = middle, [min(a, b) for a, b in zip(needs, highest, strict=True)]
     growth = [pool.growth(count) if len(pools) > 1 else 0.0 for pool, count in zip(pools, given, strict=True)]
     for _ in range(cores - sum(given)):
-        # Of equals (no traffic at all), the one with the fewest cores.
+        # Of equal pools (no traffic at all), choose the one with the fewest cores.
         poorest = min(range(len(pools)), key=lambda place: (growth[place], given[place]))
         given[poorest] += 1
         growth[poorest] = pools[poorest].growth(given[poorest]) if len(pools) > 1 else 0.0
@@ -59,7 +59,7 @@ def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: 
 
 
 def _needs(pools: Sequence[Sizing], scale: float, least: Sequence[int], most: Sequence[int], cores: int) -> list[int]:
-    """Return what each pool needs, or something above all that there is as soon as the sum exceeds it."""
+    """Return the need of each pool, or a number above all available cores as soon as the sum exceeds them."""
     needs = list(least)
     for place, pool in enumerate(pools):
         if least[place] < most[place]:
@@ -70,7 +70,7 @@ def _needs(pools: Sequence[Sizing], scale: float, least: Sequence[int], most: Se
 
 
 def total_need(pools: Sequence[Sizing], scale: float) -> float:
-    """Return the cores that pools need together; infinity if one of them cannot be served."""
+    """Return the cores that pools need together; infinity if a pool cannot be served."""
     total = 0.0
     for pool in pools:
         need = pool.need(scale)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cores a pool needs, how they are best cut into sessions, and how far its traffic can grow."""
+"""Compute how many cores a pool needs, how to divide them into sessions, and how far its traffic can grow."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cost_model.queueing import Member, Pool
 from cost_model.queueing.pool import LATE
 from cost_model.service import Floats
 
-# What is left of a pool whose objectives no allocation can meet is kept from running over.
+# Limits the utilization of a pool whose SLOs no allocation can meet, so that it is not overloaded.
 _HOPELESS_UTILISATION = 0.8
 _THREADS = (1, 2, 4, 8, 16)
-# Growth is a whole power of this, so that it is the same however it is come by.
+# Growth is a whole power of this, so that it does not depend on the order of the computations.
 _STEP = 1.005
 _LEAST_GROWTH = 1e-9
 
 
 class Sizing:
-    """A pool, asked again and again.
+    """Compute sizes of one pool repeatedly; results are cached.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ class Sizing:
     interference : Interference
     memory_factor : float
     most : int [cores]
-        That the machine has.
+        Number of cores of the machine.
     """
 
     def __init__(self, members: Sequence[Member], interference: Interference, memory_factor: float, most: int) -> None:
         self.members = tuple(members)
         self.pool = Pool(self.members, interference, memory_factor)
         self.most = most
-        # More cores never miss what fewer meet, nor does less traffic: both sides of the border, as far as it is known.
+        # More cores never miss what fewer meet, and neither does less traffic: keep both sides of the known border.
         self._met: list[tuple[int, float]] = []
         self._missed: list[tuple[int, float]] = []
         self._idle: dict[int, np.ndarray] = {}
@@ -54,32 +54,32 @@ class Sizing:
 
     @cached_property
     def load(self) -> float:
-        """Cores that are busy on average, one thread a session."""
+        """Return the cores that are busy on average, with one thread per session."""
         return self.pool.load()
 
     @cached_property
     def threads(self) -> tuple[int, ...]:
-        """Numbers of threads per session that make sense."""
+        """Return the useful numbers of threads per session."""
         most = min(self.most, max(member.model.service.most_threads for member in self.members))
         return tuple(count for count in _THREADS if count <= most)
 
     @cached_property
     def late_alone(self) -> dict[str, float]:
-        """Parts of their requests that models miss alone on idle cores, of those that miss their objective there.
+        """Return, for models that miss their SLO alone on idle cores, the parts of their requests that do so.
 
-        Nothing helps these: no number of threads meets it.
+        No allocation helps these models: no number of threads meets the SLO.
         """
         return {name: float(part) for name, part in zip(self.names, self._alone, strict=True) if part > LATE}
 
     @cached_property
     def crowded(self) -> tuple[str, ...]:
-        """Models that miss their objective on idle cores only by what switches between models cost in this pool."""
+        """Return models that miss their SLO on idle cores only because of switches between models in this pool."""
         bad = self._lost & (self._alone <= LATE)
         return tuple(name for name, one in zip(self.names, bad, strict=True) if one)
 
     @cached_property
     def _alone(self) -> Floats:
-        """Part of each member's requests that is late on idle cores without others; 0 where all meet objectives."""
+        """Return the part of each member's requests that is late alone on idle cores; 0 if all meet their SLO."""
         if not self._lost.any():
             return np.zeros(len(self.members))
         found = []
@@ -92,25 +92,25 @@ class Sizing:
 
     @cached_property
     def _lost(self) -> np.ndarray:
-        """Members that miss their objectives in this pool whatever its cores; the others are still to meet theirs."""
+        """Return members that miss their SLO in this pool with any number of cores; the others must still meet it."""
         return np.asarray(np.all([self._idle_late(threads) for threads in self.threads], axis=0))
 
     def _slo_us(self, starts: np.ndarray, count: int) -> Floats:
-        """Return the objective [µs] of each point of each member."""
+        """Return the SLO [µs] for each point of each member."""
         slo_us = np.array([member.model.slo_p99_ms * 1e3 for member in self.members])
         return np.asarray(np.repeat(slo_us, np.diff([*starts, count])))
 
     def _idle_late(self, threads: int) -> np.ndarray:
-        """Return which members miss their objectives without any wait."""
+        """Return which members miss their SLO without any waiting."""
         if threads not in self._idle:
             _, idle, weights, starts = self._tails(threads)
             self._idle[threads] = np.add.reduceat(weights * (idle < 0), starts) > LATE
         return self._idle[threads]
 
     def _tails(self, threads: int) -> tuple[Floats, Floats, Floats, np.ndarray]:
-        """Return what every point of every member has left of its objective [µs], weights, and where members begin.
+        """Return how much of the SLO every point of every member leaves [µs], the weights, and where members begin.
 
-        What is left is the time that it can wait and, second, what remains if its core was idle.
+        The first array is the time that a request can wait, the second is the remaining time if its core was idle.
         """
         if threads not in self._points:
             (values, weights), starts = self.pool.services(threads)
@@ -119,7 +119,7 @@ class Sizing:
         return self._points[threads]
 
     def late(self, sessions: int, threads: int, scale: float = 1.0) -> Floats:
-        """Return for each member the part of its requests that is late."""
+        """Return, for each member, the part of its requests that is late."""
         waiting = self.pool.waiting(sessions, threads, scale)
         if waiting.utilisation >= 1:
             return np.ones(len(self.members))
@@ -127,7 +127,7 @@ class Sizing:
         return np.asarray(np.add.reduceat(weights * waiting.tail(times, idle), starts))
 
     def meets(self, cores: int, scale: float = 1.0) -> bool:
-        """Return whether so many cores meet all objectives, those aside that no number of cores meets."""
+        """Return whether this number of cores meets all SLOs, except those that no number of cores meets."""
         if any(cores >= known and scale <= at for known, at in self._met):
             return True
         if any(cores <= known and scale >= at for known, at in self._missed):
@@ -147,7 +147,7 @@ class Sizing:
         return bool(np.all((late <= LATE) | self._lost))
 
     def need(self, scale: float = 1.0, least: int = 1, most: int | None = None) -> int:
-        """Return the fewest cores that meet all objectives at `scale` times the rates; `most` + 1 if none do.
+        """Return the fewest cores that meet all SLOs at `scale` times the rates; `most` + 1 if none do.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Sizing:
         least : int
             Known lower bound.
         most : int, optional
-            Upper bound; of the machine by default.
+            Upper bound; by default that of the machine.
         """
         top = self.most if most is None else most
         low = max(least, math.floor(scale * self.load * self._cheapest) + 1)
@@ -179,13 +179,13 @@ class Sizing:
 
     @cached_property
     def _cheapest(self) -> float:
-        """Least cores per unit of load over the numbers of threads: 1, as work divided costs at least as much."""
+        """Return the fewest cores per unit of load over the numbers of threads: 1, as dividing never saves work."""
         return min((t * self.pool.load(t) / self.load for t in self.threads), default=1.0) if self.load > 0 else 1.0
 
     def growth(self, cores: int) -> float:
-        """Return the largest factor of all rates with which so many cores meet all objectives; 0 if none does.
+        """Return the largest factor of all rates at which this number of cores meets all SLOs; 0 if none does.
 
-        It is a power of 1.005: what was asked before makes the answer faster, and no other.
+        It is a power of 1.005: earlier calls make the computation faster but do not change its result.
         """
         if self.load <= 0:
             return math.inf if self.meets(cores) else 0.0
@@ -202,18 +202,18 @@ class Sizing:
         return float(_STEP**met)
 
     def _bracket(self, cores: int) -> tuple[float, float]:
-        """Return a growth that so many cores are known to allow, and one that they are known not to allow."""
+        """Return a growth that this number of cores is known to allow, and one that it is known not to allow."""
         low = max((at for known, at in self._met if known <= cores), default=0.0)
         high = min((at for known, at in self._missed if known >= cores), default=math.inf)
         return low, min(high, cores / (self.load * self._cheapest))
 
     def best_sessions(self, parts: Sequence[int]) -> tuple[int, int]:
-        """Return sessions and threads of each: the fewest threads that meet all objectives, else those that miss least.
+        """Return sessions and threads per session: the fewest threads that meet all SLOs, else those that miss least.
 
         Parameters
         ----------
         parts : sequence of int [cores]
-            On each node: no session spans two.
+            Number of cores on each node: no session spans two nodes.
         """
         options = [(sum(part // t for part in parts), t) for t in self.threads if t <= max(parts)]
         if len(options) == 1:
@@ -223,5 +223,5 @@ class Sizing:
 
 
 def _power(factor: float) -> float:
-    """Return which power of the step of growth a factor is."""
+    """Return the exponent of a factor as a power of the step of growth."""
     return math.log(factor) / math.log(_STEP)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of plans and simulations; matplotlib is imported only here, and late."""
+"""Draw plans and simulations; matplotlib is imported only here, on first use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cost_model.errors import UsageError
 
 
 def check_picture(path: Path) -> None:
-    """Check that a picture of this name can be written, before the work that it is to show.
+    """Check that a picture with this name can be written, before the computation that it will show.
 
     Raises
     ------
     UsageError
-        Its ending names no kind of picture.
+        If the ending of the name is not a known picture format.
     """
     from matplotlib.backend_bases import FigureCanvasBase
 

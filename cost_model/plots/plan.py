@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who owns which core, and how far from its objective each model is."""
+"""Draw which model owns which core, and how far each model is from its SLO."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from cost_model.planning import Plan
 from cost_model.queueing import Prediction
 
 _COLUMNS = 16
-# More names than these cannot be read; those that are left out are the farthest from trouble.
+# More names cannot be read; the models that are left out are the farthest from missing their SLO.
 _NAMES = 48
-# Of p99 over objective: what is beyond is drawn at the edge.
+# Limit of p99 divided by SLO: larger values are drawn at the edge.
 _CUT = 2.0
 
 
 def plot_plan(made: Plan, path: Path) -> None:
-    """Draw a plan: on the left a square for each core, on the right p99 over objective of every model."""
+    """Draw a plan: on the left a square for each core, on the right p99 divided by SLO for every model."""
     from matplotlib.figure import Figure
 
     rows = -(-len(made.machine.cores) // _COLUMNS)
     names = min(_NAMES, len(made.qps))
-    # Room for the squares with their legend on the left, and a line for each name on the right.
+    # Space for the squares with their legend on the left, and a line for each name on the right.
     height = max(3.5, 1.5 + 0.42 * rows + 0.2 * len(made.allocations), 1.3 + 0.16 * names)
     figure = Figure(figsize=(14, height), layout="constrained")
     map_axes, model_axes = figure.subplots(1, 2, width_ratios=(1.1, 1))
@@ -56,7 +56,7 @@ def _draw_cores(axes: Any, made: Plan) -> None:
 
 
 def _draw_models(axes: Any, made: Plan) -> None:
-    """Draw a line for each model, the one nearest to its objective or beyond it on top."""
+    """Draw a line for each model; the model nearest to its SLO, or furthest beyond it, is on top."""
     models = [
         (_ratio(predicted), name, number)
         for number, allocation in enumerate(made.allocations)

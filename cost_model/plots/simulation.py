@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of simulations: latency against load per policy, and who owns which core over time."""
+"""Draw simulations: latency against load per policy, and which group owns which core over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from cost_model.simulation.run import Result
 from cost_model.workload import Tenant
 
-# Of missed over allowed: what is below is drawn there.
+# Limit of missed divided by allowed: smaller values are drawn here.
 _LEAST = 1e-2
 
 _COLORS = {
@@ -27,16 +27,16 @@ _COLORS = {
 def draw_simulation(
     curves: Mapping[str, Sequence[Result]], owned: Result | None, title: str, baseline: Tenant, path: Path
 ) -> None:
-    """Write a picture: the part of the objective that the worst model uses, the baseline's p99, and the cores.
+    """Write a picture: how much of its allowed misses the worst model uses, the baseline's p99, and the cores.
 
     Parameters
     ----------
     curves : mapping of policy to results at rising rates
     owned : Result, optional
-        A run whose owners of cores are shown.
+        A run whose core owners are shown.
     title : str
     baseline : Tenant
-        Whose p99 is shown, with its objective.
+        Its p99 and its SLO are shown.
     path : Path
         PNG, SVG or PDF.
     """

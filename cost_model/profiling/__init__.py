@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure models on this machine; the only part of the package that runs them."""
+"""Measure models on this machine; no other part of the package runs models."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two models must have in common for one profile to hold for both: the graph, and the sizes of its weights."""
+"""Compute what models must share to use the same profile: the graph and the sizes of its weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _META_GRAPHS, _GRAPH, _NODE, _LIBRARY, _FUNCTION, _FUNCTION_NODE, _OP = 2, 2, 1,
 
 
 def fingerprint(model: Path) -> str:
-    """Return a name of a SavedModel's graph that other weights of the same sizes leave as it is.
+    """Return a fingerprint of a SavedModel's graph; other weights of the same sizes do not change it.
 
-    It covers how often each op occurs and how many bytes the variables take; names are left out, as exports number
-    them anew.
+    It covers how often each op occurs and how many bytes the variables have. It does not cover names, because exports
+    number them differently each time.
 
     Raises
     ------
-    ProfileError
+        If there is no readable SavedModel.
         There is no readable SavedModel.
     """
     file = model / "saved_model.pb"
@@ -52,7 +52,7 @@ def _ops(data: bytes) -> Iterator[str]:
 
 
 def _fields(data: bytes, wanted: int) -> Iterator[bytes]:
-    """Yield the length-delimited fields of a message that have a number."""
+    """Yield the length-delimited fields of a message that have a given number."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a model through libprocessor and time it."""
+"""Run a model through libprocessor and measure its times."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Told = Callable[[str], None]
 Clock = Callable[[], int]
 _WARM = 20
 _LEAST = 50
-# How long to look at what others do before anything is measured.
+# How long to watch other processes before measuring.
 _LOOK_S = 0.5
-# Of a profile that is taken over: how far one check point may be from it.
+# How far one check point may differ from a reused profile.
 _SAME = 0.15
 
 
@@ -44,37 +44,37 @@ def profile_model(
     noted: Told = lambda _: None,
     beside: bool = False,
 ) -> Profile:
-    """Measure a model, or what is still missing in `out`.
+    """Measure a model, or the points that `out` still lacks.
 
     Parameters
     ----------
     model : Path
         SavedModel.
     cpus : sequence of int
-        To measure on: the first of them with one core, and so on.
+        CPUs to measure on: a session of one core uses the first of them, and so on.
     rows, cores : sequence of int
     out : Path, optional
-        Written after every point; what it holds of this graph and CPU model is not measured again.
+        Written after every point; points in it for this graph and CPU model are not measured again.
     reuse : Path, optional
-        A profile of the same graph with other weights. One check point decides whether it holds.
+        A profile of the same graph with other weights. One check point decides whether it is still valid.
     records : mapping of str to array [n, ...], optional
-        Recorded inputs, repeated or cut to each number of rows; by default made from the signature.
+        Recorded inputs, repeated or cut to each number of rows; by default inputs are generated from the signature.
     seconds : float [s]
-        For each point.
+        Duration of each point.
     told : callable
-        Is told what begins.
+        Called with a description of each step when it begins.
     counted : callable
-        Is told how many times `told` is still going to be called.
+        Called with the number of calls of `told` that remain.
     noted : callable
-        Is told what makes the figures doubtful: that others use the CPUs.
+        Called with a warning if the figures are unreliable because other processes use the CPUs.
     beside : bool
-        Others run on these CPUs: what is measured is the processor time of this process, which is that of a request as
-        long as one thread runs it; what sharing costs is left out, and nobody looks at what the others use.
+        Other processes run on these CPUs: measure the processor time of this process, which equals that of a request as
+        long as one thread runs it. The cost of sharing is not measured, and the use by others is not watched.
 
     Raises
     ------
     ProfileError
-        The profile in `out` or `reuse` is of another graph, or no request can be made.
+        If the profile in `out` or `reuse` is of another graph, or no request can be generated.
     """
     if not cpus or max(cores) > len(cpus):
         raise ProfileError(f"--cores: {max(cores)} found, expected at most the {len(cpus)} CPUs of --cpus")
@@ -121,7 +121,7 @@ def profile_model(
 
 
 def _look_before(made: Profile, cpus: Sequence[int], seconds: float, noted: Told) -> None:
-    """Watch the CPUs before anything of ours runs on them, and say so if others do."""
+    """Watch the CPUs before our own work runs on them, and warn if other processes use them."""
     watch = Watch(cpus)
     time.sleep(min(_LOOK_S, seconds))
     share = watch.others()
@@ -131,7 +131,7 @@ def _look_before(made: Profile, cpus: Sequence[int], seconds: float, noted: Told
 
 
 def _begun(model: Path, out: Path | None) -> Profile:
-    """Return the profile that a run before this one has left, or a new one."""
+    """Return the profile that an earlier run has left, or a new one."""
     new = Profile(fingerprint(model), cpu_model())
     if out is None or not out.exists():
         return new
@@ -151,7 +151,7 @@ def _load(model: Path, cpus: Sequence[int]) -> Any:
 def _requests(
     model: Path, cpus: Sequence[int], records: Mapping[str, np.ndarray[Any, Any]] | None
 ) -> Callable[[int], Inputs]:
-    """Return what makes a request of so many rows."""
+    """Return a function that makes a request with a given number of rows."""
     with _load(model, cpus[:1]) as loaded:
         (signature,) = [one for one in loaded.signatures.values() if one.is_default][:1] or list(
             loaded.signatures.values()
@@ -170,7 +170,7 @@ def _requests(
 
 
 def _generated(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Make values for an input: the first open dimension is that of rows, others are 1."""
+    """Generate values for an input: the first open dimension is the rows, all others are 1."""
     shape = list(spec.shape or ())
     open_ones = [place for place, size in enumerate(shape) if size < 0]
     for place in open_ones:
@@ -193,7 +193,7 @@ def _times_us(
     other: Callable[[], None] | None = None,
     clock: Clock = time.perf_counter_ns,
 ) -> Floats:
-    """Time requests one after another; between any two, `other` runs and is not timed."""
+    """Time requests one after another; between two of them, `other` runs and is not timed."""
     times, end = [], time.monotonic() + seconds
     for number in range(1 << 20):
         if other is not None:
@@ -211,7 +211,7 @@ def _times_us(
 def _agrees(
     model: Path, cpus: Sequence[int], make: Callable[[int], Inputs], other: Profile, seconds: float, clock: Clock
 ) -> bool:
-    """Measure one point of a profile again and say whether its median still holds."""
+    """Measure one point of a profile again and return whether its median is still valid."""
     rows = sorted(r for c, r in other.points if c == 1)
     size = rows[len(rows) // 2]
     with _load(model, cpus[:1]) as loaded:
@@ -221,13 +221,14 @@ def _agrees(
 
 
 def _interference(model: Path, cpus: Sequence[int], inputs: Inputs, seconds: float) -> dict[str, float]:
-    """Measure two copies in turn and at once on one core, and side by side on two."""
+    """Measure two copies of a model: in turn and at the same time on one core, and at the same time on two cores."""
     found = {}
     with _load(model, cpus[:1]) as first, _load(model, cpus[:1]) as second:
         alone = _times_us(first, inputs, seconds)
         turns = _times_us(first, inputs, seconds, lambda: second.run(inputs))
         found["switch"] = slow_down(turns, alone, np.median)
-        # Each has half of the core: twice as long would cost nothing. Time slices are either met or not: their mean.
+        # Each copy has half of the core, so twice the time means no cost.
+        # The mean is used because time slices affect only some requests.
         found["shared_cache"] = slow_down(_at_once(first, second, inputs, seconds) / 2, alone, np.mean)
         if len(cpus) > 1:
             second.set_cpuset(str(cpus[1]))
@@ -236,12 +237,12 @@ def _interference(model: Path, cpus: Sequence[int], inputs: Inputs, seconds: flo
 
 
 def slow_down(times_us: Floats, alone_us: Floats, middle: Callable[[Floats], Any]) -> float:
-    """Return how much longer requests take than alone, at least 0, by their median or mean."""
+    """Return how much longer requests take than alone (at least 0), by their median or mean."""
     return max(0.0, float(middle(times_us)) / float(middle(alone_us)) - 1)
 
 
 def _at_once(first: Any, second: Any, inputs: Inputs, seconds: float) -> Floats:
-    """Time requests [µs] of the first while the second is never idle."""
+    """Time requests [µs] of the first model while the second is never idle."""
     done = threading.Event()
 
     def busy() -> None:

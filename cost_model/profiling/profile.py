@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile: what was measured of a graph on a machine, and its file."""
+"""Store a profile: the measurements of a graph on a machine."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from cost_model.errors import ProfileError
 from cost_model.service import Floats, ServiceTable
 
 SCHEMA = "profile/1"
-# Share of the CPUs' time that others may use before figures are theirs too.
+# Share of CPU time used by other processes above which the figures are unreliable.
 BUSY = 0.05
 LEVELS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)
 
 
 @dataclass
 class Profile:
-    """Service times of a graph over cores and rows, and what sharing costs.
+    """Contain service times of a graph by cores and rows, and the cost of sharing.
 
     Parameters
     ----------
     fingerprint : str
-        Of the graph.
+        Fingerprint of the graph.
     cpu_model : str
-        Of the machine that it was measured on.
+        CPU model of the machine that it was measured on.
     points : dict of (cores, rows) to quantiles [µs]
         At `LEVELS`.
     memory_mb : float [MB]
-        That loading the model took.
+        Memory that loading the model took.
     busy_before, busy_during : float, optional
-        Shares of the CPUs' time that others used just before, and, the most of all points, while it was measured; None
-        if nobody looked, as where processor time is measured beside others.
+        Shares of CPU time that other processes used: just before the measurement, and the largest of all points during
+        it. None if this was not watched, for example if processor time is measured next to other processes.
     interference : dict of str to float
-        `switch`, `shared_cache` and `side_by_side`, as far as they were measured. The last, what a second copy on
-        another core costs, is no coefficient: how much of the memory's bandwidth the two take is not known.
+        `switch`, `shared_cache` and `side_by_side`, as far as they were measured. `side_by_side`, the cost of a second
+        copy on another core, is not a coefficient, because the memory bandwidth that the two use is unknown.
     """
 
     fingerprint: str
@@ -53,7 +53,7 @@ class Profile:
 
     @property
     def disturbed(self) -> float:
-        """The larger of the shares of the CPUs' time that others used, if that is worth a word; else 0."""
+        """Return the larger share of CPU time that other processes used, if it is worth a warning; otherwise 0."""
         most = max(self.busy_before or 0.0, self.busy_during or 0.0)
         return most if most > BUSY else 0.0
 
@@ -61,17 +61,17 @@ class Profile:
         self.points[cores, rows] = [float(one) for one in np.quantile(times_us, LEVELS)]
 
     def missing(self, cores: list[int], rows: list[int]) -> list[tuple[int, int]]:
-        """Return what is still to be measured."""
+        """Return the points that are still to be measured."""
         return [(c, r) for c in cores for r in rows if (c, r) not in self.points]
 
     @property
     def service(self) -> ServiceTable:
-        """The service times for the planner.
+        """Return the service times for the planner.
 
         Raises
         ------
         ProfileError
-            A number of rows is missing for a number of cores, or one core is.
+            If a number of rows is missing for a number of cores, or one core is missing.
         """
         cores = sorted({c for c, _ in self.points})
         rows = sorted({r for _, r in self.points})
@@ -101,7 +101,7 @@ class Profile:
         return {"busy_before": self.busy_before, "busy_during": self.busy_during}
 
     def save(self, path: Path) -> None:
-        """Write the file so that it is whole at any time."""
+        """Write the file atomically."""
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
         part.replace(path)
@@ -114,12 +114,12 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     ----------
     path : path-like
     any_cpu : bool
-        Take one from another CPU model too.
+        Also accept a profile of another CPU model.
 
     Raises
     ------
     ProfileError
-        It cannot be read, is damaged, or comes from another CPU model.
+        If it cannot be read, is damaged, or comes from another CPU model.
     """
     data = read_json(Path(path), ProfileError, "a profile")
     reader = Reader(str(path), data, ProfileError)
@@ -143,7 +143,7 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     made.interference = {
         name: costs.number(name) for name in ("switch", "shared_cache", "side_by_side") if name in costs
     }
-    # Files of before had the slow-down side by side under this name.
+    # Older files had the slow-down side by side under this name.
     costs.take("bandwidth", None)
     costs.end()
     reader.end()
