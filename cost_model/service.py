@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""How long a request takes, and how many rows it has.
+r"""Define distributions of service time and of rows per request.
 
-Both distributions answer with *points*: values and weights that stand for the whole distribution. A lognormal
+Both distributions return *points*: values and weights that represent the whole distribution. A lognormal
 :math:`X = e^{\mu + \sigma Z}` is taken at equidistant :math:`z` with weights :math:`\varphi(z)`: the trapezoidal rule,
 which converges faster than any power of the step for such integrands (Trefethen and Weideman, SIAM Review 56, 2014).
 """
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class Points(NamedTuple):
-    """A distribution by values and their weights, whose sum is 1."""
+    """Represent a distribution by values and their weights, whose sum is 1."""
 
     values: Floats
     weights: Floats
@@ -42,7 +42,7 @@ class Points(NamedTuple):
 
 @cache
 def normal_points(count: int, reach: float) -> Points:
-    """Return points of the normal distribution with mean 0 and deviation 1, up to so many deviations."""
+    """Return points of the normal distribution with mean 0 and deviation 1, up to `reach` deviations."""
     z = np.linspace(-reach, reach, count)
     weights = np.exp(-0.5 * z * z)
     return Points(z, weights / weights.sum())
@@ -56,13 +56,13 @@ def lognormal(mean: float, cv: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RowDistribution:
-    """Rows per request: constant, lognormal (rounded, from 1 to `maximum`), or a table of values and weights.
+    """Describe rows per request: constant, lognormal (rounded, from 1 to `maximum`), or a table of values and weights.
 
     Parameters
     ----------
     kind : "constant", "lognormal" or "table"
     nominal_mean : float [rows]
-        Of the lognormal before it is cut; the value of the constant.
+        Mean of the lognormal before it is cut; the value of the constant.
     cv : float
         Coefficient of variation of the lognormal before it is cut.
     maximum : int [rows]
@@ -100,16 +100,16 @@ class RowDistribution:
 
     @property
     def mean(self) -> float:
-        """Mean after rounding and cutting [rows]."""
+        """Return the mean after rounding and cutting [rows]."""
         return self._fine.mean
 
     @property
     def second_moment(self) -> float:
-        """Second moment after rounding and cutting [rows²]."""
+        """Return the second moment after rounding and cutting [rows²]."""
         return self._fine.second_moment
 
     def sample(self, rng: np.random.Generator, count: int) -> Floats:
-        """Draw rows of `count` requests [count] float64 of whole numbers."""
+        """Draw the rows of `count` requests [count] float64; values are whole numbers."""
         if self.kind == "constant":
             return np.full(count, self.nominal_mean)
         if self.kind == "table":
@@ -120,14 +120,14 @@ class RowDistribution:
 
 
 class Service(Protocol):
-    """What service times can be asked; `ServiceTime` and `ServiceTable` answer it."""
+    """Define the methods of service times; `ServiceTime` and `ServiceTable` implement them."""
 
     @property
     def most_threads(self) -> int:
-        """Threads per session beyond which a request gets no faster, as far as is known."""
+        """Return the number of threads per session beyond which a request gets no faster, as far as known."""
 
     def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
-        """Return the mean service time [µs] of requests of so many rows."""
+        """Return the mean service time [µs] of requests with these numbers of rows."""
 
     def sample(self, rng: np.random.Generator, rows: Floats, threads: int = 1) -> Floats:
         """Draw one service time [µs] for each request."""
@@ -136,27 +136,27 @@ class Service(Protocol):
         """Return the distribution over requests of all sizes, as values [µs] and weights."""
 
     def outside(self, rows: RowDistribution) -> float:
-        """Return the part of requests with fewer or more rows than were measured."""
+        """Return the part of requests whose number of rows is below or above the measured range."""
 
     @property
     def disturbed(self) -> float:
-        """Share of the CPUs' time that others used while it was measured; 0 if it was little."""
+        """Return the share of CPU time that other processes used during measurement; 0 if it was small."""
 
 
 @dataclass(frozen=True)
 class ServiceTime:
-    r"""Service time on dedicated cores: :math:`S = (f + r\,d\,(1 - p + p/t))\,N`.
+    r"""Compute service time on dedicated cores: :math:`S = (f + r\,d\,(1 - p + p/t))\,N`.
 
-    :math:`r` is the number of rows, :math:`t` that of threads, and :math:`N` lognormal with mean 1.
+    :math:`r` is the number of rows, :math:`t` the number of threads, and :math:`N` is lognormal with mean 1.
 
     Parameters
     ----------
     fixed_us : float [µs]
-        Of every request (f).
+        Time of every request (f).
     per_row_us : float [µs]
-        Of each row (d).
+        Time of each row (d).
     cv : float
-        Coefficient of variation of the noise N, which multiplies the whole.
+        Coefficient of variation of the noise N, which multiplies everything.
     parallel : float
         Share of the work per row that a session's threads divide (p); 0: threads do not help.
     """
@@ -206,11 +206,11 @@ def _service_points(service: ServiceTime, rows: RowDistribution, threads: int) -
 
 @dataclass(frozen=True)
 class ServiceTable:
-    """Measured service times: quantiles for some numbers of threads and of rows, interpolated between.
+    """Interpolate measured service times: quantiles for some numbers of threads and rows.
 
-    Linear in rows between the measured ones. Beyond them the distribution of the outermost is scaled as a whole, by a
-    median that goes on with the slope of the outermost two; one that falls stays as it is, and no time is below half of
-    the shortest measured. For threads, the largest measured number that is not above the one asked for.
+    Times are linear in rows between measured numbers. Beyond these, the outermost distribution is scaled as a whole so
+    that its median follows the slope of the outermost two. A falling slope is ignored, and no time is below half of the
+    shortest measured time. For threads, the largest measured number that is not above the requested one is used.
 
     Parameters
     ----------
@@ -222,9 +222,9 @@ class ServiceTable:
         Probabilities of the quantiles, increasing, from 0 to 1.
     quantiles_us : nested tuple [threads, rows, levels] of float [µs]
     disturbed : float
-        Share of the CPUs' time that others used while they were measured; 0 if it was little.
+        Share of CPU time that other processes used during measurement; 0 if it was small.
     graph : str
-        Fingerprint of the graph that was measured, by which a calibration knows it.
+        Fingerprint of the measured graph, by which a calibration identifies it.
     """
 
     threads: tuple[int, ...]
@@ -244,7 +244,7 @@ class ServiceTable:
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats]:
-        """Return what turns quantiles into values in the middle of each step, and the steps' weights."""
+        """Return the matrix from quantiles to values in the middle of each step, and the weights of the steps."""
         levels = np.array(self.levels)
         count = len(levels) - 1
         middle = np.zeros((len(levels), count))
@@ -252,7 +252,7 @@ class ServiceTable:
         return middle, np.diff(levels)
 
     def _quantiles(self, rows: Floats, threads: int) -> Floats:
-        """Return quantiles [requests, levels] for requests of so many rows."""
+        """Return quantiles [requests, levels] for requests with these numbers of rows."""
         table = self._cube[max(0, int(np.searchsorted(self.threads, threads, side="right")) - 1)]
         known = np.array(self.rows, dtype=np.float64)
         if len(known) == 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of traffic: how the rate of arrivals moves, relative to the base level 1."""
+"""Define kinds of traffic: how the rate of arrivals changes, relative to the base level 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = ("poisson", "mmpp")
 
 @dataclass(frozen=True)
 class Sine:
-    r"""Level :math:`\frac{h + l}{2} + \frac{h - l}{2} \sin(2\pi t/T)`."""
+    r"""Compute the level :math:`\frac{h + l}{2} + \frac{h - l}{2} \sin(2\pi t/T)`."""
 
     period_s: float
     low: float
@@ -27,7 +27,7 @@ class Sine:
 
 @dataclass(frozen=True)
 class State:
-    """A state of a Markov-modulated Poisson process: its level, and how long it lasts on average."""
+    """Describe a state of a Markov-modulated Poisson process: its level and its mean duration."""
 
     level: float
     mean_s: float
@@ -35,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class Reshare:
-    """Every so often the shares of the models in `groups` are drawn again, their sum staying as it is."""
+    """Redraw the shares of the models in `groups` at intervals; their sum stays the same."""
 
     every_s: float
     groups: tuple[str, ...]
@@ -44,7 +44,7 @@ class Reshare:
 
 @dataclass(frozen=True)
 class Event:
-    """From `at_s` on, service times of a model are multiplied by `service_factor`."""
+    """Multiply the service times of a model by `service_factor` from `at_s` on."""
 
     at_s: float
     model: str
@@ -53,7 +53,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Traffic:
-    """One kind of traffic.
+    """Describe one kind of traffic.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ class Traffic:
     kind : "poisson" or "mmpp"
     duration_s : float [s]
     level : float or Sine
-        Of Poisson traffic, relative to the base rate.
+        Level of Poisson traffic, relative to the base rate.
     states : tuple of State
-        Of an mmpp: they follow one another at random, exponentially long.
+        States of an mmpp: they follow each other at random, with exponential durations.
     reshare : Reshare, optional
     events : tuple of Event
-        In the order of time.
+        Ordered by time.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Traffic:
 
     @property
     def highest_level(self) -> float:
-        """Highest level that the traffic reaches."""
+        """Return the highest level that the traffic reaches."""
         if self.states:
             return max(state.level for state in self.states)
         return self.level.high if isinstance(self.level, Sine) else self.level
 
 
 def parse_traffic(place: str, data: object, models: set[str], groups: set[str]) -> Traffic:
-    """Read one kind of traffic; models and groups that it names must be there."""
+    """Parse one kind of traffic; the models and groups that it names must exist."""
     reader = Reader(place, data)
     name = reader.text("name")
     reader.place = f"{place} ({name})"

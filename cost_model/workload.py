@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on a machine: models with their service times, rows, objectives and rates, and how traffic moves."""
+"""Define what runs on a machine: models with service times, rows, SLOs and rates, and kinds of traffic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traff
 
 ROLES = ("baseline", "variant")
 MOST_QPS = 1e9
-"""Highest rate that is taken [requests/s]."""
+"""Highest accepted rate [requests/s]."""
 _Profile = Callable[[str], ServiceTable]
 
 __all__ = [
@@ -41,29 +41,29 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tenant:
-    """A model and what is asked of it.
+    """Describe a model and its traffic.
 
     Parameters
     ----------
     name : str
     role : "baseline" or "variant"
     service : Service
-        A `ServiceTime`, a `ServiceTable`, or one of them as calibrated.
+        A `ServiceTime`, a `ServiceTable`, or one of them with a calibration applied.
     rows : RowDistribution
     slo_p99_ms : float [ms]
-        99 of 100 requests are to be answered within this time, waiting included.
+        99 of 100 requests must be completed within this time, including waiting.
     bytes_per_row : float [bytes]
-        Read from memory for each row.
+        Bytes read from memory for each row.
     of : str, optional
-        The model that it is a variant of.
+        The model of which it is a variant.
     group : str, optional
-        The group of the file that it came from.
+        The group in the workload file that defined it.
     share : float, optional
         Fraction of the requests of the whole workload.
     qps : float, optional [requests/s]
-        Rate of its own, in place of a share.
+        Its own rate, instead of a share.
     dedicated : bool
-        Has cores of its own also if it is a variant.
+        It gets its own cores even if it is a variant.
     """
 
     name: str
@@ -85,18 +85,18 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that a plan or a simulation starts from.
+    """Contain the inputs of a plan or a simulation.
 
     Parameters
     ----------
     machine : Machine, optional
-        None if the file names none: then the machine is given beside it.
+        None if the file names none; the machine is then passed separately.
     models : tuple of Tenant
-        In the order of the file, groups spread as `name-0`, `name-1`, ...
+        In the order of the file, with groups expanded to `name-0`, `name-1`, ...
     traffic : tuple of Traffic
     seeds : tuple of int
     total_qps : float, optional [requests/s]
-        Of all models with a share, at level 1.
+        Total of all models with a share, at level 1.
     """
 
     machine: Machine | None
@@ -118,7 +118,7 @@ class Workload:
         Raises
         ------
         WorkloadError
-            Models have shares, and there is no total to share.
+            If models have shares and there is no total rate.
         """
         total = self.total_qps if total_qps is None else total_qps
         rates = {}
@@ -140,14 +140,14 @@ def load_workload(path: str | Path, *, any_cpu: bool = False) -> Workload:
     Parameters
     ----------
     path : path-like
-        Or the name of a scenario that comes with the package: `box128`.
+        Path, or the name of a scenario in the package: `box128`.
     any_cpu : bool
-        Take profiles from another CPU model too.
+        Also accept profiles of another CPU model.
 
     Raises
     ------
     WorkloadError
-        It cannot be read, or a member is missing, unknown or out of range; the message names file and member.
+        If it cannot be read, or a member is missing, unknown or out of range; the message names file and member.
     """
     place = workload_file(path)
     try:
@@ -159,15 +159,15 @@ def load_workload(path: str | Path, *, any_cpu: bool = False) -> Workload:
 
 
 def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False) -> Workload:
-    """Read a workload from the mapping of its file; see docs/cost_model.md for its members.
+    """Parse a workload from the mapping of its file; see docs/cost_model.md for its members.
 
     Parameters
     ----------
     data : mapping
     folder : Path
-        That paths of profiles start from.
+        Paths of profiles are relative to this folder.
     any_cpu : bool
-        Take profiles from another CPU model too.
+        Also accept profiles of another CPU model.
     """
     reader = Reader("workload", data)
     machine = parse_machine(reader.take("machine")) if "machine" in reader else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting and response times of models on cores of their own or in pools."""
+"""Predict waiting and response times of models on their own cores or in pools."""
 
 from cost_model.queueing.erlang import erlang_c
 from cost_model.queueing.pool import Member, Pool, Prediction

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Erlang's formula of the probability of waiting."""
+"""Compute the probability of waiting by Erlang's formula."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def erlang_c(servers: int, load: float) -> float:
     Returns
     -------
     probability : float
-        1 if the load is not below the number of servers.
+        1 if the load is at least the number of servers.
 
     Notes
     -----

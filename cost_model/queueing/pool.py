@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several models that share the sessions of a pool; a model alone is a pool of one."""
+"""Predict several models that share the sessions of a pool; a single model is a pool of one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cost_model.queueing.waiting import Renewal, Waiting
 from cost_model.service import Floats, Points
 from cost_model.workload import Tenant
 
-# Weights up to which the values of one coarse point reach: finer where objectives lie.
+# Cumulative weights that the values of each coarse point reach: finer in the range of SLOs.
 _LEVELS: Floats = np.concatenate(
     [np.linspace(0, 0.9, 25)[1:], np.linspace(0.9, 0.985, 18)[1:], np.linspace(0.985, 0.9955, 22)[1:], [0.998, 1.0]],
     dtype=np.float64,
@@ -25,7 +25,7 @@ LATE = 0.01
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is expected of a model in its allocation.
+    """Contain the predicted values of a model in its allocation.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Prediction:
     mean_wait_ms, p50_ms, p99_ms : float [ms]
         Infinite in overload.
     late : float
-        Part of its requests that take longer than its objective.
+        Part of its requests that take longer than its SLO.
     slo_p99_ms : float [ms]
     """
 
@@ -54,7 +54,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Member:
-    """A model in a pool: its rate, its objective, and its service time without others."""
+    """Describe a model in a pool: its rate, its SLO, and its service time without other models."""
 
     model: Tenant
     qps: float
@@ -64,14 +64,14 @@ class Member:
         return {}
 
     def points(self, threads: int) -> Points:
-        """Return few points for its service time [µs]; the same object each time."""
+        """Return few points that represent its service time [µs]; each call returns the same object."""
         if threads not in self._points:
             self._points[threads] = _coarse_service(self.model, threads)
         return self._points[threads]
 
 
 def coarse(points: Points) -> Points:
-    """Return a distribution of few points with the same mean, fine in the upper tail."""
+    """Return a distribution with few points and the same mean, fine in the upper tail."""
     if len(points.values) <= len(_LEVELS):
         return points
     order = np.argsort(points.values)
@@ -82,7 +82,7 @@ def coarse(points: Points) -> Points:
 
 
 def _gathered(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points:
-    """Replace the points of each bin by one with their mean."""
+    """Replace the points of each bin by one point with their mean."""
     mass = np.asarray(np.bincount(bins, weights), dtype=np.float64)
     total = np.asarray(np.bincount(bins, weights * values), dtype=np.float64)
     kept = mass > 0
@@ -96,7 +96,7 @@ def _coarse_service(model: Tenant, threads: int) -> Points:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Models that share sessions, each session a server with `threads` cores.
+    """Describe models that share sessions; each session is a server with `threads` cores.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Pool:
     interference : Interference
         The slow-down by switches between models is applied here.
     memory_factor : float
-        Slow-down of every request by contention for memory.
+        Slow-down of every request by memory contention.
     """
 
     members: Sequence[Member]
@@ -116,24 +116,24 @@ class Pool:
         return sum(member.qps for member in self.members)
 
     def factor(self, place: int) -> float:
-        """Return the slow-down of a member."""
+        """Return the slow-down of the member at an index."""
         return float(self.factors[place])
 
     @cached_property
     def factors(self) -> Floats:
-        """The slow-down of each member: contention for memory, and switches between models [members]."""
+        """Return the slow-down of each member: memory contention and switches between models [members]."""
         parts = np.array([member.qps for member in self.members]) / self.qps if self.qps > 0 else np.ones(1)
         each = self.memory_factor * self.interference.switch_factor(parts)
         return np.broadcast_to(each, len(self.members))
 
     def member_service(self, place: int, threads: int = 1) -> Points:
-        """Return the service time [µs] of a member, slow-downs included."""
+        """Return the service time [µs] of a member, including slow-downs."""
         points, starts = self.services(threads)
         end = starts[place + 1] if place + 1 < len(starts) else len(points.values)
         return Points(points.values[starts[place] : end], points.weights[starts[place] : end])
 
     def services(self, threads: int = 1) -> tuple[Points, NDArray[np.intp]]:
-        """Return the service times [µs] of all members, one after the other, and where each begins.
+        """Return the service times [µs] of all members, one after the other, and where each member begins.
 
         The weights of each member have the sum 1.
         """
@@ -158,7 +158,7 @@ class Pool:
         return {}
 
     def service(self, threads: int = 1) -> Points:
-        """Return the service time [µs] of whatever request comes next."""
+        """Return the service time [µs] of the next request of any model."""
         if threads not in self._cache:
             points, starts = self.services(threads)
             count = len(self.members)
@@ -173,7 +173,7 @@ class Pool:
         return self.qps / 1e6 * self.service(threads).mean
 
     def waiting(self, sessions: int, threads: int = 1, scale: float = 1.0) -> Waiting:
-        """Return the wait in so many sessions when all rates are multiplied by `scale`."""
+        """Return the waiting time for a number of sessions when all rates are multiplied by `scale`."""
         if threads not in self._renewals:
             service = self.service(threads)
             cold = Points(service.values + self.cold_us, service.weights)
@@ -183,11 +183,11 @@ class Pool:
 
     @property
     def cold_us(self) -> float:
-        """Return how much longer requests take that find their core idle [µs]."""
+        """Return how much longer requests take if their core was idle [µs]."""
         return self.interference.idle_start_us
 
     def late(self, place: int, waiting: Waiting, threads: int = 1) -> float:
-        """Return the part of a member's requests that take longer than its objective."""
+        """Return the part of a member's requests that take longer than its SLO."""
         own = self.member_service(place, threads)
         time_us = self.members[place].model.slo_p99_ms * 1e3
         return float(waiting.tail(time_us - own.values, time_us - self.cold_us - own.values) @ own.weights)
@@ -211,7 +211,7 @@ class Pool:
 
 
 def _merged(points: Points) -> Points:
-    """Return few points for a mixture, fine in the tail of its *work*: that is what others wait for."""
+    """Return few points for a mixture, fine in the tail of its *work*, which determines how long others wait."""
     if len(points.values) <= 256:
         return points
     order = np.argsort(points.values)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Waiting time in an M/G/k queue, first come first served, from the whole distribution of the service time.
+r"""Compute waiting time in an M/G/k queue (first come, first served) from the distribution of the service time.
 
 **Approximation.** While all k servers are busy, the queue behaves like an M/G/1 queue whose server is k times as fast,
-and a wait begins with what the first server to become free has left (H. C. Tijms, M. H. van Hoorn and
+and a wait begins with the remaining time of the first server that becomes free (H. C. Tijms, M. H. van Hoorn and
 A. Federgruen, Advances in Applied Probability 13, 1981, 186-206; M. H. van Hoorn and H. C. Tijms, Performance
 Evaluation 2, 1982):
 
@@ -16,16 +16,16 @@ Evaluation 2, 1982):
 with Erlang's :math:`C`, the load :math:`a = \lambda E S` and :math:`\rho = a/k`; V is the wait of that M/G/1 queue
 (Pollaczek and Khinchine), computed on a grid by the fast Fourier transform.
 
-A request that finds its server idle may take longer, :math:`S_0` in place of S (cold caches): then R is what is left of
-:math:`S_0`, for that is what a busy period begins with, and the probability p of waiting solves
+A request that finds its server idle may take longer, :math:`S_0` instead of S (cold caches). Then R is the remaining
+time of :math:`S_0`, because a busy period begins with it, and the probability p of waiting solves
 :math:`p = C(k, \lambda(p\,E S + (1 - p)\,E S_0))`; for k = 1 :math:`p = \rho_0/(1 - \rho + \rho_0)`, which is exact
 (P. D. Welch, Operations Research 12, 1964, 736-752).
 
 **Range.** Exact for k = 1 (any service time) and for exponential service times (any k). Against a discrete-event
 simulation (`tests/cost_model/queueing/test_pool.py`; k from 1 to 60, utilisation from 0.3 to 0.8) p50 and p99 of the
-response are within 8 % for a model alone and within 12 % in mixtures of similar models; short requests in pools with
-requests a hundred times as long are overestimated, by up to 1.8 times. Arrivals are Poisson: bursts are covered by
-taking the rate of the burst.
+response are within 8 % for a single model and within 12 % in mixtures of similar models. Short requests in pools with
+requests a hundred times as long are overestimated, by up to 1.8 times. Arrivals are Poisson: to cover bursts, use the
+rate of the burst.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from cost_model.service import Floats, Points
 _GRID = 512
 _REACH = 20.0
 _POINTS = np.arange(_GRID, dtype=np.float64)
-# Of the steps around the points; the first begins at 0.
+# Growth of the steps around the points; the first step begins at 0.
 _EDGES = np.maximum(np.arange(_GRID + 1) - 0.5, 0.0)
 Complexes = NDArray[np.complex128]
 
 
 def mean_wait_allen_cunneen(servers: int, rate: float, mean: float, second_moment: float) -> float:
-    r"""Return the mean wait by the formula of two moments, for a check in one line.
+    r"""Return the mean wait by the formula of two moments, as a simple check.
 
-    :math:`E W = \frac{C(k, a)}{k (1 - \rho)} E S \frac{1 + c^2}{2}`; rate and moments in the same unit of time.
+    :math:`E W = \frac{C(k, a)}{k (1 - \rho)} E S \frac{1 + c^2}{2}`; rate and moments use the same unit of time.
 
     Source: A. O. Allen, Probability, Statistics and Queueing Theory, 1990, section 5.3.
     """
@@ -62,19 +62,19 @@ def mean_wait_allen_cunneen(servers: int, rate: float, mean: float, second_momen
 
 
 class Renewal:
-    """What a service time leaves to an arrival that finds it running, prepared for many questions.
+    """Prepare the distribution of the remaining service time that an arrival finds, for many evaluations.
 
     Parameters
     ----------
     service : Points [µs]
-        Of all requests that come, of whatever model.
+        Service times of all arriving requests, of any model.
     """
 
     def __init__(self, service: Points) -> None:
         order = np.argsort(service.values)
         self.values, weights = service.values[order], service.weights[order]
         self.mean, self.second_moment = service.mean, service.second_moment
-        # Of residuals, which is twice as long as what is left of constant service times.
+        # Longest residual: twice the remaining time of constant service times.
         self.scale = max(self.second_moment / self.mean / 2, self.mean)
         self._above = 1 - np.concatenate(([0.0], np.cumsum(weights)))
         self._work = np.concatenate(([0.0], np.cumsum(weights * self.values)))
@@ -89,8 +89,8 @@ class Renewal:
     def transform(self, step: float) -> Complexes:
         """Return the Fourier transform of G_e on a grid with this step [µs].
 
-        Mass between two points is split between them in proportion, which keeps the mean whatever the step: second
-        differences of the integral of G_e.
+        Mass between two points is divided between them in proportion (second differences of the integral of G_e), which
+        keeps the mean for any step.
         """
         if step not in self._transforms:
             times = step * np.arange(_GRID + 1)
@@ -104,7 +104,7 @@ class Renewal:
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Distribution of the wait of an arrival.
+    """Describe the distribution of the waiting time of an arrival.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Waiting:
     rate : float [requests/µs]
     servers : int
     first : Renewal, optional
-        Of requests that find a server idle, where these take longer.
+        For requests that find a server idle, if these take longer.
     """
 
     service: Renewal
@@ -122,7 +122,7 @@ class Waiting:
 
     @cached_property
     def load(self) -> float:
-        """Servers that are busy on average [erlang]."""
+        """Return the servers that are busy on average [erlang]."""
         return self.rate * self.service.mean
 
     @property
@@ -131,7 +131,7 @@ class Waiting:
 
     @cached_property
     def probability(self) -> float:
-        """Probability of waiting at all."""
+        """Return the probability of waiting at all."""
         if self.first is None or self.load >= self.servers:
             return erlang_c(self.servers, self.load)
         low, high = 0.0, 1.0
@@ -143,7 +143,7 @@ class Waiting:
 
     @property
     def mean_us(self) -> float:
-        """Mean wait [µs], of those who do not wait too."""
+        """Return the mean wait [µs], including requests that do not wait."""
         if self.utilisation >= 1:
             return float("inf")
         grid, tail = self._conditional
@@ -153,8 +153,8 @@ class Waiting:
     def tail(self, times_us: Floats, idle_us: Floats | None = None) -> Floats:
         """Return the probability of waiting longer than each of these times [µs]; 1 for times below 0.
 
-        With `idle_us`, that of being late: times that may be waited, and what is left of the time allowed to a request
-        that finds a server idle.
+        With `idle_us`, return the probability of being late: `times_us` are the allowed waits, and `idle_us` the
+        remaining time of a request that finds a server idle.
         """
         if self.utilisation >= 1:
             return np.ones_like(times_us)
@@ -167,22 +167,22 @@ class Waiting:
 
     @property
     def longest_us(self) -> float:
-        """Time that no wait reaches [µs]; infinity in overload."""
+        """Return a time that no wait reaches [µs]; infinity in overload."""
         if self.utilisation >= 1:
             return float("inf")
         return float(self._conditional[0][-1]) / self.servers if self.load > 0 else 0.0
 
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
-        """Return a grid of k times the wait [µs], and P(k·wait > grid) of those who wait."""
+        """Return a grid of k times the wait [µs], and P(k·wait > grid) for requests that wait."""
         rho = self.utilisation
-        # A step of a few sizes only: its transform has often been made.
+        # Only a few step sizes are used, so that the transform is often cached.
         step = _REACH * self.service.scale * 2 ** (np.ceil(-2 * np.log2(1 - rho)) / 2) / _GRID
         begun = self.first or self.service
         left = np.maximum(1 - begun.below(step / self.servers * _EDGES), 0.0) ** self.servers
         first = np.fft.rfft(left[:-1] - left[1:], 2 * _GRID)
         density = np.fft.irfft(first * ((1 - rho) / (1 - rho * self.service.transform(step))), 2 * _GRID)[:_GRID]
-        # A point stands for the step around it: half of its mass lies beyond it.
+        # A point represents the step around it: half of its mass is beyond it.
         tail = 1 - np.cumsum(density) + density / 2
         tail[0] = 1.0
         return step * _POINTS, np.clip(tail, 0.0, 1.0)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete-event simulation of models that share a machine: policies, capacity, interference."""
+"""Simulate models that share a machine with discrete events: policies, capacity, interference."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The highest rate at which every model meets its objective, and what to compare it with."""
+"""Find the highest rate at which every model meets its SLO, and reference values for comparison."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from cost_model.simulation.run import Result, simulate
 from cost_model.traffic import Traffic
 from cost_model.workload import Workload
 
-# The split of `baseline-pool` is chosen on traffic of its own, not on that which it is judged by.
+# The split of `baseline-pool` is chosen with separate traffic, not with the traffic that judges it.
 _SPLIT_SEED = 1_000_003
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The highest rate found [requests/s], the lowest that failed, the run at the former, and how many runs it took."""
+    """Contain the highest passing rate [requests/s], the lowest failing rate, the run at the former, the run count."""
 
     qps: float
     failed_qps: float
@@ -43,16 +43,16 @@ class Capacity:
 
 
 def search(evaluate: Callable[[float], Result], low: float, guess: float, high: float, part: float) -> Capacity:
-    """Find the highest rate that meets all objectives, to within a part of itself.
+    """Find the highest rate that meets all SLOs, with a relative precision.
 
-    Starts at the guess and walks away from it in growing steps until it has one rate that passes and one that fails,
-    then halves: three or four runs if the guess (another seed's or policy's answer) is close.
+    Start at the guess and move away in growing steps until one rate passes and one fails, then bisect: three or four
+    runs are enough if the guess (the result of another seed or policy) is close.
 
     Parameters
     ----------
     evaluate : callable of rate
     low, guess, high : float [requests/s]
-        Nothing above `high` is tried, as no policy could carry it; below `low` the answer is 0.
+        No rate above `high` is tried, as no policy could carry it; if no rate from `low` on passes, the result is 0.
     part : float
         Width of the last interval, as a part of the rate.
     """
@@ -77,18 +77,18 @@ def search(evaluate: Callable[[float], Result], low: float, guess: float, high: 
 
 
 def bound_qps(inputs: Inputs, machine: Machine) -> float:
-    """Return the rate at which all cores are busy all the time without any interference [requests/s]."""
+    """Return the rate that keeps all cores busy all the time without any interference [requests/s]."""
     return len(machine.cores) / inputs.demand_us * 1e6
 
 
 def traffic_bound_qps(inputs: Inputs, machine: Machine, pieces: Sequence[Piece]) -> float:
-    r"""Return about the highest rate that any policy could carry under moving traffic [requests/s].
+    r"""Return approximately the highest rate that any policy could carry under changing traffic [requests/s].
 
-    All cores always busy where there is work, no interference, models that are not judged during an event turned away
-    meanwhile, and one per cent of the work lost: the largest :math:`q` with
+    It assumes that all cores are busy whenever there is work, that there is no interference, that models are rejected
+    during events in which they are not judged, and that one percent of the work is lost: the largest :math:`q` with
     :math:`\sum_i t_i \max(0, q w_i - c) \le 0.01 \sum_i t_i q w_i` over pieces of length :math:`t_i` that bring
-    :math:`w_i` core seconds per request at level 1 to :math:`c` cores. Queues do not carry work over from a second to
-    the next, as objectives are some tens of milliseconds.
+    :math:`w_i` core seconds per request at level 1 to :math:`c` cores. Queues do not carry work from one second to the
+    next, because SLOs are some tens of milliseconds.
     """
     work, lengths, start = [], [], 0.0
     for piece in pieces:
@@ -113,12 +113,12 @@ def traffic_bound_qps(inputs: Inputs, machine: Machine, pieces: Sequence[Piece])
 
 
 def make_policy(name: str, workload: Workload, machine: Machine, interference: Interference) -> Policy:
-    """Make a policy by its name.
+    """Create a policy by its name.
 
     Raises
     ------
     UsageError
-        The machine has too few cores for it.
+        If the machine has too few cores for it.
     """
     least = least_cores(name, workload)
     if len(machine.cores) < least:
@@ -148,7 +148,7 @@ def capacity(
     guess: float | None = None,
     part: float = 0.005,
 ) -> Capacity:
-    """Find the highest total rate [requests/s] at which every model meets its objective under a policy."""
+    """Find the highest total rate [requests/s] at which every model meets its SLO under a policy."""
     inputs = inputs or build_inputs(workload)
     pieces = schedule(workload, traffic, seed)
     high = bound_qps(inputs, machine) * 1.3 / min(1.0, sum(p.level for p in pieces) / len(pieces))
@@ -161,9 +161,9 @@ def capacity(
 
 @lru_cache(maxsize=32)
 def best_split(workload: Workload, machine: Machine, interference: Interference, seconds: float = 8.0) -> int:
-    """Return the baseline's cores with which `baseline-pool` carries most at steady base traffic.
+    """Return the number of baseline cores with which `baseline-pool` carries most at steady base traffic.
 
-    Climbs from the split by demand, in steps of four cores, two and one.
+    Start from the split by demand and climb in steps of four cores, two and one.
     """
     inputs = build_inputs(workload)
     traffic = Traffic("split", "poisson", seconds)
@@ -196,5 +196,5 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
 
 
 def scaled_workload(workload: Workload, minutes_scale: float) -> Workload:
-    """Shorten all kinds of traffic."""
+    """Shorten all kinds of traffic of a workload."""
     return replace(workload, traffic=tuple(scaled(one, minutes_scale) for one in workload.traffic))

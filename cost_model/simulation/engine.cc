@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The event loop of the simulator: cores, queues of groups, lending, fork and join, interference.
+/// Runs the event loop of the simulator: cores, queues of groups, lending, fork and join, interference.
 ///
 /// All arrays belong to Python (cost_model/simulation/engine.py, which reads the members of the structs from
-/// `engine_structs`). Times are in microseconds. Between two calls everything that a policy decides is constant. Three
-/// random numbers are drawn per arrival and none elsewhere: runs with one seed see the same requests whatever the policy
-/// and the rate.
+/// `engine_structs`). Times are in microseconds. Between two calls, all values that a policy decides are constant.
+/// Three random numbers are drawn per arrival and none elsewhere: runs with one seed have the same requests for every policy
+/// and rate.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr int kAffinityReach = 4;
 
 }  // namespace
 
-/// Declares a struct and keeps the text of its members, from which Python knows their names, types and order.
+/// Declare a struct and keep the text of its members, from which Python reads their names, types and order.
 #define SHARED_STRUCT(name, ...) \
   struct name {                  \
     __VA_ARGS__                  \
@@ -34,7 +34,7 @@ constexpr int kAffinityReach = 4;
 extern "C" {
 // clang-format off
 
-/// What requests are; M models. `rows` [S, kTable] and `noise` [V, kTable] are quantile tables.
+/// Describes requests; M models. `rows` [S, kTable] and `noise` [V, kTable] are quantile tables.
 SHARED_STRUCT(Load,
   int64_t models;
   const double *fixed_us, *per_row_us;
@@ -44,19 +44,19 @@ SHARED_STRUCT(Load,
   const double *parallel, *bytes_per_row, *slo_us, *deadline_us, *excused_from_us, *excused_until_us;
 );
 
-/// A task that waits.
+/// A waiting task.
 SHARED_STRUCT(Task,
   double arrival_us, work_us, bytes;
   int32_t model, slot;
 );
 
-/// A task that runs, to be ordered by its end.
+/// A running task, ordered by its end.
 SHARED_STRUCT(Running,
   double end_us;
   int64_t core;
 );
 
-/// Everything that changes; C cores, G groups, M models.
+/// All values that change; C cores, G groups, M models.
 SHARED_STRUCT(State,
   int64_t cores, groups, nodes, running, idle_total, queued_total, free_slots, slots, events;
   uint64_t random;
@@ -77,7 +77,7 @@ SHARED_STRUCT(State,
   int64_t* histogram;
 );
 
-/// What is constant until `end_us`.
+/// All values that are constant until `end_us`.
 SHARED_STRUCT(Segment,
   double end_us, rate_per_us;
   const double* alias_share;
@@ -129,7 +129,7 @@ int64_t Pop(State* s) {
   return core;
 }
 
-/// Upper 6 bits of the mantissa and the exponent: buckets 1.1 to 1.6 % wide from 1 µs on.
+/// Use the exponent and the upper 6 bits of the mantissa: buckets 1.1 to 1.6 % wide from 1 µs on.
 inline int64_t Bucket(double latency_us) {
   const double value = std::max(latency_us, 1.0);
   const double one = 1.0;
@@ -163,7 +163,7 @@ void EndTask(State* s, const Load* load, int32_t model, int32_t slot, double arr
   Finish(s, load, model, arrival, s->slot_failed[slot]);
 }
 
-/// Start a task: what it takes alone, times what its neighbors cost it.
+/// Start a task: its time alone, multiplied by the slow-down that its neighbors cause.
 void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
   double slower = 1.0;
   if (s->core_last[core] >= 0 && s->core_last[core] != task.model) slower += g->switch_cost;
@@ -187,7 +187,7 @@ void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t g
   Push(s, {s->now_us + took, core});
 }
 
-/// Start the oldest task of a queue that can still be in time; tell whether there was one.
+/// Start the oldest task of a queue that can still be in time; return whether there was one.
 bool RunHead(State* s, const Load* load, const Segment* g, int64_t group, int64_t core, bool idle) {
   while (s->queue_size[group] > 0) {
     const Task task = s->queue[group * kQueue + s->queue_head[group]];
@@ -210,7 +210,7 @@ void PutIdle(State* s, int64_t core) {
   ++s->idle_total;
 }
 
-/// Take the core that became idle last, or one of the few before it that has run this model last.
+/// Take the core that became idle last, or one of the few before it that ran this model last.
 int64_t TakeIdle(State* s, int64_t group, int32_t model) {
   int32_t* idle = s->idle + group * s->cores;
   const int32_t count = s->idle_count[group]--;
@@ -227,7 +227,7 @@ int64_t TakeIdle(State* s, int64_t group, int32_t model) {
   return core;
 }
 
-/// Run waiting tasks of a group on idle cores of others that lend.
+/// Run waiting tasks of a group on idle cores of other groups that lend.
 void Borrow(State* s, const Load* load, const Segment* g, int64_t group) {
   for (int64_t other = 0; other < s->groups; ++other) {
     while (s->lends[other] && other != group && s->idle_count[other] > 0 && s->queue_size[group] > 0) {
@@ -239,7 +239,7 @@ void Borrow(State* s, const Load* load, const Segment* g, int64_t group) {
   }
 }
 
-/// Give a free core its next task: of its owner, else of the group whose oldest task is closest to its objective.
+/// Give a free core its next task: from its owner, otherwise from the group whose oldest task is closest to its SLO.
 void NextTask(State* s, const Load* load, const Segment* g, int64_t core) {
   const int64_t owner = s->core_owner[core];
   if (s->queue_size[owner] > 0 && RunHead(s, load, g, owner, core, false)) return;
@@ -305,7 +305,7 @@ extern "C" {
 
 #define ENGINE_EXPORT __attribute__((visibility("default")))
 
-/// Return the members of the structs as they are declared above, each struct after those that it uses.
+/// Return the members of the structs as declared above, each struct after the structs that it uses.
 ENGINE_EXPORT const char* engine_structs() {
   static const std::string members =
       std::string(kTaskMembers) + kRunningMembers + kLoadMembers + kStateMembers + kSegmentMembers;
@@ -333,12 +333,12 @@ ENGINE_EXPORT void engine_advance(State* s, const Load* load, const Segment* g) 
       NextTask(s, load, g, core);
     }
   }
-  // What is left of the exponential draw carries over into the next segment, whatever its rate.
+  // The rest of the exponential draw carries over into the next segment, for any rate there.
   if (g->rate_per_us > 0) s->hazard = (arrival - g->end_us) * g->rate_per_us;
   s->now_us = g->end_us;
 }
 
-/// Give cores and models other groups: what runs ends where it runs, what waits goes to its model's new group.
+/// Assign cores and models to other groups: running tasks stay, waiting tasks move to their model's new group.
 ENGINE_EXPORT void engine_regroup(State* s, const Load* load, const Segment* g, const int32_t* core_owner,
                                   const int32_t* group_of) {
   std::vector<Task> waiting;

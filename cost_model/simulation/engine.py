@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled event loop, seen from Python: the structs of `engine.cc`, over numpy arrays.
+"""Call the compiled event loop: the structs of `engine.cc` over NumPy arrays.
 
-Time is in microseconds. A request is one task, or several if a session's threads divide its rows; each takes a whole
-core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it; only when
-there is none, and it may be lent, that of the group whose oldest task has used up most of its objective.
+Time is in microseconds. A request is one task, or several if the threads of a session divide its rows; each task uses a
+whole core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it. If there
+is none and the core may be lent, it takes a task of the group whose oldest task has used most of its SLO.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from cost_model.errors import CostModelError
 
 TABLE = 16384
-"""Values in a quantile table."""
+"""Number of values in a quantile table."""
 QUEUE = 8192
-"""Tasks that a group's queue holds."""
+"""Capacity of a group's queue [tasks]."""
 BUCKETS_PER_OCTAVE = 64
 BUCKETS = 25 * BUCKETS_PER_OCTAVE
 NEVER = float("inf")
 Floats = NDArray[np.float64]
 
-# Types of the members that are numbers, and of the elements of those that are arrays.
+# C types of numeric members, and dtypes of the elements of array members.
 _C_TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "double": ctypes.c_double}
 _ELEMENTS = {"int64_t": "i8", "double": "f8", "int32_t": "i4", "uint8_t": "u1"}
-# The structs that arrays consist of; the others hold numbers and arrays.
+# The structs of which arrays consist; the other structs contain numbers and arrays.
 _ROWS = {"Task", "Running"}
 
 
@@ -47,7 +47,7 @@ def _members(body: str) -> list[tuple[str, str, bool]]:
 
 @functools.cache
 def _structs() -> dict[str, list[tuple[str, Any, np.dtype[Any] | None]]]:
-    """Read the structs from the library: by name their members, each with its C type and the dtype of an array."""
+    """Read the structs from the library: for each name its members, with C type and, for an array, its dtype."""
     text = _library().engine_structs().decode()
     elements: dict[str, np.dtype[Any]] = {name: np.dtype(kind) for name, kind in _ELEMENTS.items()}
     structs: dict[str, list[tuple[str, Any, np.dtype[Any] | None]]] = {}
@@ -64,7 +64,7 @@ def _structs() -> dict[str, list[tuple[str, Any, np.dtype[Any] | None]]]:
 
 
 class _Struct:
-    """A C struct and the arrays that it points to, each an attribute."""
+    """Hold a C struct and the arrays that it points to, each as an attribute."""
 
     def __init__(self, name: str, values: dict[str, Any]) -> None:
         members = _structs()[name]
@@ -88,17 +88,17 @@ class _Struct:
 
 
 def make_load(**values: Any) -> _Struct:
-    """Make the description of requests; see `Load` in `engine.cc` for its members."""
+    """Create the description of requests; see `Load` in `engine.cc` for its members."""
     return _Struct("Load", {"models": len(values["fixed_us"]), **values})
 
 
 def make_segment(**values: Any) -> _Struct:
-    """Make what is constant until `end_us`; see `Segment` in `engine.cc` for its members."""
+    """Create the values that are constant until `end_us`; see `Segment` in `engine.cc` for its members."""
     return _Struct("Segment", values)
 
 
 def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) -> _Struct:
-    """Make the state of an idle machine, all of whose cores and models are of group 0 until `regroup`.
+    """Create the state of an idle machine; all cores and models belong to group 0 until `regroup`.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def advance(state: Any, load: Any, segment: Any) -> None:
 
 
 def regroup(state: Any, load: Any, segment: Any, core_owner: NDArray[Any], group_of: NDArray[Any]) -> None:
-    """Give cores [cores] and models [models] other groups: what runs ends where it runs, what waits moves along."""
+    """Assign cores [cores] and models [models] to other groups; running tasks stay, waiting tasks move."""
     owners = np.ascontiguousarray(core_owner, np.int32)
     groups = np.ascontiguousarray(group_of, np.int32)
     if owners.shape != state.core_owner.shape or groups.shape != state.group_of.shape:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn a workload into what the event loop reads: quantile tables, schedules of rates, what may be missed."""
+"""Convert a workload for the event loop: quantile tables, schedules of rates, and allowed misses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cost_model.traffic import Event, Sine, Traffic
 from cost_model.workload import Tenant, Workload
 
 P99_MISSES = 0.01
-"""Part of the requests that may miss a p99 objective."""
+"""Part of the requests that may miss a p99 SLO."""
 BROKEN = 0.10
-"""Most that a model may miss because it misses by itself; while an event makes it miss more, it is not judged."""
+"""Largest part that may be allowed to a model that misses its SLO alone; while an event raises it, it is not judged."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def _rows(rows: RowDistribution) -> Floats:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A workload as the event loop reads it.
+    """Contain a workload in the form of the event loop.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class Inputs:
         See `Load` in `engine.cc`.
     names : tuple of str
     shares : ndarray [models]
-        Of all requests at level 1; their sum is 1.
+        Part of all requests at level 1; the sum is 1.
     mean_us : ndarray [models] [µs]
-        Core time of a request alone.
+        Core time of a single request.
     alone : ndarray [models]
-        Part of the requests that miss their objective on idle cores: what no allocation can mend.
+        Part of the requests that miss their SLO on idle cores; no allocation can change this.
     allowed : ndarray [models]
-        Part that may miss: 1 %, or twice `alone` where that is more, up to 10 %; alike for every policy.
+        Part that may miss: 1 %, or twice `alone` if that is more, up to 10 %; the same for every policy.
     """
 
     workload: Workload
@@ -76,16 +76,16 @@ class Inputs:
 
     @property
     def demand_us(self) -> float:
-        """Mean core time of a request over all models [µs]."""
+        """Return the mean core time of a request over all models [µs]."""
         return float(self.shares @ self.mean_us)
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Models that miss more on idle cores than any may, so that no policy serves them without more threads."""
+        """Return models that miss more than the allowed maximum on idle cores: no policy serves them without more threads."""
         return tuple(name for name, part in zip(self.names, self.alone, strict=True) if part > BROKEN)
 
     def divided(self, threads: Mapping[str, int]) -> Any:
-        """Return the `load` with so many threads per session; who drops requests, and what may be missed, stays."""
+        """Return the `load` with these threads per session; dropping and the allowed misses stay the same."""
         load = _load(self.workload, threads)
         load.deadline_us[:] = self.load.deadline_us
         return load
@@ -98,13 +98,13 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
     ----------
     workload : Workload
     threads : mapping of model to int, optional
-        Threads per session; 1 for those that are missing. A request of t threads takes t cores for
-        fixed + per_row · rows · (1 - p + p/t), p being the part that is divided.
+        Threads per session; 1 for models that are missing. A request with t threads uses t cores for
+        fixed + per_row · rows · (1 - p + p/t), where p is the part that is divided.
 
     Raises
     ------
     WorkloadError
-        Nothing is asked of any model, or some have a share of a total that is unknown and others rates of their own.
+        If no model receives requests, or some have a share of an unknown total and others rates of their own.
     """
     shares = _shares(workload)
     load = _load(workload, threads or {})
@@ -117,7 +117,7 @@ def build_inputs(workload: Workload, threads: Mapping[str, int] | None = None) -
 
 
 def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
-    """Make the description of requests."""
+    """Create the description of requests."""
     row_tables: dict[Any, int] = {}
     noise_tables: dict[Any, int] = {}
     rows: list[Floats] = []
@@ -140,7 +140,7 @@ def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
             noise_of.append(place(noise_tables, noise, service.cv, lambda s=service: _noise(s.cv)))
             values = (service.fixed_us, service.per_row_us, service.parallel, model.bytes_per_row)
         else:
-            # A measured table has no factors: its service times stand in the place of rows.
+            # A measured table has no factors: its service times replace the rows.
             made = functools.partial(_measured, model, count)
             rows_of.append(place(row_tables, rows, (model.name, count), made))
             noise_of.append(place(noise_tables, noise, 0.0, lambda: np.ones(TABLE)))
@@ -163,8 +163,8 @@ def _measured(model: Tenant, threads: int) -> Floats:
 
 
 def _shares(workload: Workload) -> Floats:
-    """Return the parts of all requests that models have, which every total rate is divided by."""
-    # Without a model that has a rate of its own, they are the same at any total.
+    """Return the parts of all requests that models have; every total rate is divided by them."""
+    # If no model has its own rate, the parts are the same for any total.
     only_shares = all(model.qps is None for model in workload.models)
     rates = workload.qps_by_model(1.0 if only_shares else None)
     shares = np.array([rates[model.name] for model in workload.models])
@@ -174,7 +174,7 @@ def _shares(workload: Workload) -> Floats:
 
 
 def missed_alone(load: Any, model: int, factor: float) -> float:
-    """Return the part of a model's requests that miss the objective on idle cores, service times being longer."""
+    """Return the part of a model's requests that miss the SLO on idle cores, with service times times `factor`."""
     threads = load.threads[model]
     divided = 1 - load.parallel[model] + load.parallel[model] / threads
     sizes = load.rows[load.rows_of[model]][::64]
@@ -185,13 +185,13 @@ def missed_alone(load: Any, model: int, factor: float) -> float:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of time in which rates and service times are constant.
+    """Describe a period in which rates and service times are constant.
 
     Parameters
     ----------
     end_s : float [s]
     level : float
-        Of all arrivals, relative to the base rate.
+        Level of all arrivals relative to the base rate.
     shares : ndarray [models]
     factor : ndarray [models]
         Multiplies service times.
@@ -205,17 +205,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A model that an event makes too slow for any allocation: it is not judged meanwhile.
+    """Describe a model that an event makes too slow for any allocation: it is not judged in this period.
 
     Parameters
     ----------
     name : str
     from_s, until_s : float [s]
-        When its requests arrive.
+        Period in which the requests arrive.
     factor : float
-        Of its service times.
+        Multiplies its service times.
     missed : float
-        Part of its requests that misses the objective then, alone on idle cores.
+        Part of its requests that then misses the SLO, alone on idle cores.
     """
 
     name: str
@@ -232,7 +232,7 @@ class Unjudged:
 
 
 def unjudged(load: Any, names: Sequence[str], pieces: Sequence[Piece]) -> tuple[Unjudged, ...]:
-    """Return the models that are not judged for a while: from the first event that breaks one until it is well."""
+    """Return the models that are not judged for a time: from the first event that breaks one until it recovers."""
     found: dict[int, Unjudged] = {}
     well: set[int] = set()
     start = 0.0
@@ -266,7 +266,7 @@ def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
 
 
 def schedule(workload: Workload, traffic: Traffic, seed: int) -> list[Piece]:
-    """Draw how traffic moves: pieces of at most a second, that end at whole seconds and wherever anything changes."""
+    """Draw a schedule of traffic: pieces of at most a second that end at whole seconds and at every change."""
     random = np.random.default_rng([seed, 7])
     base = _shares(workload)
     marks = set(np.arange(1.0, traffic.duration_s)) | {traffic.duration_s}
@@ -297,7 +297,7 @@ def schedule(workload: Workload, traffic: Traffic, seed: int) -> list[Piece]:
 
 
 def _burst_levels(traffic: Traffic, random: np.random.Generator) -> list[tuple[float, float]]:
-    """Return (end [s], level) of the states of an mmpp that follow one another."""
+    """Return (end [s], level) of the successive states of an mmpp."""
     levels: list[tuple[float, float]] = []
     end, state = 0.0, 0
     while traffic.states and end < traffic.duration_s:

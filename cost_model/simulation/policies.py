@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may use which cores: five policies, one interface.
+"""Decide which models may use which cores: five policies with one interface.
 
 `shared`
-    Every model may use every core: default servers side by side. One queue for all is generous to it.
+    Every model may use every core, like default servers on one machine. A single queue for all is an optimistic model.
 `static`
-    Each model has cores of its own, by its part of the demand at the base level.
+    Each model has its own cores, in proportion to its demand at the base level.
 `baseline-pool`
-    The published design: the baseline has cores of its own, all variants share the rest. The split is the one that
-    carries most at steady base traffic, found by simulation: the best that can be chosen in advance.
+    The published design: the baseline has its own cores, all variants share the rest. The split is the one that
+    carries most at steady base traffic, found by simulation: the best choice in advance.
 `planned`
     The planner's allocation for the same rates, with its threads per session; it does not change.
 `dynamic`
-    The controller's pools: ownership follows demand every second, idle cores are lent in between.
+    The controller's pools: ownership follows demand every second; in between, idle cores are lent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ POLICIES = ("shared", "static", "baseline-pool", "planned", "dynamic")
 
 @dataclass(frozen=True)
 class Assignment:
-    """Groups with a label each: who owns a core, who queues where, who lends and borrows.
+    """Assign cores and models to labeled groups, and define which groups lend and borrow.
 
-    A request that has waited for more than `wait_part` [models] of its objective is dropped; None: the whole of it.
-    `threads` are those of a session of each model that has more than one; only those at the beginning count.
+    A request that has waited for more than `wait_part` [models] of its SLO is dropped; None means the whole SLO.
+    `threads` contains the threads per session of models that have more than one; only the initial value counts.
     """
 
     labels: tuple[str, ...]
@@ -51,17 +51,17 @@ class Assignment:
 
 
 class Policy(Protocol):
-    """What `simulate` asks of a policy."""
+    """Define what `simulate` needs from a policy."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Return the name of the policy."""
 
     def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
-        """Return what is in force at the beginning."""
+        """Return the assignment at the beginning."""
 
     def step(self, now_s: float, state: Any, inputs: Inputs) -> tuple[Assignment | None, Sequence[Any]]:
-        """Return what is in force from now on, None for no change, and the moves that led to it."""
+        """Return the assignment from now on (None: no change) and the moves that led to it."""
 
 
 def fixed(
@@ -71,7 +71,7 @@ def fixed(
     *,
     oversubscribed: bool = False,
 ) -> Assignment:
-    """Make an assignment in which nobody lends."""
+    """Create an assignment without lending."""
     none = (False,) * len(labels)
     return Assignment(
         tuple(labels), tuple(core_owner), tuple(group_of), none, none, (0.0,) * len(labels),
@@ -94,14 +94,14 @@ class Fixed:
 
 
 def least_cores(policy: str, workload: Workload) -> int:
-    """Return the cores without which a policy has none for someone."""
+    """Return the fewest cores with which a policy has cores for every model."""
     if policy == "static":
         return len(workload.models)
     return len({model.role for model in workload.models}) if policy == "baseline-pool" else 1
 
 
 def shared_policy() -> Fixed:
-    """Make `shared`."""
+    """Create `shared`."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         return fixed(["all"], [0] * len(machine.cores), [0] * len(inputs.names), oversubscribed=True)
@@ -110,7 +110,7 @@ def shared_policy() -> Fixed:
 
 
 def static_policy() -> Fixed:
-    """Make `static`: whole cores by demand, the largest remainder first, at least one each."""
+    """Create `static`: whole cores by demand, by largest remainder, at least one per model."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         count, cores = len(inputs.names), len(machine.cores)
@@ -129,7 +129,7 @@ def static_policy() -> Fixed:
 
 
 def baseline_pool_policy(workload: Workload, baseline_cores: int) -> Fixed:
-    """Make `baseline-pool` with so many cores for the baseline."""
+    """Create `baseline-pool` with this number of cores for the baseline."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         owners = [0 if core < baseline_cores else 1 for core in range(len(machine.cores))]
@@ -139,12 +139,12 @@ def baseline_pool_policy(workload: Workload, baseline_cores: int) -> Fixed:
 
 
 def planned_policy(workload: Workload, interference: Any) -> Fixed:
-    """Make `planned`: what the planner allots for these rates."""
+    """Create `planned`: the planner's allocation for these rates."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         from cost_model.planning import plan
 
-        # Every model's part of the total, as in the simulated traffic: also of those with a rate of their own.
+        # Use every model's part of the total, as in the simulated traffic, even for models with their own rate.
         rates = dict(zip(inputs.names, (inputs.shares * qps).tolist(), strict=True))
         made = plan(workload, machine, rates, interference)
         places = {name: place for place, allocation in enumerate(made.allocations) for name in allocation.models}
@@ -161,7 +161,7 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
 
 
 class Dynamic:
-    """`dynamic`: the controller that the proxy runs, on what the simulated hosts report."""
+    """Run `dynamic`: the same controller as the proxy, on observations of the simulated hosts."""
 
     name = "dynamic"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulation answers, as tables and as JSON."""
+"""Render results of simulations as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cost_model.simulation.study import Comparison, Row
 
 
 def capacity_table(rows: Sequence[Row]) -> Table:
-    """Make a table of capacities: a line for each kind of traffic, a column for each policy, means over seeds."""
+    """Return a table of capacities: a row per kind of traffic, a column per policy, means over seeds."""
     policies = list(dict.fromkeys(row.policy for row in rows))
     table = Table(title="requests/s at which every model meets its p99 objective", title_justify="left")
     table.add_column("traffic")
@@ -43,7 +43,7 @@ def capacity_table(rows: Sequence[Row]) -> Table:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Make a table of ratios between policies."""
+    """Return a table of ratios between policies."""
     table = Table(title="ratio of requests/s (geometric mean over seeds; least)", title_justify="left")
     pairs = list(dict.fromkeys((comparison.policy, comparison.against) for comparison in comparisons))
     table.add_column("traffic")
@@ -60,13 +60,13 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) -> list[str]:
-    """Say which models are not held to their objective as it stands, and why.
+    """Return notes on models that are not held to their usual SLO, and why.
 
     Parameters
     ----------
     unjudged : sequence of Unjudged
     allowed : mapping of model to float
-        Part of its requests that may miss the objective.
+        Part of its requests that may miss the SLO.
     """
     told = [str(one) for one in unjudged]
     more = [f"{name} {part:.1%}" for name, part in allowed.items() if part > P99_MISSES]
@@ -79,7 +79,7 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
 
 
 def models_table(traffic: str, result: Result) -> Table:
-    """Make a table of what every model got in a run; `*` marks those that were not judged for a while."""
+    """Return a table of every model's results in a run; `*` marks models that were not judged for a time."""
     excused = {one.name for one in result.unjudged}
     lenient = excused or any(model.allowed > P99_MISSES for model in result.models)
     met = "no model that is judged misses more than it may" if lenient else "every model meets its objective"

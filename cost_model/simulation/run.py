@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one workload under one policy, and judge it."""
+"""Simulate one workload under one policy, and judge the result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from cost_model.simulation.policies import Assignment, Policy
 
 @dataclass(frozen=True)
 class ModelResult:
-    """What one model got.
+    """Contain the results of one model.
 
     Parameters
     ----------
     arrived, completed, dropped : int
-        Requests; dropped are those that were shed or late before they started. What is left is still in the system.
+        Requests; dropped ones were shed or late before they started. The remaining ones are still in the system.
     missed : float
         Part of the judged requests that were dropped or late.
     allowed : float
-        Part that may be.
+        Part that may be dropped or late.
     p50_ms, p99_ms : float [ms]
         Of completed requests.
     cores : float
@@ -55,21 +55,21 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class Result:
-    """Outcome of a run.
+    """Contain the outcome of a run.
 
     Parameters
     ----------
     met : bool
-        Every model had its objective; false also for a run that was stopped because one certainly had not.
+        Every model met its SLO; false also if the run stopped early because a model certainly had not.
     stopped_s : float, optional [s]
-        When it was stopped.
+        Time at which it was stopped.
     slowdown : float
-        Core time used over core time that the same requests take alone: what interference cost.
+        Core time used, divided by the core time of the same requests alone: the cost of interference.
     owners : list of (time [s], labels of groups, cores of each)
-        Each change of who owns which core.
+        Every change of the ownership of cores.
     moves : list of (time [s], Move)
     unjudged : tuple of Unjudged
-        Models that were not judged for a while.
+        Models that were not judged for a time.
     """
 
     policy: str
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def worst(self) -> ModelResult:
-        """The model that misses most of what it may."""
+        """Return the model that uses the largest part of its allowed misses."""
         return max(self.models, key=lambda model: model.missed / model.allowed)
 
 
@@ -107,7 +107,7 @@ def simulate(
     stop_early: bool = False,
     observe: Callable[[float, Any], None] | None = None,
 ) -> Result:
-    """Simulate requests for the whole of a schedule.
+    """Simulate requests for a whole schedule.
 
     Parameters
     ----------
@@ -115,13 +115,13 @@ def simulate(
     machine : Machine
     pieces : sequence of Piece
     policy : Policy
-        Its `start` is asked once, its `step` at every whole second.
+        Its `start` is called once, its `step` at every whole second.
     qps : float [requests/s]
-        Of all models at level 1.
+        Total of all models at level 1.
     seed : int
     interference : Interference
     stop_early : bool
-        Stop as soon as a model certainly misses its objective, however good the rest will be.
+        Stop as soon as a model certainly misses its SLO, whatever happens in the rest of the run.
     observe : callable of (time [s], state), optional
         Called at every whole second, for pictures.
     """
@@ -129,11 +129,11 @@ def simulate(
     nodes = {node: place for place, node in enumerate(machine.nodes)}
     count = len(inputs.names)
     core_nodes = np.array([nodes[core.node] for core in machine.cores])
-    # One more than models: a policy may have groups that no model belongs to.
+    # One more than the models: a policy may have groups without models.
     state = engine.make_state(core_nodes, count, count + 2, seed)
     assignment = policy.start(inputs, machine, qps)
     load = inputs.divided(assignment.threads) if assignment.threads else inputs.load
-    # Judged alike under every policy: by what models take with the threads of the inputs.
+    # Judged in the same way under every policy: by the times of models with the threads of the inputs.
     broken = unjudged(inputs.load, inputs.names, pieces)
     excused = _excused(inputs, broken)
     load.excused_from_us[:], load.excused_until_us[:] = excused
@@ -183,7 +183,7 @@ def simulate(
 
 
 def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
-    """Put an assignment of cores and models into force."""
+    """Apply an assignment of cores and models."""
     groups = len(assignment.labels)
     state.lends[:] = False
     state.borrows[:] = False
@@ -199,7 +199,7 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
 
 
 def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats]:
-    """Return from when to when [µs] each model is not judged."""
+    """Return the period [µs] in which each model is not judged."""
     begin, end = (np.full(len(inputs.names), engine.NEVER) for _ in range(2))
     for one in broken:
         place = inputs.names.index(one.name)
@@ -208,7 +208,7 @@ def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats
 
 
 def _expected(inputs: Inputs, excused: tuple[Floats, Floats], pieces: Sequence[Piece], qps: float) -> Floats:
-    """Return how many requests of each model are going to be judged, on average."""
+    """Return how many requests of each model will be judged, on average."""
     total, start = np.zeros(len(inputs.names)), 0.0
     begin, end = excused
     for piece in pieces:

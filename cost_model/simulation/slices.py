@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that share cores as processes share them: each has a session of its own, the kernel gives all of them time.
+"""Simulate models that share cores as processes do: each has its own session, and the kernel schedules all of them.
 
-What a host does with a pool of models. A request waits for its own model's session alone, first come first served; the
-sessions that have work take turns on the cores, a slice of time each. One queue for all models, which the planner
-and the policies of `cost-model simulate` count with, makes requests of a seldom asked model wait longer, and those
-of a busy one less.
+This is how a host runs a pool of models. A request waits only for its own model's session, first come first served; the
+busy sessions take turns on the cores, for one time slice each. The planner and the policies of `cost-model simulate`
+assume one queue for all models. Compared with that, requests of a model with little traffic wait less here, and those
+of a busy model wait longer.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cost_model.interference import Interference
 from cost_model.service import Floats
 from cost_model.workload import Tenant
 
-# Linux lets a thread run for some milliseconds where others wait: its slice (0.7 ms, times 1 + log2 of the CPUs, up to
-# 8) is looked at when the timer ticks, which is every 4 ms in most kernels of servers, or when a thread wakes.
+# If other threads wait, Linux lets a thread run for some milliseconds: its slice (0.7 ms, times 1 + log2 of the CPUs,
+# up to 8) is checked at timer ticks, every 4 ms in most server kernels, or when a thread wakes.
 SLICE_US = 3000.0
 
 
 @dataclass
 class _Worker:
-    """A thread of a model's session, with the request that it runs."""
+    """Track a thread of a model's session, with the request that it runs."""
 
     model: int
     due_us: float = 0.0
@@ -42,12 +42,12 @@ def play_slices(
     interference: Interference,
     slice_us: float = SLICE_US,
 ) -> list[Floats]:
-    """Return the response times [µs] of the requests of each model, Poisson arrivals at `qps`.
+    """Return the response times [µs] of the requests of each model, with Poisson arrivals at `qps`.
 
-    Each model has a session that runs as many requests at once as there are cores. Where another model has just run, a
-    request that starts or goes on takes longer, by `switch` times what its model's requests take on average (what is to
-    be brought back into caches does not depend on how much is left), and `idle_start_us` longer on a core that slept.
-    Of memory's bandwidth there is enough.
+    Each model has a session that runs as many requests at once as there are cores. If another model has just run on the
+    core, a request that starts or resumes takes longer, by `switch` times the mean time of its model's requests (the
+    data to bring back into caches does not depend on the remaining work). On a core that slept it takes `idle_start_us`
+    longer. Memory bandwidth is not limited.
     """
     rng = np.random.default_rng(seed)
     due, which, work = _arrivals(models, seconds, rng)
@@ -121,7 +121,7 @@ def play_slices(
 
 
 def _arrivals(models: Sequence[Tenant], seconds: float, rng: np.random.Generator) -> tuple[Floats, np.ndarray, Floats]:
-    """Return when requests are due [µs], of which model, and how much work each is [µs]."""
+    """Return the due time [µs], the model and the work [µs] of every request."""
     due, which, work = [], [], []
     for place, model in enumerate(models):
         count = int(rng.poisson((model.qps or 0.0) * seconds))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity of every policy under every kind of traffic with every seed, on as many processes as there are CPUs."""
+"""Find the capacity of every policy for all kinds of traffic and seeds, with one process per CPU."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from cost_model.workload import Workload
 
 @dataclass(frozen=True)
 class Row:
-    """One capacity.
+    """Describe one capacity.
 
     Parameters
     ----------
     qps : float [requests/s]
-        Highest total rate (at level 1) at which every model met its objective; 0 if there is none.
+        Highest total rate (at level 1) at which every model met its SLO; 0 if there is none.
     requests, cpu_s : int, float [s]
-        Simulated for it, and what that took.
+        Requests that were simulated to find it, and the CPU time of the simulation.
     bound_qps : float [requests/s]
-        About the most that any policy could carry (`traffic_bound_qps`).
+        Approximately the most that any policy could carry (`traffic_bound_qps`).
     binding : str
-        The model that came closest to its objective; those that no policy serves, if no rate was found.
+        The model that came closest to missing its SLO; if no rate was found, the models that no policy serves.
     """
 
     traffic: str
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _Chain:
-    """All seeds of one kind of traffic and one policy, each starting from the answer before."""
+    """All seeds of one kind of traffic and one policy; each search starts from the previous result."""
 
     workload: Workload
     machine: Machine
@@ -73,7 +73,7 @@ def _run(chain: _Chain) -> list[Row]:
     rows: list[Row] = []
     guess = None
     if chain.traffic.duration_s > 300:
-        # A tenth of the time finds most of the answer.
+        # A tenth of the time is enough for most of the search.
         short = scaled(chain.traffic, 0.1)
         coarse = capacity(
             chain.workload, chain.machine, short, policy, chain.seeds[0], interference, inputs=inputs, part=0.01
@@ -114,7 +114,7 @@ def capacities(
     jobs: int | None = None,
     told: Callable[[list[Row]], None] | None = None,
 ) -> list[Row]:
-    """Find the capacities of policies under all kinds of traffic of a workload.
+    """Find the capacities of policies for all kinds of traffic of a workload.
 
     Parameters
     ----------
@@ -124,13 +124,13 @@ def capacities(
     seeds : iterable of int
     interference : Interference
     scales : sequence of float
-        Multiples of the coefficients of interference.
+        Factors on the coefficients of interference.
     part : float
         Precision, as a part of the rate.
     jobs : int, optional
-        Processes; as many as this process may use CPUs by default.
+        Number of processes; by default the number of CPUs that this process may use.
     told : callable of rows, optional
-        Called as each kind of traffic and policy is done.
+        Called when a kind of traffic is complete for a policy.
     """
     chains = [
         _Chain(workload, machine, traffic, policy, tuple(seeds), interference, scale, part)
@@ -151,7 +151,7 @@ def _map(function: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Ite
     if jobs <= 1 or len(items) <= 1:
         yield from map(function, items)
         return
-    # Started afresh: a process that was forked from one with threads may hang.
+    # Use new processes: a process that was forked from one with threads may deadlock.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for future in as_completed([pool.submit(function, item) for item in items]):
             yield future.result()
@@ -159,7 +159,7 @@ def _map(function: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Ite
 
 @dataclass(frozen=True)
 class Comparison:
-    """A policy against another, over seeds: geometric mean and the least of the ratios of capacities."""
+    """Compare two policies over seeds: geometric mean and minimum of the ratios of capacities."""
 
     traffic: str
     interference: float
@@ -170,7 +170,7 @@ class Comparison:
 
 
 def compare(rows: Sequence[Row], policy: str, against: str) -> list[Comparison]:
-    """Compare two policies under each kind of traffic; what neither or only one can carry is left out."""
+    """Compare two policies for each kind of traffic; skip cases that one or both cannot carry."""
     known = {(row.interference, row.traffic, row.policy, row.seed): row.qps for row in rows}
     made = []
     for scale, traffic in dict.fromkeys((row.interference, row.traffic) for row in rows):
@@ -193,7 +193,7 @@ def latency_curve(
     seed: int,
     interference: Interference,
 ) -> dict[str, list[Result]]:
-    """Run each policy at each rate, for a picture of latency against load."""
+    """Run each policy at each rate, for a plot of latency against load."""
     inputs = build_inputs(workload)
     pieces = schedule(workload, traffic, seed)
     return {
@@ -208,5 +208,5 @@ def latency_curve(
 
 
 def to_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return rows as they stand in a file of results."""
+    """Return rows in the format of a result file."""
     return [asdict(row) for row in rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulate a small real scenario from measured profiles, to be compared with a run on this machine."""
+"""Simulate a small real scenario from measured profiles, for comparison with a run on this machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cost_model.workload import Tenant, Workload
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the simulator expects of one model.
+    """Contain the predicted values of one model.
 
     Parameters
     ----------
     p50_ms, p99_ms, mean_ms : float [ms]
-        Time in the server, waiting included; the mean over seeds.
+        Time in the server, including waiting; the mean over seeds.
     p99_spread_ms : float [ms]
-        Largest difference between seeds: a measurement of this length differs from itself by as much.
+        Largest difference between seeds; repeated measurements of this length differ by as much.
     throughput_qps : float [requests/s]
     """
 
@@ -51,24 +51,24 @@ def predict_small(
     seeds: Sequence[int] = (1, 2, 3),
     dynamic: bool = False,
 ) -> dict[str, Prediction]:
-    """Predict latency of a few models on a few cores.
+    """Predict the latency of a few models on a few cores.
 
     Parameters
     ----------
     models : sequence of Tenant
-        With `qps` each, and a measured `ServiceTable` or a `ServiceTime`.
+        Each has `qps`, and a measured `ServiceTable` or a `ServiceTime`.
     machine : Machine
     cores_of : mapping of model to cores, optional
-        Indices of cores; models with equal sets share one queue, sets must not overlap otherwise. None: all share all.
+        Indices of cores; models with equal sets share one queue; other sets must not overlap. None: all share all.
     seconds : float [s]
-        As long as the real run, so that spreads compare.
+        Duration of the real run, so that spreads are comparable.
     interference : Interference
     threads : mapping of model to int, optional
     traffic : Traffic, optional
-        Poisson at the given rates by default.
+        By default Poisson at the given rates.
     seeds : sequence of int
     dynamic : bool
-        Let the controller own the cores instead of `cores_of`.
+        Let the controller assign the cores instead of `cores_of`.
     """
     total = sum(model.qps or 0.0 for model in models)
     workload = Workload(machine, tuple(models), (), tuple(seeds), total)
@@ -102,15 +102,15 @@ def predict_sessions(
     interference: Interference = NONE,
     seeds: Sequence[int] = (1, 2, 3),
 ) -> dict[str, Prediction]:
-    """Predict latency of models that share cores, each with a session of its own, as hosts run them; see `slices`.
+    """Predict the latency of models that share cores, each with its own session, as on hosts; see `slices`.
 
     Parameters
     ----------
     models : sequence of Tenant
-        With `qps` each; arrivals are Poisson.
+        Each has `qps`; arrivals are Poisson.
     cores : int
     seconds : float [s]
-        As long as the real run, so that spreads compare.
+        Duration of the real run, so that spreads are comparable.
     interference : Interference
     seeds : sequence of int
     """
@@ -138,7 +138,7 @@ def _cpusets(models: Sequence[Tenant], machine: Machine, cores_of: Mapping[str, 
     if len(set(taken)) != len(taken):
         raise ValueError(f"cores_of: sets {groups} that overlap found, expected equal or disjoint ones")
     owner = {core: place for place, group in enumerate(groups) for core in group}
-    # A core that nobody uses belongs to a group without models.
+    # A core without models belongs to a group without models.
     owners = [owner.get(core, len(groups)) for core in every]
     labels = [*(" ".join(map(str, group)) for group in groups), *(["unused"] if len(groups) in owners else [])]
     assignment = fixed(labels, owners, [groups.index(sets[model.name]) for model in models])
