@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version gets which cores: what is known of versions, plans, control, and CPUs for `desired.json`.
+"""Divide cores among versions: what is known of them, plans, control, and CPUs for `desired.json`.
 
-Nothing here reads a file of a host or writes one; `serving_proxy.cores.loop` does.
+Only `serving_proxy.cores.loop` reads or writes a host's files; the other modules do not.
 """
 
 from serving_proxy.cores.allocator import Allocator

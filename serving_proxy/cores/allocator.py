@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans and control put together: what is deployed and what was counted go in, cores of versions come out."""
+"""Combine plans and control: from the deployed versions and the hosts' counters to the cores of each version."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from serving_proxy.cores.observations import within_cores
 from serving_proxy.cores.tenants import DeployedTenant
 
 Mode = Literal["plan", "control"]
-# A plan is made when something was deployed, and again once its requests have been seen for so long.
+# A plan is made after a deployment, and again once its requests have been counted for this time.
 SETTLED_S = 30.0
-# Before the first moves of all: whoever has run without a plan is not bound by one that knows no rates.
+# In mode `control`, if no rates are known, no version is pinned until this much of its traffic has been seen.
 LOOK_S = 5.0
 
 
 class Allocator:
-    """Decides which version has which cores; keeps no files and no clock.
+    """Decides which version has which cores; reads no files and no clock.
 
     Parameters
     ----------
     mode : "plan" or "control"
     kept : mapping, optional
-        What `to_json` of the one before has returned.
+        The result of `to_json` of the previous allocator.
     """
 
     def __init__(self, mode: Mode, kept: Any = None) -> None:
@@ -62,19 +62,19 @@ class Allocator:
         now_s: float,
         apart: bool = False,
     ) -> tuple[Move, ...]:
-        """Take what is deployed now, and plan anew if that is something else, or if it is time.
+        """Plan again if the deployed versions have changed, or if it is time; return the moves.
 
         Parameters
         ----------
         tenants : sequence of DeployedTenant
             At least one.
         machine : Machine
-            The cores that there are to give.
+            The cores that can be divided.
         profiles : mapping of name to ServiceTable
-            Of those that have one.
+            Profiles of the versions that have one.
         now_s : float [s]
         apart : bool
-            There are other cores, which are for somebody else.
+            There are other cores, which operators have given to other versions.
         """
         self._apart = apart
         known = dict(profiles)
@@ -96,7 +96,7 @@ class Allocator:
         return moves
 
     def observe(self, seen: Mapping[str, Observation], now_s: float, elapsed_s: float) -> tuple[Move, ...]:
-        """Take what was counted since the last time, and in mode `control` move cores if that is called for."""
+        """Update the estimates from the hosts' counters, and in mode `control` move cores if needed."""
         if self.state is None:
             return ()
         known = {name: one for name, one in seen.items() if name in self.state.tenants}
@@ -105,7 +105,7 @@ class Allocator:
         estimates = learning.learn(self.costs, self.state.estimates, known, paths)
         state = replace(self.state, estimates=self._excused(estimates))
         moves: tuple[Move, ...] = ()
-        # In a plan estimates are followed for the next one; nothing moves until then.
+        # In mode `plan`, estimates are only updated for the next plan; nothing moves until then.
         still = self.mode == "plan" or self._blind
         if still:
             state = follow(state, known, elapsed_s)
@@ -120,32 +120,32 @@ class Allocator:
 
     @property
     def cores(self) -> dict[str, tuple[int, ...]]:
-        """Places in the machine's cores of each version; none where nothing is divided."""
+        """Return the cores of each version, as indices of the machine's cores; empty if nothing is divided."""
         there = self.state is not None and not self._blind
         return cores_of(self.pools, self.borrowing, self._apart) if there else {}
 
     @property
     def cpusets(self) -> dict[str, str]:
-        """CPUs of each version."""
+        """Return the CPUs of each version."""
         return {} if self.machine is None else cpus_of(self.cores, self.machine)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """Who shares with whom."""
+        """Return the pools of versions that share cores."""
         return () if self.state is None else self.state.pools
 
     @property
     def borrowing(self) -> bool:
-        """Whether baselines may use the variants' cores as well."""
+        """Return whether baselines may use the variants' cores as well."""
         return self.state is not None and self.state.lent
 
     @property
     def tenants(self) -> tuple[DeployedTenant, ...]:
-        """What cores are divided among."""
+        """Return the versions that cores are divided among."""
         return self._tenants
 
     def source_of(self, tenant: DeployedTenant) -> learning.Source:
-        """Say where the core time of a version's requests comes from."""
+        """Return where the core time of a version's requests comes from."""
         return learning.source_of(tenant, self.costs, self._measured)[0]
 
     def demand(self) -> dict[str, float]:
@@ -156,20 +156,20 @@ class Allocator:
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
 
     def pressure(self) -> dict[str, float]:
-        """Return the demand of each pool with what waits."""
+        """Return the demand of each pool, including the requests that wait."""
         if self.state is None:
             return {}
         found = self.state.estimates
         return {pool.name: sum(found[name].pressure for name in pool.models) for pool in self.state.pools}
 
     def stop(self) -> None:
-        """Give up all cores: there is nothing to divide."""
+        """Release all cores: there is nothing to divide."""
         self.state = self.plan = self.machine = None
         self.reasons, self.limits, self._tenants, self._settled_at = {}, {}, (), None
         self._blind = self._divided = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was learnt, for the next proxy."""
+        """Return what was learned, for the next proxy."""
         found = {} if self.state is None else self.state.estimates
         rates = {name: round(one.qps, 1) for name, one in found.items()} or self._rates
         return {"costs": learning.to_json(self.costs), "rates": rates}
@@ -194,7 +194,7 @@ class Allocator:
             )
             for one in tenants
         ]
-        # What was never seen is what it is expected to be now.
+        # For versions without any requests so far, use the present expectation.
         old = {name: one for name, one in old.items() if name in self.costs and self.costs[name].completed}
         made = planning.make_plan(controlled, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
@@ -219,7 +219,7 @@ class Allocator:
         return self._entered((*list_moves(before, pools, why), *self._borrowed(now_s)))
 
     def _on_probation(self, state: ControlState, before: tuple[Pool, ...], now_s: float) -> ControlState:
-        """Carry on what the controller remembers of its moves, and let it judge this one if it could be undone."""
+        """Keep the controller's memory of its moves, and let it judge this plan as a move if it can be undone."""
         known = self.state
         if known is None or not before:
             return state
@@ -236,14 +236,14 @@ class Allocator:
         )
 
     def _wanted_limits(self) -> dict[str, Limit]:
-        """Return the limits that the controller calls for; nobody is limited where nothing is divided."""
+        """Return the limits that the controller wants; empty if nothing is divided."""
         assert self.state is not None
         there, demand = self.cores, self.demand()
         found = {}
         for pool in self.pools:
             wanted, cores = demand[pool.name], len(pool.cores)
             for name in pool.models:
-                # A pool without cores of its own is no measure of what its versions may run on.
+                # The size of a pool without cores of its own means nothing: its versions share cores of others.
                 if name in self.state.limits and name in there and cores:
                     what = f"{cores} core{'' if cores == 1 else 's'}"
                     reason = f"{pool.name} has {what} for a demand of {wanted:.1f}, and more would not be in time"
@@ -251,7 +251,7 @@ class Allocator:
         return found
 
     def _borrowed(self, now_s: float) -> tuple[Move, ...]:
-        """See whether baselines may run on every core, and return what that changes; a plan is applied as it is."""
+        """Let baselines run on every core, or end that, and return the moves; mode `plan` never does so."""
         assert self.state is not None
         lent, pools = self.state.lent, self.pools
         if self.mode == "plan" or len(pools) < 2 or now_s < self.state.blocked_until_s:
@@ -259,7 +259,7 @@ class Allocator:
         why = borrows(pools, self.demand(), self.pressure(), lent)
         if (why is not None) == lent:
             return ()
-        # On probation as a move is, and together with one of the same look.
+        # Borrowing is on probation as a move is, and shares the trial of a move of the same step.
         trial = self.state.trial
         if trial is None or trial.since_s != now_s:
             trial = Trial(now_s, pools, self.state.missed_part, pools, lent)
@@ -268,7 +268,7 @@ class Allocator:
         return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
 
     def _handed_over(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
-        """Return the estimates with a former baseline's requests counted for the one that takes its place."""
+        """Return the estimates, with a former baseline's requests added to the version that replaces it."""
         found = {} if self.state is None else dict(self.state.estimates)
         before = {tenant.model: tenant.name for tenant in self._tenants if tenant.role == "baseline"}
         for one in tenants:
@@ -287,7 +287,7 @@ class Allocator:
         return moves
 
     def _sharing(self) -> list[tuple[list[str], int]]:
-        """Return versions by the cores that they run on."""
+        """Return the versions that run on the same cores, with the number of these cores."""
         assert self.state is not None
         cores = self.cores
         groups: dict[tuple[int, ...], list[str]] = {}
@@ -296,7 +296,7 @@ class Allocator:
         return [(names, len(mine)) for mine, names in groups.items()]
 
     def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
-        """Let no version be taken for slow while it shares its cores with a baseline."""
+        """Return estimates in which no version counts as slow while baselines share the variants' cores."""
         return {
             name: replace(estimate, slow_s=0.0) if self.borrowing else estimate for name, estimate in estimates.items()
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPUs for versions, from pools that own cores. Pure functions."""
+"""CPUs for versions, from the pools' cores. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from cost_model.control import Pool
 from cost_model.machine import Machine
 from serving_proxy.system.cpus import format_cpus, read_cpus
 
-# Demand over cores from which on a baseline that cannot grow may run on the variants' cores too, and where that ends.
+# Demand divided by cores: above the first value, a baseline that cannot grow may also run on the variants' cores; below
+# the second, that ends.
 SHORT, RELIEVED = 0.85, 0.6
-# Busy cores of all variants below which their cores are free for it, and where that ends.
+# Busy cores of all variants: below the first value, baselines may also use the variants' cores; above the second, that
+# ends.
 IDLE, BUSY = 0.05, 0.15
 
 
 def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mapping[str, float], now: bool) -> str | None:
-    """Say why baselines may run on every core, or None: the variants have one each at most, and it is needed or idle.
+    """Return why baselines may run on every core, or None if they may not.
 
-    Hosts lend no idle cores. On a machine of few cores a baseline would have less than without a plan.
+    They may if no pool of variants has more than one core, and the baselines need these cores or the variants leave
+    them
+    idle. Hosts lend no idle cores, so on a machine of few cores a baseline would have less than without a plan.
 
     Parameters
     ----------
     pools : sequence of Pool
     demand : mapping of pool to float [cores]
-        Of what comes.
+        Demand of the arriving requests.
     pressure : mapping of pool to float [cores]
-        Of what comes and of what waits.
+        Demand of the arriving and the waiting requests.
     now : bool
-        Whether they do so now: it begins later than it ends.
+        Whether they do so now; the thresholds to begin and to end differ.
     """
     baselines = [pool for pool in pools if pool.kind == "baseline"]
     variants = [pool for pool in pools if pool.kind != "baseline"]
@@ -45,9 +49,9 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mappin
 
 
 def cores_of(pools: Sequence[Pool], borrowing: bool, apart: bool = False) -> dict[str, tuple[int, ...]]:
-    """Return the cores of each version; nothing where there is nothing to divide.
+    """Return the cores of each version; empty if there is nothing to divide.
 
-    Variants whose pool has no core of its own, as there are too few, share those of the other variants.
+    Variants whose pool has no core of its own, because there are too few, share the cores of the other variants.
 
     Parameters
     ----------
@@ -55,7 +59,7 @@ def cores_of(pools: Sequence[Pool], borrowing: bool, apart: bool = False) -> dic
     borrowing : bool
         Baselines may run on every core.
     apart : bool
-        There are other cores, which are for somebody else.
+        There are other cores, which operators have given to other versions.
     """
     all_cores = {core for pool in pools for core in pool.cores}
     variants = {core for pool in pools if pool.kind != "baseline" for core in pool.cores}
@@ -72,22 +76,22 @@ def cores_of(pools: Sequence[Pool], borrowing: bool, apart: bool = False) -> dic
 
 
 def cpus_of(cores: Mapping[str, Sequence[int]], machine: Machine) -> dict[str, str]:
-    """Write cores of versions as CPUs."""
+    """Convert the cores of versions to CPUs."""
     return {name: to_cpus(mine, machine) for name, mine in cores.items()}
 
 
 def to_cpus(cores: Iterable[int], machine: Machine) -> str:
-    """Write cores as CPUs, siblings included."""
+    """Convert cores to CPUs, siblings included."""
     return format_cpus({cpu for core in cores for cpu in machine.cores[core].cpus})
 
 
 def grown(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str] | None:
-    """Return a step between two layouts: who gains has gained, who loses has not lost yet; None if none is needed."""
+    """Return an intermediate layout in which versions have gained but not lost CPUs; None if none is needed."""
     step = {}
     both = set()
     for name, cpus in after.items():
         had, has = read_cpus(before.get(name, "")), read_cpus(cpus)
-        # Without CPUs of its own it had all, and has nothing to gain.
+        # A version without CPUs of its own could use all CPUs, so it gains nothing.
         step[name] = format_cpus(had | has) if had else cpus
         both |= {"gains"} if had and has - had else set()
         both |= {"loses"} if had and had - has else set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request of a version usually costs: measured, learnt from its first requests, or taken over from its like."""
+"""The usual core time of a version's requests: learned from the first ones, profiled, or taken from its baseline."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from cost_model.control.state import Estimate
 from serving_proxy.cores.tenants import DeployedTenant
 
 ENOUGH = 200
-# Before anything is known of a model.
+# Used if nothing is known of a version.
 GUESS_US = 1000.0
-# What is usual follows what is, as slowly as a day goes: more rows in the evening are no fault of a version.
+# Time constant with which the usual cost follows the present one. It is long enough that a change over the day, such as
+# more rows in the evening, is not taken for a fault of a version.
 FORGET_S = 3600.0
 
 
@@ -25,9 +26,9 @@ class Cost:
     Attributes
     ----------
     path : str
-        Of the files that it was seen with.
+        Folder of the files that it was measured with.
     completed, busy_us : float
-        Until there were enough requests.
+        Sums until there were enough requests.
     usual_us : float [us]
         Meaningful once it is `learnt`.
     """
@@ -39,29 +40,29 @@ class Cost:
 
     @property
     def learnt(self) -> bool:
-        """Whether enough was seen to tell what is unusual."""
+        """Return whether enough requests were seen to recognize an unusual cost."""
         return self.completed >= ENOUGH
 
     def seen(self, one: Observation) -> Cost:
-        """Return the cost after some more requests; once it is learnt it stays."""
+        """Return the cost after more requests; once it is learned, it stays."""
         if self.learnt or not one.completed:
             return self
         completed, busy = self.completed + one.completed, self.busy_us + one.busy_us
         return replace(self, completed=completed, busy_us=busy, usual_us=busy / completed)
 
     def followed(self, service_us: float, elapsed_s: float) -> Cost:
-        """Let what is usual follow what is."""
+        """Return the cost, moved toward the present core time."""
         return replace(self, usual_us=self.usual_us + (service_us - self.usual_us) * min(1.0, elapsed_s / FORGET_S))
 
 
 Source = Literal["learnt", "seen", "profile", "baseline", "default"]
-"""Where a mean comes from: enough requests, the first of them, a profile, the baseline's figures, or nowhere."""
+"""Source of a mean: enough requests, the first requests, a profile, the baseline's figures, or the default."""
 
 
 def source_of(tenant: DeployedTenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> tuple[Source, float]:
-    """Return where the core time of a request is taken from, and the time [us].
+    """Return the source of a request's core time, and the time [us].
 
-    As it was seen, else as it was profiled; what is known of neither is taken to be as its baseline.
+    Observed requests come first, then a profile; a version that has neither is assumed to be like its baseline.
     """
     for name in (tenant.name, tenant.like):
         cost = costs.get(name) if name is not None else None
@@ -76,14 +77,14 @@ def source_of(tenant: DeployedTenant, costs: Mapping[str, Cost], measured: Mappi
 
 
 def cost_us(tenant: DeployedTenant, costs: Mapping[str, Cost], measured: Mapping[str, float]) -> float:
-    """Return the core time [us] to expect of a request."""
+    """Return the expected core time [us] of a request."""
     return source_of(tenant, costs, measured)[1]
 
 
 def learn(
     costs: dict[str, Cost], estimates: Mapping[str, Estimate], seen: Mapping[str, Observation], paths: Mapping[str, str]
 ) -> dict[str, Estimate]:
-    """Enter what the first requests of versions took, and return the estimates with it.
+    """Add the core time of versions' first requests to `costs`, and return the updated estimates.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def learn(
 
 
 def follow(costs: dict[str, Cost], estimates: Mapping[str, Estimate], elapsed_s: float) -> dict[str, Estimate]:
-    """Let what is usual drift in `costs`; the controller compares with it from the next step on."""
+    """Let the usual costs in `costs` follow the estimates; the controller compares with them from the next step on."""
     found = dict(estimates)
     for name, estimate in estimates.items():
         cost = costs.get(name)
@@ -116,12 +117,12 @@ def follow(costs: dict[str, Cost], estimates: Mapping[str, Estimate], elapsed_s:
 
 
 def to_json(costs: Mapping[str, Cost]) -> dict[str, Any]:
-    """Return what is to be kept: what was learnt."""
+    """Return the learned costs as JSON data."""
     return {name: {"path": cost.path, "us": round(cost.usual_us, 1)} for name, cost in costs.items() if cost.learnt}
 
 
 def from_json(data: Any) -> dict[str, Cost]:
-    """Read it back."""
+    """Read the costs from JSON data."""
     kept = data if isinstance(data, dict) else {}
     return {
         str(name): Cost(str(one["path"]), ENOUGH, ENOUGH * float(one["us"]), float(one["us"]))
@@ -131,6 +132,6 @@ def from_json(data: Any) -> dict[str, Cost]:
 
 
 def rates_from_json(data: Any) -> dict[str, float]:
-    """Read rates [requests/s] back."""
+    """Read rates [requests/s] from JSON data."""
     kept = data if isinstance(data, dict) else {}
     return {str(name): float(rate) for name, rate in kept.items() if isinstance(rate, int | float) and rate >= 0}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests of a variant hosts may have at a time, where its cores are too few. Pure functions.
+"""Limits for the requests of variants whose cores are too few. Pure functions.
 
-What waits beyond its objective is refused at once: the queue of an overloaded variant stays short, and so do the memory
-and the threads that it takes from those beside it. Baselines are never limited.
+A request that would wait beyond its SLO is refused at once. So the queue of an overloaded variant stays short, and it
+takes little memory and few threads from other versions. Baselines are never limited.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-# A limit is left as it is while what is wanted is within this factor of it.
+# A limit is left as it is while the wanted limit is within this factor of it.
 _NEAR = 1.5
-# So long it stays when it is not wanted any more.
+# A limit that is no longer wanted stays for this time.
 LIFTED_AFTER_S = 5.0
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What is in force for a version.
+    """A limit that is in force for a version.
 
     Attributes
     ----------
     most : int
-        Requests that wait or run.
+        Number of requests that wait or run.
     reason : str
     unwanted_s : float [s]
-        For how long nothing has called for it.
+        How long it has not been wanted.
     """
 
     most: int
@@ -41,7 +41,7 @@ def follow(before: Mapping[str, Limit], wanted: Mapping[str, Limit], elapsed_s: 
     ----------
     before : mapping of version to Limit
     wanted : mapping of version to Limit
-        What is called for now.
+        The limits that are wanted now.
     elapsed_s : float [s]
     """
     found = {}
@@ -57,12 +57,12 @@ def follow(before: Mapping[str, Limit], wanted: Mapping[str, Limit], elapsed_s: 
 
 
 def for_each_host(limits: Mapping[str, Limit], hosts: int) -> dict[str, int]:
-    """Divide limits among hosts that are asked alike."""
+    """Divide limits among hosts, which get equal shares of the requests."""
     return {name: max(1, -(-limit.most // max(1, hosts))) for name, limit in limits.items()}
 
 
 def changes(before: Mapping[str, Limit], after: Mapping[str, Limit]) -> dict[str, str]:
-    """Say of each version whose limit is another now what it is, and why."""
+    """Return, for each version whose limit has changed, a text with the new limit and the reason."""
     found = {}
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

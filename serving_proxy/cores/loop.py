@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores at work: whenever hosts have counted, it looks at that and at what is deployed, and gives versions their CPUs.
+"""The loop that divides cores: after each update of the hosts' counters, give versions their CPUs.
 
-What it decides is in `desired.json` and in the store. Should it fail, or the proxy end, hosts go on with that.
+Its decisions are in `desired.json` and in the store. If the loop fails, or the proxy ends, hosts continue with the last
+decision.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from serving_proxy.system.cpus import format_cpus, read_cpus
 log = logging.getLogger("serving_proxy.cores")
 
 PERIOD_S = 1.0
-# What hosts have counted is not to lie about for another second; nor is it looked at much more often.
+# Check this often for new counters, so that they are used soon; run two steps at least this far apart.
 _LOOK_S, _LEAST_S = 0.2, 0.5
 _PROFILES_S = 5.0
 _STORED = "cores"
@@ -43,9 +44,9 @@ class Cores:
     Attributes
     ----------
     allocator : Allocator or None
-        None: nobody divides them.
+        None: cores are not divided.
     profiles : Profiles
-        What the planner knows of models.
+        The profiles that the planner uses.
     """
 
     def __init__(self, control: Control, totals: Totals, profiles: Profiles) -> None:
@@ -64,12 +65,12 @@ class Cores:
             return
         stored = control.repository.setting(_STORED) or {}
         self.allocator = Allocator(mode, stored.get("learnt"))
-        # As it was before: hosts that are adopted have it, and those that are started load with it.
+        # Restore the layout of the previous proxy: adopted hosts have it already, and new hosts load with it.
         kept = {str(name): str(cpus) for name, cpus in stored.get("cpusets", {}).items()}
         if all(read_cpus(cpus) <= control.options.cpus for cpus in kept.values()):
             self._in_force = kept
             hosts = [str(host) for host in stored.get("hosts", [])]
-            # Of a plan nobody would lift them.
+            # In mode `plan`, nothing would lift the limits again.
             limits = stored.get("limits", {}) if mode == "control" else {}
             for name, most in limits.items():
                 self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
@@ -77,10 +78,10 @@ class Cores:
             control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
 
     async def run(self) -> None:
-        """Look once a second, and when hosts have counted, until the task is cancelled."""
+        """Run a step once a second, and when hosts have counted, until the task is cancelled."""
         looked_at = -math.inf
         if self.allocator is not None:
-            # What is kept is in force until then; storage that answers nothing holds up no plan.
+            # The restored layout is in force until then; storage that hangs must not delay the plan.
             await self.profiles.first_look(_PROFILES_S)
         while self.allocator is not None:
             with self._control.recording_faults("cores"):
@@ -91,7 +92,7 @@ class Cores:
             await asyncio.sleep(_LOOK_S)
 
     def step(self, now: float | None = None) -> None:
-        """Plan if something else is deployed, take what was counted, and give versions their CPUs."""
+        """Plan if the deployed versions have changed, read the counters, and give versions their CPUs."""
         now = time.monotonic() if now is None else now
         live = self._live()
         if self.allocator is None or not live:
@@ -105,14 +106,14 @@ class Cores:
             try:
                 self._note(self._observed(there, live, now), machine)
             finally:
-                # What was planned does not wait for what was counted.
+                # The plan is applied even if reading the counters fails.
                 self._give(len(live), now)
         else:
             self.allocator.stop()
             self._give(len(live), now)
 
     def _observed(self, there: Sequence[DeployedTenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
-        """Let the allocator see what hosts have counted since they were looked at last; no news, no moves."""
+        """Pass the hosts' new counters to the allocator; without new counters there are no moves."""
         if self.allocator is None or not self._meter.due(live):
             return ()
         self._totals.read(self._control.hosts)
@@ -123,19 +124,19 @@ class Cores:
         return [host for host in self._control.hosts if host.alive and host.cpus and host.state != "draining"]
 
     def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
-        """Return the cores that there are to give, and whether operators have given others away."""
+        """Return the cores that can be divided, and whether operators have given other cores to versions."""
         sets = {format_cpus(read_cpus(one.cpus)) for one in live}
         if len(sets) != 1:
             raise PreconditionError(f"hosts: CPUs {' and '.join(sorted(sets))}, expected the same on each")
         cpus = read_cpus(sets.pop())
         free = cpus - manual_cpus(self._control.models)
-        # Given all to one, the others share with it as before.
+        # If operators have given away all CPUs, the other versions share them as before.
         return machine_of(frozenset(free or cpus)), bool(free) and free != cpus
 
     def _give(self, live: int, now: float) -> None:
-        """Write down what was decided, first in the store; who grows grows a second before others shrink."""
+        """Store the decision, then apply it; versions that grow get CPUs a second before others lose them."""
         assert self.allocator is not None
-        # Also for hosts that are down: what comes up again loads with the CPUs of the others.
+        # Include hosts that are down: when they start again, they load with the CPUs of the others.
         hosts = [one.name for one in self._control.hosts]
         wanted = self.allocator.cpusets
         next_step = grown(self._in_force, wanted)
@@ -188,11 +189,11 @@ class Cores:
 
 
 def machine_of(cpus: frozenset[int]) -> Machine:
-    """Describe the cores of some CPUs; hosts say that they may use them."""
+    """Return the machine made of these CPUs, which hosts report that they may use."""
     return this_machine(cpus, usable=cpus)
 
 
 def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
-    """Return the cores before and after, without those of another machine."""
+    """Return the cores before and after, without cores of an earlier, larger machine."""
     count = len(machine.cores)
     return [one for one in move.before if one < count], [one for one in move.after if one < count]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's CPUs: how they lie, how busy they are, and which version has them."""
+"""The machine's CPUs: their topology, their load, and the versions that run on them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Owner:
     Attributes
     ----------
     cpus : tuple of int
-        As the host says.
+        As the host reports.
     wanted : tuple of int or None
-        As it was asked for, where that is another.
+        The requested CPUs, if they differ.
     own : bool
-        It was given these; else it shares all that its host has.
+        The version was given these CPUs; otherwise it shares all CPUs of its host.
     """
 
     host: str
@@ -62,13 +62,13 @@ def topology(numbers: Iterable[int] | None = None, folder: Path = _SYSTEM) -> tu
 def owners(
     hosts: Sequence[HostSeen], models: Mapping[str, Model], cpusets: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[Owner]:
-    """Return who runs where, by what live hosts say.
+    """Return which version runs on which CPUs, as live hosts report.
 
     Parameters
     ----------
     hosts, models
     cpusets : mapping of host to versions and CPUs, optional
-        What `desired.json` gives versions in the place of their own setting.
+        The CPUs that `desired.json` gives versions instead of their own setting.
     """
     found = []
     for host in hosts:
@@ -92,14 +92,14 @@ def owners(
 
 
 class Load:
-    """How busy each CPU was since it was asked last, from the kernel's counters."""
+    """The load of each CPU since the last call, from the kernel's counters."""
 
     def __init__(self, file: Path = _STAT) -> None:
         self._file = file
         self._last: dict[int, Ticks] = {}
 
     def percent(self) -> dict[int, float]:
-        """Return the share of the time [%] that each CPU worked; nothing the first time."""
+        """Return the share of the time [%] that each CPU was busy; empty at the first call."""
         now: dict[int, Ticks] = {}
         with suppress(OSError):
             now = read_ticks(self._file)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came to versions between two looks, each host by its own clock.
+"""The requests of versions between two readings, each host by its own clock.
 
-Hosts count once a second, each at a moment of its own. What several have counted divided by the time between looks is
-no rate: a look may hold two seconds of one host and none of another. So each host's counts are divided by the time
-between its own statistics, and the rates are added up.
+Hosts write their counters once a second, each at its own time. The sum over several hosts, divided by the time between
+two readings, is not a rate: a reading may contain two seconds of one host and none of another. So each host's counts
+are divided by the time between its own statistics, and the rates are added up.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.tally import Tally
 from serving_proxy.records.hosts import HostSeen
 
-# So long behind the newest statistics, a host is not waited for.
+# A host whose statistics are older than the newest by more than this is not waited for.
 PATIENCE_S = 3.0
 
 Counted = Callable[[Key, str], Tally]
-"""What has been counted of a version by a host."""
+"""Returns the counters of a version on a host."""
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What a host had counted at a moment [s]."""
+    """The counters of a host at a time [s]."""
 
     at: float
     counted: dict[str, Tally]
@@ -35,13 +35,13 @@ class _Mark:
 
 
 class Meter:
-    """Remembers what hosts had counted when they were looked at last."""
+    """Remembers the hosts' counters of the last reading."""
 
     def __init__(self) -> None:
         self._marks: dict[str, _Mark] = {}
 
     def due(self, hosts: Sequence[HostSeen]) -> bool:
-        """Say whether every host has counted since the last look, those aside that have not for long."""
+        """Return whether every host has counted since the last reading, except hosts that are late."""
         newest = max((host.counted_at for host in hosts), default=0.0)
         fresh = [self._is_fresh(one) for one in hosts]
         late = [newest - one.counted_at > PATIENCE_S for one in hosts]
@@ -50,12 +50,13 @@ class Meter:
     def read(
         self, hosts: Sequence[HostSeen], tenants: Sequence[DeployedTenant], counted: Counted
     ) -> tuple[dict[str, Observation], float]:
-        """Return what came to each version since the last look, and in how many seconds; 0: nothing can be said.
+        """Return the requests of each version since the last reading, and the time [s] that they cover; 0 if that is
+        unknown.
 
         Parameters
         ----------
         hosts : sequence of HostSeen
-            That are alive.
+            The live hosts.
         tenants : sequence of DeployedTenant
         counted : callable
         """
@@ -67,7 +68,7 @@ class Meter:
             totals = {tenant.name: counted((tenant.model, tenant.version), host.name) for tenant in tenants}
             before, marks[host.name] = marks.get(host.name), _Mark(host.counted_at, totals, gauges)
             elapsed_s = 0.0 if before is None else host.counted_at - before.at
-            # A clock that was set back tells no time.
+            # If the clock was set back, the time that has passed is unknown.
             if before is None or elapsed_s <= 0:
                 continue
             passed.append(elapsed_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller is told of a version, from the hosts' counters. Pure functions."""
+"""The controller's observations of a version, from the hosts' counters. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving_proxy.counters.tally import Tally
 
 @dataclass(frozen=True)
 class Gauges:
-    """Of a version, on all hosts: requests that wait, requests that wait or run, and how many share a run."""
+    """Gauges of a version on all hosts: requests that wait, requests that wait or run, and requests per run."""
 
     queued: int = 0
     in_flight: int = 0
@@ -22,7 +22,7 @@ class Gauges:
 
 
 def read_gauges(stats: Iterable[Mapping[str, Any]]) -> dict[str, Gauges]:
-    """Add up what several `stats.json` say of this moment; what is not as it should be counts as nothing."""
+    """Add up the gauges in several `stats.json`; invalid values count as 0."""
     found: dict[str, Gauges] = {}
     for stat in stats:
         for model, versions in _mapping(stat.get("models")).items():
@@ -38,7 +38,7 @@ def read_gauges(stats: Iterable[Mapping[str, Any]]) -> dict[str, Gauges]:
 
 
 def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Observation:
-    """Say what came since the last look.
+    """Return the observation since the last reading.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Obs
         missed=min(arrivals, added.latency.above(slo_ms * 1000) + sheds),
         queued=now.queued,
         in_flight=now.in_flight,
-        # Requests of one run are each said to have taken as long as the run.
+        # Each request of a batched run reports the time of the whole run.
         busy_us=max(0.0, added.run.sum) / now.per_run,
     )
 
 
 def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Observation:
-    """Put together what hosts have seen in times of their own [s], as of one time [s]."""
+    """Combine observations of hosts, each over a time of its own [s], into one over a common time [s]."""
 
     def total(value: Callable[[Observation], float]) -> float:
         return sum(value(part) * elapsed_s / own_s for part, own_s in parts)
@@ -83,7 +83,8 @@ def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Ob
 def within_cores(
     seen: Mapping[str, Observation], groups: Iterable[tuple[Iterable[str], int]], elapsed_s: float
 ) -> dict[str, Observation]:
-    """Take no more core time than there was: requests that share a core in turns each count the time of all.
+    """Limit the busy time to the core time that was available: requests that take turns on a core each count the time
+    of all.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan of the cost model for what is deployed, and the pools that follow from it. Pure functions."""
+"""A plan of the cost model for the deployed versions, and the pools that follow from it. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cost_model.planning import Plan, plan
 from cost_model.service import RowDistribution, ServiceTable, ServiceTime
 from cost_model.workload import Tenant, Workload
 
-# Of service times that nobody has profiled: as irregular as exponential ones.
+# Coefficient of variation of service times without a profile: that of exponential ones.
 UNKNOWN_CV = 1.0
 
 
@@ -25,10 +25,11 @@ def make_plan(
     profiles: Mapping[str, ServiceTable],
     machine: Machine,
 ) -> Plan:
-    """Plan for some rates [requests/s].
+    """Make a plan for these rates [requests/s].
 
-    Without a profile the service time of a version has the mean that was seen, and a coefficient of variation of 1.
-    With one, requests have as many rows as make its mean what was seen.
+    Without a profile, a version's service time has the observed mean and a coefficient of variation of 1. With a
+    profile,
+    its requests are assumed to have the number of rows whose profiled mean is the observed one.
     """
     loads = []
     for one in controlled:
@@ -40,7 +41,7 @@ def make_plan(
 
 
 def profiled_us(profile: ServiceTable) -> float:
-    """Return the mean service time [us] of a request of the middle number of rows that was measured."""
+    """Return the mean service time [us] of a request with the middle one of the measured numbers of rows."""
     return float(profile.mean_us([profile.rows[len(profile.rows) // 2]])[0])
 
 
@@ -50,7 +51,7 @@ def _rows(profile: ServiceTable, service_us: float) -> int:
 
 
 def planned(made: Plan) -> tuple[Pool, ...]:
-    """Return the pools of a plan as they are."""
+    """Return the pools of a plan unchanged."""
     pools = []
     variants = 0
     for allocation in made.allocations:
@@ -66,7 +67,7 @@ def planned(made: Plan) -> tuple[Pool, ...]:
 
 
 def sized(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
-    """Return the controller's pools with as many cores as a plan gives their models, moving few."""
+    """Return the controller's pools with the numbers of cores that a plan gives their models, moving few cores."""
     place = {name: number for number, (_, models) in enumerate(grouped) for name in models}
     sizes = [0] * len(grouped)
     for allocation in made.allocations:

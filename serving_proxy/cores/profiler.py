@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures versions that have no profile, once they are ready: one at a time, beside what serves, in idle time."""
+"""Measure versions that have no profile, once they are ready: one at a time, in idle CPU time next to the serving
+hosts.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,16 @@ PERIOD_S = 2.0
 ROWS = (1, 16, 128, 512)
 _SECONDS = 1.5
 _WORKER = "serving_proxy.workers.profile_worker"
-#: Memory that has to be left beside a further copy of a model [bytes].
+#: Memory that must stay free after another copy of a model was loaded [bytes].
 _SPARE_BYTES = 512 * 2**20
-#: Before it is tried again after a cause that passes [s]: at first, and at most.
+#: Pause before another attempt after a temporary failure [s]: the first, and the longest.
 _PAUSE_S, _LONGEST_PAUSE_S = 30.0, 3600.0
 _MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True)
 class _Failed:
-    """How often a version could not be measured, and when [s] that is tried again: by default never."""
+    """How often measuring a version has failed, and when [s] it is tried again: by default never."""
 
     times: int = 0
     again_at: float = math.inf
@@ -50,24 +52,24 @@ _NOT_YET = _Failed(0, -math.inf)
 
 
 class Profiler:
-    """Runs the jobs that measure."""
+    """Runs the jobs that measure profiles."""
 
     def __init__(self, control: Control, jobs: Jobs, profiles: Profiles) -> None:
         self._control = control
         self._jobs = jobs
         self._profiles = profiles
-        # By path and time of deployment.
+        # Keys: path and time of deployment.
         self._failed: dict[tuple[str, float], _Failed] = {}
 
     async def run(self) -> None:
-        """Look for versions without a profile until the task is cancelled; without cores to divide nobody needs one."""
+        """Look for versions without a profile until the task is cancelled; end at once if cores are not divided."""
         while self._control.options.cores != "off":
             with self._control.recording_faults("profiles"):
                 await self.look()
             await asyncio.sleep(PERIOD_S)
 
     async def look(self) -> None:
-        """Begin with the next version that is to be measured, if nothing is being measured."""
+        """Begin to measure the next version without a profile, unless a measurement is running."""
         there = tenants(self._control.models)
         await self._profiles.look(there)
         if self._control.closing or any(job.row.kind == KIND for job in self._jobs.running()):
@@ -91,7 +93,7 @@ class Profiler:
                 self._failed[key] = _Failed()
             raise
         except (OSError, CancelledError) as error:
-            # A full disk, too little memory, a worker that was killed: that passes.
+            # Temporary failures: a full disk, too little memory, or a worker that was killed.
             before = self._failed.get(key, _NOT_YET)
             pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0**before.times)
             self._failed[key] = _Failed(before.times + 1, time.monotonic() + pause_s)
@@ -112,7 +114,7 @@ class Profiler:
         except CostModelError as error:
             raise PreconditionError(str(error)) from error
         key = f"{graph}-{hashlib.sha256(tenant.path.encode()).hexdigest()[:8]}"
-        # Not yet one of those that are planned with.
+        # Written to a separate folder first, because unfinished profiles must not be used for plans.
         out = folder / "unfinished" / f"{key}.json"
         await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
         reuse = await asyncio.to_thread(self._profiles.of_graph, graph)
@@ -139,13 +141,13 @@ class Profiler:
             self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows, {file.name}")
 
     def _is_there(self, tenant: DeployedTenant, version: Version) -> bool:
-        """Say whether what was to be measured is still deployed."""
+        """Return whether the version that was measured is still deployed."""
         model = self._control.models.get(tenant.model)
         now = None if model is None else model.versions.get(tenant.version)
         return now is not None and now.deployed_at == version.deployed_at and now.desired
 
     def _check_memory(self, version: Version) -> None:
-        """Refuse to load a further copy where memory is what hosts are short of."""
+        """Raise ExhaustedError if there is too little memory for another copy of the model."""
         needed = (version.bytes or 0) + _SPARE_BYTES
         free = _available_bytes()
         if free < needed:
@@ -159,7 +161,7 @@ class Profiler:
 
 
 def _available_bytes() -> int:
-    """Return the memory that programs can still get."""
+    """Return the memory that is available to programs [bytes]."""
     for line in _MEMORY.read_text(encoding="ascii").splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of versions: given with `deploy --profile`, measured beside what serves, or put into the folder by hand."""
+"""Profiles of versions: given with `deploy --profile`, measured while hosts serve, or put into the folder by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Known:
     table : ServiceTable
     file : Path
     how : str
-        `given`, `measured`, `checked`, or `found`: of the same graph, and not checked.
+        `given`, `measured`, `checked`, or `found` (of the same graph, and not checked).
     """
 
     table: ServiceTable
@@ -48,12 +48,12 @@ class Known:
 
     @property
     def source(self) -> str:
-        """Say where it comes from."""
+        """Return a text that says where the profile comes from."""
         return _SOURCES[self.how].format(self.file.name)
 
 
 class Profiles:
-    """Finds the profile of each version; models and files are read where they keep nobody waiting."""
+    """Finds the profile of each version; models and files are read on threads."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -64,16 +64,16 @@ class Profiles:
         self._records = _records(control.repository.setting(_STORED))
 
     def of(self, tenant: DeployedTenant) -> Known | None:
-        """Return what was found last."""
+        """Return the profile that was found last."""
         return self._known.get((tenant.path, tenant.profile))
 
     async def look(self, tenants: Iterable[DeployedTenant]) -> None:
-        """Find the profiles of versions that are new, or of all if files have changed."""
+        """Find the profiles of new versions, or of all versions if files have changed."""
         files = await asyncio.to_thread(_listed, self._control.options.profiles)
         wanted = {(tenant.path, tenant.profile): tenant for tenant in tenants}
         if files == self._files:
             wanted = {key: one for key, one in wanted.items() if key not in self._known}
-        # What was known counts until it is known again.
+        # The earlier result is used until the new one is found.
         for key, item in sorted(wanted.items(), key=str):
             self._known[key] = await self._found(item)
         self._files = files
@@ -83,7 +83,7 @@ class Profiles:
         given = tenant.profile
         if given is not None:
             try:
-                # Of an optimized version it could not be compared when it was given.
+                # The profile of an optimized version could not be compared when it was given.
                 profile = await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
                 return Known(profile.service, Path(given), "given")
             except InvalidError as error:
@@ -92,36 +92,36 @@ class Profiles:
             record = self._records.get(tenant.path)
             listed = await asyncio.to_thread(_listed, self._control.options.profiles)
             found = await asyncio.to_thread(_find, tenant.path, record, [Path(name) for name, _ in listed])
-            # What was recorded meanwhile is newer.
+            # If another profile was recorded meanwhile, search again.
             if record == self._records.get(tenant.path):
                 return found
 
     def _refused(self, tenant: DeployedTenant, why: str) -> None:
-        """Enter it that a profile that was given cannot be used, once."""
+        """Record once that a given profile cannot be used."""
         if self._refusals.get(tenant.path) != why:
             self._refusals[tenant.path] = why
             message = f"{tenant.name}: is measured, as the profile that was given is not its own: {why}"
             self._control.note("profile", message, tenant.model, tenant.version)
 
     async def first_look(self, seconds: float) -> None:
-        """Wait until versions have been looked at once, for at most some time [s]."""
+        """Wait until versions have been looked at once, or until this time [s] has passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._looked.wait()
 
     def of_graph(self, graph: str) -> Path | None:
-        """Return a file of a graph that may hold for other weights too."""
+        """Return the file of a profile of this graph, possibly with other weights."""
         return _of_graph(graph, [Path(name) for name, _ in self._files])
 
     async def record(self, path: str, file: Path, how: str) -> None:
-        """Keep in mind which profile a model's folder has."""
+        """Remember which profile a model's folder has."""
         alive = {version.path for model in self._control.models.values() for version in model.versions.values()}
         self._records = {one: found for one, found in self._records.items() if one in alive}
         self._records[path] = (file.name, how)
         self._control.repository.set_setting(_STORED, {one: list(found) for one, found in self._records.items()})
         found = await asyncio.to_thread(_find, path, self._records[path], [file])
         for key, known in list(self._known.items()):
-            # One that was given meanwhile goes before it.
+            # A profile that was given meanwhile takes precedence.
             if key[0] == path and (known is None or known.how != "given"):
                 self._known[key] = found
 
@@ -138,14 +138,14 @@ def _records(kept: object) -> dict[str, tuple[str, str]]:
 def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
     found = []
     for path in folder.glob("*.json"):
-        # A link that leads nowhere, or what has gone meanwhile, is no profile.
+        # Skip links that lead nowhere, and files that were removed meanwhile.
         with contextlib.suppress(OSError):
             found.append((str(path), path.stat().st_mtime_ns))
     return tuple(sorted(found))
 
 
 def _find(path: str, record: tuple[str, str] | None, files: Sequence[Path]) -> Known | None:
-    """Return the profile of a model's folder; a file that is none is passed over, and said once."""
+    """Return the profile of a model's folder; log and skip files that are not profiles."""
     named = [file for file in files if record is not None and file.name == record[0]]
     if record is not None and named:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions that cores are given to, from the models' records. Pure functions."""
+"""The versions that cores are divided among, from the models' records. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from serving_proxy.records.models import Model, Settings, Version
 from serving_proxy.records.states import State
 from serving_proxy.system.cpus import read_cpus
 
-# Where nobody has named an objective; all alike, so that nothing is set apart for it.
+# For models without an SLO; the same for all, so that none is set apart because of it.
 DEFAULT_SLO_MS = 50.0
 
 
 @dataclass(frozen=True)
 class DeployedTenant:
-    """A version whose cores are ours to give.
+    """A version whose cores the proxy chooses.
 
     Attributes
     ----------
     name : str
         `model/version`.
     path : str
-        What it was loaded from: another folder is another model.
+        The folder that it was loaded from: another folder is another model.
     like : str or None
-        The baseline of its model.
+        The baseline of its model; None for the baseline itself.
     profile : str or None
-        The file that was given with it.
+        The profile's file that was given with it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DeployedTenant:
 
 
 def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
-    """Return the versions that hosts are to have, but those whose cores an operator has chosen; baselines first."""
+    """Return the versions that hosts are to have, except those whose cores an operator has chosen; baselines first."""
     found = []
     for name, model in sorted(models.items()):
         baseline = model.versions.get(model.baseline) if model.baseline is not None else None
@@ -68,13 +68,13 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
 
 
 def _is_asked(model: Model, version: Version) -> bool:
-    """Say whether it may get requests: what is only kept warm needs no cores."""
+    """Return whether a version may get requests; a version that is only kept warm needs no cores."""
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
     return version.desired and version.state != State.FAILED and (reachable or not version.held)
 
 
 def is_manual(settings: Settings) -> bool:
-    """Say whether CPUs are none of ours: an operator chose them, or requests run on the threads of their callers."""
+    """Return whether the proxy must not choose CPUs: an operator did, or requests run on their callers' threads."""
     return settings.cpuset is not None or settings.config.get("execution") == "inline"
 
 

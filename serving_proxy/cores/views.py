@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How cores are divided, for the page, for `explain` and in sentences."""
+"""The division of cores, for the dashboard, for `explain` and in sentences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CpuView(View):
 
 
 class OwnerView(View):
-    """A version and the CPUs it has; `wanted`: those it is to have, where that is another; `own`: given to it."""
+    """A version and its CPUs; `wanted`: the requested CPUs, if they differ; `own`: these CPUs were given to it."""
 
     host: str
     model: str
@@ -55,7 +55,7 @@ class PoolView(View):
 
 
 class CoresView(View):
-    """Who divides cores among versions: `off`, `plan` or `control`; and how they are divided."""
+    """How cores are divided among versions; `mode` is `off`, `plan` or `control`."""
 
     mode: str
     pools: list[PoolView]
@@ -63,7 +63,7 @@ class CoresView(View):
 
 
 class MachineView(View):
-    """Which version owns which CPU."""
+    """The CPUs, and the versions that run on them."""
 
     cpus: list[CpuView]
     owners: list[OwnerView]
@@ -71,7 +71,7 @@ class MachineView(View):
 
 
 def cores_view(cores: Cores) -> CoresView:
-    """Show the pools."""
+    """Return the pools."""
     allocator = cores.allocator
     if allocator is None:
         return CoresView(mode="off", pools=[], notes=[])
@@ -91,7 +91,7 @@ def cores_view(cores: Cores) -> CoresView:
 
 
 def core_lines(cores: Cores, model: Model) -> dict[int, list[str]]:
-    """Say of each version why it has the cores it has."""
+    """Return sentences that say why each version has its cores."""
     allocator = cores.allocator
     if allocator is None:
         return {}
@@ -109,7 +109,7 @@ def core_lines(cores: Cores, model: Model) -> dict[int, list[str]]:
 
 
 def _figures(cores: Cores, allocator: Allocator, name: str) -> list[str]:
-    """Say where the figures of a version come from that it is planned with."""
+    """Return where the figures come from with which a version is planned."""
     found = []
     for tenant in allocator.tenants:
         if tenant.name == name:
