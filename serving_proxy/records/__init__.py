@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy knows of models and of hosts: immutable records."""
+"""Immutable records of models and of hosts."""

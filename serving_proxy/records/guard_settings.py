@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator wants a model to be watched for."""
+"""The limits that an operator sets for a model's versions."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ Seconds = Annotated[float, Field(ge=1, le=30 * 86400, allow_inf_nan=False)]
 
 
 class GuardSettings(BaseModel):
-    """Limits of a model's versions, and what is done where one is exceeded. Null: not looked at.
+    """Limits of a model's versions, and the action if one is exceeded. Null: the limit is not checked.
 
-    The limit of the 99th percentile is `slo_p99_ms` of the version, as it was deployed; a variant has to be slower than
-    its baseline, too.
+    The limit of the 99th percentile is the `slo_p99_ms` with which the version was deployed; in addition, a variant
+    must be
+    slower than its baseline.
 
     Attributes
     ----------
     action : str
-        `rollback` takes the traffic from the version, or returns from a new baseline to the last good one; `pause`
-        sends everything to the baseline; `alert` only says so; `off` does not look.
+        `rollback` removes the version's traffic, or returns from a new baseline to the last good one; `pause` sends
+        everything to the baseline; `alert` only reports; `off` does not judge.
     error_percent : float or None [%]
-        Failed requests, beyond those of the baseline at the same time.
+        Failed requests, in excess of the baseline's at the same time.
     nan_percent : float or None [%]
-        Scores that are NaN or infinite, beyond those of the baseline.
+        NaN or infinite scores, in excess of the baseline's.
     min_correlation : float or None
-        Mean rank correlation of shadow answers with the baseline's.
+        Mean rank correlation of shadow scores with the baseline's.
     max_difference : float or None
         Mean absolute difference of shadow scores from the baseline's.
     min_requests : int
-        With fewer in the window nothing is judged.
+        With fewer requests in the window, nothing is judged.
     window_s : float [s]
     confidence : float
-        How sure it has to be that a limit is exceeded.
+        Confidence that is required to call a limit exceeded.
     probation_s : float [s]
-        So long after its promotion a baseline is rolled back; later it is only reported.
+        A baseline is rolled back within this time after its promotion; later it is only reported.
     promote_after_s : float or None [s]
-        A variant that was within its limits for so long becomes the baseline. Null: never by itself.
+        A variant that was within its limits for this time becomes the baseline. Null: it is never promoted
+        automatically.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

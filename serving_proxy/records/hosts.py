@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts report, and what it says of a version as a whole."""
+"""The hosts' reports, and the state of a version that follows from all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from serving_proxy.records.states import State
 
 HUNG = "hung"
-# How `warmup` of actual.json ends then; libprocessor/src/runtime/version/warmup.cc writes it.
+# End of `warmup` in actual.json if the warm-up failed; libprocessor/src/runtime/version/warmup.cc writes it.
 _NOT_WARMED_UP = "; not warmed up"
 _MOST_SHOWN = 300
 _GOING_DOWN = "every host is going down"
@@ -18,18 +18,18 @@ _GOING_DOWN = "every host is going down"
 
 @dataclass(frozen=True)
 class VersionSeen:
-    """A version as one host has it.
+    """A version as one host reports it.
 
     Attributes
     ----------
     state : str
         `loading`, `warming`, `ready`, `draining` or `failed`.
     error : str or None
-        Why it failed, or what of its settings is not in force.
+        Why it failed, or which of its settings are not in force.
     details : dict
         The whole entry of `actual.json`.
     replacement : VersionSeen or None
-        What is to take its place under the same number.
+        The version that is to replace it under the same number.
     """
 
     state: str
@@ -40,7 +40,7 @@ class VersionSeen:
 
     @property
     def why_not_warmed_up(self) -> str:
-        """The fault of the request that the host made up to warm it up, shortened; empty if it was warmed up."""
+        """Return the shortened error of the warm-up request that the host generated; "" if it was warmed up."""
         warmup = " ".join(str(self.details.get("warmup") or "").split())
         if not warmup.endswith(_NOT_WARMED_UP):
             return ""
@@ -55,13 +55,13 @@ class HostSeen:
     Attributes
     ----------
     alive : bool
-        Its process runs and holds its lock.
+        Its process runs and has its lock.
     state : str
         `starting`, `ready` or `draining`; `hung` if it gives no sign of life.
     models : dict
-        Model, version, what it says of it.
+        Model, version, its report.
     stats : dict
-        Its statistics as they were written last, with those of shadow traffic under `shadow`.
+        The newest statistics, with those of mirrored traffic under `shadow`.
     counted_at : float [s]
         When they were written, by the file system's clock.
     """
@@ -82,12 +82,12 @@ class HostSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """A version as all live hosts have it.
+    """The state of a version on all live hosts.
 
     Attributes
     ----------
     state : State
-        `loading`, `warming`, `ready`, `failed`, or `stopped` where no host has it.
+        `loading`, `warming`, `ready`, `failed`, or `stopped` if no host has it.
     """
 
     state: State
@@ -95,10 +95,10 @@ class Seen:
 
 
 def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None) -> Seen:
-    """Sum up what the live hosts say of a version.
+    """Summarize the live hosts' reports of a version.
 
-    It has failed if it has on one of them, and is ready only if it is on all of them. A host that is going down, or
-    does not respond, does not count, nor does another folder under the same number, which it is about to replace.
+    It has failed if it has failed on one host, and is ready only if it is ready on all of them. A host that is shutting
+    down or does not respond is ignored. So is another folder under the same number, which the host is about to replace.
     """
     live = [host for host in hosts if host.alive]
     if not live:
@@ -113,7 +113,7 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     return min(seen, key=lambda one: (_RANK[one.state], not one.reason))
 
 
-# The least of what hosts say is what holds.
+# The lowest rank of all hosts is the state of the version.
 _RANK = {State.FAILED: 0, State.LOADING: 1, State.WARMING: 2, State.READY: 3}
 _STATES = {"failed": State.FAILED, "warming": State.WARMING, "ready": State.READY}
 
@@ -128,7 +128,7 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
         return Seen(state, f"{name}: {entry.error or 'no reason given'}")
     if state != State.READY:
         return Seen(state, f"on {name}")
-    # It serves; what it does not do is said all the same.
+    # The version is served, but what it lacks is reported all the same.
     other = entry.replacement
     unlike = "" if other is None else f"other settings are {other.state} {other.error or ''}".strip()
     lacking = "; ".join(filter(None, (entry.error, unlike, entry.why_not_warmed_up)))
@@ -136,11 +136,11 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
 
 
 def failed_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
-    """Say whether a live host has a version that failed."""
+    """Return whether the version has failed on a live host."""
     entries = [host.models.get(model, {}).get(number) for host in hosts if host.alive]
     return any(entry is not None and entry.state == "failed" for entry in entries)
 
 
 def held_anywhere(hosts: Sequence[HostSeen], model: str, number: int) -> bool:
-    """Say whether a live host still has a version, in whatever state."""
+    """Return whether a live host still has the version, in any state."""
     return any(host.alive and number in host.models.get(model, {}) for host in hosts)

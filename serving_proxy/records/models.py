@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy knows of a model: immutable records, as the store keeps them.
+"""Immutable records of models, as the store keeps them.
 
-Weights are hundredths of a percent everywhere inside; percent is for people.
+Weights are hundredths of a percent everywhere inside; percentages are used only in what users see.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Record(BaseModel):
 
 
 class Batching(Record):
-    """How requests of a version are put together."""
+    """How requests of a version are batched."""
 
     model_config = ConfigDict(strict=True)
 
@@ -35,7 +35,7 @@ class Batching(Record):
 
 
 class Limits(Record):
-    """How many requests of a version may wait, and wait or run."""
+    """The largest numbers of a version's requests that wait, and that wait or run."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,7 +44,7 @@ class Limits(Record):
 
 
 class Settings(Record):
-    """How a version is run; what `desired.json` says of it."""
+    """How a version is run, as in `desired.json`."""
 
     config: dict[str, Any] = Field(default_factory=dict)
     warmup_file: str | None = None
@@ -55,7 +55,7 @@ class Settings(Record):
 
 
 class VersionOptions(Record):
-    """What an operator asks of a version, and its record keeps.
+    """The options of a version that an operator sets, as its record keeps them.
 
     Attributes
     ----------
@@ -85,30 +85,30 @@ class Version(VersionOptions):
     source : str
         The folder that the operator named.
     stamp : str
-        Changes when its files do.
+        Changes if its files change.
     path : str or None
-        The folder that hosts load, links resolved; None until it has passed the gates.
+        The folder that hosts load, links resolved; None until the version has passed the gates.
     reason : str
         Why it failed, what it waits for, or what it lacks although it is ready.
     failure : str
-        Status of the reason, where the proxy itself refused it; "" else.
+        Status of the reason if the proxy itself refused the version, otherwise "".
     since, deployed_at : float [s since 1970]
     held : bool
         Loaded and warm, but without traffic: the last good version, or one that was rolled back.
     chosen : bool
-        The version policy of its model chooses it: it answers requests that name it, whatever share it has.
+        The version policy of its model chooses it: it serves requests that name it, whatever share it has.
     rejected : bool
-        Was rolled back: no policy makes it the baseline again, only an operator.
+        It was rolled back: only an operator, and no policy, can make it the baseline again.
     shadow : int
-        Share of the baseline's requests that are copied to it.
+        Share of the baseline's requests that are mirrored to it.
     signatures : dict or None
-        As `serving_proxy.gates.saved_model` reads them.
+        In the form of `serving_proxy.gates.saved_model`.
     sha256 : str or None
-        Of all files that are served.
+        Hash of all files that are served.
     seal : str or None
-        Of their names, sizes and times when the hash was taken; hosts read files again once it is another.
+        Hash of their names, sizes and times when `sha256` was computed; hosts read the files again if it differs.
     ops : tuple of str or None
-        Ops that touch files, the process or the network, and that it reaches; None: it was deployed before they were
+        Ops that touch files, the process or the network, and that it reaches; None: it was deployed before ops were
         checked.
     """
 
@@ -133,22 +133,22 @@ class Version(VersionOptions):
 
     @property
     def active(self) -> bool:
-        """Whether it is deployed, and on its way or there."""
+        """Return whether it is deployed: ready, or on its way to be."""
         return self.state in ACTIVE
 
     @property
     def desired(self) -> bool:
-        """Whether `desired.json` names it: a host that failed to load it may try again."""
+        """Return whether `desired.json` names it: a host that failed to load it may try again."""
         return self.state in SERVED or (self.state == State.FAILED and self.path is not None)
 
     @property
     def refused(self) -> bool:
-        """Whether it failed before any host was told of it."""
+        """Return whether it failed before it was in `desired.json`."""
         return self.state == State.FAILED and self.path is None
 
 
 class Arm(Record):
-    """Buckets [offset, offset + weight) of a layer, whose requests go to a version."""
+    """The buckets [offset, offset + weight) of a layer, whose requests go to a version."""
 
     version: VersionNumber
     offset: Annotated[int, Field(ge=0, lt=10_000)]
@@ -156,12 +156,12 @@ class Arm(Record):
 
     @property
     def end(self) -> int:
-        """The bucket after the last one."""
+        """Return the bucket after the last one."""
         return self.offset + self.weight
 
 
 class Ramp(Record):
-    """A weight that moves from `start` to `target` within `seconds`, of which `elapsed` are over."""
+    """A weight that changes from `start` to `target` within `seconds`, of which `elapsed` have passed."""
 
     version: VersionNumber
     start: Weight
@@ -171,7 +171,7 @@ class Ramp(Record):
 
 
 class RequestLog(Record):
-    """Which share of the requests hosts write down, in hundredths of a percent, and how much of that they keep."""
+    """The share of the requests that hosts log, in hundredths of a percent, and how much of the log they keep."""
 
     sample: Annotated[int, Field(ge=1, le=10_000)]
     max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16 * 1024 * 1024
@@ -179,7 +179,7 @@ class RequestLog(Record):
 
 
 class PolicyKind(StrEnum):
-    """Which versions of a base directory are served."""
+    """Kind of a version policy: which versions of a base directory are served."""
 
     LATEST = "latest"
     SPECIFIC = "specific"
@@ -187,7 +187,7 @@ class PolicyKind(StrEnum):
 
 
 class Policy(Record):
-    """A version policy, as TensorFlow Serving's configuration has it."""
+    """A version policy, as in TensorFlow Serving's configuration."""
 
     kind: PolicyKind = PolicyKind.LATEST
     count: Annotated[int, Field(ge=1)] = 1
@@ -195,33 +195,33 @@ class Policy(Record):
 
 
 class Model(Record):
-    """A model: its versions and who of them gets which requests.
+    """A model: its versions, and which requests each of them gets.
 
     Attributes
     ----------
     base_path, policy
-        Of a model whose versions come from a base directory.
+        Set if the versions come from a base directory.
     baseline : int or None
-        Serves what no arm takes.
+        Serves the requests that no arm selects.
     candidate : int or None
         Becomes the baseline once it is ready.
     going_back : bool
-        The candidate is the last good version: what it takes over from is rejected.
+        The candidate is the last good version: the baseline that it replaces is rejected.
     last_good : int or None
-        The baseline before this one, kept warm; after a roll-back the baseline itself.
+        The baseline before this one, kept warm; after a rollback the baseline itself.
     labels : dict
         Names of versions, as the operator wants them.
     published : dict
-        Those names as hosts have them: a name moves once the version is ready.
+        The names that hosts have: a name moves to a version once that is ready.
     layer : str or None
-        Experiments of one layer exclude each other; None: the model's own.
+        Experiments of one layer exclude each other; None: the model's own layer.
     key_input : str or None
-        Input whose value routes a request that brings no key.
+        Input whose value routes a request without a routing key.
     paused : bool
         The kill switch: everything goes to the baseline.
     guard : GuardSettings
     request_log : RequestLog or None
-        None: no request is written down.
+        None: no requests are logged.
     """
 
     name: str
@@ -245,19 +245,19 @@ class Model(Record):
 
     @property
     def layer_name(self) -> str:
-        """Its layer's name."""
+        """Return its layer's name."""
         return self.layer or self.name
 
     @property
     def weights(self) -> dict[int, int]:
-        """Hundredths of a percent by version that has an arm."""
+        """Return the weight of each version with arms, in hundredths of a percent."""
         found: dict[int, int] = {}
         for arm in self.arms:
             found[arm.version] = found.get(arm.version, 0) + arm.weight
         return found
 
     def with_version(self, version: Version) -> Model:
-        """Return the model with one version entered or changed."""
+        """Return the model with one version added or changed."""
         versions = dict(sorted({**self.versions, version.number: version}.items()))
         return self.model_copy(update={"versions": versions})
 
@@ -267,7 +267,7 @@ class Model(Record):
 
 
 class Note(Record):
-    """Something that happened, for the event log."""
+    """An event for the event log."""
 
     kind: str
     message: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a field of a declaration is written on the command line; what it means stands at the field."""
+"""How a field of a declaration is written on the command line; the field itself says what it means."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class CliOption:
     Attributes
     ----------
     metavar : str
-        What its value is, for the help text; "" for a flag.
+        Placeholder of its value in the help text; "" for a flag.
     help : str
     name : str or None
-        Its name without dashes in front; None: that of the field.
+        Its name without leading dashes; None: that of the field.
     word : str or None
-        A word that may be given in the place of a file.
+        A word that may be given instead of a file.
     minimum : int or None
     nullable : bool
         `none` may be given.
     is_duration : bool
-        It is written as 30s or 15m, and is in seconds.
+        It is written as 30s or 15m; the field is in seconds.
     """
 
     metavar: str
@@ -37,6 +37,6 @@ class CliOption:
 
 @dataclass(frozen=True)
 class CliGroup:
-    """The options of the command line that make up a field which is a record of its own, by its fields."""
+    """The command-line options for a field that is itself a record, by the names of the record's fields."""
 
     options: dict[str, CliOption]

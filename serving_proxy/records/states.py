@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a version, and which may follow which: one table."""
+"""The states of a version, and the table of permitted transitions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from serving_proxy.errors import PreconditionError
 
 
 class State(StrEnum):
-    """Where a version is in its life; what the state is published for has happened already."""
+    """The state of a version; when it is published, it has been reached already."""
 
     NEW = "new"
-    """Entered; nothing has been looked at."""
+    """Added; nothing has been checked."""
     VALIDATING = "validating"
     """Its files, its place and its signature are being checked."""
     OPTIMIZING = "optimizing"
@@ -23,11 +23,11 @@ class State(StrEnum):
     WARMING = "warming"
     """Hosts run its warm-up requests."""
     READY = "ready"
-    """Every live host answers with it."""
+    """Every live host serves it."""
     DRAINING = "draining"
-    """It is no longer in `desired.json`; a host still holds it for its last requests."""
+    """It is no longer in `desired.json`; a host still has it for its last requests."""
     STOPPED = "stopped"
-    """No host holds it."""
+    """No host has it."""
     FAILED = "failed"
     """It cannot be served; the reason says why."""
 
@@ -36,7 +36,7 @@ _S = State
 
 LEGAL: dict[State, frozenset[State]] = {
     _S.NEW: frozenset({_S.VALIDATING, _S.STOPPED, _S.FAILED}),
-    # Back to new: the proxy went down in the middle and begins again.
+    # Back to new: the proxy stopped meanwhile and starts again.
     _S.VALIDATING: frozenset({_S.NEW, _S.OPTIMIZING, _S.LOADING, _S.STOPPED, _S.FAILED}),
     _S.OPTIMIZING: frozenset({_S.NEW, _S.LOADING, _S.STOPPED, _S.FAILED}),
     _S.LOADING: frozenset({_S.WARMING, _S.DRAINING, _S.FAILED}),
@@ -55,7 +55,7 @@ GATED = frozenset({_S.NEW, _S.VALIDATING, _S.OPTIMIZING})
 SERVED = frozenset({_S.LOADING, _S.WARMING, _S.READY})
 """In `desired.json`."""
 ACTIVE = GATED | SERVED
-"""Deployed, and on its way or there."""
+"""Deployed: ready, or on its way to be."""
 
 
 def check(old: State, new: State) -> None:
@@ -66,12 +66,13 @@ def check(old: State, new: State) -> None:
 
 
 def way(old: State, new: State) -> tuple[State, ...]:
-    """Return the states to pass, `new` included, where an observer has missed some of them; () if it is the same.
+    """Return the states from `old` to `new`, `new` included, for an observer that has missed some; () if both are the
+    same.
 
     Raises
     ------
     PreconditionError
-        No way leads there without a failure or a new deployment.
+        `new` cannot be reached without a failure or a new deployment.
     """
     if old == new:
         return ()
@@ -82,7 +83,7 @@ def way(old: State, new: State) -> tuple[State, ...]:
         for following in sorted(LEGAL[state]):
             if following == new:
                 return (*passed, new)
-            # A failure and a new start are never guessed.
+            # A failure or a new deployment is never assumed.
             if following not in seen and following not in {State.FAILED, State.NEW}:
                 seen.add(following)
                 queue.append((following, (*passed, following)))
