@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What outlives the process: records, jobs and events in one SQLite file, behind one thin layer."""
+"""The persistent state: records, jobs and events in one SQLite file."""
 
 from __future__ import annotations
 

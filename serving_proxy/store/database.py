@@ -22,7 +22,7 @@ _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 
 class StateLock:
-    """Holds a state directory for this process; the lock ends with the process, whatever ends that.
+    """Locks a state directory for this process; the lock ends with the process, for whatever reason.
 
     Raises
     ------
@@ -42,13 +42,15 @@ class StateLock:
         self.tell(pid=os.getpid())
 
     def tell(self, **values: Any) -> None:
-        """Write into the lock's file who holds it, for people and for clients that look for the admin address."""
+        """Write the values about this proxy into the lock's file, for people and for clients that need the admin
+        address.
+        """
         text = json.dumps(values).encode() + b"\n"
-        # Longer than any text before it, so that a reader never sees the end of that.
+        # Padded to more than any earlier text, so that a reader never sees the end of an older one.
         os.pwrite(self._file, text.ljust(1024), 0)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         os.close(self._file)
 
     def __enter__(self) -> StateLock:
@@ -71,22 +73,22 @@ class Database:
     Raises
     ------
     PreconditionError
-        A later version of the proxy wrote it.
+        A later version of the proxy wrote the file.
     ProxyError
         It is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # SQLite makes it with the modes of others, and those that belong to it with those of this one.
+        # SQLite would create the file with other modes; the files that belong to it get the modes of this one.
         os.close(open_private(path))
-        # Statements commit by themselves; `transaction` begins one that spans several.
+        # Each statement commits itself; `transaction` begins a transaction of several statements.
         with self.faults():
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=5.0)
         try:
             with self.faults():
                 self.connection.execute("PRAGMA journal_mode = WAL")
-                # What a client was told to be done outlives a loss of power.
+                # What was reported to a client as done survives a loss of power.
                 self.connection.execute("PRAGMA synchronous = FULL")
                 self.connection.execute("PRAGMA foreign_keys = ON")
                 self.connection.execute("PRAGMA journal_size_limit = 4194304")
@@ -101,14 +103,14 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all that the block writes, or nothing.
+        """Write everything that the block writes, or nothing.
 
         Raises
         ------
         ExhaustedError
             The disk is full.
         UnavailableError
-            Another process has it locked, or it cannot be written to.
+            Another process has locked the database, or it cannot be written to.
         """
         with self.faults():
             self.connection.execute("BEGIN IMMEDIATE")
@@ -122,7 +124,7 @@ class Database:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Give SQLite's errors our names."""
+        """Convert SQLite's errors to the proxy's errors."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -141,7 +143,7 @@ class Database:
         if found > newest:
             raise PreconditionError(f"{self.path}: schema {found}, expected at most {newest}; a later proxy wrote it")
         for number in range(found + 1, newest + 1):
-            # One script, one transaction: a proxy that is killed in it begins again.
+            # Each script is one transaction: if the proxy is killed meanwhile, the migration starts again.
             script = f"BEGIN IMMEDIATE;\n{steps[number]}\nPRAGMA user_version = {number};\nCOMMIT;"
             try:
                 self.connection.executescript(script)

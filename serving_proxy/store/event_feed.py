@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells whoever listens what has happened; a listener that does not keep up loses the oldest."""
+"""Notify listeners of events; a listener that does not keep up loses the oldest."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MOST_WAITING = 1000
 
 
 class EventFeed:
-    """Events to listeners, and a signal that something has changed."""
+    """Sends events to listeners, and signals changes."""
 
     def __init__(self) -> None:
         self._listeners: set[asyncio.Queue[Event]] = set()
         self._changed = asyncio.Event()
 
     def publish(self, events: list[Event]) -> None:
-        """Give events to all listeners."""
+        """Send events to all listeners."""
         for queue in self._listeners:
             for event in events:
                 if queue.full():
@@ -29,7 +29,7 @@ class EventFeed:
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Queue[Event]]:
-        """Give a queue that gets the events from now on."""
+        """Return a queue that receives the events from now on."""
         queue: asyncio.Queue[Event] = asyncio.Queue(_MOST_WAITING)
         self._listeners.add(queue)
         try:
@@ -38,12 +38,12 @@ class EventFeed:
             self._listeners.discard(queue)
 
     def changed(self) -> None:
-        """Wake those that wait for a change."""
+        """Wake all that wait for a change."""
         before, self._changed = self._changed, asyncio.Event()
         before.set()
 
     async def change(self, seconds: float | None = None) -> None:
-        """Wait for the next change, or at most some seconds."""
+        """Wait for the next change, or at most this time [s]."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records, jobs, events and hosts as rows; nothing outside this module knows SQL."""
+"""Records, jobs, events and hosts as rows; no other module contains SQL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Event:
 
 @dataclass(frozen=True)
 class JobRow:
-    """A long operation as it is kept.
+    """A row of the table of long operations.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class HostRow:
     Attributes
     ----------
     started_ticks : int
-        When the kernel says that the process began; with the pid it names one process for good.
+        Start time of the process as the kernel reports it; together with the pid it identifies one process.
     """
 
     name: str
@@ -73,7 +73,7 @@ class HostRow:
 
 
 class Repository:
-    """Reads and writes what the proxy keeps."""
+    """Reads and writes the persistent state."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,7 +97,7 @@ class Repository:
         return found
 
     def save(self, models: Iterable[Model], notes: Sequence[Note] = (), at: float | None = None) -> list[Event]:
-        """Write models and what happened to them, all or nothing, and return the events."""
+        """Write models and the notes about them, all or nothing, and return the events."""
         at = time.time() if at is None else at
         with self._database.transaction() as connection:
             for model in models:
@@ -107,12 +107,12 @@ class Repository:
         return events
 
     def remove(self, name: str) -> None:
-        """Forget a model."""
+        """Delete a model."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM models WHERE name = ?", (name,))
 
     def events(self, after: int = 0, model: str | None = None, limit: int = 100, newest: bool = False) -> list[Event]:
-        """Read events by rising id: those after one, or the newest ones."""
+        """Read events by rising id: those after an id, or the newest ones."""
         condition, values = "id > ?", [after, *([model] if model is not None else []), limit]
         condition += " AND model = ?" if model is not None else ""
         order = "DESC" if newest else "ASC"
@@ -136,7 +136,7 @@ class Repository:
         return int(found)
 
     def add_job(self, kind: str, model: str, version: int) -> JobRow:
-        """Enter a job that runs."""
+        """Add a running job."""
         now = time.time()
         with self._database.transaction() as connection:
             cursor = connection.execute(
@@ -149,7 +149,7 @@ class Repository:
         return JobRow(int(cursor.lastrowid or 0), kind, model, version, "running", "", now, None)
 
     def finish_job(self, number: int, state: str, error: str = "") -> None:
-        """Say how a job ended."""
+        """Write the result of a job."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE jobs SET state = ?, error = ?, finished = ? WHERE id = ?", (state, error, time.time(), number)
@@ -192,20 +192,20 @@ class Repository:
             return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
 
     def setting(self, name: str) -> Any:
-        """Read a value that is kept under a name; None if there is none."""
+        """Read the value of a setting; None if there is none."""
         with self._database.faults():
             row = self._database.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         with self._damage(f"setting {name}"):
             return None if row is None else json.loads(row[0])
 
     def set_setting(self, name: str, value: Any) -> None:
-        """Keep a value under a name."""
+        """Write the value of a setting."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
 
     @contextmanager
     def _damage(self, what: str) -> Iterator[None]:
-        """Say in one line that a row is not as this proxy writes it."""
+        """Raise a one-line error if a row is not in this proxy's format."""
         try:
             yield
         except (ValueError, TypeError, RecursionError) as error:

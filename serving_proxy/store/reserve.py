@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room that is kept free, so that an operator can act on a full disk: a file that is given up when it is needed."""
+"""Disk space for an operator's changes on a full disk: a file that is deleted when the space is needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from serving_proxy.errors import ExhaustedError
 
 BYTES = 1024 * 1024
-# Not taken where it would be the last room that there is.
+# The reserve is not taken if less than this would remain free.
 _LEFT_FREE = 16 * BYTES
 _PROBE_BYTES = 4096
 
 
 class Reserve:
-    """The room of a state directory.
+    """The reserved space of a state directory.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ class Reserve:
         self._probe = folder / ".probe"
 
     def release(self) -> None:
-        """Give the room up."""
+        """Free the reserved space."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
     def renew(self) -> None:
-        """Take the room again, if there is plenty."""
+        """Reserve the space again, if there is plenty."""
         with contextlib.suppress(OSError):
             if self._path.exists() and self._path.stat().st_size == BYTES:
                 return
@@ -47,17 +47,17 @@ class Reserve:
                 os.close(file)
 
     def probe(self) -> None:
-        """Write a little, which nothing else may do for hours.
+        """Write a few bytes, because otherwise nothing may be written for hours.
 
         Raises
         ------
         ExhaustedError
-            It cannot be written.
+            They cannot be written.
         """
         try:
             file = os.open(self._probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
             try:
-                # Not sparse: file systems give room for what is written, whatever it is.
+                # Not zeros, so that the file is not sparse and the file system must allocate space.
                 if os.write(file, b"\1" * _PROBE_BYTES) < _PROBE_BYTES:
                     raise OSError(28, os.strerror(28))
             finally:
