@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts report: `hosts/<id>/actual.json`, `stats.json` and `shadow.json`, read again only when they change."""
+"""The hosts' reports: `hosts/<id>/actual.json`, `stats.json` and `shadow.json`, read again only when they change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from serving_proxy.system.files import read_regular
 from serving_proxy.system.liveness import HostLiveness
 
 _MOST_BYTES = 64 * 1024 * 1024
-# A host that is busy is late now and then; one that is stopped is not.
+# A busy host is late now and then; a stopped process stays stopped.
 _SILENT_S = 3.0
 _STOPPED_S = 1.0
 _STATES = {"loading", "warming", "ready", "draining", "failed"}
@@ -31,12 +31,12 @@ class _Cached:
 
     @property
     def written_s(self) -> float:
-        """When the file was written [s], by the file system's clock."""
+        """Return when the file was written [s], by the file system's clock."""
         return 0.0 if self.key is None else self.key[-1] / 1e9
 
 
 class ActualFiles:
-    """Reads what all hosts of a state directory say."""
+    """Reads the reports of all hosts of a state directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "hosts"
@@ -87,16 +87,17 @@ class ActualFiles:
             try:
                 data = json.loads(read_regular(path, _MOST_BYTES))
             except (ProxyError, ValueError, RecursionError):
-                # Half-written, by a host that does not rename: what it said before counts until it is whole.
+                # Incomplete, because the host does not write by renaming: its earlier report counts until the file is
+                # complete.
                 return cached if cached.key is not None else None
             self._files[path] = cached = _Cached(key, data if isinstance(data, dict) else {})
         return cached
 
 
 def is_alive(lock: Path, pid: int) -> bool:
-    """Say whether a host's process runs and holds its lock.
+    """Return whether a host's process runs and has its lock.
 
-    The lock is looked at only where there is a process of that number: a host that is starting never finds it taken.
+    The lock is tried only if there is a process with this pid, so that a host that is starting never finds it taken.
     """
     if not process_runs(pid):
         return False
@@ -116,14 +117,14 @@ def is_alive(lock: Path, pid: int) -> bool:
 
 
 def process_runs(pid: int) -> bool:
-    """Say whether there is a process of that number that has not ended."""
+    """Return whether there is a process with this pid that has not ended."""
     return pid > 0 and process_ticks(pid) is not None
 
 
 def process_ticks(pid: int) -> int | None:
-    """Return when a process began, in the kernel's ticks; None if there is none, or it has ended."""
+    """Return when a process began, in the kernel's ticks; None if there is no such process, or it has ended."""
     try:
-        # The name, in parentheses, may hold spaces and parentheses itself.
+        # The process name, in parentheses, may itself contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
@@ -131,7 +132,7 @@ def process_ticks(pid: int) -> int | None:
 
 
 def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
-    """Read an `actual.json`; what is not as it should be counts as absent."""
+    """Read an `actual.json`; invalid values count as absent."""
     models = {
         str(model): versions
         for model, one in _mapping(data.get("models")).items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`desired.json`: the one file by which the proxy tells hosts what to serve."""
+"""`desired.json`: the file that tells hosts what to serve."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_BYTES = 256 * 1024 * 1024
 
 
 class DesiredFile:
-    """Writes `desired.json`, with a generation that rises whenever the content changes.
+    """Writes `desired.json`, with a generation that increases whenever the content changes.
 
-    The generation is kept in the file alone. Where that is lost, hosts know what they have applied.
+    The generation is stored in this file only. If the file is lost, the hosts' generations are used.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -25,28 +25,28 @@ class DesiredFile:
 
     @property
     def has_models(self) -> bool:
-        """Whether there is anything to serve."""
+        """Return whether there is anything to serve."""
         return bool(self._body and self._body.get("models"))
 
     def write(self, body: dict[str, Any], known_generation: int = 0) -> bool:
-        """Write the content if it is another than the file has, and say whether it was.
+        """Write the content if it differs from the file's, and return whether it did.
 
         Parameters
         ----------
         body : dict
-            Everything but the generation.
+            The content without the generation.
         known_generation : int
-            The highest that a host has applied.
+            The highest generation that a host has applied.
 
         Raises
         ------
         ExhaustedError
-            The disk is full; the file is as it was, and the next call tries again.
+            The disk is full; the file is unchanged, and the next call tries again.
         """
         if body == self._body and self.path.exists():
             return False
         generation = max(self.generation, known_generation) + 1
-        # What is no JSON would have every host refuse the file.
+        # Hosts would refuse a file that is not valid JSON, so NaN must not be written.
         text = json.dumps({"schema": body["schema"], "generation": generation, **body}, indent=1, allow_nan=False)
         replace(self.path, text.encode() + b"\n", spare=True)
         self.generation, self._body = generation, body
