@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads, adds up and keeps what hosts count: requests, failures, latencies."""
+"""Read, add up and keep the hosts' counters: requests, failures, latencies."""

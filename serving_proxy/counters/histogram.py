@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latencies counted in buckets: sums, differences, percentiles, and how many were too slow for certain."""
+"""Latencies counted in buckets: sums, differences, percentiles, and the number that exceeded a limit with certainty."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Histogram:
     Attributes
     ----------
     bounds : tuple of float [us]
-        Rising; bucket i holds what is above `bounds[i - 1]` and at most `bounds[i]`.
+        Increasing; bucket i counts latencies above `bounds[i - 1]` and up to `bounds[i]`.
     counts : tuple of int
-        One more than bounds, or less: what is missing is 0.
+        At most one more than bounds; missing counts are 0.
     """
 
     bounds: tuple[float, ...] = ()
@@ -26,11 +26,13 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Return the total count."""
         return sum(self.counts)
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Put two together; of two with other bounds, as hosts of two releases may have, the larger one counts."""
+        """Add two histograms; if their bounds differ, as those of two releases of hosts may, return the one with more
+        counts.
+        """
         if not other.counts or not self.counts:
             return other if other.counts else self
         if self.bounds != other.bounds:
@@ -38,13 +40,15 @@ class Histogram:
         return Histogram(self.bounds, _sums(self.counts, other.counts, 1))
 
     def __sub__(self, earlier: Histogram) -> Histogram:
-        """Return what has come since; from the beginning where they cannot be compared."""
+        """Return the counts since the earlier ones; all counts if the two cannot be compared."""
         if not earlier.counts or self.bounds != earlier.bounds:
             return self
         return Histogram(self.bounds, tuple(max(0, one) for one in _sums(self.counts, earlier.counts, -1)))
 
     def quantile(self, fraction: float) -> float | None:
-        """Return the latency [us] that this fraction does not exceed, straight within a bucket; None of nothing."""
+        """Return the latency [us] that this fraction does not exceed, interpolated linearly in a bucket; None if it is
+        empty.
+        """
         total = self.count
         if not total:
             return None
@@ -58,7 +62,7 @@ class Histogram:
         return self.bounds[-1] if self.bounds else None
 
     def above(self, limit: float) -> int:
-        """Count those that took longer than `limit` [us] for certain: the bucket that holds the limit is left out."""
+        """Count latencies that certainly exceeded `limit` [us]: the bucket that contains the limit is left out."""
         first = bisect_left(self.bounds, limit) + 1
         return sum(self.counts[first:])
 

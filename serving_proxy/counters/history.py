@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates and latencies of the last minutes, a point every two seconds: what a page shows that has just been opened."""
+"""Rates and latencies of the last minutes, with a point every two seconds, for a dashboard that was just opened."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class History:
         self._last = 0.0
 
     def step(self, keys: Iterable[Key], now: float | None = None) -> bool:
-        """Add a point to every line if it is time for one, and say whether it was."""
+        """Add a point to every line if one is due, and return whether it was."""
         now = time.time() if now is None else now
         passed = now - self._last
-        # A clock that was set back begins anew.
+        # If the clock was set back, the history starts again.
         if 0 <= passed < PERIOD_S:
             return False
         first = passed > 10 * PERIOD_S or passed < 0
@@ -78,5 +78,5 @@ def _milliseconds(microseconds: float | None) -> float | None:
 
 
 def _short(value: float) -> float:
-    """Three digits: there are thousands of points."""
+    """Round to three digits, because there are thousands of points."""
     return float(f"{value:.3g}")

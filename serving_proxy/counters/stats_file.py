@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a host's `stats.json` and `shadow.json`; what is missing or not as it should be counts as 0."""
+"""Read a host's `stats.json` and `shadow.json`; missing or invalid values count as 0."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
 
 
 def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
-    """Return how many requests of a version wait or run; None where a host does not count it."""
+    """Return how many requests of a version wait or run; None if the host does not count them."""
     versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
     counted = _mapping(versions.get(str(number)))
     return _count(counted["in_flight"]) if "in_flight" in counted else None
@@ -66,7 +66,7 @@ def _tally(data: Mapping[str, Any], shadow: Mapping[str, Any]) -> Tally:
 
 
 def _histogram(data: Mapping[str, Any]) -> Histogram:
-    """Read pairs of an upper end and how many were at most that."""
+    """Read pairs of a bucket's upper bound and its count."""
     pairs = data.get("buckets")
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return Histogram()
@@ -87,7 +87,7 @@ def _correlation(shadow: Mapping[str, Any]) -> Moments:
 
 
 def _moments(data: Mapping[str, Any], count: float, name: str, most: float, largest: float) -> Moments:
-    """Read a mean and the mean of its squares; where that is missing, the largest that it can be."""
+    """Read a mean and the mean of the squares; if the latter is missing, use its largest possible value."""
     squares = data.get(f"{name}_squares")
     return Moments(
         count, count * _number(data.get(name)), count * (most if squares is None else _number(squares)), largest

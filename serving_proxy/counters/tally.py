@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was counted of one version: added up over hosts, subtracted over time."""
+"""The counters of one version: added over hosts, subtracted over time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 from serving_proxy.counters.histogram import Histogram
 
-# The version or its host failed.
+# Statuses that the version or its host caused.
 FAULTS = frozenset({"UNKNOWN", "INTERNAL", "DATA_LOSS", "UNIMPLEMENTED", "ABORTED"})
-# A client or the load may be the cause, and as well a version that refuses what its baseline takes. FAILED_PRECONDITION
-# is TensorFlow Serving's status for a signature that the client made up.
+# Statuses that the client or the load may have caused, but also a version that refuses what its baseline accepts.
+# FAILED_PRECONDITION is TensorFlow Serving's status for a signature that the model does not have.
 REFUSALS = frozenset(
     {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE", "NOT_FOUND", "DEADLINE_EXCEEDED", "UNAVAILABLE"}
 )
-# Neither: a client that goes away, one without permission, and variants that are shed before the baseline.
+# Neither of both: a client that cancels or lacks permission, and variants whose requests are shed before the
+# baseline's.
 UNJUDGED = frozenset({"CANCELLED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "ALREADY_EXISTS"})
 
 
@@ -33,7 +34,7 @@ class Moments:
     max: float = 0.0
 
     def __add__(self, other: Moments) -> Moments:
-        """Put two together."""
+        """Add two sets of values."""
         return Moments(
             self.count + other.count,
             self.sum + other.sum,
@@ -42,18 +43,18 @@ class Moments:
         )
 
     def __sub__(self, earlier: Moments) -> Moments:
-        """Return what has come since; the maximum stays that of all."""
+        """Return the values since the earlier ones; the maximum remains that of all values."""
         return Moments(self.count - earlier.count, self.sum - earlier.sum, self.squares - earlier.squares, self.max)
 
     @property
     def mean(self) -> float | None:
-        """Their mean; None of nothing."""
+        """Return their mean; None if there are none."""
         return self.sum / self.count if self.count > 0 else None
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Answers that were looked into: their scores, and how many of these were no numbers."""
+    """The scores of answers that were inspected, and how many of them were not finite numbers."""
 
     answers: int = 0
     count: int = 0
@@ -61,7 +62,7 @@ class Scores:
     infinite: int = 0
 
     def __add__(self, other: Scores) -> Scores:
-        """Put two together."""
+        """Add the counters."""
         return Scores(
             self.answers + other.answers,
             self.count + other.count,
@@ -70,7 +71,7 @@ class Scores:
         )
 
     def __sub__(self, earlier: Scores) -> Scores:
-        """Return what has come since."""
+        """Return the counters since the earlier ones."""
         return Scores(
             self.answers - earlier.answers,
             self.count - earlier.count,
@@ -80,7 +81,9 @@ class Scores:
 
     @property
     def bad(self) -> float:
-        """As many answers as have the rate of NaN and infinite scores; scores of one answer fail together."""
+        """Return the number of answers times the rate of NaN and infinite scores; the scores of one answer fail
+        together.
+        """
         return self.answers * (self.nan + self.infinite) / self.count if self.count else 0.0
 
 
@@ -91,17 +94,17 @@ class Tally:
     Attributes
     ----------
     outcomes : dict of str to int
-        Requests that ended, by the status's name.
+        Finished requests, by the name of their status.
     latency : Histogram
-        Of the same.
+        Of the same requests.
     queue, run : Moments [us]
     arms, sheds : dict of str to int
     scores : Scores
         Of answers to clients.
     shadow : dict of str to int
-        `compared`, `dropped` and `failed` copies.
+        Mirrored requests that were `compared`, `dropped` or `failed`.
     shadow_scores, baseline_scores : Scores
-        Of the copies, and of what they were compared with.
+        Of mirrored requests, and of the baseline's answers that they were compared with.
     difference, correlation : Moments
     """
 
@@ -119,42 +122,42 @@ class Tally:
     correlation: Moments = Moments()
 
     def __add__(self, other: Tally) -> Tally:
-        """Put two together."""
+        """Add the counters."""
         return _combined(self, other, 1)
 
     def __sub__(self, earlier: Tally) -> Tally:
-        """Return what has come since."""
+        """Return the counters since the earlier ones."""
         return _combined(self, earlier, -1)
 
     def shrunk(self, earlier: Tally) -> bool:
-        """Say whether a counter is smaller than before: whoever counts has begun anew."""
+        """Return whether a counter is smaller than before, which means that counting started again."""
         return any(self.outcomes.get(name, 0) < count for name, count in earlier.outcomes.items()) or any(
             self.shadow.get(name, 0) < count for name, count in earlier.shadow.items()
         )
 
     @property
     def requests(self) -> int:
-        """Requests that ended."""
+        """Return the number of finished requests."""
         return sum(self.outcomes.values())
 
     @property
     def faults(self) -> int:
-        """Requests that failed by a fault of the version or its host."""
+        """Return the number of requests that failed because of the version or its host."""
         return sum(count for name, count in self.outcomes.items() if name in FAULTS)
 
     @property
     def failures(self) -> int:
-        """Faults and refusals."""
+        """Return the number of faults and refusals."""
         return sum(count for name, count in self.outcomes.items() if name in FAULTS or name in REFUSALS)
 
     @property
     def judged(self) -> int:
-        """Requests whose outcome says something of the version."""
+        """Return the number of requests whose outcome says something about the version."""
         return sum(count for name, count in self.outcomes.items() if name not in UNJUDGED)
 
     @property
     def copies(self) -> int:
-        """Copies of a baseline's requests that were run."""
+        """Return the number of mirrored requests that were run."""
         return self.shadow.get("compared", 0) + self.shadow.get("failed", 0)
 
 

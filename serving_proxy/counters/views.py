@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the history of the counters shows: rates per second, latencies in milliseconds."""
+"""The API's view of the history: rates per second, latencies in milliseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving_proxy.counters.history import Point
 from serving_proxy.counters.stats_file import Key
 from serving_proxy.records.view import View
 
-# Not as a tuple, whose schema tools for OpenAPI take for one of another draft.
+# Not as a tuple: OpenAPI tools cannot read its schema, which belongs to another draft.
 _NUMBERS = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 5, "maxItems": 5}
 
 
@@ -30,7 +30,7 @@ class HistoryView(View):
 
 
 def point_views(points: Mapping[Key, Point]) -> dict[str, dict[str, Point]]:
-    """Show the newest points by model and version."""
+    """Return the newest points by model and version."""
     found: dict[str, dict[str, Point]] = {}
     for (model, number), point in points.items():
         found.setdefault(model, {})[str(number)] = point
@@ -38,7 +38,7 @@ def point_views(points: Mapping[Key, Point]) -> dict[str, dict[str, Point]]:
 
 
 def history_view(lines: Mapping[Key, list[Point]], period_s: float) -> HistoryView:
-    """Show all lines."""
+    """Return all lines."""
     found: dict[str, dict[str, list[Point]]] = {}
     for (model, number), points in lines.items():
         found.setdefault(model, {})[str(number)] = points

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From counters that hosts show to what has happened since: restarts of hosts do not disturb, several are summed."""
+"""Convert the hosts' counters to what happened within a time: restarts are handled, and several hosts are added up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving_proxy.counters.tally import Tally
 from serving_proxy.records.hosts import HostSeen
 
 _NOTHING = Tally()
-# Samples of a window: it slides by a sixtieth of its length.
+# Samples of a window: it moves in steps of a sixtieth of its length.
 _SAMPLES = 60
 
 
@@ -26,21 +26,22 @@ class _Host:
 
 
 class Totals:
-    """Adds up what all hosts have counted since this object was made; it never shrinks."""
+    """Adds up what all hosts have counted since this object was made; it never decreases."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
 
     def read(self, hosts: Iterable[HostSeen]) -> None:
-        """Take what hosts show now."""
+        """Read the hosts' present counters."""
         for host in hosts:
             self.add(host.name, host.stats)
 
     def add(self, host: str, stats: Mapping[str, Any]) -> bool:
-        """Take what a host shows now, and say whether it is something new.
+        """Read a host's present counters, and return whether they are new.
 
-        What a host had counted before it was seen for the first time is left out: it happened at an unknown time. A
-        counter that has shrunk is one of a host that was restarted, or of a version that was loaded again: from 0.
+        Counts from before the host was first seen are left out, because their time is unknown. If a counter has
+        decreased, the
+        host was restarted or the version was loaded again: its counts start from 0.
         """
         before = self._hosts.get(host)
         shown = _shown(stats)
@@ -54,26 +55,26 @@ class Totals:
             earlier = before.last.get(key, _NOTHING)
             added = counted if counted.shrunk(earlier) else counted - earlier
             before.totals[key] = before.totals.get(key, _NOTHING) + added
-        # What is not shown now may be shown again, and not from 0.
+        # Versions that are missing now may appear again, and then do not start from 0.
         self._hosts[host] = _Host(shown, before.last | now, frozenset(now), before.totals)
         return True
 
     def of(self, key: Key, host: str | None = None) -> Tally:
-        """Return what has been counted of a version, by all hosts or by one."""
+        """Return the counters of a version, of all hosts or of one."""
         if host is not None:
             return self._hosts[host].totals.get(key, _NOTHING) if host in self._hosts else _NOTHING
         return sum((one.totals[key] for one in self._hosts.values() if key in one.totals), _NOTHING)
 
     def keep(self, keys: set[Key]) -> None:
-        """Forget versions that are no more."""
+        """Forget all versions except these."""
         for host in self._hosts.values():
             host.totals = {key: total for key, total in host.totals.items() if key in keys}
-            # What a host shows still is not to be counted from 0 should the version come back.
+            # Versions that a host still reports must not be counted from 0 if they are wanted again.
             host.last = {key: tally for key, tally in host.last.items() if key in keys or key in host.showing}
 
 
 def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what changes whenever a host has written its statistics again."""
+    """Return values that change whenever a host writes its statistics."""
     shadow = stats.get("shadow")
     return stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None
 
@@ -86,7 +87,7 @@ class Window:
     ----------
     seconds : float [s]
     began : float [s]
-        When it was started or started anew: nothing earlier is looked at.
+        When the window was started or restarted: earlier counts are ignored.
     """
 
     seconds: float
@@ -94,15 +95,15 @@ class Window:
     _samples: deque[tuple[float, Tally]] = field(default_factory=deque)
 
     def add(self, now: float, total: Tally) -> Tally:
-        """Take the counters of this moment, and return what has happened within the window."""
+        """Add the counters of this moment, and return what has happened within the window."""
         samples = self._samples
         if not samples or now - samples[-1][0] >= self.seconds / _SAMPLES:
             samples.append((now, total))
-        # The oldest that is kept is at, or just before, the window's start.
+        # The oldest sample that is kept is at the window's start, or just before it.
         while len(samples) > 1 and samples[1][0] <= now - self.seconds:
             samples.popleft()
         return total - samples[0][1]
 
     def covered(self, now: float) -> float:
-        """Return of how many seconds [s] the window holds the counters."""
+        """Return the time [s] for which the window has counters."""
         return min(self.seconds, now - self._samples[0][0]) if self._samples else 0.0
