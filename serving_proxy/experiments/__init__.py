@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments: who gets which buckets, and how weights move over time. Pure functions."""
+"""Experiments: which version gets which buckets, and how weights change over time. Pure functions."""

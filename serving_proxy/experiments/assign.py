@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell which variant of an experiment a key belongs to, as hosts do.
+"""Compute which variant of an experiment a key belongs to, as hosts do.
 
-The same function as in the library (`processor_routing_bucket`): for logs, analyses, and clients that want to know
-beforehand. Nothing here needs the library.
+This is the library's function (`processor_routing_bucket`), for logs, analyses, and clients that need the result
+beforehand. This module does not need the library.
 
 Notes
 -----
@@ -68,7 +68,7 @@ def bucket(salt: Key, key: Key) -> int:
     Parameters
     ----------
     salt : bytes, str or int
-        Salt of the layer; hosts take the layer's name where it has none.
+        Salt of the layer; hosts use the layer's name if it has none.
     key : bytes, str or int
         Routing key; text counts as UTF-8, an integer as its decimal text.
 
@@ -87,7 +87,7 @@ def bucket(salt: Key, key: Key) -> int:
 
 
 def assign(salt: Key, key: Key, arms: Iterable[Arm], baseline: int) -> int:
-    """Answer the version that a key is served by while all are ready and nothing is paused.
+    """Return the version that serves a key while all versions are ready and nothing is paused.
 
     Parameters
     ----------
@@ -96,12 +96,12 @@ def assign(salt: Key, key: Key, arms: Iterable[Arm], baseline: int) -> int:
     arms : iterable of Arm
         Arms of the model.
     baseline : int
-        Version that serves what no arm takes.
+        Version that serves the requests that no arm selects.
 
     Returns
     -------
     version : int
-        Of the arm that holds the key's bucket, else `baseline`.
+        That of the arm with the key's bucket, else `baseline`.
     """
     number = bucket(salt, key)
     return next((arm.version for arm in arms if arm.offset <= number < arm.offset + arm.weight), baseline)
@@ -134,14 +134,14 @@ def buckets(salt: Key, keys: Sequence[Key] | npt.NDArray[np.generic]) -> npt.NDA
     states ^= states >> shift
     states *= np.uint64(_SECOND)
     states ^= states >> shift
-    # The upper half of the product with a small number, in halves of 64 bits.
+    # The upper half of the product with a small number, computed in halves of 64 bits.
     half, count = np.uint64(32), np.uint64(BUCKETS)
     low = (states & np.uint64(0xFFFF_FFFF)) * count
     return (((states >> half) * count + (low >> half)) >> half).astype(np.int64)
 
 
 def _byte_matrix(keys: Sequence[Key] | npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Lay the bytes of all keys into rows of one length, [keys, longest] uint8, beside their own lengths [keys]."""
+    """Return the bytes of all keys as rows of one length, [keys, longest] uint8, and their own lengths [keys]."""
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         encoded = [str(key).encode() for key in keys.tolist()]
     else:

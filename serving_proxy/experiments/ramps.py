@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that move over time.
+"""Weights that change over time.
 
-A ramp's clock runs only while the version is ready, the experiment is not paused and the proxy is up: a share never
-jumps because nobody was looking.
+A ramp's clock runs only while the version is ready, the experiment is not paused and the proxy runs, so that a share
+never jumps after an interruption.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SECONDS_PER_STEP = 5.0
 
 
 def steps(seconds: float) -> int:
-    """Return in how many steps a ramp goes: one in five seconds, from 10 to 200; each makes hosts read a file."""
+    """Return the number of steps of a ramp: one in five seconds, from 10 to 200; at each step hosts read a file."""
     return int(min(_MOST_STEPS, max(_LEAST_STEPS, seconds / _SECONDS_PER_STEP)))
 
 
@@ -33,15 +33,15 @@ def weight_at(ramp: Ramp) -> int:
 
 
 def advance(ramp: Ramp, seconds: float) -> Ramp:
-    """Let its clock run for `seconds`."""
+    """Advance the ramp's clock by `seconds`."""
     return ramp.model_copy(update={"elapsed": min(ramp.seconds, ramp.elapsed + max(0.0, seconds))})
 
 
 def finished(ramp: Ramp) -> bool:
-    """Say whether it has reached its target."""
+    """Return whether the ramp has reached its target."""
     return ramp.elapsed >= ramp.seconds
 
 
 def remaining(ramp: Ramp) -> float:
-    """Return the seconds that its clock has still to run."""
+    """Return the seconds that the ramp has left."""
     return max(0.0, ramp.seconds - ramp.elapsed)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights to buckets, so that nobody changes version without need.
+"""Assign buckets to weights, so that no key changes its version without need.
 
-A layer has 10,000 buckets; a request's bucket depends on its routing key alone. An arm that grows keeps its buckets and
-takes free ones; one that shrinks gives its highest away. So a ramp only ever moves keys from the baseline to the
-variant, and an experiment never moves keys of another. A version may have several arms where what lay behind its
-first one was taken.
+A layer has 10,000 buckets; a request's bucket depends on its routing key only. An arm that grows keeps its buckets and
+adds free ones; an arm that shrinks frees its highest buckets. So a ramp only ever moves keys from the baseline to the
+variant, and an experiment never moves keys of another. A version may have several arms if the buckets behind its first
+one were taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def to_weight(percent: float) -> int:
     Raises
     ------
     InvalidError
-        It is not between 0 and 100, or finer than that.
+        The value is not between 0 and 100, or is not a multiple of 0.01.
     """
     if not 0 <= percent <= 100:
         raise InvalidError(f"weight: {percent:g} %, expected 0 to 100 %")
@@ -41,21 +41,21 @@ def to_percent(weight: int) -> float:
 
 
 def assign(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable[Arm] = ()) -> tuple[Arm, ...]:
-    """Give every version its number of buckets.
+    """Assign each version its number of buckets.
 
     Parameters
     ----------
     weights : mapping of version to int [buckets]
-        Those that are not named, or have 0, lose their arms.
+        Versions that are not named, or have 0, lose their arms.
     arms : sequence of Arm
-        What the versions have now.
+        The versions' present arms.
     taken : iterable of Arm
-        What other models of the layer have.
+        Arms of other models of the layer.
 
     Returns
     -------
     tuple of Arm
-        By offset; none touches another of the same version.
+        By offset; none is adjacent to another of the same version.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def assign(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable
 
 
 def overlapping(arms: Iterable[Arm]) -> bool:
-    """Say whether two arms share a bucket."""
+    """Return whether two arms share a bucket."""
     return any(one.end > other.offset for one, other in pairwise(sorted(arms, key=_offset)))
 
 
@@ -95,7 +95,7 @@ def _offset(arm: Arm) -> int:
 
 
 def _gaps(arms: Iterable[Arm]) -> list[tuple[int, int]]:
-    """Return the buckets that no arm has, as [start, end), by rising start."""
+    """Return the buckets without an arm, as [start, end), by increasing start."""
     found, place = [], 0
     for arm in sorted(arms, key=_offset):
         if arm.offset > place:
