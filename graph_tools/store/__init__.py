@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding tables in files of their own (docs/table_format.md), named after their content."""
+"""Embedding tables in separate files (docs/table_format.md) that are named after their content."""
 
 from graph_tools.store.reader import TableReader, read_header
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes that the index of a table is made with."""
+"""Compute the hashes that a table's index uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def fingerprints(strings: Array) -> Array:
-    """Return FarmHash's `Fingerprint64` [n] uint64 of strings [n] (bytes): what `StringToHashBucketFast` reduces."""
+    """Return FarmHash's `Fingerprint64` [n] uint64 of strings [n] (bytes), which `StringToHashBucketFast` reduces."""
     if not len(strings):
         return np.empty(0, np.uint64)
     import tensorflow as tf
@@ -29,7 +29,7 @@ def homes(keys: Array, home_buckets: int) -> Array:
     mixed ^= mixed >> np.uint64(33)
     mixed *= np.uint64(0xC4CEB9FE1A85EC53)
     mixed ^= mixed >> np.uint64(33)
-    # Of 128 bits, the upper 64: home_buckets is below 2^32, so that neither product leaves 64 bits.
+    # The upper 64 of 128 bits: home_buckets is below 2^32, so that neither product exceeds 64 bits.
     count = np.uint64(home_buckets)
     low = ((mixed & _LOW) * count) >> np.uint64(32)
     found: Array = ((mixed >> np.uint64(32)) * count + low) >> np.uint64(32)

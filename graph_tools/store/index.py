@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The buckets that keys are found in, made for some thousand of them at a time.
+"""Compute the buckets in which keys are found, for some thousand keys at a time.
 
-With buckets of five slots and linear probing, key i of those in the order of their homes has the slot
-`max(5 · home[i], slot[i - 1] + 1)`, which is a cumulative maximum. A bucket is complete once all keys with homes up to
-it are placed, so that buckets are given out while keys with later homes are not looked at yet.
+With buckets of five slots and linear probing, key i in the order of homes has the slot `max(5 · home[i], slot[i - 1] +
+1)`, which is a cumulative maximum. A bucket is complete once all keys with homes up to it are placed. Buckets are
+therefore yielded before keys with later homes are processed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from graph_tools.store.fingerprint import homes
 from graph_tools.store.layout import BUCKET_BYTES, BUCKET_KEYS
 from graph_tools.tensors import Array
 
-#: Bytes for each key that `Index` holds while it is made, the keys included.
+#: Bytes of memory for each key that `Index` needs while it is computed, including the key.
 KEY_BYTES = 8 + 2 + 8
 _PART_KEYS = 1 << 17
 _SLOTS = np.uint64(BUCKET_KEYS)
-# Seven tenths of the slots are used: of eight keys, one is not in its home, but in the next bucket or one after it.
+# Seven tenths of the slots are used: one key in eight is not in its home, but in the next bucket or one after it.
 _LOAD = (2, 7)
 
 _BUCKET = np.dtype([("keys", "<u8", BUCKET_KEYS), ("rows", "<u4", BUCKET_KEYS), ("count", "<u4")])
@@ -29,7 +29,7 @@ assert _BUCKET.itemsize == BUCKET_BYTES
 
 
 def home_buckets(keys: int) -> int:
-    """Return how many buckets a table of so many keys has for them."""
+    """Return the number of home buckets of a table with this number of keys."""
     return max(1, -(-keys * _LOAD[0] // _LOAD[1]))
 
 
@@ -43,14 +43,14 @@ class Index:
     rows : ndarray [n] uint32, or None
         None: 0, 1, …, n - 1.
     unique : bool
-        Refuse a key that is there twice; fingerprints may be.
+        Refuse a key that occurs twice; fingerprints may occur twice.
 
     Attributes
     ----------
     home_buckets, buckets : int
-        The second is known once all blocks are given out.
+        `buckets` is known once all blocks have been yielded.
     suspects : list of ndarray of int64
-        Places in `keys` of equal ones, where they may be equal.
+        Positions in `keys` of equal keys, if equal keys are permitted.
     """
 
     def __init__(self, keys: Array, rows: Array | None, unique: bool) -> None:
@@ -65,7 +65,7 @@ class Index:
         Raises
         ------
         ConversionError
-            A key is there twice.
+            A key occurs twice.
         """
         self.buckets, self.suspects = 0, []
         waiting: list[Array] = [np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint32)]
@@ -74,7 +74,7 @@ class Index:
             keys = self.keys[places]
             rows = places.astype(np.uint32) if self.rows is None else self.rows[places]
             home = homes(keys, self.home_buckets)
-            # A part has fewer homes than 2^16: numbers of 16 bits are sorted by their digits, which is quick.
+            # A part has fewer than 2^16 homes; numbers of 16 bits are radix-sorted, which is fast.
             near = (home - np.uint64(begin)).astype(np.uint16)
             order = np.argsort(near, kind="stable") if self.rows is None else np.lexsort((keys, rows, near))
             self._find_equal(keys, places)
@@ -85,12 +85,12 @@ class Index:
             now = some[0] < np.uint64(end) * _SLOTS
             yield self._filled(begin, end, *(one[now] for one in some))
             waiting = [one[~now] for one in some]
-        # Behind the last home: what is left, and a bucket that is not full.
+        # After the last home: the remaining keys, and a last bucket that is not full.
         if slot >= self.home_buckets * BUCKET_KEYS:
             yield self._filled(self.home_buckets, slot // BUCKET_KEYS + 1, *waiting)
 
     def _parts(self) -> Iterator[tuple[int, int, Array]]:
-        """Yield (first home, last home + 1, places of the keys with these homes, ascending)."""
+        """Yield (first home, last home + 1, positions of the keys with these homes, ascending)."""
         count = -(-len(self.keys) // _PART_KEYS) or 1
         step = -(-self.home_buckets // count)
         if count == 1:

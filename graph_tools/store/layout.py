@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header of an embedding table's file, as docs/table_format.md describes it, and its checks."""
+"""Define and check the header of an embedding table's file, as docs/table_format.md describes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 HEADER_BYTES = 256
 ROW_ALIGNMENT = 4096
 INDEX_ALIGNMENT = 64
-#: Rows and default rows together are fewer.
+#: The number of rows and default rows together must be smaller.
 MOST_ROWS = (1 << 32) - 16
 
 ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
@@ -33,7 +33,7 @@ _CRC_OFFSET = HEADER_BYTES - _CRC.size
 
 @dataclass(frozen=True)
 class Section:
-    """A piece of the file; one that is not there has zeros.
+    """A part of the file; a missing one has zeros.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself; fields are those of the format."""
+    """The header of a file; the fields are those of the format."""
 
     file_size: int
     rows: int
@@ -75,7 +75,7 @@ class Header:
         return {name: getattr(self, name) for name in _SECTIONS}
 
     def pack(self) -> bytes:
-        """Return the 256 bytes."""
+        """Return the header as 256 bytes."""
         packed = _FIXED.pack(
             MAGIC,
             VERSION,
@@ -100,12 +100,12 @@ class Header:
 
 
 def unpack(raw: bytes, file_size: int, where: str) -> Header:
-    """Read the header of a file of `file_size` bytes that begins with `raw`, and check all of it.
+    """Parse and check the header of a file of `file_size` bytes that begins with `raw`.
 
     Raises
     ------
     UnreadableError
-        The header is not one of this version, or does not fit itself or the file.
+        The header has another version, or is not consistent with itself or with the file.
     """
 
     def wrong(found: object, expected: object) -> UnreadableError:
@@ -161,7 +161,7 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
 
 
 def _problem(header: Header) -> tuple[str, str] | None:
-    """Return (found, expected) of what does not fit, or None."""
+    """Return (found, expected) for the first inconsistency, or None."""
     rows = header.rows + header.default_rows
     if header.dim < 1 or rows >= MOST_ROWS:
         return f"{rows} rows of dim {header.dim}", f"below {MOST_ROWS} rows of dim 1 or more"
@@ -214,10 +214,10 @@ def row_size(row_type: str, dim: int) -> int:
 
 
 def row_stride(row_type: str, dim: int) -> int:
-    """Choose the bytes from one row to the next.
+    """Return the number of bytes from one row to the next.
 
-    A row that begins where cache lines do lies in as few of them as it can: with a stride of a power of two below a
-    line or of whole lines, which is taken where it costs a quarter of the space or less.
+    Rows that begin at cache lines touch as few lines as possible. The stride is therefore a power of two below a line,
+    or a whole number of lines, if that costs at most a quarter of the space.
     """
     size = row_size(row_type, dim)
     lines = 1 << (size - 1).bit_length() if size <= 64 else -(-size // 64) * 64

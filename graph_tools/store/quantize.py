@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as a file holds them, from numbers and back; quantized as `cut` does it, so that both agree on every value."""
+"""Encode rows as a file contains them, and decode them; `cut` quantizes in the same way, so that all values agree."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _HALVES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 
 
 def encode(rows: Array, row_type: str) -> Array:
-    """Return the bytes [n, row_size] uint8 of rows [n, dim] of any float.
+    """Return the bytes [n, row_size] uint8 of rows [n, dim] of any float type.
 
     Raises
     ------
     ConversionError
-        The type cannot hold a value: fp16 ends at 65504, and so do the scale and the bias of int8 and int4.
+        The type cannot represent a value: the largest value of fp16, and of the scale and bias of int8 and int4, is
+        65504.
     """
     size = row_size(row_type, rows.shape[1])
     if row_type == "fp32":
@@ -41,7 +42,7 @@ def encode(rows: Array, row_type: str) -> Array:
 
 
 def decode(encoded: Array, row_type: str, dim: int) -> Array:
-    """Return rows [n, dim] float32 of bytes [n, row_size or more] uint8."""
+    """Return the rows [n, dim] float32 of bytes [n, row_size or more] uint8."""
     size = row_size(row_type, dim)
     packed = np.ascontiguousarray(encoded[:, :size])
     if row_type == "fp32":
@@ -59,7 +60,7 @@ def _bytes(rows: Array, dtype: np.dtype[np.generic], size: int) -> Array:
 
 
 def _as_finite(half: Array, rows: Array) -> bool:
-    """Say whether no number became infinite."""
+    """Return whether no finite number became infinite."""
     infinite = np.isinf(half)
     return not infinite.any() or bool(np.isinf(np.asarray(rows[infinite], np.float32)).all())
 

@@ -28,7 +28,7 @@ def read_header(path: Path) -> Header:
     Raises
     ------
     UnreadableError
-        It is not there, or no table of this version, or damaged.
+        The file does not exist, is not a table of this version, or is damaged.
     """
     try:
         with path.open("rb") as stream:
@@ -38,7 +38,7 @@ def read_header(path: Path) -> Header:
 
 
 class TableReader:
-    """A table's file.
+    """The file of a table.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class TableReader:
     Raises
     ------
     UnreadableError
-        As `read_header`.
+        As for `read_header`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,12 +65,12 @@ class TableReader:
     # Checks
 
     def check(self) -> None:
-        """Compare the checksums of all sections, and check what the index and the offsets lead to.
+        """Compare the checksums of all sections, and check the positions in the index and the offsets.
 
         Raises
         ------
         UnreadableError
-            Something does not fit; the section is named.
+            The file is damaged; the message names the section.
         """
         for name, section in self.header.sections().items():
             crc = 0
@@ -98,11 +98,11 @@ class TableReader:
     # Content
 
     def rows(self, numbers: Array) -> Array:
-        """Return rows [n, dim] float32 by their numbers [n], those of default rows included."""
+        """Return the rows [n, dim] float32 with these numbers [n], which may be those of default rows."""
         return decode(np.asarray(self._rows[numbers]), self.header.row_type, self.header.dim)
 
     def find(self, keys: Array) -> Array:
-        """Return the row numbers [n] int64 of keys [n], -1 where a key is absent: integers, or bytes objects."""
+        """Return the row numbers [n] int64 of keys [n], integers or bytes objects; -1 for absent keys."""
         if self.header.index_kind == "direct":
             inside = (keys >= 0) & (keys < self.header.rows)
             return np.where(inside, keys, -1).astype(np.int64)
@@ -128,7 +128,7 @@ class TableReader:
         return self._key_bytes[int(self._offsets[row]) : int(self._offsets[row + 1])].tobytes()
 
     def lookup(self, keys: Array) -> Array:
-        """Return the rows [n, dim] float32 of keys [n]; `KeyError` for an absent one where that is an error."""
+        """Return the rows [n, dim] float32 of keys [n]; raise `KeyError` for absent keys if the table says so."""
         found, policy = self.find(keys), self.header.absent_key
         absent = found < 0
         if absent.any():
@@ -147,10 +147,12 @@ class TableReader:
             return (_hashes(keys) % np.uint64(count)).astype(np.int64)
         return keys.astype(np.int64) % np.int64(count)
 
-    # To be written again
+    # Copying
 
     def spec(self) -> TableSpec:
-        """Return what the file holds, so that it can be written again to the same bytes; keys by their rows."""
+        """Return the contents of the file, from which the same bytes can be written again; integer keys have row
+        numbers.
+        """
         header = self.header
         default = self._encoded(header.rows, header.rows + header.default_rows) if header.default_rows else None
         keys, numbers = self._keys()
@@ -175,7 +177,7 @@ class TableReader:
         return EncodedRows(StreamTensor(np.dtype(np.uint8), (end - begin, size), make))
 
     def _keys(self) -> tuple[TensorSource | None, TensorSource | None]:
-        """Return the keys and, where key i does not lead to row i, the numbers of their rows."""
+        """Return the keys and, if key i does not lead to row i, the numbers of their rows."""
         if self.header.index_kind == "direct":
             return None, None
         if self.header.index_kind == "string":

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in fewer bytes: halves, and 8 or 4 bits an element with a scale and a bias for each row.
+"""Store rows in fewer bytes: as bf16 or fp16, or in 8 or 4 bits per element with a scale and a bias for each row.
 
 A row x [dim] of 8 or 4 bits is stored as codes q and two fp16, `x ≈ q · scale + bias`. The bias is the smallest
-element, rounded down to fp16; the scale is what is left of the range divided by the largest code, rounded up to fp16,
-so that no element is cut off and the error is at most half a step of the range. A row of one value has codes 0 and, if
-fp16 holds the value, scale 1; a row of zeros is exactly zero again. Two codes of 4 bits share a byte, the first in the
-low half.
+element, rounded down to fp16. The scale is the rest of the range divided by the largest code, rounded up to fp16, so
+that no element is cut off and the error is at most half a step of the range. A row of equal values has codes 0 and, if
+fp16 can represent the value, scale 1; a row of zeros is decoded to exact zeros. Two codes of 4 bits share a byte, the
+first in the low half.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import numpy as np
 
 from graph_tools.tensors import Array
 
-#: Largest absolute value that fp16 holds; scales and biases are fp16 too.
+#: Largest absolute value of fp16; scales and biases are fp16 too.
 LARGEST_HALF = 65504.0
 
 _HALVES: dict[str, np.dtype[Any]] = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 _BITS = {"int8": 8, "int4": 4}
-# Parts of the range of a row of 4 bits that may be cut off below and above: half a step, so that what is cut off is no
-# farther from its code than any element may be anyway, while all codes are nearer to each other.
+# Parts of the range of a row of 4 bits that may be cut off below and above: half a step. The error of a cut-off element
+# is then no larger than that of any other element, while the steps between codes are smaller.
 _CUTS = ((1 / 30, 0.0), (0.0, 1 / 30))
-# Of a block that stays in the second-level cache with all that is made of it.
+# Bytes of a block that stays in the second-level cache with all its temporary arrays.
 _STEP_BYTES = 128 << 10
 
 
 def row_bytes(row_type: str, dim: int, source: np.dtype[Any]) -> int:
-    """Return the bytes of a stored row; `source` is the dtype of `fp32`, which means as exported."""
+    """Return the bytes of a stored row; `source` is the dtype of `fp32` rows, which are stored as exported."""
     if row_type in _HALVES:
         return 2 * dim
     if row_type in _BITS:
@@ -54,7 +54,7 @@ def stored_dtype(row_type: str, source: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def refusal(row_type: str, dim: int, source: np.dtype[Any], largest: float) -> str | None:
-    """Return why a table's rows stay as exported although another type is asked for, or None."""
+    """Return why a table's rows stay as exported although another type is requested, or None."""
     if row_type == "fp32":
         return None
     wanted, now = row_bytes(row_type, dim, source), dim * source.itemsize
@@ -80,18 +80,18 @@ class Quantized:
 
 
 def halve(rows: Array, row_type: str) -> Array:
-    """Return rows [n, dim] in bf16 or fp16, rounded to the nearest."""
+    """Return rows [n, dim] in bf16 or fp16, rounded to the nearest value."""
     return rows.astype(_HALVES[row_type])
 
 
 def quantize(rows: Array, row_type: str) -> Quantized:
-    """Quantize rows [n, dim]; every row by itself, so that blocks may be of any size."""
+    """Quantize rows [n, dim]; rows are independent of each other, so that blocks may have any size."""
     bits = _BITS[row_type]
     codes = np.empty((len(rows), codes_width(row_type, rows.shape[1])), np.uint8)
     scale_bias = np.empty((len(rows), 2), np.float16)
     step = max(64, _STEP_BYTES // (4 * rows.shape[1]))
     for begin in range(0, len(rows), step):
-        # Columns: operations along rows are on long stretches of memory then.
+        # In columns, operations over rows access long contiguous stretches of memory.
         columns = np.ascontiguousarray(rows[begin : begin + step].T, np.float32)
         found, scale_bias[begin : begin + step] = _encode(columns, (1 << bits) - 1)
         codes[begin : begin + step] = found.T if bits == 8 else pack(found).T
@@ -99,7 +99,7 @@ def quantize(rows: Array, row_type: str) -> Quantized:
 
 
 def dequantize(quantized: Quantized, row_type: str, dim: int) -> Array:
-    """Return rows [n, dim] float32, with the operations of the graph in their order."""
+    """Return rows [n, dim] float32, computed with the operations of the graph in the same order."""
     codes = quantized.codes if _BITS[row_type] == 8 else unpack(quantized.codes, dim)
     wide = quantized.scale_bias.astype(np.float32)
     rows: Array = codes.astype(np.float32) * wide[:, :1] + wide[:, 1:]
@@ -107,7 +107,7 @@ def dequantize(quantized: Quantized, row_type: str, dim: int) -> Array:
 
 
 def _scale_bias(low: Array, high: Array, largest: int) -> Array:
-    """Return [n, 2] float16 for rows between low [n] and high [n] float32."""
+    """Return scale and bias [n, 2] float16 for rows between low [n] and high [n] float32."""
     found = np.empty((len(low), 2), np.float16)
     found[:, 1] = bias = _rounded(low, np.float32(-np.inf))
     found[:, 0] = _rounded((high - bias.astype(np.float32)) / np.float32(largest), np.float32(np.inf))
@@ -116,7 +116,7 @@ def _scale_bias(low: Array, high: Array, largest: int) -> Array:
 
 
 def _rounded(values: Array, toward: np.float32) -> Array:
-    """Return values [n] float32 in fp16, rounded toward one end."""
+    """Return values [n] float32 in fp16, rounded toward negative or positive infinity."""
     half = values.astype(np.float16)
     wide = half.astype(np.float32)
     wrong = wide > values if toward < 0 else wide < values
@@ -173,6 +173,6 @@ def pack(codes: Array) -> Array:
 
 
 def unpack(packed: Array, dim: int) -> Array:
-    """Return codes [n, dim] of packed ones [n, ceil(dim / 2)]."""
+    """Return codes [n, dim] of packed codes [n, ceil(dim / 2)]."""
     both = np.stack([packed & np.uint8(15), packed >> np.uint8(4)], axis=2)
     return both.reshape(len(packed), -1)[:, :dim]

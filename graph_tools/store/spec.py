@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into an embedding table's file."""
+"""Describe the contents of an embedding table's file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_tools.tensors import Array, BaseTensor, TensorSource
 
 
 class EncodedRows(BaseTensor):
-    """Rows [n, row_size] uint8 that are encoded already: what a file holds, or `cut` made.
+    """Rows [n, row_size] uint8 that are already encoded, in a file or by `cut`.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class EncodedRows(BaseTensor):
 
 
 class QuantisedRows(EncodedRows):
-    """The bytes [n, 4 + width] of rows whose codes and scale and bias are two tensors, as `cut` stores them.
+    """The bytes [n, 4 + width] of rows that are stored as two tensors, as `cut` does: codes, and scale with bias.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class QuantisedRows(EncodedRows):
 
 
 class _Pieces:
-    """The rows of a tensor in pieces of the lengths that are asked for."""
+    """Returns the rows of a tensor in pieces of the requested lengths."""
 
     def __init__(self, tensor: TensorSource, rows: int) -> None:
         self._chunks = tensor.chunks(rows)
@@ -65,7 +65,7 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table that a `RecEmbeddingTable` node stands for.
+    """The table of a `RecEmbeddingTable` node.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class TableSpec:
     keys : TensorSource [keys] int64 or object (bytes), or None
         None: the key is the number of the row. Key i leads to row i, or row `row_numbers[i]`.
     row_numbers : TensorSource [keys] integer, or None
-        For int64 keys only; several may lead to one row.
+        For int64 keys only; several keys may lead to one row.
     default_rows : TensorSource [n, dim], or EncodedRows
         For `absent_key` `default`: row `key mod n` of these.
     absent_key : str
         `zeros`, `error` or `default`.
     file : Path or None
-        A file that holds exactly this, named after its SHA-256; it is linked or copied instead of written again.
+        A file with exactly these contents, named after its SHA-256; it is linked or copied instead of written again.
     """
 
     dim: int
@@ -97,13 +97,13 @@ class TableSpec:
 
     @property
     def index_kind(self) -> str:
-        """`direct`, `int64` or `string`."""
+        """Kind of the index: `direct`, `int64` or `string`."""
         if self.keys is None:
             return "direct"
         return "string" if self.keys.dtype.kind == "O" else "int64"
 
     def problem(self) -> str | None:
-        """Return what is wrong with it, as `found, expected what`, or None."""
+        """Return why the table is not valid, as `found, expected what`, or None."""
         if self.row_type not in ROW_TYPES:
             return f"rows of type '{self.row_type}', expected one of {', '.join(ROW_TYPES)}"
         if self.absent_key not in ABSENT_KEYS or (self.absent_key == "default") != (self.default_rows is not None):

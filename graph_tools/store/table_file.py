@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write embedding tables as files; what is written depends on the table alone, so that equal tables are one file.
+"""Write embedding tables as files; the bytes depend on the table alone, so that equal tables have one file.
 
-The order in the file is rows, key bytes, key offsets, index. Rows and the bytes of strings pass through memory a piece
-at a time; what is held is some 20 bytes for each key. The header has the checksums of what follows it, so the name,
-which is the SHA-256 of all, is found by reading the file once it is written: from the page cache, where it fits there.
+The order in the file is rows, key bytes, key offsets, index. Rows and the bytes of strings pass through memory in
+pieces; about 20 bytes per key stay in memory. The header contains the checksums of everything after it. The name is the
+SHA-256 of the whole file, so the file is read once more after it is written, from the page cache if it fits there.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _BLOCK_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
 
 Progress = Callable[[int], None]
-"""Called with the bytes written since the last call."""
+"""Called with the number of bytes written since the last call."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table's file.
+    """The file of a table.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class TableFile:
     sha256 : str
     header : Header
     notes : tuple of str
-        What the user may want to know about how it came to its place.
+        Remarks for the user on how the file was put into its place.
     """
 
     path: Path
@@ -74,14 +74,14 @@ class TableFile:
 def write_table(
     folder: Path, spec: TableSpec, *, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None
 ) -> TableFile:
-    """Write a table into a folder, under the name that its content gives it.
+    """Write a table into a folder, under the name that follows from its content.
 
-    Nothing is there under this name before it is complete and on the disk; what is there already is replaced.
+    The name appears only when the file is complete and on disk; an existing file of this name is replaced.
 
     Raises
     ------
     ConversionError
-        The table does not fit the format, a key is there twice, its index needs more than `memory_limit` bytes, or the
+        The table does not fit the format, a key occurs twice, its index needs more than `memory_limit` bytes, or the
         disk is full.
     """
     file, header, digest = write_temporary(folder, spec, memory_limit, progress)
@@ -98,7 +98,10 @@ def write_table(
 def write_temporary(
     folder: Path, spec: TableSpec, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None
 ) -> tuple[Path, Header, str]:
-    """Write a table under a hidden name; return that, its header and its SHA-256. As for `write_table`."""
+    """Write a table under a hidden name, and return that name, its header and its SHA-256.
+
+    Parameters and errors are those of `write_table`.
+    """
     problem = spec.problem()
     if problem is not None:
         raise ConversionError(f"embedding table: {problem}")
@@ -118,16 +121,16 @@ def write_temporary(
 
 
 def temporary_name(process: str, token: str) -> str:
-    """Return a hidden name for a file in the making."""
+    """Return a hidden name for an incomplete file."""
     return f".table.{process}.{token}"
 
 
 def _finish(path: Path, header: Header) -> str:
-    """Put the header in its place, bring the file to the disk, and return its SHA-256."""
+    """Write the header, flush the file to disk, and return its SHA-256."""
     with path.open("r+b", buffering=0) as stream:
         stream.write(header.pack())
         os.fchmod(stream.fileno(), 0o444)
-        # Writing back goes on while the file is read.
+        # The kernel writes the file back while it is read here.
         digest = file_digest(path)
         os.fsync(stream.fileno())
     return digest
@@ -143,7 +146,7 @@ def file_digest(path: Path) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Flush the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -162,7 +165,7 @@ class _Writer:
         self.key_count = spec.keys.shape[0] if spec.keys is not None else 0
 
     def write(self) -> Header:
-        """Write all but the header, for which its place is kept, and return it."""
+        """Write everything but the header, whose space is reserved, and return the header."""
         spec = self.spec
         if self.rows + self.default_rows >= MOST_ROWS or self.key_count >= MOST_ROWS:
             found = f"{max(self.rows + self.default_rows, self.key_count)} rows and default rows, or keys"
@@ -241,7 +244,7 @@ class _Writer:
                 raise ConversionError(f"embedding table: {count} rows, expected {rows.shape[0]}")
 
     def _row_numbers(self) -> Array | None:
-        """Return which rows the keys lead to, or None where key i leads to row i."""
+        """Return the row numbers of the keys, or None if key i leads to row i."""
         if self.spec.row_numbers is None:
             return None
         numbers = self.spec.row_numbers.read()
@@ -254,13 +257,13 @@ class _Writer:
 
 
 class _Strings:
-    """The bytes of string keys, and what is known of them once all have passed.
+    """The bytes of string keys, and their fingerprints and offsets once all blocks have been yielded.
 
     Attributes
     ----------
     fingerprints : ndarray [n] uint64
     offsets : ndarray [n + 1] uint64
-        Where each begins, and the last ends.
+        Where each string begins; the last number is where the last string ends.
     """
 
     def __init__(self, keys: TensorSource) -> None:
@@ -285,7 +288,7 @@ class _Strings:
 
 
 def _check_strings(keys: TensorSource, suspects: Array) -> None:
-    """Raise `ConversionError` if of the strings at these places, ascending, two are equal."""
+    """Raise `ConversionError` if two of the strings at these positions, which are ascending, are equal."""
     seen: set[bytes] = set()
     place = 0
     for block in keys.chunks(rows_per_chunk(keys, _BLOCK_BYTES)):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of tables that artifacts link into, so that equal tables take the disk and the page cache once.
+"""Share tables in a folder that artifacts link to, so that equal tables use disk and page cache only once.
 
-The page cache is of inodes: two models that hard-link one file share its pages in all processes. Files are of mode
-0444, appear by renaming when they are complete, and are never written to again, so that any number of processes may use
-a store at a time. Nothing is removed from a store here: a file whose link count is 1 is in no artifact any more.
+The page cache belongs to inodes: two models that hard-link one file share its pages in all processes. Files have mode
+0444, appear by renaming when they are complete, and are never written again. Any number of processes may therefore use
+a store at the same time. Files are never removed from a store here: a file whose link count is 1 is no longer in any
+artifact.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from graph_tools.store.table_file import (
     write_temporary,
 )
 
-# Left behind by a process that was killed: nobody has written to it for so long.
+# A temporary file that was not written for this long was left behind by a killed process.
 _ABANDONED_SECONDS = 86_400
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class TableStore:
-    """Where tables are kept by their content.
+    """A folder of tables that are named after their content.
 
     Parameters
     ----------
     folder : Path
-        It is made if need be.
+        It is created if needed.
     verify : bool
-        Read a file of the store to its end before it is used again, instead of its header and size only.
+        Read an existing file completely before it is used again, instead of only its header and size.
 
     Raises
     ------
     UsageError
-        The folder cannot be made.
+        The folder cannot be created.
     """
 
     def __init__(self, folder: Path, verify: bool = False) -> None:
@@ -68,16 +69,16 @@ class TableStore:
                     path.unlink()
 
     def path(self, sha256: str) -> Path:
-        """Say where a table of this digest is, or would be."""
+        """Return the path of a table with this digest, whether it exists or not."""
         return self.folder / f"{sha256}{SUFFIX}"
 
     def put(self, spec: TableSpec, *, memory_limit: int = MEMORY_LIMIT, progress: Progress | None = None) -> TableFile:
-        """Write a table, unless it is there already; a file of its name that is damaged is replaced, with a note.
+        """Write a table unless it exists; a damaged file of its name is replaced, with a note.
 
         Raises
         ------
         ConversionError
-            As `write_table`.
+            As for `write_table`.
         """
         temporary, header, sha256 = write_temporary(self.folder, spec, memory_limit, progress)
         return self._adopt(temporary, header, sha256)
@@ -100,12 +101,12 @@ class TableStore:
         return TableFile(final, sha256, header, notes)
 
     def adopt(self, file: Path) -> TableFile:
-        """Take over a file that is named after its content, once that is found to be so.
+        """Add a file that is named after its content to the store, if its content matches the name.
 
         Raises
         ------
         UnreadableError
-            It is no table, or not what its name says.
+            It is not a table, or its content does not match its name.
         """
         header = checked(file)
         final = self.path(file.stem)
@@ -118,7 +119,8 @@ class TableStore:
 
 
 def place(file: TableFile, folder: Path) -> TableFile:
-    """Put a table of a store into a folder under its name: as a link or, where that cannot be, as a copy, with a note.
+    """Put a table of a store into a folder under its name, as a link or, if that is not possible, as a copy with a
+    note.
 
     Raises
     ------
@@ -143,12 +145,12 @@ def place_table(
     memory_limit: int = MEMORY_LIMIT,
     progress: Progress | None = None,
 ) -> TableFile:
-    """Write a table into a folder, through a store if there is one; a table that is in a file is not written again.
+    """Write a table into a folder, through a store if there is one; a table with a file is not written again.
 
     Raises
     ------
     ConversionError, UnreadableError
-        As `write_table`, and for a file of `spec` that is damaged.
+        As for `write_table`, and if the file of `spec` is damaged.
     """
     if spec.file is not None:
         if store is not None:
@@ -163,12 +165,12 @@ def place_table(
 
 
 def checked(file: Path) -> Header:
-    """Read a file to its end and return its header.
+    """Read a file completely and return its header.
 
     Raises
     ------
     UnreadableError
-        It is no table, or not the one that its name says.
+        It is not a table, or not the one that its name says.
     """
     header = read_header(file)
     problem = damage(file, header, file.stem)
@@ -178,7 +180,7 @@ def checked(file: Path) -> Header:
 
 
 def damage(file: Path, header: Header, sha256: str | None) -> str | None:
-    """Return in which way a file is not that of a table with this header and, unless None, this digest; or None."""
+    """Return how a file differs from a table with this header and, unless None, this digest; None if it does not."""
     try:
         if read_header(file) != header:
             return f"{file}: another table than its name says, expected the same header"
@@ -193,7 +195,7 @@ def damage(file: Path, header: Header, sha256: str | None) -> str | None:
 
 
 def _link_or_copy(source: Path, target: Path) -> tuple[str, ...]:
-    """Link `target` to a file, or copy it; return notes."""
+    """Link `target` to a file, or copy the file; return notes."""
     try:
         os.link(source, target)
         return ()
