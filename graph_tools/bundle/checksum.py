@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRC-32C as tensor bundles store it."""
+"""Compute CRC-32C as tensor bundles store it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def extend(crc: int, data: bytes | Array) -> int:
-    """Return the checksum of what `crc` is the checksum of, followed by `data` (bytes or a C-ordered array)."""
+    """Return the checksum of some data with checksum `crc` followed by `data` (bytes or a C-ordered array)."""
     return int(google_crc32c.extend(crc, data))
 
 
 def mask(crc: int) -> int:
-    """Return the stored form: rotated and shifted, so that data which holds checksums can be checksummed itself."""
+    """Return the stored form: rotated and shifted, so that data that contains checksums can be checksummed too."""
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

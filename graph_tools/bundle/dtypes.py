@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types of a bundle and their numpy dtypes: as stored, nothing is converted."""
+"""Map the element types of a bundle to numpy dtypes, without conversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 DT_STRING = 7
 
-# By number in TensorFlow's types.proto, which never changes. Quantized types are TensorFlow's one-field structures.
+# By number in TensorFlow's types.proto, which never changes. Quantized types are structures with one field, as in
+# TensorFlow.
 _NUMPY: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f4"),
     2: np.dtype("<f8"),
@@ -44,22 +45,22 @@ _NUMPY: dict[int, np.dtype[Any]] = {
 _NUMBER = {dtype: number for number, dtype in _NUMPY.items()}
 _NAMES = {20: "DT_RESOURCE", 21: "DT_VARIANT"}
 
-# Stands for a type that has no numpy form: such a tensor is listed and cannot be read.
+# Stands for a type without a numpy form: such a tensor is listed but cannot be read.
 OPAQUE = np.dtype(np.void)
 
 
 def numpy_dtype(number: int) -> np.dtype[Any]:
-    """Return the dtype of the elements, `object` for strings, `OPAQUE` for what cannot be read."""
+    """Return the dtype of the elements: `object` for strings, `OPAQUE` for types that cannot be read."""
     return _NUMPY.get(number, OPAQUE)
 
 
 def type_number(dtype: np.dtype[Any]) -> int | None:
-    """Return TensorFlow's number, or None for a dtype that it does not have."""
+    """Return TensorFlow's number of a dtype, or None if TensorFlow does not have it."""
     return _NUMBER.get(little_endian(dtype))
 
 
 def type_name(number: int) -> str:
-    """Return how to call a type in a message."""
+    """Return the name of a type for messages."""
     if number in _NUMPY:
         return "string" if number == DT_STRING else str(_NUMPY[number])
     return _NAMES.get(number, f"DataType {number}")

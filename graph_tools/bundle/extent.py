@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the bytes of a tensor are, and how they are read: by position, not mapped (mapped pages count as resident)."""
+"""Locate and read the bytes of a tensor: by position, not through a memory map, whose pages count as resident."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
 from graph_tools.tensors import Array
 
-# Read and checksummed while it is in the second-level cache.
+# A block is read and checksummed while it is in the second-level cache.
 _BLOCK_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Bytes of a tensor in a shard.
+    """The bytes of a tensor in a shard.
 
     Attributes
     ----------
     label : str
-        The tensor, as messages call it.
+        Name of the tensor in messages.
     offset, size : int [bytes]
     crc : int
         Masked CRC-32C of the tensor.
@@ -54,7 +54,7 @@ class Extent:
 
 
 class ExtentFile:
-    """An extent's file, opened at the first read."""
+    """The file of an extent, opened at the first read."""
 
     def __init__(self, extent: Extent) -> None:
         self.extent = extent
@@ -66,7 +66,7 @@ class ExtentFile:
             self._file = None
 
     def read_into(self, out: Array, position: int) -> None:
-        """Fill out [n] uint8 with the extent's bytes from `position`."""
+        """Fill out [n] uint8 with the extent's bytes from `position` on."""
         extent = self.extent
         try:
             if self._file is None:
@@ -83,7 +83,7 @@ class ExtentFile:
             raise extent.damaged(str(error.strerror), "a readable shard") from error
 
     def read_summed(self, out: Array, position: int, crc: int) -> int:
-        """Fill out [n] uint8 from `position`, and return `crc` extended by these bytes."""
+        """Fill out [n] uint8 from `position` on, and return `crc` extended by these bytes."""
         for begin in range(0, len(out), _BLOCK_BYTES):
             block = out[begin : begin + _BLOCK_BYTES]
             self.read_into(block, position + begin)

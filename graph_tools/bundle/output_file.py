@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of a bundle in the making."""
+"""Write a file of a bundle under a temporary name."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from graph_tools.bundle import checksum
 from graph_tools.errors import ConversionError
 from graph_tools.tensors import Array
 
-# Checksummed and written while it is in the second-level cache.
+# A block is checksummed and written while it is in the second-level cache.
 _BLOCK_BYTES = 512 << 10
 
 
 class OutputFile:
-    """A file under a temporary name; what the system refuses becomes a ConversionError.
+    """A file under a temporary name; errors of the system become `ConversionError`.
 
     Attributes
     ----------
     size : int [bytes]
-        Written so far.
+        Number of bytes written so far.
     purpose : str
         What is being written, for messages.
     digest : hash object or None
-        SHA-256 of what was written so far, where asked for.
+        SHA-256 of the bytes written so far, if requested.
     """
 
     def __init__(self, path: Path, prefix: Path, digest: bool = False) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a tensor bundle: which tensors there are, and each as a stream."""
+"""Read a tensor bundle: list its tensors, and read each as a stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LITTLE = 0
 
 
 class BundleEntry(NamedTuple):
-    """What a tensor is; dtype `object` for strings, `void` for what is listed but cannot be read (DT_VARIANT)."""
+    """Dtype and shape of a tensor; dtype `object` for strings, `void` for tensors that cannot be read (DT_VARIANT)."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class BundleReader:
     Raises
     ------
     UnreadableError
-        The index is missing or damaged, or a method met something that is.
+        The index is missing or damaged. Methods raise it for damaged data as well.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -67,17 +67,17 @@ class BundleReader:
         return BundleEntry(dtypes.numpy_dtype(entry.dtype), self._shape(entry, name))
 
     def byte_size(self, name: str) -> int:
-        """Return how many bytes the tensor takes in the shards."""
+        """Return the number of bytes of the tensor in the shards."""
         return sum(entry.size for _, entry in self._pieces(name))
 
     def checksums(self, name: str) -> tuple[int, ...]:
-        """Return the stored checksums of the tensor's pieces: tensors of one content have the same."""
+        """Return the stored checksums of the tensor's pieces; tensors with equal content have equal checksums."""
         return tuple(int(entry.crc32c) for _, entry in self._pieces(name))
 
     def tensor(self, name: str) -> TensorSource:
-        """Return a tensor, whose elements are read when asked for.
+        """Return a tensor whose elements are read only when they are requested.
 
-        Its checksum is compared when it has been read to its end, before the last rows are given out.
+        Its checksum is compared when it has been read to its end, before the last rows are returned.
         """
         key = self._key(name)
         entry = self._entry(key, name)
@@ -104,14 +104,14 @@ class BundleReader:
             pass
 
     def check_files(self) -> None:
-        """Raise UnreadableError if a shard is missing or too short for any tensor; reads no elements."""
+        """Raise UnreadableError if a shard is missing or too short for any tensor; this reads no elements."""
         for name in self._names:
             for label, entry in self._pieces(name):
                 self._extent(entry, label).check_file()
 
     @cached_property
     def _messages(self) -> Any:
-        # Late: this imports TensorFlow.
+        # Imported late, since this imports TensorFlow.
         from tensorflow.core.protobuf import tensor_bundle_pb2
 
         return tensor_bundle_pb2
@@ -166,7 +166,7 @@ class BundleReader:
         return shape
 
     def _slices(self, entry: Any, key: bytes, name: str) -> Iterator[tuple[list[tuple[int, int]], Any]]:
-        """Yield (start, length) per dimension and the entry of each slice."""
+        """Yield (start, length) per dimension, and the entry, of each slice."""
         rank = len(entry.shape.dim)
         for slice_proto in entry.slices:
             extents = [(e.start, e.length if e.HasField("length") else FULL) for e in slice_proto.extent]
@@ -178,7 +178,7 @@ class BundleReader:
             yield extents, self._entry(part, name)
 
     def _pieces(self, name: str) -> Iterator[tuple[str, Any]]:
-        """Yield what the tensor consists of in the shards: itself or its slices, with what to call them."""
+        """Yield the pieces of the tensor in the shards, itself or its slices, each with its name for messages."""
         key = self._key(name)
         entry = self._entry(key, name)
         if not entry.slices:
@@ -218,7 +218,7 @@ class BundleReader:
 
     @cached_property
     def _unpadded(self) -> dict[tuple[int, int], Path]:
-        """Shards beside the index whose numbers are written with another width than five digits."""
+        """Shards next to the index whose numbers do not have five digits."""
         pattern = re.compile(re.escape(self.prefix.name) + r"\.data-(\d+)-of-(\d+)")
         found = {}
         for path in self.prefix.parent.iterdir():

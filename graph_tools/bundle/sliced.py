@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A partitioned variable: the whole tensor, put together while its slices are read side by side."""
+"""Assemble a partitioned variable while its slices are read side by side."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from graph_tools.tensors import Array, BaseTensor
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice and its place.
+    """A slice and its position.
 
     Attributes
     ----------
     starts : tuple of int
-        Where it begins in each dimension of the whole tensor.
+        Start of the slice in each dimension of the whole tensor.
     tensor : StoredTensor
-        Its shape is the slice's.
+        Its shape is that of the slice.
     """
 
     starts: tuple[int, ...]
@@ -40,18 +40,18 @@ class Slice:
         return all(0 <= start <= start + length <= size for start, length, size in places)
 
     def inner(self) -> tuple[slice, ...]:
-        """Return its place in every dimension but the first."""
+        """Return its position in every dimension but the first."""
         return tuple(slice(s, s + n) for s, n in zip(self.starts[1:], self.tensor.shape[1:], strict=True))
 
     def apart(self, other: Slice) -> bool:
-        """Say whether two slices share no place within a row."""
+        """Return whether two slices have no element of a row in common."""
         pairs = zip(self.inner(), other.inner(), strict=True)
         return any(left.stop <= right.start or right.stop <= left.start for left, right in pairs)
 
 
 @dataclass(frozen=True)
 class _Band:
-    """Rows which the same slices cover."""
+    """Rows that the same slices cover."""
 
     begin: int
     end: int
@@ -59,12 +59,12 @@ class _Band:
 
 
 class SlicedTensor(BaseTensor):
-    """A tensor in slices that cover each element once; a slice that spans whole rows is passed on without a copy.
+    """A tensor in slices that cover each element once; a slice that spans whole rows is not copied.
 
     Raises
     ------
     ValueError
-        The slices overlap, leave a hole or stick out.
+        The slices overlap, leave a gap or exceed the tensor.
     """
 
     def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...], slices: list[Slice]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw Snappy, decompression only: the blocks of an index may use it, and they are small."""
+"""Decompress raw Snappy, which the small blocks of an index may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from graph_tools.bundle import varints
 
 
 def decompress(data: bytes) -> bytes:
-    """Return what `data` stands for; ValueError if it is damaged."""
+    """Return the decompressed data; raise ValueError if it is damaged."""
     size, position = varints.decode(data, 0)
     out = bytearray()
     while position < len(data):
@@ -44,7 +44,7 @@ def _piece(data: bytes, position: int, length: int) -> bytes:
 
 
 def _copy(out: bytearray, distance: int, length: int) -> None:
-    """Append `length` bytes from `distance` back; a copy longer than its distance repeats itself."""
+    """Append `length` bytes from `distance` bytes back; if `length` is larger than `distance`, the bytes repeat."""
     if not 0 < distance <= len(out):
         raise ValueError(f"a copy from {distance} bytes back, expected at most {len(out)}")
     piece = out[-distance:][:length]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that stand in a shard in one piece, and cursors, which read rows of them in order."""
+"""Read tensors that are stored in a shard in one piece, with cursors that read their rows in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph_tools.tensors import Array, BaseTensor
 
 
 class Cursor(Protocol):
-    """Reads a tensor in order; the last row is given out only if the checksum of the whole tensor is right."""
+    """Reads a tensor in order; the last row is returned only if the checksum of the whole tensor is right."""
 
     def fit(self, rows: int) -> int:
         """Return how many of the next `rows` rows may be taken at once, at least one."""
@@ -29,7 +29,7 @@ class Cursor(Protocol):
 
 
 class StoredTensor(BaseTensor):
-    """A tensor in one piece; children give `cursor`."""
+    """A tensor in one piece; subclasses implement `cursor`."""
 
     def __init__(self, extent: Extent, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self.extent = extent
@@ -50,7 +50,7 @@ class StoredTensor(BaseTensor):
 
 
 class NumericTensor(StoredTensor):
-    """Numbers: their bytes, one after another."""
+    """Numbers, stored as their bytes one after another."""
 
     def cursor(self) -> Cursor:
         return _NumericCursor(self)
@@ -61,7 +61,7 @@ class NumericTensor(StoredTensor):
         return next(self.chunks(self.shape[0] if self.shape else 1))
 
     def between(self, begin: int, end: int) -> Array:
-        """Read these rows alone; only a tensor that is read to its end has its checksum compared."""
+        """Read only these rows; the checksum is compared only if a tensor is read to its end."""
         out = np.empty((end - begin, *self.shape[1:]), self.dtype)
         if out.size:
             row = math.prod(self.shape[1:]) * self.dtype.itemsize

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""String tensors: the lengths of all elements as varints, a checksum of the lengths, the bytes of all elements.
+"""Read string tensors: the lengths of all elements as varints, a checksum of the lengths, the bytes of all elements.
 
-The checksum of the lengths is taken over four bytes each (eight where four do not hold it), not over the varints, and
-that of the tensor over the same, the stored checksum and the bytes.
+The checksum of the lengths covers four bytes for each length (eight for lengths of 2^32 or more), not the varints. The
+checksum of the tensor covers the same bytes, the stored checksum and the bytes of the elements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graph_tools.tensors import CHUNK_BYTES, Array
 
 LENGTHS_CRC_BYTES = 4
 _LENGTH_BLOCK_BYTES = 1 << 20
-# What a bytes object and the pointer to it cost beside its bytes.
+# Memory of a bytes object and the pointer to it, in addition to its bytes.
 _OBJECT_BYTES = 48
 
 
@@ -33,7 +33,7 @@ def extend_by_lengths(crc: int, lengths: Array) -> int:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the elements' bytes begin, and the checksum of what is before them."""
+    """Where the elements' bytes begin, and the checksum of everything before them."""
 
     begin: int
     crc: int
@@ -72,7 +72,7 @@ class StringTensor(StoredTensor):
 
 
 def _length_blocks(extent: Extent, count: int) -> Generator[tuple[Array, int], None, None]:
-    """Yield the lengths of `count` strings, in blocks [n] int64, n > 0, with the bytes that stood for them."""
+    """Yield the lengths of `count` strings, in blocks [n] int64, n > 0, with the number of encoded bytes."""
     file = ExtentFile(extent)
     try:
         rest, position = np.empty(0, np.uint8), 0
@@ -101,7 +101,7 @@ def _decode(extent: Extent, raw: Array) -> Array:
 
 
 class _StringCursor:
-    """Two places in the extent move on together: one among the lengths, one among the bytes."""
+    """Reads the lengths and the bytes of an extent in parallel."""
 
     def __init__(self, tensor: StringTensor, layout: _Layout) -> None:
         self._extent = tensor.extent
@@ -116,7 +116,7 @@ class _StringCursor:
         width = math.prod(self._row_shape)
         if not width:
             return rows
-        # More than these do not fit, however short they are.
+        # A larger number of strings does not fit, even if they are empty.
         count = min(rows * width, max(width, CHUNK_BYTES // _OBJECT_BYTES))
         costs = np.cumsum(self._peek(count) + _OBJECT_BYTES)
         return max(1, int(np.searchsorted(costs, CHUNK_BYTES, side="right")) // width)
@@ -129,7 +129,7 @@ class _StringCursor:
         raw = np.empty(int(ends[-1]) if count else 0, np.uint8)
         self._crc = self._file.read_summed(raw, self._position, self._crc)
         self._position += len(raw)
-        # Empty strings may follow, they change neither place nor checksum.
+        # Empty strings may follow; they change neither position nor checksum.
         if self._position == self._extent.size:
             self._extent.check_crc(self._crc)
         data = raw.tobytes()

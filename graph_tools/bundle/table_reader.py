@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorted string tables, as LevelDB defines them and TensorFlow uses them for a bundle's index.
+"""Read sorted string tables, as LevelDB defines them and TensorFlow uses them for a bundle's index.
 
-The file is data blocks, an index block (last key of each data block -> its place) and a footer of 48 bytes. A block is
-followed by a byte, 0 plain or 1 Snappy, and a masked CRC-32C of both. Within a block a key shares a prefix with the
-one before.
+The file consists of data blocks, an index block (last key of each data block -> its position) and a footer of 48 bytes.
+Each block is followed by a byte, 0 for uncompressed or 1 for Snappy, and a masked CRC-32C of both. Within a block, a
+key shares a prefix with the key before it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    # Behind the entries: restart points of four bytes each, then their number. Reading in order needs neither.
+    # After the entries: restart points of four bytes each, then their number. Reading in order needs neither.
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if len(block) < 4 or end < 0:

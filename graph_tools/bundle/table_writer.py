@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a sorted string table (see `table_reader`), uncompressed as TensorFlow does."""
+"""Write a sorted string table (see `table_reader`), uncompressed like TensorFlow."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Block:
 
 
 def write_table(out: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write entries, whose keys must rise, to a file at its beginning."""
+    """Write entries with ascending keys to the beginning of a file."""
     block, index = _Block(), _Block()
     for key, value in entries:
         block.add(key, value)

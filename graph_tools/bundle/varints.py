@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variable-length integers, seven bits a byte, lowest first: one at a time and whole arrays."""
+"""Encode and decode variable-length integers, seven bits per byte, lowest first: single ones and whole arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.tensors import Array
 
-# Lengths and offsets are below 2^63: nine bytes.
+# Lengths and offsets are below 2^63, which is nine bytes.
 MAX_BYTES = 9
 
 
@@ -23,7 +23,7 @@ def encode(value: int) -> bytes:
 
 
 def decode(data: bytes | mmap, position: int) -> tuple[int, int]:
-    """Return the integer at `position` and the position behind it; ValueError if it does not end."""
+    """Return the integer at `position` and the position after it; raise ValueError if it does not end."""
     value = 0
     for shift in range(0, 7 * MAX_BYTES, 7):
         if position >= len(data):
@@ -53,7 +53,7 @@ def encode_array(values: Array) -> Array:
 
 
 def decode_array(raw: Array) -> Array:
-    """Decode bytes [m] uint8, whose last ends an integer, to values [n] int64; ValueError beyond 2^63."""
+    """Decode bytes [m] uint8, whose last byte ends an integer, to values [n] int64; raise ValueError from 2^63 on."""
     ends = np.flatnonzero(raw < 0x80)
     if len(ends) == len(raw):
         return raw.astype(np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a tensor bundle as a stream; nothing has its final name before all is written."""
+"""Write a tensor bundle as a stream; the files have temporary names until all are complete."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from graph_tools.errors import ConversionError, UsageError
 from graph_tools.tensors import Array, TensorSource, byte_size, rows_per_chunk
 
 _VERSION = 1
-# Strings joined at a time.
+# Bytes of strings that are joined at a time.
 _JOIN_BYTES = 8 << 20
 
 
 class BundleWriter:
-    """A tensor bundle in the making; also a context manager, which removes everything unless `finish` was called.
+    """Writes a tensor bundle; as a context manager, removes everything unless `finish` was called.
 
     Parameters
     ----------
     prefix : Path
-        The path without `.index`; its folder is made.
+        The path without `.index`; its folder is created.
     shard_bytes : int [bytes]
-        A tensor that would make a shard larger than this begins the next one; a tensor is never divided.
+        A tensor that would make a shard larger than this begins the next shard; a tensor is never divided.
     digest : bool
-        Compute the SHA-256 of every file on the way.
+        Compute the SHA-256 of every file while it is written.
 
     Attributes
     ----------
     digests : dict of Path to str
-        SHA-256 in hexadecimal of every file, once the bundle is finished, where asked for.
+        SHA-256 in hexadecimal of every file once the bundle is finished, if requested.
 
     Raises
     ------
     UsageError
-        A bundle of this prefix is there already.
+        A bundle with this prefix already exists.
     ConversionError
-        Something cannot be written: no room, a dtype that TensorFlow does not have, a name given twice.
+        Writing failed: there is no room, TensorFlow does not have a dtype, or a name occurs twice.
     """
 
     def __init__(self, prefix: Path, shard_bytes: int = 4 << 30, digest: bool = False) -> None:
@@ -76,7 +76,7 @@ class BundleWriter:
         self.close()
 
     def add(self, name: str, tensor: TensorSource) -> None:
-        """Write a tensor; a string tensor is read twice, since all lengths stand before the bytes."""
+        """Write a tensor; a string tensor is read twice, since all lengths precede the bytes."""
         key = name.encode("utf-8", "surrogateescape")
         number = dtypes.type_number(tensor.dtype)
         if not self._open:
@@ -92,7 +92,7 @@ class BundleWriter:
             raise
 
     def finish(self) -> None:
-        """Write the index and give everything its final name, the index last."""
+        """Write the index and rename all files to their final names, the index last."""
         if not self._open:
             raise ConversionError(f"{self.prefix}: a writer that is closed, expected an open one")
         try:
@@ -114,7 +114,7 @@ class BundleWriter:
         self._open = False
 
     def close(self) -> None:
-        """Remove all that was written, unless the bundle is finished."""
+        """Remove all written files, unless the bundle is finished."""
         if not self._open:
             return
         self._open = False
@@ -126,7 +126,7 @@ class BundleWriter:
             try:
                 folder.rmdir()
             except OSError:
-                break  # another has put something there
+                break  # another process has put something there
 
     def _bad(self, name: str, found: str, expected: str) -> ConversionError:
         return ConversionError(f"{self.prefix}: tensor '{name}': {found}, expected {expected}")
@@ -212,7 +212,7 @@ class BundleWriter:
         return flat
 
     def _blocks(self, name: str, tensor: TensorSource) -> Iterator[Array]:
-        """Yield the tensor's blocks, and refuse others than it says it has."""
+        """Yield the tensor's blocks, and refuse blocks that do not fit its dtype or shape."""
         rows = 0
         for block in tensor.chunks(rows_per_chunk(tensor)):
             if block.dtype != tensor.dtype or block.shape[1:] != tensor.shape[1:] or block.ndim != len(tensor.shape):
