@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of graph-tools, one module a verb."""
+"""The command line of graph-tools, one module per command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EXTRA = {"typer", "rich", "google_crc32c", "ml_dtypes", "tensorflow"}
 
 
 def main() -> None:
-    """Run the command line; say what to install where a package is missing."""
+    """Run the command line; if a package is missing, print what to install."""
     try:
         from graph_tools.cli.app import main as run
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `graph-tools` command: its verbs, its exit codes, and what every verb does alike.
+"""Define the `graph-tools` command: its verbs, its exit codes, and the behavior that all verbs share.
 
-Exit codes: 0 done, 1 a verification or conversion failed, 2 wrong use or unreadable input; 128 and the number of a
-signal that ended it, as shells have it.
+Exit codes: 0 success, 1 failed verification or conversion, 2 wrong use or unreadable input; 128 plus the number of the
+signal that ended it, as in shells.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _common(
 
 def main() -> None:
     """Run the command line."""
-    # Read once, when TensorFlow is loaded; what it silences is not about the user's model. Nothing else is set: models
-    # are compared as they are served.
+    # TensorFlow reads this once, when it is loaded; the suppressed messages are not about the user's model. Nothing
+    # else is set, since models are compared as they are served.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     signal.signal(signal.SIGTERM, _terminated)
     load_verbs()
@@ -66,18 +66,18 @@ def main() -> None:
 
 
 def load_verbs() -> None:
-    """Import the modules of the verbs, which enter them into `app`, in the order of the help text."""
+    """Import the modules of the verbs, which register them with `app`, in the order of the help text."""
     for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff"):
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 
 def _terminated(number: int, _: object) -> None:
-    """Leave as Ctrl-C does, so that nothing half-written stays behind."""
+    """Exit as Ctrl-C does, so that no incomplete files stay behind."""
     raise SystemExit(128 + number)
 
 
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
-    """Wrap a verb: its errors become one message and the exit code, an exit code that it returns is used."""
+    """Wrap a verb: turn its errors into one message and an exit code, and exit with the code that it returns."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -87,15 +87,16 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             _complain(str(error))
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError:
-            # Whoever read our output has seen enough; typer ends quietly.
+            # The reader of our output has closed the pipe; typer exits quietly.
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             _complain(f"{place}{error.strerror or error}, expected to read or write it")
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
-            # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of
-            # the signal although it was caught; other code from a string takes the mark away.
+            # If the interrupt was raised in code from a string (named tuples, data classes), it leaves a mark that
+            # makes `python -m` die of the signal although it was caught. Running other code from a string removes the
+            # mark.
             exec("")
             _complain("interrupted; nothing was written")
             raise typer.Exit(128 + signal.SIGINT) from None
@@ -105,5 +106,5 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
 
 
 def _complain(message: str) -> None:
-    """Print one line, whatever TensorFlow put into the message."""
+    """Print the message in one line, even if TensorFlow's text in it has several."""
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group of commands whose options with one value are refused where they are given more than once.
+"""Define a group of commands that refuses options with one value if they are given more than once.
 
-The last one would count otherwise, and whoever compares two policies would be told of one.
+Otherwise the last value would count, and a user who wants to compare two policies would see the result of one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typer.core import TyperGroup
 
 
 class OnceGroup(TyperGroup):
-    """Sees to it for itself and for every command of it."""
+    """Applies this rule to its own options and to those of all its commands."""
 
     def make_parser(self, ctx: Any) -> Any:
         """Make the parser of the group's own options."""
         return _strict(super().make_parser(ctx), ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command that is as strict."""
+        """Return a command with the same rule."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, OnceGroup):
             make = type(command).make_parser
@@ -29,7 +29,7 @@ class OnceGroup(TyperGroup):
 
 
 def _strict(parser: Any, ctx: Any) -> Any:
-    """Let a parser refuse options that come again; those that collect values, and flags, may."""
+    """Make a parser refuse repeated options; flags and options that collect values may be repeated."""
     options = {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}
     for option in options.values():
         if option.action == "store":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several verbs have, and how repeatable ones are read."""
+"""Define options that several verbs share, and parse repeatable ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graph_tools.verbs.staging import check_parent
 if TYPE_CHECKING:
     from graph_tools.report.cut import CutReport
 
-# The empty metavar: newer versions of typer show a flag's type, as if it took a value.
+# The metavar is empty since newer versions of typer show a flag's type, as if it had a value.
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
 Report = Annotated[
     Path | None,
@@ -76,12 +76,12 @@ OpLibrary = Annotated[
 
 
 def memory_bytes(gigabytes: float) -> int:
-    """Read `--memory-limit`.
+    """Convert `--memory-limit` to bytes.
 
     Raises
     ------
     UsageError
-        It is less than a conversion needs, or no number.
+        It is less than a conversion needs, or not a number.
     """
     if not 0.1 <= gigabytes < math.inf:
         raise UsageError(f"--memory-limit: {gigabytes}, expected at least 0.1 GB")
@@ -114,7 +114,7 @@ def converted(
     as_json: bool,
     render: Callable[[dict[str, Any]], None],
 ) -> int:
-    """Run a conversion under a progress bar, and deliver its report, also where it failed its verification."""
+    """Run a conversion with a progress bar, and deliver its report, even if the verification failed."""
     from graph_tools.cli.progress import steps
 
     check_report(report)
@@ -132,12 +132,12 @@ def converted(
 
 
 def assignments(values: list[str] | None, option: str) -> dict[str, str]:
-    """Read `NAME=VALUE` options.
+    """Parse `NAME=VALUE` options.
 
     Raises
     ------
     UsageError
-        One has no `=`, no name, or names what another named.
+        An option has no `=`, no name or no value, or repeats a name.
     """
     found: dict[str, str] = {}
     for text in values or ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that `cut` and `optimize` have: what to keep, and how tables are stored."""
+"""Define the options that `cut` and `optimize` share: what to keep, and how to store tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cut_options(
     memory_limit: float,
     skip_passes: Iterable[str] = (),
 ) -> CutOptions:
-    """Make the options of what the command line gives."""
+    """Return the options for the values of the command line."""
     return CutOptions(
         embedding_dtype=embedding_dtype,
         tensor_types=assignments(tensor_type, "--tensor-type"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that `fuse` and `optimize` have: which passes, in what precision, with which library and tables."""
+"""Define the options that `fuse` and `optimize` share: passes, precision, library and tables."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ UserInputs = Annotated[
 
 
 def names(text: str | None) -> tuple[str, ...]:
-    """Read `A,B`."""
+    """Parse `A,B`."""
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def show(data: dict[str, Any], explain: bool) -> None:
-    """Print a fuse report for people."""
+    """Print a fuse report as tables."""
     from graph_tools.cli.render_fuse import render_fuse
     from graph_tools.cli.terminal import console
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress bars for what takes more than a moment; on stderr, so that --json stays clean."""
+"""Show progress bars for long operations, on stderr so that the output of --json contains only JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graph_tools.cli.units import bytes_text
 
 
 class _Done(Column):
-    """How much is done, in the step's unit, with the rate of bytes; nothing where the end is not known."""
+    """The finished amount in the step's unit, with the rate for bytes; empty if the total is not known."""
 
     def render(self, task: Task) -> Text:
         if task.total is None or not task.fields["unit"]:
@@ -36,12 +36,12 @@ class Steps:
         self._task: TaskID | None = None
 
     def begin(self, text: str, total: int | None = None, unit: str = "") -> None:
-        """End the step before and begin another; `total` None where it is not known, `unit` such as bytes."""
+        """End the previous step and begin another; `total` is None if not known, `unit` is, for example, bytes."""
         self.end()
         self._task = self._progress.add_task(escape(text), total=total, unit=unit)
 
     def advance(self, count: int) -> None:
-        """Say that `count` more are done."""
+        """Report that `count` more units are done."""
         if self._task is not None:
             self._progress.advance(self._task, count)
 
@@ -58,7 +58,7 @@ class Steps:
 
 @contextmanager
 def steps() -> Iterator[Steps]:
-    """Show steps while the block runs, if somebody sits at a terminal."""
+    """Show steps while the block runs, if stderr is a terminal."""
     load_tensorflow()
     screen = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Done(), TimeElapsedColumn())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of a cut report; everything comes from the JSON data."""
+"""Print a cut report in the terminal, from its JSON data only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def render_cut(report: dict[str, Any], console: Console) -> None:
 
 
 def sizes_table(report: dict[str, Any], title: str, width: int) -> Table:
-    """Show what the source has and the result has."""
+    """Return a table with the sizes of the source and of the result."""
     source, target = report["source"], report["target"]
     rows = []
     for key, text in (("bytes", bytes_text), ("nodes", "{:,}".format), ("variables", "{:,}".format)):
@@ -90,7 +90,7 @@ def _tables(report: dict[str, Any], width: int) -> Table:
 
 
 def _forecast(report: dict[str, Any], width: int) -> Table:
-    """Show what each table would take in each row type; the one that was asked for is marked."""
+    """Return a table of the bytes per table and row type; the requested row type is bold."""
     columns: Columns = {"table": "name"}
     columns |= dict.fromkeys(("rows x dim", "zero rows", "before", *ROW_TYPES), "right")
     records = _largest(report)
@@ -112,7 +112,7 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
 
 
 def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:
-    """Show what passes did, and the most frequent reasons for which they left sites alone."""
+    """Return a table of the results of passes, with the most frequent reasons for sites that were not changed."""
     columns: Columns = {"pass": "left", "sites": "right", "nodes after": "right", "left alone, because": "text"}
     rows = []
     for pass_ in passes:
@@ -150,7 +150,7 @@ def _removed(removed: dict[str, Any], width: int) -> Table:
 
 
 def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
-    """Count reasons; what they name in quotes is left out where it differs from one to the next."""
+    """Count reasons; names in quotes are replaced if they differ between otherwise equal reasons."""
     alike: dict[str, Counter[str]] = {}
     for reason in reasons:
         alike.setdefault(re.sub(r"'[^']*'", "…", reason), Counter())[reason] += 1
@@ -159,7 +159,7 @@ def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def notes(report: dict[str, Any]) -> list[str]:
-    """Say in lines what is lossy, how the verification went, and where the result is."""
+    """Return lines about lossy tables, the result of the verification, and the place of the result."""
     lines = [
         f"[yellow]lossy[/] {escape(one['name'])}: {one['lossy_rows']:,} rows were dropped that are not zero"
         for one in report["tables"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of a diff report; everything comes from the JSON data."""
+"""Print a diff report in the terminal, from its JSON data only."""
 
 from __future__ import annotations
 

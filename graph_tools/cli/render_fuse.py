@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of a fuse report; everything comes from the JSON data."""
+"""Print a fuse report in the terminal, from its JSON data only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_SHARE = 0.001
 
 
 def render_fuse(report: dict[str, Any], console: Console, explain: bool = False) -> None:
-    """Print a fuse report; `explain`: with every site."""
+    """Print a fuse report; with `explain`, including every site."""
     show(console, sizes_table(report, "Fused", console.width))
     show(console, _table_files(report["table_files"], console.width))
     show(console, passes_table("Fusing passes", report["fused"], console.width))
@@ -35,7 +35,7 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
 
 
 def render_passes(passes: Mapping[str, str], console: Console) -> None:
-    """Print the names of passes, and what each does."""
+    """Print the names and descriptions of passes."""
     width = max(map(len, passes), default=0)
     for name, text in passes.items():
         console.print(f"{name:{width}}  {escape(text)}", highlight=False, soft_wrap=True)
@@ -82,13 +82,13 @@ def _left_alone(passes: list[dict[str, Any]], width: int) -> Table:
 
 
 def _timing(found: dict[str, Any] | None, console: Console) -> None:
-    """Print where the time of the source goes."""
+    """Print where the source spends its time."""
     if found is None:
         return
     if found["note"]:
         console.print(f"[yellow]note[/] {escape(found['note'])}", highlight=False, soft_wrap=True)
         return
-    # What takes nothing that can be measured is of no interest.
+    # Regions without a measurable share of the time are not shown.
     shown = [one for one in found["regions"] if one["share"] >= _LEAST_SHARE][:_MOST]
     rows = [
         [f"{one['share']:.1%}", escape(one["node"]), escape(one["ops"]), f"{one['nodes']:,}", escape(one["reason"])]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of an inspect report; everything comes from the JSON data."""
+"""Print an inspect report in the terminal, from its JSON data only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 10
 
 
 def render_inspect(report: dict[str, Any], console: Console) -> None:
-    """Print an inspect report: models side by side, then what each holds."""
+    """Print an inspect report: models side by side, then the contents of each."""
     models = report["models"]
     letters = [_letter(place) for place in range(len(models))] if len(models) > 1 else [""]
     for letter, model in zip(letters, models, strict=True):
@@ -106,7 +106,7 @@ def _shape(shape: list[int | None] | None) -> str:
 
 
 def _held(model: dict[str, Any], title: str, width: int) -> Table:
-    """List variables and tables, those first that outputs need."""
+    """Return a table of variables and tables; those that outputs need come first."""
     held = sorted([*model["variables"], *model["tables"]], key=lambda one: (not one["used"], -one["bytes"]))
     rows = []
     for one in held[:_MOST]:

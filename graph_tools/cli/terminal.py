@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tables look, and how they fit into the terminal."""
+"""Format tables and fit them into the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 Kind = Literal["name", "text", "left", "right"]
-"""`name` is folded anywhere, `text` between words; `left` and `right` are never broken."""
+"""`name` wraps anywhere, `text` between words; `left` and `right` never wrap."""
 
 Columns = dict[str, Kind]
 _NAME_CELLS = 24
@@ -25,7 +25,7 @@ _BETWEEN = 2
 
 
 def load_tensorflow() -> None:
-    """Load TensorFlow without what it prints of oneDNN before anybody can tell it not to."""
+    """Load TensorFlow without the messages about oneDNN that it prints before they can be turned off."""
     if "tensorflow" in sys.modules:
         return
     sys.stderr.flush()
@@ -41,7 +41,7 @@ def load_tensorflow() -> None:
 
 
 def console() -> Console:
-    """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
+    """Return a console as wide as the terminal; for a pipe or a file, 140 columns wide."""
     made = Console()
     return made if made.is_terminal else Console(width=140)
 
@@ -49,7 +49,7 @@ def console() -> Console:
 def table(
     title: str, columns: Columns, rows: Iterable[Sequence[str]], width: int, optional: Sequence[str] = ()
 ) -> Table:
-    """Make a table no wider than the terminal.
+    """Return a table that is no wider than the terminal.
 
     Parameters
     ----------
@@ -58,9 +58,10 @@ def table(
     rows : iterable of sequence of str
         Cells, with markup.
     width : int [cells]
-        Of the terminal.
+        Width of the terminal.
     optional : sequence of str
-        Columns that are left out, in this order, while the rest does not fit. One without content always is.
+        Columns that are left out, in this order, while the rest does not fit. Columns without content are always left
+        out.
     """
     cells = [list(row) for row in rows]
     shown = [name for place, name in enumerate(columns) if any(row[place] for row in cells)]
@@ -97,7 +98,7 @@ def table(
 
 
 def show(screen: Console, made: Table) -> None:
-    """Print a table and the line that divides it from what follows."""
+    """Print a table and an empty line after it; print nothing for a table without rows."""
     if made.row_count:
         screen.print(made)
         screen.print()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as people read them."""
+"""Format numbers for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def bytes_text(count: float) -> str:
-    """Write bytes with a decimal unit: `25.6 MB`."""
+    """Return bytes with a decimal unit: `25.6 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -16,18 +16,18 @@ def bytes_text(count: float) -> str:
 
 
 def change_text(before: float, after: float) -> str:
-    """Write by how much something grew, in percent: `-49.8 %`; nothing if there was none of it."""
+    """Return the growth in percent: `-49.8 %`; empty if `before` is 0."""
     percent = round(100 * (after / before - 1), 1) if before else 0.0
     return f"{percent:+.1f} %" if percent else "0.0 %" if before else ""
 
 
 def table_size_text(rows: int, dim: int) -> str:
-    """Write the size of a table: `1,671 x 16`."""
+    """Return the size of a table: `1,671 x 16`."""
     return f"{rows:,} x {dim}"
 
 
 def difference_text(found: dict[str, Any]) -> str:
-    """Write the largest difference between the scores of a verification."""
+    """Return the largest difference between the scores of a verification, in words."""
     if found["bit_exact"]:
         return "scores are equal bit for bit"
     worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
@@ -35,12 +35,12 @@ def difference_text(found: dict[str, Any]) -> str:
 
 
 def weak_text(found: dict[str, Any]) -> list[str]:
-    """Say what a verification warns of, and why it proves little, in lines without markup."""
+    """Return the warnings of a verification, and why it proves little, in lines without markup."""
     return [*found["warnings"], *(f"weak proof: {one}" for one in found["weak"])]
 
 
 def settings_text(found: dict[str, Any]) -> str:
-    """Say how TensorFlow ran: `oneDNN on`."""
+    """Return how TensorFlow ran: `oneDNN on`."""
     settings = found["settings"]
     if settings is None:
         return ""
@@ -49,7 +49,7 @@ def settings_text(found: dict[str, Any]) -> str:
 
 
 def asked_text(found: dict[str, Any]) -> str:
-    """Write how many requests of a verification count, why others do not, and their rows: `31 of 32 requests, ...`."""
+    """Return how many requests of a verification count, why others do not, and their rows: `31 of 32 requests, ...`."""
     answered = sum(one["answered"] for one in found["signatures"])
     refused = [one for one in found["refused"] if not one["empty"]]
     both = sum(one["a"] is not None and one["b"] is not None for one in refused)
