@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut exported recommendation models down to what serving needs, fuse what is left, and prove that scores stay equal.
+"""Cut exported recommendation models down to what serving needs, fuse the rest, and prove that scores stay equal.
 
 The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`. Each is imported
-when it is first used, so that `import graph_tools` costs nothing.
+when it is first used, so that `import graph_tools` is fast.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m graph_tools` is the same as `graph-tools`."""
+"""Run `graph-tools` as `python -m graph_tools`."""
 
 from graph_tools.cli import main
 

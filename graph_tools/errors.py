@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong; messages read `<object>: <what was found>, expected <what>`."""
+"""Define the errors of this package; messages read `<object>: <what was found>, expected <what>`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 
 class GraphToolsError(Exception):
-    """Parent of every error of this package."""
+    """Base class of every error of this package."""
 
     exit_code = 1
 
 
 class UnreadableError(GraphToolsError, ValueError):
-    """An input is missing, damaged or not of a kind that is understood."""
+    """An input is missing, damaged or of an unknown kind."""
 
     exit_code = 2
 
 
 class UsageError(GraphToolsError, ValueError):
-    """An option names what is not there or contradicts another."""
+    """An option names something that does not exist, or contradicts another option."""
 
     exit_code = 2
 
 
 class ConversionError(GraphToolsError, RuntimeError):
-    """The model was read, and cannot be converted without changing what it computes."""
+    """The model was read, but cannot be converted without changing what it computes."""
 
 
 class VerificationError(GraphToolsError, RuntimeError):
@@ -36,9 +36,9 @@ class VerificationError(GraphToolsError, RuntimeError):
     Attributes
     ----------
     report : dict
-        The verification, as JSON has it; of `cut`, its whole report, without a target.
+        The verification as JSON data; for `cut`, its whole report, without a target.
     passes : list of PassResult
-        What a conversion had done.
+        Results of the passes that a conversion had run.
     """
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
@@ -48,12 +48,12 @@ class VerificationError(GraphToolsError, RuntimeError):
 
 
 class WeakProofError(VerificationError):
-    """Two models answered alike, and were asked too little to conclude anything from it."""
+    """The outputs of two models are equal, but the requests cover too little to prove that the models are."""
 
 
 @contextmanager
 def naming(place: object, *others: object) -> Iterator[None]:
-    """Put the model's name before the message of an error that neither says it nor one of the other places."""
+    """Add the name of the model in front of an error's message, unless the message contains one of the names."""
     try:
         yield
     except (UnreadableError, ConversionError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn dataclasses into JSON data, and say with `Annotated` types what Python's types cannot.
+"""Convert dataclasses to JSON data, with `Annotated` types for constraints that Python's types cannot express.
 
 tools/make_schemas.py writes docs/schemas from these types.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 
 class JsonSchema(dict[str, Any]):
-    """What JSON Schema says of a value, for an `Annotated` type."""
+    """The JSON Schema of a value, for an `Annotated` type."""
 
     # Types are compared by hash.
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -28,7 +28,7 @@ Positive = Annotated[int, JsonSchema(type="integer", minimum=1)]
 NotNegative = Annotated[float, JsonSchema(type="number", minimum=0)]
 Fraction = Annotated[float, JsonSchema(type="number", minimum=0, maximum=1)]
 Difference = Annotated[float, JsonSchema(anyOf=[{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}])]
-"""A number that may be infinite or NaN, which `as_data` turns into words."""
+"""A number that may be infinite or NaN, which `as_data` converts to words."""
 Sha256 = Annotated[str, JsonSchema(type="string", pattern="^[0-9a-f]{64}$")]
 
 _Getter = TypeVar("_Getter", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ _Made = TypeVar("_Made")
 
 
 def reported(getter: _Getter) -> _Getter:
-    """Mark the getter of a property whose value stands in the JSON of its dataclass, as those of fields do."""
+    """Mark the getter of a property whose value is part of the JSON of its dataclass, like those of fields."""
     vars(getter)["reported"] = True
     return getter
 
@@ -54,10 +54,10 @@ class Report:
 
 @cache
 def members(kind: type) -> dict[str, str]:
-    """Return the attributes that stand in the JSON of a dataclass, by their names there: properties, then fields.
+    """Return the attributes that are part of the JSON of a dataclass, by their names there: properties, then fields.
 
-    Fields that begin with an underscore or are hidden by their metadata are left out. An underscore at the end, which
-    keeps an attribute apart from a keyword of Python, is not part of the name.
+    Fields that begin with an underscore or are hidden by their metadata are left out. A trailing underscore, which
+    avoids a conflict with a Python keyword, is not part of the name.
     """
     getters = {
         name: value.fget
@@ -75,12 +75,12 @@ def members(kind: type) -> dict[str, str]:
 
 
 def as_data(value: Any) -> Any:
-    """Turn dataclasses, mappings and sequences into dicts, lists and plain values.
+    """Convert dataclasses, mappings and sequences to dicts, lists and plain values.
 
     Raises
     ------
     TypeError
-        JSON has no form for a value.
+        JSON cannot represent a value.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         head = {"schema": value.SCHEMA} if isinstance(value, Report) else {}
@@ -103,13 +103,13 @@ def as_data(value: Any) -> Any:
 
 
 def summary(kind: type[_Made], source: Any, **more: Any) -> _Made:
-    """Make a dataclass from the attributes of the same name that another object has, and from those in `more`."""
+    """Create a dataclass from the attributes of the same names of another object, and from those in `more`."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in more]  # type: ignore[arg-type]
     return kind(**{name: getattr(source, name) for name in names}, **more)
 
 
 def write_json(data: dict[str, Any], path: str | Path) -> None:
-    """Write a report; a reader never sees half of it. `OSError` names the file."""
+    """Write a report so that no reader sees an incomplete file; an `OSError` contains the file name."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     try:
@@ -117,7 +117,7 @@ def write_json(data: dict[str, Any], path: str | Path) -> None:
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        # What fails in the middle of a file does not say of which.
+        # An error in the middle of a file carries no file name.
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

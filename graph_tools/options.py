@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user may ask of `cut`, `fuse` and `optimize`."""
+"""Define the options of `cut`, `fuse` and `optimize`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from graph_tools.errors import UsageError
 from graph_tools.json_data import Count, JsonSchema, NotNegative
 
 ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
-"""How rows may be stored; `fp32` leaves them as they were exported."""
+"""Types of stored rows; `fp32` leaves rows as they were exported."""
 RowType = Annotated[str, JsonSchema(enum=list(ROW_TYPES))]
 
 PRECISIONS = ("fp32", "bf16", "auto")
-"""In what dense layers compute; `auto` is bf16 where it was measured to change little."""
+"""Precisions of dense layers; `auto` is bf16 if measurements show that it changes little."""
 RequestedPrecision = Annotated[str, JsonSchema(enum=list(PRECISIONS))]
 
 NEEDED_PASSES = frozenset({"prune_unreachable", "use_resource_variables", "convert_sparse_lookups", "move_constants"})
-"""Without them there is nothing that stock TensorFlow runs, or too large a graph."""
+"""Passes that cannot be skipped: without them stock TensorFlow cannot run the graph, or the graph is too large."""
 
 _Value = TypeVar("_Value")
 
@@ -34,20 +34,20 @@ class CutOptions:
     Attributes
     ----------
     embedding_dtype : str
-        One of `ROW_TYPES`, for every table that no entry of `tensor_types` names.
+        One of `ROW_TYPES`, for every table that matches no entry of `tensor_types`.
     tensor_types : mapping of pattern to str
-        Row type of the tables whose name matches (`fnmatch`); of several matches, the last counts.
+        Row type of the tables whose name matches (`fnmatch`); if several patterns match, the last one counts.
     min_norm : float
         Rows whose Euclidean norm is below this count as zero. 0: none. Lossy.
     min_frequency : int
         Keys that were seen less often than this count as absent. 0: none. Lossy.
     memory_limit : int [bytes]
-        What a conversion may hold in memory; tables are streamed, and steps that need more are left out.
+        Memory that a conversion may use; tables are streamed, and steps that need more are left out.
     keep_graph_names : bool
     skip_passes : tuple of str
-        Passes to leave out, by name.
+        Names of passes to skip.
     absent_key : mapping of pattern to str
-        `zero`, `row:K` (the row that the table holds for key K), or `default` (what the system itself does).
+        `zero`, `row:K` (the table's row for key K), or `default` (the behavior of the training system).
 
     Raises
     ------
@@ -82,11 +82,11 @@ class CutOptions:
                 raise UsageError(f"{option}: {value}, expected at least {least}{finite}")
 
     def row_type(self, table: str) -> str:
-        """Return the row type asked for a table."""
+        """Return the requested row type of a table."""
         return last_match(self.tensor_types, table) or self.embedding_dtype
 
     def check_names(self, tables: Iterable[str], parts: Iterable[str] = ()) -> None:
-        """Raise `UsageError` for a pattern that matches no table; `parts` may be named for absent keys only."""
+        """Raise `UsageError` for a pattern that matches no table; names in `parts` are valid for absent keys only."""
         names = sorted(tables)
         both = [*names, *parts]
         options = (("--tensor-type", self.tensor_types, names), ("--absent-key", self.absent_key, both))
@@ -106,12 +106,12 @@ class FuseOptions:
     precision : str
         One of `PRECISIONS`.
     skip_passes : tuple of str
-        Passes to leave out, by name.
+        Names of passes to skip.
     user_inputs : tuple of str
-        Names or patterns (`fnmatch`) of inputs that are the same for all rows of a request: the user's, where rows are
-        items.
+        Names or patterns (`fnmatch`) of inputs that are the same for all rows of a request: those that describe the
+        user, if rows are items.
     table_store : Path or None
-        Folder of table files that artifacts share; None: each has its own.
+        Folder of table files that artifacts share; None: each artifact has its own.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class FuseOptions:
             raise UsageError(f"--precision: '{self.precision}', expected one of {', '.join(PRECISIONS)}")
 
     def check_inputs(self, signatures: Mapping[str, Iterable[str]]) -> None:
-        """Raise `UsageError` for a user input that no signature has; `signatures` gives the inputs of each."""
+        """Raise `UsageError` for a user input that no signature has; `signatures` contains the inputs of each."""
         known = sorted({name for names in signatures.values() for name in names})
         for name in self.user_inputs:
             if not matching([name], known):
@@ -137,7 +137,7 @@ class FuseOptions:
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """List the names that one of some patterns is, or matches."""
+    """Return the names that equal or match one of the patterns."""
     patterns = list(patterns)
     return [name for name in names if any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)]
 

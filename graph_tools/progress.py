@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long operations say how far they are, without knowing a terminal."""
+"""Report the progress of long operations, independently of a terminal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far a cut or a verification is."""
+    """Receives the progress of a cut or a verification."""
 
     def begin(self, text: str, total: int | None = None, unit: str = "") -> None:
-        """End the step before and begin another, of `total` units; None: of unknown length."""
+        """End the previous step and begin another of `total` units; None if the length is unknown."""
         ...
 
     def advance(self, count: int) -> None:
-        """Say that `count` more units are done."""
+        """Report that `count` more units are done."""
         ...
 
 
 class Silent:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def begin(self, text: str, total: int | None = None, unit: str = "") -> None: ...
     def advance(self, count: int) -> None: ...

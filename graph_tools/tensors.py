@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that may be larger than memory: where their elements are, not the elements."""
+"""Describe tensors that may be larger than memory by where their elements are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# Large enough for sequential speed, small enough that a few of them never matter.
+# Large enough for sequential speed, small enough that memory for a few chunks is never a problem.
 CHUNK_BYTES = 32 << 20
 
 
@@ -42,7 +42,7 @@ class TensorSource(Protocol):
 
 
 class BaseTensor:
-    """What every `TensorSource` shares; children give `dtype`, `shape` and `chunks`."""
+    """Implements the common part of every `TensorSource`; subclasses provide `dtype`, `shape` and `chunks`."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -85,13 +85,13 @@ class ArrayTensor(BaseTensor):
 
 @dataclass
 class StreamTensor(BaseTensor):
-    """A tensor made of others while it is read.
+    """A tensor that is computed from others while it is read.
 
     Attributes
     ----------
     dtype, shape : as in `TensorSource`
     make : callable
-        Given the rows wanted at a time, returns the blocks; they may be smaller, never larger.
+        Receives the number of rows per block and returns the blocks, which may be smaller but never larger.
     """
 
     dtype: np.dtype[Any]
@@ -103,7 +103,7 @@ class StreamTensor(BaseTensor):
 
 
 class Concatenated(BaseTensor):
-    """Several tensors one after another along the first axis, of one dtype and one row shape."""
+    """Several tensors in sequence along the first axis, with equal dtypes and row shapes."""
 
     def __init__(self, parts: list[TensorSource]) -> None:
         first = parts[0]
@@ -120,23 +120,23 @@ class Concatenated(BaseTensor):
 
 
 def element_bytes(dtype: np.dtype[Any]) -> int:
-    """Bytes of an element; a string counts as the pointer and length that it needs at least."""
+    """Return the bytes of an element; a string counts as the pointer and length that it needs at least."""
     return 16 if dtype.kind == "O" else dtype.itemsize
 
 
 def byte_size(tensor: TensorSource) -> int:
-    """Bytes of a tensor's elements."""
+    """Return the bytes of a tensor's elements."""
     return math.prod(tensor.shape) * element_bytes(tensor.dtype)
 
 
 def rows_per_chunk(tensor: TensorSource, limit: int = CHUNK_BYTES) -> int:
-    """How many rows fit into `limit` bytes, at least one."""
+    """Return the number of rows that fit into `limit` bytes, at least one."""
     row = math.prod(tensor.shape[1:]) * element_bytes(tensor.dtype)
     return max(1, limit // max(1, row))
 
 
 def rows_between(tensor: TensorSource, begin: int, end: int) -> Array:
-    """Return rows [end - begin, ...] of a tensor, without a look at those before where it can do so (`between`)."""
+    """Return rows [end - begin, ...] of a tensor, without reading earlier rows if it supports that (`between`)."""
     between: Callable[[int, int], Array] | None = getattr(tensor, "between", None)
     if between is not None:
         return between(begin, end)

@@ -18,7 +18,7 @@ from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
 
 Progress = Callable[[str, int], None]
-"""Called with a tensor's name and the bytes written of it since the last call."""
+"""Called with a tensor's name and the number of its bytes written since the last call."""
 
 
 def write_saved_model(
@@ -28,11 +28,11 @@ def write_saved_model(
     digest: bool = False,
     tables: TableOutput | None = None,
 ) -> dict[Path, str]:
-    """Write a model into a folder that is not there yet, and return the SHA-256 of its large files if asked to.
+    """Write a model into a new folder, and return the SHA-256 of its large files if `digest` is set.
 
-    Every variable and hash table that the graph holds is written under the name of its handle, every embedding table
-    as `tables` says (into files of the artifact alone where it is None). The graph is copied before the nodes that
-    restore are added, so `model` stays as it is.
+    Every variable and hash table of the graph is written under the name of its handle. Embedding tables are written as
+    `tables` says; None means into files that only this artifact uses. The graph is copied before the nodes for
+    restoring are added, so `model` does not change.
 
     Raises
     ------
@@ -56,19 +56,19 @@ def write_saved_model(
 
 
 def write_graph(model: Model, path: Path, tables: dict[str, TableFile]) -> None:
-    """Write the graph and signatures into a folder that may hold the rest already; `tables` are in its assets."""
+    """Write the graph and signatures into a folder that may contain the rest already; `tables` are in its assets."""
     (path / "saved_model.pb").write_bytes(saved_model_message(model, tables).SerializeToString(deterministic=True))
 
 
 def _copy_extra(source: Path, target: Path) -> None:
-    """Copy the export's other files; an export that may only be read makes no artifact that cannot be removed."""
+    """Copy the export's other files; folders become writable, so that the artifact can be removed later."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
     for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
         folder.chmod(folder.stat().st_mode | 0o700)
 
 
 def saved_tensors(model: Model) -> dict[str, TensorSource]:
-    """Name what goes into the checkpoint."""
+    """Return the tensors of the checkpoint, by name."""
     tensors: dict[str, TensorSource] = {}
     for node in restored_handles(model):
         if node.name not in model.variables:
@@ -83,7 +83,7 @@ def saved_tensors(model: Model) -> dict[str, TensorSource]:
 
 
 def restored_handles(model: Model) -> list[Node]:
-    """List the variables that are restored: all but those that an initializer sets."""
+    """Return the variables that are restored: all but those that an initializer sets."""
     graph = model.graph
     assigned = {
         graph[name].inputs[0].node for name in graph.ancestors(model.init) if graph[name].op == "AssignVariableOp"
@@ -116,7 +116,7 @@ def _write_assets(model: Model, path: Path) -> None:
 
 
 def asset_files(model: Model) -> dict[str, Path]:
-    """Return the assets whose node is still in the graph; two files of one name are refused."""
+    """Return the assets whose node is still in the graph; two files with the same name are refused."""
     files = {name: file for name, file in model.assets.items() if name in model.graph}
     names: dict[str, Path] = {}
     for file in files.values():
@@ -174,7 +174,7 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
 
 
 def _library_ops(graph: Graph) -> list[Any]:
-    """List the definitions of ops that stock TensorFlow lacks, so that the model can be read without their library."""
+    """Return the definitions of ops that stock TensorFlow lacks, so that the model can be read without libraries."""
     named = {node.op for node in graph}
     ops = sorted(one for one in named if is_ours(one) or not is_native(one))
     return [one for one in (op_def(op, graph.op_defs) for op in ops) if one is not None]
@@ -206,7 +206,7 @@ class _Restore:
         self.op = graph.add("NoOp", name="save/restore_all", controls=ops).name
 
     def _read(self, tensor: str, dtype: Any) -> Output:
-        """Read one tensor. One op each: together, all of them would be in memory before the first is assigned."""
+        """Read one tensor with its own op; one op for all would load all tensors before the first is assigned."""
         import numpy as np
         import tensorflow as tf
 
@@ -234,12 +234,12 @@ class _Restore:
 
 
 def len_of(content: HashTableContent) -> int:
-    """Count the keys of a hash table."""
+    """Return the number of keys of a hash table."""
     return int(content.keys.shape[0])
 
 
 def _add_variable(meta_graph: Any, graph: Graph, handle: str, restore: _Restore) -> None:
-    """Describe a variable as TF 1's loaders in Python want it."""
+    """Describe a variable in the form that TF 1's loaders in Python expect."""
     from tensorflow.core.framework import variable_pb2
 
     value, assign = restore.variables[handle]
