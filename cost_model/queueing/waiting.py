@@ -42,7 +42,7 @@ from cost_model.service import Floats, Points
 _GRID = 512
 _REACH = 20.0
 _POINTS = np.arange(_GRID, dtype=np.float64)
-# Growth of the steps around the points; the first step begins at 0.
+# Edges of the steps around the points; the first step begins at 0.
 _EDGES = np.maximum(np.arange(_GRID + 1) - 0.5, 0.0)
 Complexes = NDArray[np.complex128]
 
@@ -74,7 +74,7 @@ class Renewal:
         order = np.argsort(service.values)
         self.values, weights = service.values[order], service.weights[order]
         self.mean, self.second_moment = service.mean, service.second_moment
-        # Longest residual: twice the remaining time of constant service times.
+        # Scale of residuals; for constant service times it is twice the mean remaining time.
         self.scale = max(self.second_moment / self.mean / 2, self.mean)
         self._above = 1 - np.concatenate(([0.0], np.cumsum(weights)))
         self._work = np.concatenate(([0.0], np.cumsum(weights * self.values)))

@@ -3,8 +3,8 @@
 ///
 /// All arrays belong to Python (cost_model/simulation/engine.py, which reads the members of the structs from
 /// `engine_structs`). Times are in microseconds. Between two calls, all values that a policy decides are constant.
-/// Three random numbers are drawn per arrival and none elsewhere: runs with one seed have the same requests for every policy
-/// and rate.
+/// Three random numbers are drawn per arrival and none elsewhere: runs with one seed have the same requests for every
+/// policy and rate.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

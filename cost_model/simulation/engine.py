@@ -2,8 +2,8 @@
 """Call the compiled event loop: the structs of `engine.cc` over NumPy arrays.
 
 Time is in microseconds. A request is one task, or several if the threads of a session divide its rows; each task uses a
-whole core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it. If there
-is none and the core may be lent, it takes a task of the group whose oldest task has used most of its SLO.
+whole core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it. If
+there is none and the core may be lent, it takes a task of the group whose oldest task has used most of its SLO.
 """
 
 from __future__ import annotations

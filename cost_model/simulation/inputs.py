@@ -81,7 +81,7 @@ class Inputs:
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Return models that miss more than the allowed maximum on idle cores: no policy serves them without more threads."""
+        """Return models that miss too much even on idle cores: no policy serves them without more threads."""
         return tuple(name for name, part in zip(self.names, self.alone, strict=True) if part > BROKEN)
 
     def divided(self, threads: Mapping[str, int]) -> Any:
