@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of a graph, as an embedding group may take them: found, joined, and put into one node."""
+"""Find the lookups of a graph that embedding groups may compute, join them, and emit one node for each group."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize sparse tensors that were made of dense columns: `x → NotEqual(missing) → Where → GatherNd`."""
+"""Recognize sparse tensors that are made from dense columns: `x → NotEqual(missing) → Where → GatherNd`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PATTERN = Pattern(_PLACES)
 
 @dataclass
 class Column:
-    """A sparse tensor that was made of a dense column.
+    """A sparse tensor that is made from a dense column.
 
     Attributes
     ----------
     dense : Output [...]
     present : Output [...] bool
-        False where the value means that there is none.
+        False at values that mark a missing value.
     values : Output [n]
-        The values that are there.
+        The values that are present.
     chain : list of Node
-        From `values` to ids.
+        The nodes from `values` to ids.
     """
 
     dense: Output
@@ -43,13 +43,13 @@ class Column:
 
 
 def find_column(model: Model, indices: Output, ids: Output, shape: Output, finders: Finders) -> Outcome[Column]:
-    """Recognize the dense column that a sparse tensor was made of.
+    """Recognize the dense column from which a sparse tensor is made.
 
     Parameters
     ----------
     model : Model
     indices, ids, shape : Output
-        The sparse tensor; `ids` may be made from the column's values, each from its own.
+        The sparse tensor; `ids` may be computed from the column's values, element by element.
     finders : Finders
     """
     outcome = _PATTERN.match(finders, indices)

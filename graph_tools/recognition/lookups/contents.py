@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a table to be, made of the variables and hash tables of a graph while it is written."""
+"""Compute the content of a new table from the variables and hash tables of a graph, while the table is written."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, 
 
 
 def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) -> TableSpec:
-    """Describe the file of a table; nothing large is read.
+    """Describe the file of a table, without reading anything large.
 
     Raises
     ------
     ConversionError
-        The content of a hash table is no longer what it was.
+        The content of a hash table has changed.
     """
     rows = source.rows
     keys: TensorSource | None = None
@@ -72,7 +72,7 @@ def sliced(tensor: TensorSource, begin: int, end: int) -> TensorSource:
 
 
 def _flat(tensor: TensorSource) -> TensorSource:
-    """Return rows of any shape as vectors."""
+    """Return a tensor with rows of any shape as a tensor with vectors as rows."""
     if len(tensor.shape) == 2:
         return tensor
     width = int(np.prod(tensor.shape[1:], dtype=np.int64))
@@ -118,7 +118,7 @@ def _any(rows: TensorSource) -> bool:
 
 
 def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource, int]:
-    """Return keys, their row numbers, and how many rows these reach, as an index by key has them."""
+    """Return the keys of an index by key, their row numbers, and the number of rows that these reach."""
     held = np.concatenate([*sliced(model.variables[index.values], 0, index.span).chunks(1 << 20)])
     places = np.arange(index.span) if index.absent is None else np.flatnonzero(held != index.absent)
     numbers = held[places]
@@ -126,7 +126,7 @@ def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSour
 
 
 def _span(vocabulary: Vocabulary, index: HashIndex) -> tuple[int, int]:
-    """Return the first row that a key leads to, and the one behind the last."""
+    """Return the first row to which a key leads, and the row after the last one."""
     if not vocabulary.keys.shape[0]:
         return 0, 0
     return changed(vocabulary.least, index.changes), changed(vocabulary.most, index.changes) + 1
@@ -157,14 +157,14 @@ def _numbers(vocabulary: Vocabulary, index: HashIndex, begin: int) -> TensorSour
 
 
 def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
-    """Return string keys in the order of their rows, and the number of the row for each."""
+    """Return string keys in the order of their rows, and the row number of each."""
     numbers = _numbers(vocabulary, index, 0).read()
     order = np.argsort(numbers, kind="stable")
     return ArrayTensor(vocabulary.keys.read()[order]), numbers[order]
 
 
 def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
-    """Return the rows of ascending numbers, some of them twice."""
+    """Return the rows with the given numbers, which ascend and may repeat."""
 
     def pick(tensor: TensorSource) -> TensorSource:
         def make(count: int) -> Iterator[Array]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put a RecEmbeddingGroup into the place of what it computes."""
+"""Replace the nodes that a RecEmbeddingGroup computes by this op."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRUCTURE = ("indices", "shape", "row_splits", "segment_ids", "rows")
 
 
 class TableMaker:
-    """Gives every table one node, however many groups look it up."""
+    """Makes one node for each table, even if several groups look it up."""
 
     def __init__(self, model: Model, vocabularies: Vocabularies) -> None:
         self.model, self.vocabularies = model, vocabularies
@@ -38,7 +38,7 @@ class TableMaker:
 
 
 class _Plan:
-    """A plan, with features, tables and keys numbered as they come."""
+    """A plan, with features, tables and keys numbered in the order of their first use."""
 
     def __init__(self) -> None:
         self.features: dict[Output, int] = {}
@@ -111,12 +111,12 @@ class _Plan:
 
 
 def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Output, Output]:
-    """Add the node of a group, and return what gives each of its tensors now.
+    """Add the node of a group, and return the output that replaces each tensor of the group.
 
     Raises
     ------
     UnreadableError
-        The plan does not fit itself.
+        The plan is inconsistent.
     """
     graph = model.graph
     plan = _Plan()
@@ -134,7 +134,7 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
 
 
 def _shaped(model: Model, root: Root, made: Output) -> Output:
-    """Give an output of a group [batch, width] the shape of the tensor that it stands for."""
+    """Reshape an output of a group [batch, width] to the shape of the tensor that it replaces."""
     piece = root.piece
     if piece.sequence is not None or len(piece.shape) == 1:
         return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize which row of the batch each looked-up value belongs to, for ops that combine the rows of a table."""
+"""Recognize to which row of the batch each looked-up value belongs, for ops that combine the rows of a table."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.masks import Factor, MaskFinder, factors
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
 
-# Give indices, values and shape of a sparse tensor.
+# Ops that return the indices, values and shape of a sparse tensor.
 _SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Values with their rows.
+    """Values, with the rows to which they belong.
 
     Attributes
     ----------
     numbers : Numbers
-        With a key of the layout that the values have.
+        Row numbers; the layout of their key is that of the values.
     batch : Size
     fill : str or None
-        The SparseFillEmptyRows that gives a value to rows without one.
+        Name of the SparseFillEmptyRows that adds a value to rows without one.
     weights : Output or None
-        Of the values.
+        Weights of the values.
     positive : bool
-        Values whose weight is not above 0 count as none.
+        Whether values whose weight is not above 0 are ignored.
     """
 
     numbers: Numbers
@@ -41,7 +41,7 @@ class Entries:
 
 
 class EntryFinder:
-    """Finds the layout of values in a graph that does not change meanwhile."""
+    """Finds the layout of values in a graph, which must not change meanwhile."""
 
     def __init__(self, batches: Batches, keys: KeyFinder, numbers: NumberFinder, masks: MaskFinder) -> None:
         self.batches, self.keys, self.numbers, self.masks = batches, keys, numbers, masks
@@ -55,20 +55,20 @@ class EntryFinder:
         weights: Output | None = None,
         absent_as_zeros: bool = True,
     ) -> Entries | str:
-        """Return the values that row numbers are made of, with their rows.
+        """Return the values from which row numbers are computed, with the rows of the batch.
 
         Parameters
         ----------
         numbers : Output [n]
             Row numbers of a table.
         segments : Output [n]
-            Row of the result that each is added to, not decreasing.
+            Row of the result to which each is added, not decreasing.
         count : Output [] or None
-            Rows of the result; None: as many as `segments` reach.
+            Number of rows of the result; None: as many as `segments` reach.
         weights : Output [n], optional
             Only for rows that were filled.
         absent_as_zeros : bool
-            Keys that are left out since a table does not hold them may count, and be zeros.
+            Whether keys that are dropped, since a table does not contain them, may count as rows of zeros instead.
         """
         if weights is None and count is not None:
             whole = self._with_dropped(numbers, segments, count, absent_as_zeros)
@@ -99,7 +99,7 @@ class EntryFinder:
         return self._segments(found, segments, count)
 
     def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
-        """Recognize row numbers of which some are left out after they were found."""
+        """Recognize row numbers of which some are dropped after the keys were looked up."""
         dropped = self._drop_before([skip(self.graph, numbers), skip(self.graph, segments)])
         if dropped is None:
             return None
@@ -113,7 +113,7 @@ class EntryFinder:
         return replace(whole, numbers=masked)
 
     def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
-        """Recognize `x → Where(x ≠ missing)`: the values of a matrix that are there."""
+        """Recognize `x → Where(x ≠ missing)`: the values of a matrix that are present."""
         where = source(self.graph, matrix, "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
         if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():
@@ -154,7 +154,7 @@ class EntryFinder:
         return sparse or _entries(self._segments(masked, segments, count))
 
     def _sparse(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
-        """Make entries of a sparse tensor whose shape gives the number of rows."""
+        """Return the entries of a sparse tensor whose shape gives the number of rows."""
         rows = self.batches.vector(count)
         sizes = self.batches.of(matrix)
         if not rows or sizes is None or sizes[-1] != 2 or not isinstance(rows[0], Symbol):
@@ -169,7 +169,7 @@ class EntryFinder:
         return Entries(replace(found, key=key), rows[0])
 
     def _shape_vector(self, count: Output) -> Output | None:
-        """Return the vector [2] whose first element a number of rows is."""
+        """Return the vector [2] whose first element is the given number of rows."""
         node = self.graph[skip(self.graph, count).node]
         while node.op == "Cast":
             node = self.graph[skip(self.graph, node.inputs[0]).node]
@@ -196,7 +196,7 @@ class EntryFinder:
         return Entries(replace(found, key=key), rows[0])
 
     def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Entries | str:
-        """Recognize a sparse tensor whose rows without a value were given one."""
+        """Recognize a sparse tensor in which rows without a value were filled with one."""
         if found.key.values != fill.output(1):
             return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
         indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
@@ -235,7 +235,7 @@ class EntryFinder:
         return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
 
     def _is_one_each(self, indices: Output, values: Output) -> bool:
-        """Recognize the indices of a value for each row: `transpose([range(batch), zeros])`."""
+        """Recognize the indices of one value for each row: `transpose([range(batch), zeros])`."""
         node = self.graph[skip(self.graph, indices).node]
         if node.op == "Cast":
             node = self.graph[skip(self.graph, node.inputs[0]).node]
@@ -247,7 +247,7 @@ class EntryFinder:
         return bool(count and sizes and len(sizes) == 1 and self.batches.equal(count[0], sizes[0]))
 
     def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
-        """See through the drop of entries: return what it was made of, and the tests that the others passed."""
+        """Return the tensors before entries were dropped, and the tests that the kept entries passed."""
         gathers = [source(self.graph, tensor, "GatherNd") for tensor in tensors]
         places = {skip(self.graph, gather.inputs[1]) for gather in gathers if gather is not None}
         if None in gathers or len(places) > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize what is done with the rows that were looked up until a layer takes them: shapes, concatenations, sums."""
+"""Recognize how looked-up rows are processed before a layer uses them: reshapes, concatenations, sums."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PieceOf = Callable[[Output], Piece | None]
 
 
 class Joiner:
-    """Makes pieces of pieces.
+    """Combines pieces into larger pieces.
 
     Parameters
     ----------
     batches : Batches
     values : Values
     piece_of : callable
-        What is known of a tensor already.
+        Output -> the piece that computes it, if one is known already.
     depth : callable
-        Output -> how many lookups it needs, one after another.
+        Output -> number of lookups that it needs, one after another.
     """
 
     def __init__(self, batches: Batches, values: Values, piece_of: PieceOf, depth: Callable[[Output], int]) -> None:
@@ -38,7 +38,7 @@ class Joiner:
         self.graph = batches.graph
 
     def reshaped(self, node: Node) -> Piece | None:
-        """Return what a Reshape, ExpandDims, Squeeze or new axis makes of a piece."""
+        """Return the result of a Reshape, ExpandDims, Squeeze or new axis on a piece."""
         piece, sizes = self.piece_of(node.inputs[0]), self.batches.of(node.output())
         if piece is None or not sizes or not self.batches.keeps_rows(node):
             return None
@@ -47,13 +47,13 @@ class Joiner:
         return piece.shaped(sizes[1:]) if is_static(sizes[1:]) else None
 
     def concatenated(self, node: Node) -> Piece | None:
-        """Return pieces side by side: ConcatV2 or Pack along another axis than the first."""
+        """Return pieces side by side: ConcatV2 or Pack along any axis but the first."""
         axis = joined_axis(self.batches, node)
         if not axis:
             return None
         parts = joined_parts(node)
         if len(set(parts)) < len(parts):
-            return None  # A row that is repeated: attention takes it as it is.
+            return None  # A repeated row: attention uses it as it is.
         pieces = [self.piece_of(part) or self.copied(part) for part in parts]
         found = [piece for piece in pieces if piece is not None]
         if len(found) < len(pieces) or not self._one_batch(found) or self._waits(found):
@@ -129,7 +129,7 @@ class Joiner:
             return None
 
     def reduced(self, node: Node) -> Piece | None:
-        """Return a sum over fields, or over the values of one, and the mean over the values of one."""
+        """Return a sum over fields, or a sum or mean over the values of one field."""
         piece, axes = self.piece_of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
         sizes = self.batches.of(node.output())
         if piece is None or axes is None or not sizes or not is_static(sizes[1:]) or not self._alone(node.inputs[0]):
@@ -147,7 +147,7 @@ class Joiner:
         return Piece(piece.batch, tuple(sizes[1:]), parts, total)
 
     def _alone(self, output: Output) -> bool:
-        """Return whether nothing else takes a tensor: what does may be an interaction, of which a sum is a part."""
+        """Return whether nothing else uses a tensor; another user may be an interaction, of which a sum is a part."""
         while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
             node = self.graph[output.node]
             if node.op != "Identity" and not is_reshape(self.graph, node):
@@ -158,7 +158,7 @@ class Joiner:
     def _pooled(self, piece: Piece, op: str, gone: list[int]) -> tuple[Part, ...] | None:
         combiner = {"Sum": "sum", "Mean": "mean"}[op]
         if piece.sequence is not None:
-            # The mean of nothing is NaN in TensorFlow, and zeros here.
+            # The mean of no values is NaN in TensorFlow, and zeros here.
             known = gone == [0] and op == "Sum" and not any(one.accumulate for one in piece.parts)
             return tuple(replace(one, combiner="sum") for one in piece.parts) if known else None
         if row_width(piece.shape[: gone[0]]) != 1:
@@ -206,7 +206,7 @@ class Joiner:
         return Piece(piece.batch, (matrix.shape[1],), tuple(parts))
 
     def copied(self, output: Output) -> Piece | None:
-        """Return the elements of a tensor that comes from elsewhere, where their number per row is known."""
+        """Return a piece that copies a tensor from elsewhere, if the number of elements per row is known."""
         output = skip(self.graph, output)
         sizes, dtype = self.batches.of(output), dtype_of(self.graph, output)
         if not sizes or not is_static(sizes[1:]) or dtype is None or dtype.name != "float32":
@@ -218,7 +218,7 @@ class Joiner:
         return Piece(sizes[0], tuple(sizes[1:]), (Part(0, width, feature=feature),))
 
     def _feature(self, output: Output) -> Output | None:
-        """Return the tensor [batch] or [batch, width] of numbers farthest back that has the elements of an output."""
+        """Return the earliest tensor of numbers, [batch] or [batch, width], that has the elements of an output."""
         best: Output | None = None
         while True:
             output = skip(self.graph, output)

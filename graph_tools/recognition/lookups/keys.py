@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow ids back to the feature that they are made of, step by step."""
+"""Follow ids back to the feature from which they are computed, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from graph_tools.plans.embedding_parts import (
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
 
-#: What a key may be made of; floats where the first step is `bucketize`.
+#: Types from which a key may be computed; floats too if the first step is `bucketize`.
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 _FLOATS = ("float32", "float64")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -34,7 +34,7 @@ _AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": 
 
 
 class KeyFinder:
-    """Makes keys of ids in a graph that does not change meanwhile."""
+    """Finds the keys of ids in a graph, which must not change meanwhile."""
 
     def __init__(self, batches: Batches, ranges: RangeFinder, vocabularies: Vocabularies) -> None:
         self.batches, self.ranges, self.vocabularies = batches, ranges, vocabularies
@@ -42,14 +42,15 @@ class KeyFinder:
         self._known: dict[Output, tuple[Output, tuple[Step, ...]]] = {}
 
     def of(self, ids: Output, shaped: bool = True) -> KeySource | str:
-        """Return the key whose values, after its steps, are ids; else why there is none.
+        """Return the key whose values, after its steps, are ids; return a reason if there is none.
 
         Parameters
         ----------
         ids : Output
             Integers or strings.
         shaped : bool
-            The first size of ids is the batch. If not, they are a vector of values, and no reshape is seen through.
+            Whether the first size of ids is the batch. If not, they are a vector of values, and reshapes are not
+            followed.
         """
         values, steps = self.walk(ids, shaped)
         dtype = dtype_of(self.graph, values)
@@ -61,7 +62,7 @@ class KeyFinder:
         return KeySource(values, steps, length=sizes[1] if sizes is not None and len(sizes) == 2 else None)
 
     def walk(self, output: Output, shaped: bool = True) -> tuple[Output, tuple[Step, ...]]:
-        """Return the tensor farthest back from which steps make an output, and the steps in their order."""
+        """Return the earliest tensor from which steps compute an output, and the steps in order."""
         output = skip(self.graph, output)
         place = output
         if shaped and place in self._known:
@@ -94,7 +95,7 @@ class KeyFinder:
         return values, (*steps, step)
 
     def _may_overflow(self, output: Output) -> bool:
-        """Return whether arithmetic on an int32 gives another number than on an int64."""
+        """Return whether arithmetic on an int32 may give another number than on an int64."""
         dtype = dtype_of(self.graph, output)
         node = self.graph[skip(self.graph, output).node]
         arithmetic = node.op in {"Add", "AddV2", "Sub", "Mul"}
@@ -121,7 +122,7 @@ class KeyFinder:
         return values, (Bucketize(boundaries),)
 
     def step(self, node: Node) -> tuple[Output | None, Step | None]:
-        """Return what a node computes, and from which input."""
+        """Return the input of a node and the step that the node computes from it."""
         inputs = node.inputs
         if node.op == "StringToHashBucketFast":
             return inputs[0], FastHash(attribute(node, "num_buckets"))
@@ -176,7 +177,7 @@ class KeyFinder:
         return (ids, WrapNegative(number)) if number is not None and number > 0 else (None, None)
 
     def number(self, output: Output) -> int | None:
-        """Return the number that an integer tensor holds in every request, the size of a hash table as well."""
+        """Return the number that an integer tensor has in every request, which may be the size of a hash table."""
         node = self.graph[skip(self.graph, output).node]
         if node.op == "LookupTableSizeV2":
             vocabulary = self.vocabularies.of(skip(self.graph, node.inputs[0]).node)

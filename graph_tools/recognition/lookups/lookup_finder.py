@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize lookups: rows of tables for ids, with what counts as none, and combined."""
+"""Recognize lookups: the rows of tables for ids, which ids are ignored, and how rows are combined."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from graph_tools.tensors import rows_per_chunk
 _SEGMENTS = {"SparseSegmentMean": "mean", "SparseSegmentSum": "sum", "SparseSegmentSqrtN": "sqrtn"}
 # Columns of ones and zeros: their table has as many rows.
 _MOST_ONE_HOT = 1024
-# What is added to a number of values so that none of them is no division by zero.
+# At most this is added to a number of values to avoid a division by zero.
 _TINY = 1e-6
 SEGMENT_OPS = {*_SEGMENTS, *(f"{op}WithNumSegments" for op in _SEGMENTS)}
 
 
 class LookupFinder:
-    """Finds lookups in a graph that does not change meanwhile.
+    """Finds lookups in a graph, which must not change meanwhile.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class LookupFinder:
         self._spans: dict[tuple[str, str], bool] = {}
 
     def gathered(self, output: Output) -> Piece | str:
-        """Return the rows that an output holds side by side; "" where it holds none, else why not."""
+        """Return the rows that an output has side by side; a reason if they cannot be looked up; "" if it has none."""
         found = self.rows.of(output)
         if isinstance(found, str):
             return found
@@ -63,7 +63,7 @@ class LookupFinder:
         return numbers if isinstance(numbers, str) else self._piece(found, numbers)
 
     def masked(self, select: Node) -> Piece | str:
-        """Return the rows of which a Select keeps some and makes the others zeros."""
+        """Return the rows of which a Select keeps some and replaces the others by zeros."""
         if not is_zeros(self.graph, select.inputs[2]) or select.controls:
             return ""
         return self._masked(select, select.inputs[1], select.inputs[0], select.inputs[0])
@@ -101,7 +101,7 @@ class LookupFinder:
         return masked if isinstance(masked, str) else self._piece(found, masked)
 
     def averaged(self, node: Node, total: Piece) -> Piece | str:
-        """Return the mean of the values that are there: their sum, divided by their number."""
+        """Return the mean of the values that are present: their sum, divided by their number."""
         part = total.parts[0]
         if len(total.parts) > 1 or part.combiner != "sum" or part.key is None or total.initial or node.controls:
             return ""
@@ -126,7 +126,7 @@ class LookupFinder:
         return replace(total, parts=(replace(part, combiner="mean"),))
 
     def _sums_rows(self, node: Node) -> bool:
-        """Return whether a Sum leaves one number for each row."""
+        """Return whether a Sum gives one number for each row."""
         before, axes = self.batches.of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
         if before is None or axes is None:
             return False
@@ -134,7 +134,7 @@ class LookupFinder:
         return 0 not in gone and all(i in gone or one == 1 for i, one in enumerate(before[1:], 1))
 
     def one_hot(self, node: Node) -> Piece | str:
-        """Return the rows of an identity matrix that a OneHot gives; zeros for ids that it does not have."""
+        """Return the rows of an identity matrix that a OneHot returns; ids beyond them have rows of zeros."""
         depth, on, off = (constant(self.graph, one) for one in node.inputs[1:4])
         rank = len(self.batches.of(node.inputs[0]) or ())
         last = attribute(node, "axis", -1) in (-1, rank)
@@ -186,7 +186,7 @@ class LookupFinder:
         empty: int | str | None = None
         if found.fill is not None:
             self.fills[node.output()] = found.fill
-            # Where each row has a value, none is filled.
+            # If each row has a value, none is filled.
             if found.numbers.key.layout != "dense":
                 empty = self._empty(found.numbers, self.graph[found.fill])
                 if empty is None:
@@ -204,7 +204,7 @@ class LookupFinder:
         return Piece(found.batch, (table.dim,), (part,))
 
     def weighted(self, node: Node) -> Piece | str:
-        """Return the sum of rows times weights that a SegmentSum makes."""
+        """Return the sum of rows times weights that a SegmentSum computes."""
         product = source(self.graph, node.inputs[0], "Mul")
         if product is None or node.controls or product.controls:
             return ""
@@ -222,14 +222,14 @@ class LookupFinder:
         return ""
 
     def _column(self, output: Output) -> Output | None:
-        """Return the vector whose elements a column [n, 1] has."""
+        """Return the vector [n] that has the elements of a column [n, 1]."""
         node, sizes = self.graph[skip(self.graph, output).node], self.batches.of(output)
         known = node.op in {"ExpandDims", "Reshape"} and sizes is not None and len(sizes) == 2 and sizes[1] == 1
         before = self.batches.of(node.inputs[0]) if known else None
         return skip(self.graph, node.inputs[0]) if before is not None and len(before) == 1 else None
 
     def normalized(self, node: Node, total: Piece) -> Piece | str:
-        """Return a weighted sum divided by that of the weights, or by the root of that of their squares."""
+        """Return a weighted sum divided by the sum of the weights, or by the root of the sum of their squares."""
         part, made = total.parts[0], self._weighted.get(skip(self.graph, node.inputs[0]))
         if made is None or part.combiner != "sum" or node.controls:
             return ""
@@ -257,7 +257,7 @@ class LookupFinder:
         return replace(total, parts=(replace(part, combiner=combiner),))
 
     def emptied(self, select: Node, combined: Piece) -> Piece | str:
-        """Return a combined lookup whose filled rows a Select makes zeros."""
+        """Return a combined lookup whose filled rows a Select replaces by zeros."""
         fill = self.fills.get(skip(self.graph, select.inputs[2]))
         if fill is None or not is_zeros(self.graph, select.inputs[1]) or select.controls:
             return ""
@@ -272,7 +272,7 @@ class LookupFinder:
         return replace(combined, parts=tuple(replace(part, empty=None) for part in combined.parts))
 
     def _gathered_once(self, node: Node) -> Gathered | str:
-        """Recognize rows that were gathered for the ids one by one, or for each different id."""
+        """Recognize rows that were gathered for each id, or once for each distinct id."""
         found = self.rows.of(skip(self.graph, node.inputs[0]))
         if isinstance(found, str):
             return found
@@ -290,7 +290,7 @@ class LookupFinder:
         return f"'{node.name}' combines rows of '{node.inputs[0]}' in an order that is not known"
 
     def _empty(self, numbers: Numbers, fill: Node) -> int | str | None:
-        """Return the key of the default id of rows without a value."""
+        """Return the key of the default id, which fills rows without a value."""
         default = constant(self.graph, fill.inputs[3])
         before = self.keys.walk(self._before_drop(fill), shaped=False)[1]
         if default is None or len(numbers.key.steps) != len(before):
@@ -342,7 +342,7 @@ class LookupFinder:
         return TableSource(rows, dim, span, numbers.index, absent)
 
     def _fits(self, numbers: Numbers, count: int) -> bool:
-        """Return whether every number that an index holds is that of a row."""
+        """Return whether every number in an index is the number of a row."""
         index = numbers.index
         if isinstance(index, HashIndex):
             vocabulary = self.vocabularies.of(index.handle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes a value count as none: masks over ids, as `ignore`, `ignore_negative` or zeros for absent keys."""
+"""Translate masks over ids, which make values ignored, to `ignore`, `ignore_negative` or zeros for absent keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Factor:
 
 
 def factors(graph: Graph, mask: Output) -> list[Factor] | None:
-    """Return the tests whose conjunction a mask is, its shape aside; None where it is something else."""
+    """Return the tests whose conjunction a mask is, whatever its shape; None if it is no such conjunction."""
     node = graph[skip(graph, mask).node]
     if node.controls:
         return None
@@ -63,7 +63,7 @@ def _number(graph: Graph, output: Output) -> int | bytes | None:
 
 
 def as_numbers(graph: Graph, output: Output) -> Output | None:
-    """Return the mask whose elements an output has as 1 and 0, for every column of a row or for one."""
+    """Return the mask whose elements an output has as 1 and 0, for every column of a row or for one column."""
     node = graph[skip(graph, output).node]
     while (node.op == "Tile" or is_reshape(graph, node)) and not node.controls:
         node = graph[skip(graph, node.inputs[0]).node]
@@ -77,12 +77,12 @@ def covers(leader: Any, mask: Sizes | None, ids: Sizes, row: tuple[int, ...], by
     Parameters
     ----------
     leader : callable
-        Size -> what stands for it.
+        Size -> the size that represents all sizes equal to it.
     mask, ids : sizes
     row : tuple of int
         Shape of a row of the table.
     by_rows : bool
-        The mask may be a vector for the first axis, as `Select` has it.
+        Whether the mask may be a vector for the first axis, as in `Select`.
     """
     if mask is None:
         return False
@@ -94,13 +94,13 @@ def covers(leader: Any, mask: Sizes | None, ids: Sizes, row: tuple[int, ...], by
 
 
 class MaskFinder:
-    """Applies masks to what is looked up."""
+    """Applies masks to lookups."""
 
     def __init__(self, keys: KeyFinder, numbers: NumberFinder) -> None:
         self.keys, self.numbers = keys, numbers
 
     def apply(self, tests: list[Factor], found: Numbers, shaped: bool = True) -> Numbers | str:
-        """Return row numbers of which those that fail a test count as none, else why that cannot be said."""
+        """Return row numbers that ignore values which fail a test; return a reason if a key cannot express this."""
         for test in tests:
             result = self._apply(test, found, shaped)
             if isinstance(result, str):
@@ -141,7 +141,7 @@ class MaskFinder:
         return replace(found, key=replace(found.key, ignore=number_or_text))
 
     def _negative(self, test: Factor, key: KeySource, steps: tuple[Any, ...]) -> KeySource | None:
-        """Return the key with negative numbers as none, where that is what the test says."""
+        """Return the key with negative numbers ignored, if this is the meaning of the test."""
         if test.op == "AtLeast" and test.number == 0:
             if steps == key.steps:
                 return replace(key, ignore_negative=True)
@@ -152,7 +152,7 @@ class MaskFinder:
         return None
 
     def _absent(self, test: Factor, found: Numbers) -> Numbers | None:
-        """Return a lookup whose absent keys give zeros, where the test tells them from others."""
+        """Return a lookup whose absent keys give zeros, if the test excludes exactly these."""
         if not isinstance(found.index, HashIndex) or found.found is None or not isinstance(test.number, int):
             return None
         node = self.keys.graph[test.tensor.node]

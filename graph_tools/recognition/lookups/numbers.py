@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow row numbers back to keys: through hash tables, indexes and what is given to absent keys.
+"""Follow row numbers back to keys: through hash tables, indexes and the treatment of absent keys.
 
-What is understood here goes into a table with keys; what is not stays in the graph, and its numbers become a feature.
+Nodes that are recognized here become part of a table with keys; other nodes stay, and their numbers become a feature.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, Hash
 from graph_tools.rewriting.chains import FINDS
 from graph_tools.tensors import TensorSource
 
-# Strings are put into the order of their rows, in memory.
+# Strings are sorted by their rows in memory.
 _MOST_SORTED = 1 << 27
 _MISSING = {"Less": "absent", "Equal": "absent", "GreaterEqual": "present", "NotEqual": "present"}
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Where row numbers come from.
+    """The origin of row numbers.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Numbers:
         None: keys are row numbers.
     absent : "error", "zeros" or DefaultRows
     span : int or None
-        Keys of a direct table that are not absent; None: all rows.
+        Number of keys of a direct table that are not absent; None: all rows.
     found : Output or None
-        What a hash table gives for the keys, before anything is done about absent ones.
+        The result of a hash table for the keys, before absent keys are treated.
     """
 
     key: KeySource
@@ -56,12 +56,12 @@ class _Found:
 
 
 class NumberFinder:
-    """Understands row numbers in a graph that does not change meanwhile.
+    """Finds the origin of row numbers in a graph, which must not change meanwhile.
 
     Attributes
     ----------
     refused : dict of str to str
-        Hash tables' lookups that stay in the graph, and why.
+        Lookups in hash tables that stay in the graph, with the reason.
     """
 
     def __init__(self, model: Model, keys: KeyFinder) -> None:
@@ -70,7 +70,7 @@ class NumberFinder:
         self.refused: dict[str, str] = {}
 
     def of(self, numbers: Output, shaped: bool = True) -> Numbers | str:
-        """Return what row numbers are made of; a reason only where not even the numbers can be a feature."""
+        """Return the origin of row numbers; return a reason only if not even the numbers can be a feature."""
         for form in (self._in_range, self._kept_in_range, self._remapped, self._hashed, self._counted_from_the_end):
             found = form(skip(self.graph, numbers), shaped)
             if found is not None:
@@ -78,7 +78,7 @@ class NumberFinder:
         key = self.keys.of(numbers, shaped)
         return key if isinstance(key, str) else Numbers(key)
 
-    # Keys that are row numbers from a smallest one on
+    # Keys that are row numbers, counted from a smallest key
 
     def _range(self, output: Output) -> tuple[Output, int, Output, int] | None:
         """Recognize `select(uint64(keys - low) < span, keys - low, absent)`: (keys - low, span, absent, low)."""
@@ -106,7 +106,7 @@ class NumberFinder:
         if rows is None or isinstance(key, str):
             return None
         if rows.count > 1 and low:
-            # Keys that wrap around when they are shifted have another remainder, except of a power of two.
+            # Keys that overflow when they are shifted have another remainder, except for a power of two.
             if rows.count & (rows.count - 1):
                 return None
             rows = DefaultRows(rows.first, rows.count, low % rows.count)
@@ -130,7 +130,7 @@ class NumberFinder:
         return Numbers(key, None, DefaultRows(default), span)
 
     def is_row(self, output: Output, shaped: bool = True) -> bool:
-        """Return whether no request can make a number of a row negative."""
+        """Return whether a row number cannot be negative in any request."""
         if self.keys.ranges.is_nonnegative(output):
             return True
         found = self.of(output, shaped)
@@ -142,7 +142,7 @@ class NumberFinder:
         return not isinstance(vocabulary, str) and changed(vocabulary.least, found.index.changes) >= 0
 
     def _remapped(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognize row numbers that a variable of integers holds for each key."""
+        """Recognize row numbers that a variable of integers contains for each key."""
         node, absent = self.graph[output.node], None
         if node.op == "SelectV2":
             less = source(self.graph, node.inputs[0], "Less")
@@ -188,7 +188,7 @@ class NumberFinder:
         return self._with_absent_branch(output, shaped)
 
     def _counted_from_the_end(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognize numbers of a hash table of which negative ones, an absent key's, count from the end of the rows."""
+        """Recognize numbers of a hash table whose negative ones, of absent keys, count from the end of the rows."""
         ids, step = self.keys.step(self.graph[output.node])
         found = (
             self._hashed(skip(self.graph, ids), shaped) if ids is not None and isinstance(step, WrapNegative) else None
@@ -206,7 +206,7 @@ class NumberFinder:
         return replace(found, absent=DefaultRows(default + step.by)) if known and default is not None else None
 
     def _with_absent_branch(self, output: Output, shaped: bool) -> Numbers | None:
-        """Recognize `select(found < 0, number of an absent key, found)` and its other spellings."""
+        """Recognize `select(found < 0, number of an absent key, found)` and equivalent forms."""
         select = source(self.graph, output, "SelectV2", "Select")
         test = source(self.graph, select.inputs[0], *_MISSING) if select is not None else None
         if select is None or test is None:
@@ -250,7 +250,7 @@ class NumberFinder:
         return Numbers(key, HashIndex(handle, strings, found.changes), absent, None, find.output())
 
     def _peel(self, output: Output, shaped: bool) -> _Found | None:
-        """See through arithmetic on what a hash table gives."""
+        """Return the result of a hash table before arithmetic on it."""
         changes: list[tuple[str, int]] = []
         while True:
             node = self.graph[skip(self.graph, output).node]
@@ -277,7 +277,7 @@ class NumberFinder:
         return None if number is None else changed(number, found.changes)
 
     def _absent_rows(self, output: Output, keys: Output, shaped: bool) -> DefaultRows | None:
-        """Recognize the row number of an absent key: one for all, or by the remainder of the key."""
+        """Recognize the row number of an absent key: one for all keys, or by the remainder of the key."""
         number = self.keys.number(output)
         if number is not None:
             return DefaultRows(number) if number >= 0 else None
@@ -291,14 +291,14 @@ class NumberFinder:
 
 
 def changed(number: int, changes: tuple[tuple[str, int], ...]) -> int:
-    """Return what a table's number becomes before it is a row number."""
+    """Return the row number that a table's number becomes after some changes."""
     for op, operand in changes:
         number = min(number, operand) if op == "min" else number + operand
     return number
 
 
 def _remainder(step: Step) -> int | None:
-    """Return n where a step gives what the format calls `k mod n`."""
+    """Return n if a step computes the `k mod n` of the table format."""
     if isinstance(step, FastHash):
         return step.buckets
     return step.by if isinstance(step, Mod) else None

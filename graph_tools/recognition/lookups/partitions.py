@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that are split into parts: which part an id is sent to, and one tensor made of all parts."""
+"""Tables that are split into parts: find the part to which an id is sent, and make one tensor of all parts."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chun
 _NO_STATE = {"VarHandleOp", "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "Placeholder"}
 
 Route = Callable[[Array], list[Array]]
-"""Given ids [n], returns [n] for each of the outputs that were asked for."""
+"""Given ids [n], returns [n] for each of the requested outputs."""
 
 
 def route_function(model: Model, ids: Output, wanted: list[Output], dtype: object) -> Route | str:
-    """Return what TensorFlow makes of ids, or why the nodes cannot be run alone.
+    """Return a function that computes outputs from ids by TensorFlow, or the reason why the nodes cannot run alone.
 
     Parameters
     ----------
     model : Model
     ids : Output [n]
     wanted : list of Output [n]
-        Made from `ids`, element by element.
+        Outputs computed from `ids`, element by element.
     dtype : TensorFlow dtype
-        Of `ids`.
+        The type of `ids`.
     """
     import tensorflow as tf
 
@@ -76,16 +76,16 @@ def route_function(model: Model, ids: Output, wanted: list[Output], dtype: objec
 
 
 def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows: int = 1 << 20) -> str:
-    """Say how rows of one table lie in its parts: `div`, one part after another, or `mod`, dealt in turn; "" neither.
+    """Return how the rows of one table are divided into parts: `div` (consecutive), `mod` (in turn), "" (neither).
 
-    Every id that the parts have a row for is tried.
+    Every id for which the parts have a row is tried.
 
     Parameters
     ----------
     route : callable
         Ids [n] to (part [n], row in the part [n]).
     sizes : list of int
-        Rows of each part.
+        Number of rows of each part.
     """
     total, count = sum(sizes), len(sizes)
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -141,7 +141,7 @@ def interleaved(parts: list[TensorSource]) -> StreamTensor:
 
 
 def misplaced(part: Part, number: int, route: Route) -> Array:
-    """Return the positions of a part's keys that requests look for in another part."""
+    """Return the positions of the keys of a part that lookups send to another part."""
     found: list[Array] = []
     begin = 0
     for keys in part.keys.chunks(rows_per_chunk(part.keys)):
@@ -152,7 +152,7 @@ def misplaced(part: Part, number: int, route: Route) -> Array:
 
 
 def without(tensor: TensorSource, positions: Array) -> TensorSource:
-    """Return a tensor without the rows at some positions, which are in order."""
+    """Return a tensor without the rows at some positions, which must be sorted."""
     if not len(positions):
         return tensor
 
@@ -167,7 +167,7 @@ def without(tensor: TensorSource, positions: Array) -> TensorSource:
 
 
 def same_absent(one: Absent, other: Absent) -> bool:
-    """Return whether two tables give the same rows for every key that they lack."""
+    """Return whether two tables return the same rows for every absent key."""
     if one.rows is None or other.rows is None or one.kind == "zero" or other.kind == "zero":
         return one.kind == other.kind == "zero"
     return np.array_equal(one.rows, other.rows)
@@ -182,7 +182,7 @@ def common_name(names: list[str]) -> str:
 
 
 def partition_number(graph: Graph, output: Output, op: str) -> tuple[Node, int] | None:
-    """Return the partitioning node that gives an output, and the part."""
+    """Return the partitioning node that produces an output, and the number of the part."""
     found = skip(graph, output)
     node = graph[found.node]
     return (node, found.port) if node.op == op else None

@@ -20,7 +20,7 @@ _JOINS = {
 _PASS_ON = {"Identity", "Snapshot", "StopGradient", "PreventGradient", "EnsureShape"}
 _GATHERS = {"ResourceGather", "GatherV2", "Cast", "Add", "AddV2"}
 _SELECTS = {"Select", "SelectV2"}
-# Give the same whatever the elements are.
+# Ops whose result does not depend on the elements.
 _OF_SHAPE = {"OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike"}
 _QUOTIENTS = {"DivNoNan", "RealDiv"}
 _READS = {*SEGMENT_OPS, "OneHot"}
@@ -28,13 +28,13 @@ _EXPLAINED = {*SEGMENT_OPS, *_SELECTS, "GatherV2", "Mul", "ResourceGather", "Seg
 
 
 class PieceFinder:
-    """Looks at all nodes of a graph, each after those that it is given.
+    """Examines all nodes of a graph, each after its inputs.
 
     Attributes
     ----------
     pieces : dict of Output to Piece
     refused : dict of str to str
-        Nodes that read rows of tables and are no part of any piece, and why.
+        Nodes that read rows of tables but are not part of a piece, with the reason.
     batches : Batches
     """
 
@@ -54,7 +54,7 @@ class PieceFinder:
             self.refused.setdefault(name, f"{reason}; its numbers are given to the group")
 
     def depth(self, output: Output) -> int:
-        """Return how many lookups a tensor needs, one after another."""
+        """Return the number of lookups that a tensor needs, one after another."""
         return self._depths.get(output.node, 0)
 
     def _visit(self, node: Node) -> None:
@@ -78,13 +78,13 @@ class PieceFinder:
             self.refused[node.name] = piece
 
     def _is_fixed(self, node: Node) -> bool:
-        """Return whether a node gives the same for all requests of one shape."""
+        """Return whether a node gives the same result for all requests of one shape."""
         if node.op in {"Placeholder", "PlaceholderWithDefault"} or (not node.inputs and node.op != "Const"):
             return False
         return node.op in _OF_SHAPE or all(source.node in self._fixed for source in node.inputs)
 
     def _reads_rows(self, node: Node) -> bool:
-        """Return whether a gather is one of rows of numbers."""
+        """Return whether a gather reads rows of numbers."""
         found = self.lookups.rows.of(node.output())
         return not isinstance(found, str)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group may produce, as it is found in a graph: columns of an output, with tensors in the place of numbers."""
+"""Tensors that a group may produce, as found in a graph: an embedding plan with tensors instead of their numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from graph_tools.recognition.lookups.tables import TableSource
 
 @dataclass(frozen=True)
 class KeySource:
-    """How the values of a tensor become keys of a table; the fields are those of `embedding_plan.Key`.
+    """The steps from the values of a tensor to keys of a table; the fields are those of `embedding_plan.Key`.
 
     Attributes
     ----------
     length : Size or None
-        The second size of dense values, where they have two.
+        The second size of dense values, if they have two.
     """
 
     values: Output
@@ -36,14 +36,14 @@ class KeySource:
     length: Size | None = None
 
     def features(self) -> Iterator[Output]:
-        """Yield every tensor that the key is made from."""
+        """Yield every tensor from which the key is computed."""
         yield self.values
         for name in LAYOUTS[self.layout]:
             yield getattr(self, name)
 
     @property
     def may_be_none(self) -> bool:
-        """Whether a value may count as none."""
+        """Return whether a value may be ignored."""
         return self.ignore is not None or self.ignore_negative
 
 
@@ -56,15 +56,15 @@ class Part:
     offset, width : int
     accumulate : bool
     feature : Output or None
-        Of a copy, or with `weights` of a linear column.
+        The source of a copy or of a linear column.
     key : KeySource or None
-        Of a lookup, as all that follow.
+        The key of a lookup; the fields from here to `empty` are for lookups only.
     table : TableSource or None
     combiner : str or None
     weights : Output or None
-        Of the values of a combined lookup.
+        Weights of the values of a combined lookup.
     positive_weights : bool
-        Values whose weight is not above 0 count as none.
+        Whether values whose weight is not above 0 are ignored.
     empty : int or str or None
     matrix : tuple of tuple of float or None
         Weights [k, w] of a linear column.
@@ -89,7 +89,7 @@ class Part:
         return replace(self, accumulate=True)
 
     def features(self) -> Iterator[Output]:
-        """Yield every tensor that the columns are made from."""
+        """Yield every tensor from which the columns are computed."""
         if self.feature is not None:
             yield self.feature
         if self.key is not None:
@@ -105,14 +105,14 @@ class Piece:
     Attributes
     ----------
     batch : Size
-        A number or symbol; of all features.
+        The number of rows of all features, a number or symbol.
     shape : tuple of int, or (Symbol, int) for a sequence
     parts : tuple of Part
-        What makes its columns, row after row of `shape`; in a sequence, those of one position.
+        The parts that compute its columns, row after row of `shape`; in a sequence, the columns of one position.
     initial : tuple of float, or ()
-        What the parts add to; (): 0.
+        The values to which the parts are added; (): 0.
     sequence : KeySource or None
-        A key whose values are [batch, T], T being the first of `shape`.
+        A key whose values are [batch, T], where T is the first size of `shape`.
     """
 
     batch: Size
@@ -123,7 +123,7 @@ class Piece:
 
     @property
     def width(self) -> int:
-        """Number of columns; in a sequence, of one position."""
+        """Return the number of columns; in a sequence, of one position."""
         return row_width(self.shape[1:] if self.sequence is not None else self.shape)
 
     @property
@@ -132,11 +132,11 @@ class Piece:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is added up: every column is written once."""
+        """Return whether every column is written once, without sums."""
         return not self.initial and not any(part.accumulate for part in self.parts)
 
     def start(self) -> tuple[float, ...]:
-        """Return `initial`, or as many zeros."""
+        """Return `initial`, or a zero for each column."""
         return self.initial or (0.0,) * self.width
 
     def shaped(self, shape: tuple[Size, ...]) -> Piece:
@@ -162,7 +162,7 @@ def is_static(shape: tuple[Size, ...]) -> bool:
 
 
 def positions(piece: Piece) -> int | None:
-    """Return T where a flat piece [batch, T, w] is made of lookups of T values each, so that it is a sequence too."""
+    """Return T if a flat piece [batch, T, w] consists of lookups of T values each, so that it is also a sequence."""
     if len(piece.shape) != 2 or not is_static(piece.shape) or not piece.is_plain or piece.sequence is not None:
         return None
     count = static(piece.shape)[0]

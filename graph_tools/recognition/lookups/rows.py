@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize the nodes that read rows of a table, in the types that `cut` stores them in."""
+"""Recognize the nodes that read rows of a table, in the types in which `cut` stores them."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Gathered:
 
 
 class RowFinder:
-    """Finds what is read of which variable, in a graph that does not change meanwhile."""
+    """Finds the rows that nodes read from variables, in a graph that must not change meanwhile."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.graph = model, model.graph
         self.written = model.written_variables()
 
     def of(self, output: Output) -> Gathered | str:
-        """Return the rows that an output holds as float32; "" where it holds none, else why they are not understood."""
+        """Return the rows that an output has as float32; a reason if they cannot be recognized; "" if it has none."""
         node = self.graph[output.node]
         if node.op in GATHERS and not output.port:
             found = self._gathered(node)
             if isinstance(found, Gathered) and found.rows.row_type != "fp32":
-                return ""  # The Cast of them is what holds numbers.
+                return ""  # Their Cast has the numbers.
             return found
         if node.op == "Cast" and attribute(node, "DstT").name == "float32":
             gather = source(self.graph, node.inputs[0], *GATHERS)
@@ -61,7 +61,7 @@ class RowFinder:
         return ""
 
     def table(self, data: Output) -> StoredRows | str:
-        """Return the rows of a variable or constant that is read as a whole."""
+        """Return the rows of a variable or constant that is read completely."""
         node = self.graph[skip(self.graph, data).node]
         if node.op == "ReadVariableOp":
             return self._stored(skip(self.graph, node.inputs[0]).node)
@@ -152,7 +152,7 @@ def _described(name: str, tensor: TensorSource) -> StoredRows | str:
 
 
 def _codes(graph: Graph, output: Output) -> tuple[Node, bool, int | None] | None:
-    """Return the gather of codes, whether two share a byte, and the length of a row where only a slice says it."""
+    """Return the gather of codes, whether two share a byte, and the length of a row if only a slice gives it."""
     gather = source(graph, output, *GATHERS)
     if gather is not None:
         return gather, False, None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize what `safe_embedding_lookup_sparse` and feature columns make of one lookup.
+"""Recognize the nodes that `safe_embedding_lookup_sparse` and feature columns create for one lookup.
 
     indices, ids, shape → SparseReshape … → entries with ids >= 0 → SparseFillEmptyRows
     its indices → column 0 ─────────┐
     its ids → Unique → gather → SparseSegment* → Select → Reshape
     its empty rows → Reshape → Tile ───────────────┘
 
-What an export lacks of this (no reshape, no check of ids, a default id instead of the Select) is recognized as well.
+Variants without some of these nodes (no reshape, no check of ids, a default id instead of the Select) are recognized.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ORDERED = {
 
 
 class Finders(GraphFacts):
-    """What is found out of a graph once, between two changes."""
+    """Analyses of a graph that are made once and are valid until the graph changes."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model.graph)
@@ -60,11 +60,11 @@ class Rows:
     Attributes
     ----------
     ids : Output [n] integer or string
-        As the idiom has them, before `Unique`.
+        The ids of the idiom, before `Unique`.
     begin, end : Output
-        The chain's ends: what `Unique` gives, and what the gather takes.
+        The ends of the chain: the output of `Unique`, and the input of the gather.
     chain : list of Node
-        From `begin` to `end`; often nothing.
+        The nodes from `begin` to `end`; often none.
     gather : Node
         ResourceGather, GatherV2 of a variable's value, SparseLookup, or the read of a whole variable.
     """
@@ -76,7 +76,7 @@ class Rows:
     gather: Node
 
     def numbers(self, graph: Graph, ids: Output) -> Output:
-        """Make what the gather takes from other ids."""
+        """Return the gather's input for other ids."""
         return clone_chain(graph, self.chain, self.begin, self.end, ids)
 
     def handle(self, graph: Graph) -> Output | None:
@@ -88,7 +88,7 @@ class Rows:
         return skip(graph, self.gather.inputs[0])
 
     def add_gather(self, graph: Graph, ids: Output, ids_dtype: object, name: str) -> Output:
-        """Add the rows of other ids."""
+        """Add a lookup of the rows of other ids."""
         numbers, handle = self.numbers(graph, ids), self.handle(graph)
         if handle is None:
             inputs = [numbers, *self.gather.inputs[1:]]
@@ -97,7 +97,7 @@ class Rows:
         return graph.add("ResourceGather", [handle, numbers], name=name, attrs=attrs).output()
 
     def add_data(self, graph: Graph, ids: Output, name: str) -> tuple[Output, Output, object]:
-        """Add what an op on segments takes: rows, number of the row for each id, and the dtype of these numbers."""
+        """Return the inputs of an op on segments: rows, the row number for each id, and the dtype of these numbers."""
         handle = self.handle(graph)
         if handle is not None:
             data = read_variable(graph, handle, self.dtype(graph), f"{name}/table")
@@ -122,15 +122,15 @@ class SafeLookup:
     segment : Node
         SparseSegmentMean, -Sum or -SqrtN.
     output : Output [rows, dim]
-        Of the Select that puts zeros into empty rows, or of `segment` where a default id fills them.
+        The output of the Select that sets empty rows to zeros, or of `segment` if a default id fills them.
     fill : Node
         SparseFillEmptyRows.
     indices, ids, shape : Output
-        The sparse tensor that is looked up, before anything is dropped: [n, 2] int64, [n], [2] int64.
+        The sparse tensor that is looked up, before entries are dropped: [n, 2] int64, [n], [2] int64.
     mask : Output [n] bool or None
-        Which entries stay; None: all.
+        The entries that stay; None: all.
     drops_negative : bool
-        `mask` keeps ids that are not negative.
+        Whether `mask` keeps exactly the ids that are not negative.
     default : Output or None
         Id for empty rows; None: zeros.
     rows : Rows
@@ -151,25 +151,25 @@ class SafeLookup:
     reshapes: list[Node] = field(default_factory=list)
 
     def is_ordered(self, graph: Graph) -> bool:
-        """Return whether the rows of the entries never go down, in every request."""
+        """Return whether the rows of the entries never decrease, in every request."""
         outcome = _BEFORE_DROPS.match(GraphFacts(graph), self.indices)
         return isinstance(outcome, Found) and outcome.value.node(_INDICES).op in _ORDERED
 
 
 def _op(ops: str, *inputs: Value | EllipsisType) -> Op:
-    """Match a node of the idiom; what it waits for, a check of ids for example, goes with it."""
+    """Match a node of the idiom; nodes for which it waits, for example a check of ids, are removed with it."""
     return op(ops, *inputs, waits=True)
 
 
 def kept(x: Value) -> Value:
-    """Match the elements of x at the places where `MASK` holds."""
+    """Match the elements of x at the places at which `MASK` is true."""
     places = _op("Where", MASK)
     vector = _op("Reshape", places, const(-1)) | _op("Squeeze", places)
     return _op("GatherNd", x, places) | _op("GatherV2", x, vector, const(0))
 
 
 def zeroed(rows: Value, fill: Op) -> Value:
-    """Match the Select that puts zeros into those of some rows that `fill` says were empty."""
+    """Match the Select that sets those rows to zeros that, according to `fill`, were empty."""
     empty = fill.output(2)
     column = _op("Reshape", empty, integers(-1, 1)) | _op("ExpandDims", empty, const(1, -1))
     zeros = value().where(lambda facts, output: is_zeros(facts.graph, output))
@@ -253,7 +253,7 @@ def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> 
 
 
 def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> object:
-    """Return the dtype of row numbers as an op on segments that takes them says."""
+    """Return the dtype of row numbers from the attribute of an op on segments that uses them, or `default`."""
     for user, index in graph.uses(numbers):
         if index == 1 and user.op in SEGMENTS:
             return attribute(user, "Tidx")
@@ -261,7 +261,7 @@ def attribute_of_numbers(graph: Graph, numbers: Output, default: object) -> obje
 
 
 def peel_reshapes(graph: Graph, indices: Output, shape: Output, sizes: SizeFinder) -> tuple[Output, Output, list[Node]]:
-    """See through SparseReshapes that change nothing: return indices and shape before them, and them."""
+    """Return indices and shape before SparseReshapes that change nothing, and these SparseReshapes."""
     peeled: list[Node] = []
     while True:
         node = graph[skip(graph, indices).node]

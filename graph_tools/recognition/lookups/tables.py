@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows a lookup reads, in terms of the graph: variables, and what leads from keys to their rows."""
+"""The rows that a lookup reads, in terms of the graph: variables, and the indexes from keys to rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 IDENTITY = "identity"
-"""Name that rows have which are those of an identity matrix, and no variable's."""
+"""The name of rows of an identity matrix, which no variable contains."""
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows as a variable or constant holds them.
+    """Rows as a variable or constant stores them.
 
     Attributes
     ----------
     values : str
-        Handle of a variable, or name of a Const: rows, or codes where `scale_bias` is given.
+        Handle of a variable, or name of a Const, with rows, or with codes if `scale_bias` is given.
     scale_bias : str or None
         Handle of the variable [n, 2] fp16 of scales and biases.
     row_type : str
         fp32, bf16, fp16, int8 or int4.
     count : int
-        Rows of the variable.
+        Number of rows of the variable.
     row_shape : tuple of int
-        Shape of a row, flat [dim] in the table.
+        Shape of a row, which is flat [dim] in the table.
     """
 
     values: str
@@ -36,7 +36,7 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class DefaultRows:
-    """Rows of the variable for keys that are absent: `first + ((k + shift) mod count)`, k being the key.
+    """Rows of the variable for absent keys: `first + ((k + shift) mod count)`, where k is the key.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class DefaultRows:
 
 @dataclass(frozen=True)
 class HashIndex:
-    """Row numbers that a native hash table holds, with what is done to them before the rows are read.
+    """Row numbers in a native hash table, with the changes to them before the rows are read.
 
     Attributes
     ----------
     handle : str
     strings : bool
     changes : tuple of (op, number)
-        `add` or `min`, in the order of application.
+        The changes, `add` or `min`, in the order of application.
     """
 
     handle: str
@@ -67,18 +67,18 @@ class HashIndex:
 
 @dataclass(frozen=True)
 class ArrayIndex:
-    """Row numbers by key, from `low` on, as a variable holds them.
+    """Row numbers by key, starting at `low`, as a variable stores them.
 
     Attributes
     ----------
     values : str
         Handle of integers [span] or more.
     span : int
-        Keys.
+        Number of keys.
     low : int
         The first key.
     absent : int or None
-        Number that stands for a key that is absent.
+        The number that marks an absent key.
     """
 
     values: str
@@ -92,15 +92,15 @@ Index = HashIndex | ArrayIndex
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table to be: which rows, which keys, and what absent keys are given.
+    """A new table: its rows, its keys, and the rows of absent keys.
 
     Attributes
     ----------
     rows : StoredRows
     dim : int
-        Elements of a row.
+        Number of elements of a row.
     span : int
-        Rows from the beginning of the variable that keys of a direct table lead to.
+        Number of rows, from the beginning of the variable, to which keys of a direct table lead.
     index : HashIndex or ArrayIndex or None
         None: keys are row numbers.
     absent : "error", "zeros" or DefaultRows

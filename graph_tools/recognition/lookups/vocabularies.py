@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a native hash table of a graph holds once it is filled."""
+"""The content of a graph's native hash tables once they are filled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Keys and the numbers that they have.
+    """Keys and their numbers.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Vocabulary:
     values : TensorSource [n] integer, or None
         None: 0, 1, …, n - 1.
     least, most : int
-        Of the values; 0 and -1 where there are none.
+        The least and greatest value; 0 and -1 if there are none.
     """
 
     keys: TensorSource
@@ -56,7 +56,7 @@ class Vocabularies:
         self._known: dict[str, Vocabulary | str] = {}
 
     def of(self, handle: str) -> Vocabulary | str:
-        """Return what a table holds, else why that is not known."""
+        """Return the content of a table, or the reason why it is not known."""
         if handle not in self._known:
             self._known[handle] = self._read(handle)
         return self._known[handle]
@@ -87,7 +87,7 @@ class Vocabularies:
         keys, values = keys.reshape(-1), values.reshape(-1)
         if len(keys) != len(values):
             return f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values"
-        # A key may stand twice, with one value.
+        # A key may occur twice, with the same value.
         first = sorted({key: i for i, key in reversed(list(enumerate(keys.tolist())))}.values())
         return _described(ArrayTensor(keys[first]), ArrayTensor(values[first]), handle)
 
@@ -152,7 +152,7 @@ def _of_file(filler: Node, path: Path, handle: str) -> Vocabulary | str:
 
 
 def _lines(path: Path, count: int) -> StreamTensor:
-    """Return the first lines [count] of a file, without their ends."""
+    """Return the first `count` lines of a file, without line ends."""
 
     def make(rows: int) -> Iterator[Array]:
         left = count
