@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What groups of nodes compute together, whatever framework wrote them."""
+"""Recognize what groups of nodes compute together, in the forms that different frameworks write."""

@@ -11,7 +11,7 @@ import numpy as np
 from graph_tools.recognition.formulas import Atom, Factors, Formula, X, apply, close, number, the_tensor
 from graph_tools.tensors import Array
 
-#: How far numbers that belong together may be apart: those of float32, after a few operations.
+#: Tolerance for numbers that must be equal: float32 numbers after a few operations.
 _NEAR = 1e-5
 
 
@@ -22,9 +22,9 @@ class Activation:
     Attributes
     ----------
     kind : str
-        As plans of towers name it.
+        Its name in the plans of towers.
     alpha : float or None
-        Of `leaky_relu`; the epsilon of `layer_norm`.
+        The slope of `leaky_relu`, or the epsilon of `layer_norm`.
     vectors : dict of str to ndarray [] or [k] float64
         `weight`, `scale`, `shift` of `prelu` and `dice`; `gamma`, `beta` of `layer_norm`.
     """
@@ -35,7 +35,7 @@ class Activation:
 
 
 def recognize(formula: Formula) -> Activation | None:
-    """Name what a formula computes, None where it is nothing that a tower has."""
+    """Return the activation that a formula computes, or None if towers do not have it."""
     return _piecewise_linear(formula) or _smooth(formula) or _dice(formula) or _layer_norm(formula)
 
 
@@ -70,7 +70,7 @@ def _piecewise_linear(formula: Formula) -> Activation | None:
 
 
 def _sign_of_argument(factors: Factors) -> int | None:
-    """Return the sign of x in relu(x), relu(-x) or |x|, None where a product is something else."""
+    """Return the sign of x in relu(x), relu(-x) or |x|, or None if a product is something else."""
     if len(factors) != 1 or factors[0].name not in {"relu", "abs"} or factors[0].argument is None:
         return None
     terms = factors[0].argument.terms
@@ -133,7 +133,7 @@ def _layer_norm(formula: Formula) -> Activation | None:
 
 
 def _epsilon(variance: Formula, mean: Atom) -> float | None:
-    """Return what is added to a variance, None where it is none."""
+    """Return the number that is added to a variance, or None if the formula is no variance."""
     x = the_tensor()
     expected = apply("mean", x * x) - Formula({(mean, mean): np.ones(())})
     epsilon = variance.terms.get(())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of feature vectors, as models list them: the first vectors joined, and the second ones."""
+"""Pairs of feature vectors, as models list them: a join of the first vectors, and a join of the second ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graph_tools.rewriting.pattern import Value, op
 
 @dataclass
 class FieldPairs:
-    """Two joined lists of vectors, both [rows, pairs, dim], and which vectors they are of.
+    """Two joined lists of vectors, both [rows, pairs, dim], and the vectors that they contain.
 
     Attributes
     ----------
     fields : list of Output
-        Each vector once, in the order in which they are met; [rows, 1, dim] each.
+        Each vector once, in the order of first use; [rows, 1, dim] each.
     pairs : list of (int, int)
     dim : int
     """
@@ -29,12 +29,12 @@ class FieldPairs:
     dim: int
 
     def numbers(self) -> list[int]:
-        """Return the numbers that ops have for the pairs."""
+        """Return the number of each pair, as in the attribute `pairs` of the ops."""
         return [i * len(self.fields) + j for i, j in self.pairs]
 
 
 def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs]:
-    """Take two joined lists apart."""
+    """Split two joined lists into pairs of vectors."""
     one, other = _joined(flat, first), _joined(flat, second)
     if one is None or other is None or len(one) != len(other):
         return NoMatch()
@@ -52,7 +52,7 @@ def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs
 
 
 def _joined(flat: Flat, output: Output) -> list[Output] | None:
-    """Return the parts of a join along the second of three dimensions, each of size 1 there."""
+    """Return the parts of a join along the second of three dimensions, where each has size 1."""
     sizes = flat.known(output)
     if len(sizes) != 3:
         return None

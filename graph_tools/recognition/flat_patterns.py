@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns that ask `Flat` about shapes and elements."""
+"""Patterns that use `Flat` for shapes and elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRODUCT = "BatchMatMul|BatchMatMulV2|BatchMatMulV3"
 
 
 def rank(count: int) -> Test:
-    """Return whether a value has so many dimensions."""
+    """Return a test whether a value has `count` dimensions."""
     return lambda flat, output: len(flat.known(output)) == count
 
 
@@ -21,7 +21,7 @@ def number(wanted: float) -> Value:
 
 
 def numbers(*choices: list[int]) -> Value:
-    """Match a constant list of integers that is among some."""
+    """Match a constant list of integers that is one of some lists."""
     return value().where(lambda flat, output: flat.shapes.numbers(output) in choices)
 
 
@@ -41,10 +41,10 @@ def transposed(x: Value, order: list[int]) -> Value:
 
 
 def view_of(x: Value) -> Value:
-    """Match what has the elements of `x` in the same order, in any shape."""
+    """Match a tensor that has the elements of `x` in the same order, in any shape."""
     return through(lambda flat, output: flat.source(output), x)
 
 
 def alone(x: Value) -> Value:
-    """Match `x` where one node alone uses it."""
+    """Match `x` if only one node uses it."""
     return x.where(used_once)

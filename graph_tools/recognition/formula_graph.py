@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read formulas out of a graph."""
+"""Read formulas from a graph."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _OPERATORS: dict[str, Callable[[Formula, Formula], Formula]] = {
     "Minimum": formula.minimum,
     "SquaredDifference": lambda one, two: (one - two) * (one - two),
 }
-#: Whether a condition holds where the first is the larger.
+#: Whether a condition is true if the first operand is larger.
 _CONDITIONS = {"Greater": True, "GreaterEqual": True, "Less": False, "LessEqual": False}
 _BATCH_NORMS = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
-#: Where an idiom may end.
+#: Ops at which an idiom may end.
 ENDS = ("Add", "AddV2", "BiasAdd", "Mul", "Sub", "RealDiv", "Div", "Maximum", "Select", "SelectV2", "Log", "Reshape")
 
 
 class Formulas:
-    """Reads them. A snapshot of a graph, as the values and shapes are that it is made with."""
+    """Reads formulas from a snapshot of a graph, like the values and shapes with which it is made."""
 
     def __init__(self, model: Model, values: Values, shapes: SymbolicShapes) -> None:
         self.graph, self.values, self.shapes = model.graph, values, shapes
@@ -63,12 +63,12 @@ class Formulas:
                         yield one
 
     def read(self, end: Output, leaf: Output) -> tuple[Formula, set[str]]:
-        """Return what `end` computes of `leaf`, and the nodes that compute it.
+        """Return the formula of `end` in terms of `leaf`, and the nodes that compute it.
 
         Raises
         ------
         NotAFormulaError
-            It depends on other tensors, or there is no such formula.
+            `end` depends on other tensors, or there is no such formula.
         """
         sizes = self.shapes.of(leaf)
         if not sizes or sizes != self.shapes.of(end) or sizes[-1].known is None:
@@ -88,7 +88,7 @@ class Formulas:
         return []
 
     def batch_norm(self, node: Node) -> float | None:
-        """Return epsilon where a reshape ends Keras 2's spelling of layer normalization: one channel for each row.
+        """Return epsilon if a reshape ends layer normalization as Keras 2 writes it: one channel for each row.
 
         `Reshape(x, [1, rows, k, 1]) → FusedBatchNorm(ones, zeros, training) → Reshape`.
         """

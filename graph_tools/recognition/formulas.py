@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a few nodes compute of one tensor, in a normal form in which all spellings of an activation are equal.
+"""Formulas: what a few nodes compute from one tensor, in a normal form that is equal for all forms of an activation.
 
 A formula is a sum of products: of numbers (one, or one for each element of the last axis), of the tensor x, and of
 functions of formulas. Products of sums are multiplied out, so that `0.5 * x * (1 + erf(x / sqrt(2)))` and
@@ -21,7 +21,7 @@ _MOST_FACTORS = 6
 
 
 class NotAFormulaError(Exception):
-    """What is computed has no such form, or a long one."""
+    """The computation has no such form, or a long one."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Atom:
     Attributes
     ----------
     name : str
-        `x`, or the function's.
+        `x`, or the name of the function.
     argument : Formula or None
     key : tuple
         Equal for equal atoms.
@@ -43,7 +43,7 @@ class Atom:
 
     @property
     def is_row(self) -> bool:
-        """Return whether it is one number for all elements of a row: a mean, or a function of such."""
+        """Return whether the factor is one number for all elements of a row: a mean, or a function of means."""
         if self.name == "mean":
             return True
         return self.argument is not None and all(factor.is_row for factors in self.argument.terms for factor in factors)
@@ -59,7 +59,7 @@ class Formula:
     Attributes
     ----------
     terms : dict of tuple of Atom to ndarray [] or [k] float64
-        By the factors of a product, sorted: what the product is multiplied by. `()` is the constant term.
+        The coefficient of each product, by the sorted factors of the product. `()` is the constant term.
     """
 
     def __init__(self, terms: dict[Factors, Array]) -> None:
@@ -77,7 +77,7 @@ class Formula:
 
     @property
     def number(self) -> Array | None:
-        """The value of a formula that is constant, else None."""
+        """Return the value of a constant formula, or None."""
         return self.terms.get((), np.zeros(())) if not set(self.terms) - {()} else None
 
     def __add__(self, other: Formula) -> Formula:
@@ -113,7 +113,7 @@ def the_tensor() -> Formula:
 
 
 def apply(name: str, argument: Formula) -> Formula:
-    """Make a function of a formula: a number where that is one, else in a form in which equal ones look equal."""
+    """Apply a function to a formula: return a number if it is constant, else a form equal for equal formulas."""
     value = argument.number
     if value is not None and name in _NUMBERS:
         with np.errstate(all="ignore"):
@@ -127,7 +127,7 @@ def _atom(name: str, argument: Formula) -> Formula:
 
 
 def _homogeneous(name: str, argument: Formula) -> Formula:
-    """relu(c·y) = c·relu(y) for c > 0, and |c·y| = |c|·|y|."""
+    """Apply relu(c·y) = c·relu(y) for c > 0, and |c·y| = |c|·|y|."""
     if len(argument.terms) == 1:
         (factors, value), *_ = argument.terms.items()
         if factors and (name == "abs" or np.all(value > 0) or np.all(value < 0)):
@@ -137,13 +137,13 @@ def _homogeneous(name: str, argument: Formula) -> Formula:
 
 
 def _odd(name: str, argument: Formula) -> Formula:
-    """f(-y) = -f(y)."""
+    """Apply f(-y) = -f(y)."""
     negative = len(argument.terms) == 1 and all(np.all(value < 0) for value in argument.terms.values())
     return _atom(name, argument.scaled(-1.0)).scaled(-1.0) if negative else _atom(name, argument)
 
 
 def _root(argument: Formula) -> Formula:
-    """√max(y, 0) is √y: what is taken the root of here is not negative."""
+    """Apply √max(y, 0) = √y, since the argument of a root is not negative here."""
     if len(argument.terms) == 1:
         (factors, value), *_ = argument.terms.items()
         if len(factors) == 1 and factors[0].name == "relu" and factors[0].argument is not None and np.all(value == 1):
@@ -152,7 +152,7 @@ def _root(argument: Formula) -> Formula:
 
 
 def _mean(argument: Formula) -> Formula:
-    """Write the mean of a sum as the sum of means, with what is one number for a row before them."""
+    """Write the mean of a sum as a sum of means, with factors that are one number per row before them."""
     total = Formula({})
     for factors, value in argument.terms.items():
         rows, others = (
@@ -167,17 +167,17 @@ def _mean(argument: Formula) -> Formula:
 
 
 def maximum(one: Formula, two: Formula) -> Formula:
-    """max(a, b) = b + relu(a - b)."""
+    """Return max(a, b) = b + relu(a - b)."""
     return two + apply("relu", one - two)
 
 
 def minimum(one: Formula, two: Formula) -> Formula:
-    """min(a, b) = a - relu(a - b)."""
+    """Return min(a, b) = a - relu(a - b)."""
     return one - apply("relu", one - two)
 
 
 def where_positive(condition: Formula, one: Formula, two: Formula) -> Formula:
-    """`where(x > 0, a·x, b·x)` = a·relu(x) - b·relu(-x)."""
+    """Return `where(x > 0, a·x, b·x)` = a·relu(x) - b·relu(-x)."""
     if set(condition.terms) != {(X,)} or not np.all(condition.terms[(X,)] > 0):
         raise NotAFormulaError
     if set(one.terms) - {(X,)} or set(two.terms) - {(X,)}:
@@ -207,7 +207,7 @@ def divided(one: Formula, two: Formula) -> Formula:
 
 
 def power(one: Formula, exponent: Formula) -> Formula:
-    """Raise to 2 or 3, which is written out."""
+    """Raise to the power 2 or 3, written as a product."""
     value = exponent.number
     if value is None or value.size != 1 or value.ravel()[0] not in (2, 3):
         raise NotAFormulaError
@@ -235,7 +235,7 @@ _SPECIAL: dict[str, Callable[[Formula], Formula]] = {
 
 
 def close(one: Formula, two: Formula, tolerance: float = 1e-5) -> bool:
-    """Return whether two formulas are equal but for the rounding of their numbers."""
+    """Return whether two formulas are equal except for the rounding of their numbers."""
     left = list(two.terms.items())
     for factors, value in one.terms.items():
         for i, (others, other) in enumerate(left):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heads of attention: how graphs take [rows, positions, heads * dim] apart, and put it together again."""
+"""The heads of attention: how graphs split [rows, positions, heads * dim] into heads, and join them again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Heads:
         [rows, positions, heads * dim], or [rows, positions, heads, dim].
     count : int
     layout : str
-        How a product takes them: `bhtd` for [rows, heads, positions, dim]; `hbtd`; `ntd`, in which heads and rows are
-        one dimension, the rows of the first head first; `btd`, one head.
+        The layout in a product: `bhtd` for [rows, heads, positions, dim]; `hbtd`; `ntd`, in which heads and rows are
+        one dimension, with the rows of the first head first; `btd`, one head.
     turned : bool
-        The last two dimensions change places.
+        Whether the last two dimensions are transposed.
     """
 
     given: Output
@@ -34,7 +34,7 @@ class Heads:
 
 
 def split_heads(flat: Flat, output: Output) -> Heads | None:
-    """Recognize what a product is given."""
+    """Recognize the heads in an operand of a product; None if it has none."""
     output = skip(flat.graph, output)
     node = flat.graph[output.node]
     if node.controls:
@@ -81,7 +81,7 @@ def _split_of(flat: Flat, parts: list[Output]) -> Node | None:
 
 
 def joined_heads(flat: Flat, product: Output, heads: Heads) -> Output | None:
-    """Follow what a product gives to where its heads are side by side again, else None."""
+    """Return the output at which the heads of a product are side by side again, or None."""
     if heads.layout == "btd":
         return product
     user = _only_reader(flat, product)
@@ -90,7 +90,7 @@ def joined_heads(flat: Flat, product: Output, heads: Heads) -> Output | None:
     if heads.layout == "bhtd":
         fits = user.op == "Transpose" and flat.shapes.numbers(user.inputs[1]) == [0, 2, 1, 3]
         return user.output() if fits else None
-    # Heads are the first dimension, or the first part of it.
+    # Heads are the first dimension, or the outer part of it.
     if user.op == "Split" and flat.shapes.numbers(user.inputs[0]) == [0]:
         last = ([-1], [len(flat.known(product)) - 1])
     elif user.op == "Unpack" and heads.layout == "hbtd" and attribute(user, "axis", 0) == 0:
@@ -106,7 +106,7 @@ def joined_heads(flat: Flat, product: Output, heads: Heads) -> Output | None:
 
 
 def _only_reader(flat: Flat, output: Output) -> Node | None:
-    """Return the node that alone takes the elements of an output, what asks for its shape aside."""
+    """Return the only node that uses the elements of an output; users of its shape do not count."""
     if output.node in flat.roots:
         return None
     users = [user for user in flat.graph.users(output.node) if user.op != "Shape"]

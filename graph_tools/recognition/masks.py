@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks of padded sequences, and what they are made from."""
+"""Masks of padded sequences, and the tensors from which they are made."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graph_tools.graph import Output, attribute, dtype_of, skip
 
 @dataclass(frozen=True)
 class Mask:
-    """Which positions of [rows, length] count.
+    """A mask of the positions of [rows, length] that count.
 
     Attributes
     ----------
     origin : Output
-        Where the elements come from: equal for equal masks, whatever their dtype and shape.
+        The origin of the elements: equal for equal masks, whatever their dtype and shape.
     given : Output
-        What an op takes: bool or float with one element for each position, or the lengths.
+        The input of an op: bool or float with one element for each position, or the lengths.
     dtype : DType
     """
 
@@ -36,7 +36,7 @@ class Mask:
 
 
 def alike(one: Size, other: Size) -> bool:
-    """Return whether numbers of rows are equal, or may be; ops check that for each request."""
+    """Return whether two numbers of rows are or may be equal; ops check this for each request."""
     return one == other or (one.known is None and other.known is None)
 
 
@@ -52,7 +52,7 @@ def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
     origin = flat.source(output)
     node = flat.direct(origin, "Cast")
     while node is not None and _is_boolean(flat, node.inputs[0]):
-        # A cast of truth values loses nothing.
+        # A cast of Boolean values loses nothing.
         origin = flat.source(node.inputs[0])
         node = flat.direct(origin, "Cast")
     lengths = _lengths(flat, origin, positions)
@@ -63,7 +63,7 @@ def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
 
 
 def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]:
-    """Find the masks of one dtype that all let a position count where an output is true; none where it is no mask."""
+    """Find the masks, of one dtype, that all select a position if an output is true; empty if it is no mask."""
     whole = find_mask(flat, output, positions)
     if whole is None:
         return ()
@@ -73,7 +73,7 @@ def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]
 
 
 def _all_of(flat: Flat, output: Output) -> list[Output]:
-    """List what an output is the conjunction of: `All(ConcatV2(a, b), -1)` with a and b expanded, or LogicalAnd."""
+    """Return the terms of a conjunction: `All(ConcatV2(a, b), -1)` with a and b expanded, or LogicalAnd."""
     node = flat.node(output, "All", "LogicalAnd")
     if node is None:
         return []
@@ -89,7 +89,7 @@ def _all_of(flat: Flat, output: Output) -> list[Output]:
 
 
 def comes_from_booleans(flat: Flat, output: Output) -> bool:
-    """Return whether an output's elements are those of a tensor of truth values, cast or repeated."""
+    """Return whether an output's elements are those of a Boolean tensor, cast or repeated."""
     for view in flat.views(output):
         node = flat.direct(view, "Cast", "Tile", "BroadcastTo")
         if node is not None:
@@ -104,7 +104,7 @@ def _is_boolean(flat: Flat, output: Output) -> bool:
 
 
 def _unrepeated(flat: Flat, output: Output) -> Output:
-    """Follow a Tile or BroadcastTo along dimensions of size 1 after the second back."""
+    """Return the input of a Tile or BroadcastTo that repeats dimensions of size 1 after the second."""
     for view in flat.views(output):
         node = flat.direct(view, "Tile", "BroadcastTo")
         if node is None:
@@ -116,7 +116,7 @@ def _unrepeated(flat: Flat, output: Output) -> Output:
 
 
 def _lengths(flat: Flat, origin: Output, positions: Sizes) -> Output | None:
-    """Return the lengths of `Range(length) < lengths[:, None]`, which is how tf.sequence_mask makes a mask."""
+    """Return the lengths in `Range(length) < lengths[:, None]`, by which tf.sequence_mask makes a mask."""
     node = flat.direct(origin, "Less", "Greater")
     if node is None:
         return None

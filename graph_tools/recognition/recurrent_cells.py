@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of recurrent layers: a GRU in both of its forms, and an LSTM, in what a loop computes for each position."""
+"""Recognize the cells of recurrent layers in the terms of a loop: a GRU in both of its forms, and an LSTM."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 
 from graph_tools.analysis.loop_terms import Term
 
-#: A bias: an argument, and its row where it has several.
+#: A bias: an argument of the loop, and its row if it has several.
 Bias = tuple[int, int | None]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a loop computes for each position.
+    """The cell that a loop computes for each position.
 
     Attributes
     ----------
     kind : str
-        As `RecRecurrentLayer` names it.
+        Its name in `RecRecurrentLayer`.
     units : int
     x : Term
-        What a position gives.
+        The input at a position.
     kernel, recurrent : int
-        Arguments of the loop that hold the weights, gates side by side in the op's order.
+        Arguments of the loop with the weights, gates side by side in the op's order.
     biases : tuple of tuple of Bias
-        What is added to the products with x, and, of a GRU that resets afterwards, to those with the state; the
-        elements of each are added up.
+        The biases of the products with x, and, for a GRU that resets afterwards, of the products with the state; the
+        elements of each tuple are added.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class _Sum:
-    """`x · W + h · U + b`, of one gate; `rest` is what else is added."""
+    """The sum `x · W + h · U + b` of one gate; `rest` contains the other terms."""
 
     x: Term
     kernel: int
@@ -51,7 +51,7 @@ class _Sum:
 
 
 def find_gru(new: Term, state: Term) -> Cell | str | None:
-    """Recognize what a GRU makes of its state; a text says what is different, None that it is none."""
+    """Recognize the new state of a GRU; return the difference as text, or None if it is no GRU."""
     for update, candidate in _mixtures(new, state):
         if update[0] != "Sigmoid":
             return f"its update gate is '{update[0]}', expected a sigmoid"
@@ -77,7 +77,7 @@ def _mixtures(new: Term, state: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
-    """Tell the two forms apart by what is added to the candidate's products with x."""
+    """Distinguish the two forms by the term that is added to the candidate's product with x."""
     if z.state is None or z.state[0] != state or (inner.x, inner.kernel) != (z.x, z.kernel):
         return None
     recurrent = z.state[1]
@@ -108,7 +108,7 @@ def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
 
 
 def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Cell | str | None:
-    """Recognize what an LSTM makes of its state and memory; a text says what is different, None that it is none."""
+    """Recognize the new state and memory of an LSTM; return the difference as text, or None if it is no LSTM."""
     output = _other_factor(new, ("Tanh", memory_new))
     if output is None or memory_new[0] != "sum" or len(memory_new[1]) != 2:
         return None
@@ -137,7 +137,7 @@ def _parts(one: _Sum) -> tuple[object, ...]:
 
 
 def _other_factor(term: Term, factor: Term) -> Term | None:
-    """Return what a product of two has besides a factor."""
+    """Return the other factor of a product of two factors."""
     if term[0] != "product" or len(term[1]) != 2 or factor not in term[1]:
         return None
     one, other = term[1]
@@ -146,7 +146,7 @@ def _other_factor(term: Term, factor: Term) -> Term | None:
 
 
 def _units(term: Term) -> int:
-    """Return how many columns the first product of a sum takes, 0 where there is none."""
+    """Return the number of columns that the first product of a sum uses, or 0 if there is no product."""
     parts = term[1] if term[0] == "sum" else (term,)
     return next((part[4] - part[3] for part in parts if part[0] == "dot"), 0)
 
@@ -156,7 +156,7 @@ def _gate(begin: int, end: int, units: int) -> int | None:
 
 
 def _read(term: Term, units: int) -> _Sum | None:
-    """Read the sum of a gate; of two products the one with an element of a list is that with x."""
+    """Read the sum of a gate; of two products, the one with an element of a list is the product with x."""
     parts = term[1] if term[0] == "sum" else (term,)
     of_x = [part for part in parts if part[0] == "dot" and part[1][0] == "item"]
     of_state = [one for one in parts if one[0] == "dot" and one[1][0] != "item"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Split a product over columns of the user's and of the items into a product for each."""
+"""Split a product over columns of the user's side and of the items' side into a product for each side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHY = "the columns of the user and of the items are multiplied apart"
 
 @dataclass(frozen=True)
 class Columns:
-    """A tensor of rows, and which columns of a matrix its elements are.
+    """A tensor of rows, and the columns of a matrix that its elements are.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SplitProduct:
     ----------
     node : Node
     weights : Output
-        Constant, seen through identities.
+        Constant weights, before identities.
     user, others : list of Columns
     """
 
@@ -54,10 +54,10 @@ class SplitProduct:
 
 
 def find_products(model: Model, rows: Rows) -> list[SplitProduct]:
-    """Find the products with constant weights whose rows join what is the user's with what is not."""
+    """Find the products with constant weights whose rows join the user's columns with others."""
     values, found = Values(model), []
     for node in model.graph.of(*_PRODUCTS):
-        # Elsewhere a variable of rank 2 has its columns in the second dimension as well, so both kinds are alike.
+        # A batched product uses weights of rank 2 as a MatMul does, so both kinds are handled alike.
         if not rows.is_of(node.inputs[0], USER, ITEMS) or not rows.is_free(node.inputs[1]) or node.controls:
             continue
         if not is_float(attribute(node, "T")) or attribute(node, "adj_x", False):
@@ -81,7 +81,7 @@ def _shape_of_weights(values: Values, output: Output) -> tuple[int, ...] | None:
 
 
 def _columns(rows: Rows, output: Output) -> list[Columns] | None:
-    """Take a tensor of rows apart into what it joins, in the order of its columns."""
+    """Split a tensor of rows into the tensors that it joins, in the order of its columns."""
     sizes = rows.of(output)
     if not rows.has_rows(output) or sizes is None or sizes[-1].known is None:
         return None
@@ -107,7 +107,7 @@ def _apart(rows: Rows, whole: Columns) -> list[Columns]:
     elif node.op == "ConcatV2":
         parts = _concatenated(rows, node, whole.numbers)
     found = [leaf for part in parts for leaf in _apart(rows, part)]
-    # What is in one piece may stay so, if nothing in it is the user's.
+    # A tensor may stay in one piece if nothing in it is the user's.
     return found if any(rows.is_of(one.output, USER) for one in found) else [Columns(output, whole.numbers)]
 
 
@@ -129,7 +129,7 @@ def _concatenated(rows: Rows, node: Node, numbers: Array) -> list[Columns]:
 
 
 def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
-    """Take apart what is joined along the last of more than two dimensions."""
+    """Split tensors that are joined along the last of more than two dimensions."""
     graph = rows.graph
     output = skip(graph, whole.output)
     node, sizes = graph[output.node], rows.of(output) or ()
@@ -148,13 +148,13 @@ def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
 
 
 class ProductSplitter:
-    """Rewrites products; towers over the same columns share what joins them.
+    """Rewrites products; towers over the same columns share the nodes that join these.
 
     Parameters
     ----------
     model : Model
     rows : Rows
-        Of the graph before.
+        The rows of the graph before the rewrite.
     """
 
     def __init__(self, model: Model, rows: Rows) -> None:
@@ -164,7 +164,7 @@ class ProductSplitter:
         self._weights: dict[tuple[Output, bool, bytes], Output] = {}
 
     def split(self, product: SplitProduct) -> None:
-        """Let a node add the product of the user's columns to that of the others."""
+        """Replace a product by the sum of the product of the user's columns and the product of the others."""
         node, before = product.node, [source.node for source in product.node.inputs]
         terms = []
         for name, columns in (("user", product.user), ("items", product.others)):
@@ -195,7 +195,7 @@ class ProductSplitter:
         return add_reshape(self.graph, output, dtype, [-1, numbers.size], f"{output.node}/columns")
 
     def _part(self, product: SplitProduct, columns: list[Columns], name: str) -> Output:
-        """Return the rows of the weights that some columns are multiplied with."""
+        """Return the rows of the weights by which some columns are multiplied."""
         node = product.node
         turned = bool(attribute(node, "transpose_b", False) or attribute(node, "adj_y", False))
         numbers = np.concatenate([column.numbers.ravel() for column in columns])

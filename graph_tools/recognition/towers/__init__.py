@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces of dense towers, and how they become one plan."""
+"""Find the pieces of dense towers, and combine them into one plan."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that scale and shift each channel, and weights that can take that over."""
+"""Nodes that scale and shift each channel, and weights into which these can be folded."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Affine:
         x
     scale, offset : ndarray [] or [channels] float64
     shifted_first : bool
-        An offset is added before a scale is applied: computed the other way round, large offsets lose digits.
+        Whether an offset is added before a scale is applied; in the other order, large offsets lose digits.
     nodes : list of str
-        First to last.
+        The nodes in order.
     """
 
     source: Output
@@ -46,7 +46,7 @@ class Affine:
         return bool(np.any(self.scale != 1))
 
     def then(self, after: Affine) -> Affine:
-        """Combine with one that is applied to the result."""
+        """Combine this with an `Affine` that is applied to the result."""
         shifts = bool(np.any(self.offset != 0))
         return Affine(
             self.source,
@@ -58,7 +58,7 @@ class Affine:
 
 
 class Affines:
-    """Recognizes them. A snapshot, as `Values` and shapes are."""
+    """Recognizes affine nodes in a snapshot of a graph, like `Values` and shapes."""
 
     def __init__(self, model: Model, shape_of: ShapeOf) -> None:
         self.model, self.graph, self.shape_of = model, model.graph, shape_of
@@ -66,7 +66,7 @@ class Affines:
         self.roots = model.roots()
 
     def of(self, node: Node) -> Affine | None:
-        """Return what one node does, if it is that."""
+        """Return the scale and offset of one node, or None if it is not affine."""
         if node.controls or (node.op not in _BATCH_NORMS and not is_float(attribute(node, "T"))):
             return None
         if node.op in _BATCH_NORMS:
@@ -100,7 +100,7 @@ class Affines:
         return _made(node, 0, scale, beta - mean * scale)
 
     def _vector(self, node: Node, index: int) -> Array | None:
-        """Return a known operand that is one number, or one for each element of the other operand's last axis."""
+        """Return a known operand: one number, or one for each element of the other operand's last axis."""
         value = self.values.value(node.inputs[index])
         shape = self.shape_of(node.inputs[1 - index])
         if value is None or value.dtype == object or not shape or value.ndim > len(shape) or not value.size:
@@ -145,7 +145,7 @@ class Weights:
         self.const = origin if origin.op == "Const" and not origin.controls else None
 
     def refusal(self) -> str | None:
-        """Say why these weights must stay as they are, or None."""
+        """Return why these weights must stay as they are, or None."""
         if not is_float(attribute(self.node, "T")):
             return f"its weights are {attribute(self.node, 'T').name}, expected float32 or float64"
         if self.handle is None and self.const is None:
@@ -188,14 +188,14 @@ class Weights:
 
     @property
     def channels(self) -> int:
-        """Length of the last axis of the result."""
+        """Return the length of the last axis of the result."""
         shape = self.source.shape
         if self.node.op == "DepthwiseConv2dNative":
             return shape[2] * shape[3]
         return shape[0] if self.transposed else shape[-1]
 
     def scale_outputs(self, scale: Array) -> None:
-        """Multiply what goes to each channel of the result."""
+        """Multiply the weights of each channel of the result."""
         shape = self.source.shape
         if self.node.op == "DepthwiseConv2dNative":
             factors = np.broadcast_to(scale, (self.channels,)).reshape(1, 1, *shape[2:])
@@ -206,7 +206,7 @@ class Weights:
         self._multiply(factors)
 
     def scale_inputs(self, scale: Array) -> None:
-        """Multiply what comes from each channel of a MatMul's input."""
+        """Multiply the weights of each channel of a MatMul's input."""
         rows = scale.reshape(1, -1) if self.transposed else np.broadcast_to(scale, self.source.shape[:1]).reshape(-1, 1)
         self._multiply(rows)
 

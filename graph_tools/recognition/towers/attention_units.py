@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network inside DIN's attention unit, and what it is given."""
+"""The network inside DIN's attention unit, and its inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight
 from graph_tools.tensors import Array
 
-#: Activations that the op has, with the weights that they take.
+#: The activations of the op, with the weights that they use.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
@@ -38,7 +38,7 @@ class Layer:
         "" for none.
     alpha : float
     weights : list of Output or ndarray
-        Of the activation.
+        The weights of the activation.
     """
 
     kernel: Output
@@ -50,7 +50,7 @@ class Layer:
 
 
 def read_network(site: Site, flat: Flat, output: Output) -> tuple[Output, list[Layer]] | str | None:
-    """Follow dense layers from a score back to what the first one is given."""
+    """Follow dense layers from a score back, and return the input of the first layer and the layers."""
     layers: list[Layer] = []
     bias: Weight | None = None
     activation: Piece | None = None
@@ -100,7 +100,7 @@ def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer
 
 
 def weights_of(layers: list[Layer]) -> list[Output | Array]:
-    """Return the weights of layers as the op takes them."""
+    """Return the weights of layers in the order of the op's inputs."""
     weights: list[Output | Array] = []
     for layer in layers:
         bias = np.zeros(layer.units, np.float32) if layer.bias is None else layer.bias
@@ -109,7 +109,7 @@ def weights_of(layers: list[Layer]) -> list[Output | Array]:
 
 
 def read_parts(flat: Flat, output: Output, keys: Output) -> tuple[Output, list[str]] | str | None:
-    """Take apart what a network is given for each position: the query, and what each part is of it and of the key."""
+    """Split a network's input for each position: return the query, and how each part combines query and key."""
     node = flat.node(output, "ConcatV2")
     sizes = flat.known(output)
     if node is None or flat.shapes.numbers(node.inputs[-1]) not in ([2], [-1]):

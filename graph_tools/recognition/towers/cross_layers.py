@@ -19,15 +19,15 @@ _PRODUCTS = f"MatMul|{PRODUCT}"
 
 @dataclass
 class CrossLayer:
-    """`x0 · (x · w) + bias + x`, or `x0 ∘ (x W + bias) + x`.
+    """A layer `x0 · (x · w) + bias + x`, or `x0 ∘ (x W + bias) + x`.
 
     Attributes
     ----------
     root : Output
     given : Output
-        x0 as the layer takes it.
+        The layer's operand x0.
     start, x : Output
-        Where the elements of x0 and x come from.
+        The origin of the elements of x0 and x.
     width : int
     version : str
         `vector`, `matrix` or `low_rank`.
@@ -35,7 +35,7 @@ class CrossLayer:
     bias : Output, ndarray or None
     transposed : bool
     nodes : set of str
-        What the layer consists of, as far as others may use it.
+        The nodes of the layer.
     """
 
     root: Output
@@ -50,7 +50,7 @@ class CrossLayer:
     nodes: set[str] = field(default_factory=set)
 
 
-# x times constant weights, in four spellings, and a bias.
+# x times constant weights, in four forms, and a bias.
 _X, _KERNEL, _THIN_KERNEL = value(), value().where(Flat.kernel), value().where(Flat.kernel)
 _GIVEN = view_of(_X)
 _MULTIPLIED = op(_PRODUCTS, _GIVEN, _KERNEL, transpose_a=False, adj_x=False)
@@ -68,7 +68,7 @@ _LINEAR = Pattern(_PRODUCT | _BIASED)
 
 @dataclass
 class _Linear:
-    """A product of x with constant weights, the bias included."""
+    """A product of x with constant weights, with its bias."""
 
     version: str
     kernels: list[Output | Array]
@@ -100,7 +100,7 @@ def cross_layer(flat: Flat, node: Node) -> Outcome[CrossLayer]:
 
 
 def _width(flat: Flat, output: Output) -> int | None:
-    """Count the elements of a row, where all but one size after the first are 1."""
+    """Return the number of elements of a row, if all but one size after the first are 1."""
     sizes = flat.known(output)[1:]
     rest = [size for size in sizes if size != 1]
     if not sizes or len(rest) > 1:
@@ -121,7 +121,7 @@ def _disagreement(flat: Flat, root: Output, linear: _Linear, vectors: list[Outpu
 
 
 def _addends(flat: Flat, root: Output) -> tuple[list[Output], list[Output | Array], set[str]]:
-    """List what is added up: tensors, and constant vectors. A sum that something else uses too is a tensor."""
+    """Return the tensors and constant vectors that a sum adds; an inner sum with other users counts as a tensor."""
     tensors: list[Output] = []
     vectors: list[Output | Array] = []
     nodes: set[str] = set()
@@ -141,7 +141,7 @@ def _addends(flat: Flat, root: Output) -> tuple[list[Output], list[Output | Arra
 
 
 def _factors(flat: Flat, product: Output, root: Output) -> list[tuple[Output, Output]]:
-    """List (x0, factor) of a product: element by element, or of rows with one number for each row."""
+    """Return the pairs (x0, factor) of a product: element by element, or of rows with one number for each row."""
     node = flat.direct(product, "Mul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
     if node is None or flat.sizes(product) != flat.sizes(root):
         return []
@@ -159,7 +159,7 @@ def _factors(flat: Flat, product: Output, root: Output) -> list[tuple[Output, Ou
 
 
 def _linear(flat: Flat, output: Output, x: Output, width: int) -> _Linear | None:
-    """Recognize a product of x with constant weights and what is added to that."""
+    """Recognize a product of x with constant weights and its bias."""
     outcome = _LINEAR.match(flat, output, {_X: flat.source(x)})
     if not isinstance(outcome, Found):
         return None
@@ -177,7 +177,7 @@ def _linear(flat: Flat, output: Output, x: Output, width: int) -> _Linear | None
 
 
 def _multiplied(flat: Flat, match: Match, width: int) -> _Linear | None:
-    """`MatMul(x, kernel)`."""
+    """Recognize `MatMul(x, kernel)`."""
     kernel, turned = match[_KERNEL], flat.adjoined(match.node(_MULTIPLIED))
     shape = _shape(flat, kernel, turned)
     if shape == [width, 1] and _one_per_row(flat, match[_PRODUCT]):
@@ -187,7 +187,7 @@ def _multiplied(flat: Flat, match: Match, width: int) -> _Linear | None:
 
 
 def _multiplied_twice(flat: Flat, match: Match, width: int) -> _Linear | None:
-    """`MatMul(MatMul(x, thin), kernel)`."""
+    """Recognize `MatMul(MatMul(x, thin), kernel)`."""
     kernels, turned = [match[_THIN_KERNEL], match[_KERNEL]], flat.adjoined(match.node(_TWICE))
     first, second = (_shape(flat, kernel, turned) for kernel in kernels)
     fits = len(second) == 2 and second[1] == width and first == [width, second[0]]
@@ -208,7 +208,7 @@ def _one_per_row(flat: Flat, output: Output) -> bool:
 
 
 def _summed(flat: Flat, match: Match, width: int) -> _Linear | None:
-    """`Sum(x * w, -1)`."""
+    """Recognize `Sum(x * w, -1)`."""
     times, sizes = match[_TIMES], flat.known(match[_TIMES])
     axes, kernel = flat.reduced(match.node(_SUMMED)), flat.row_vector(match[_ROW], times)
     if kernel is None or axes is None or 0 in axes or _width(flat, times) != width:
@@ -218,7 +218,7 @@ def _summed(flat: Flat, match: Match, width: int) -> _Linear | None:
 
 
 def _contracted(flat: Flat, match: Match, width: int) -> _Linear | None:
-    """`ij,bjk->bik`, k being of size 1, and the like: one letter of x gives way to one of the weights."""
+    """Recognize `ij,bjk->bik` with k of size 1, and similar equations: a letter of the weights replaces one of x."""
     node, kernel = match.node(_EINSUM), match[_KERNEL]
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")

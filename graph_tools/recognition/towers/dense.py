@@ -20,7 +20,7 @@ _FUSED = {
 
 
 def dense(site: Site, node: Node) -> Piece | str | None:
-    """Recognize a layer; a text says why a product is none, None that a node is no product."""
+    """Recognize a layer; return text if a product is no layer, and None if the node is no product."""
     if node.op not in PRODUCTS:
         return None
     found = {"Einsum": _einsum, "Conv2D": _conv}.get(node.op, _mat_mul)(site, node)
@@ -42,14 +42,14 @@ def _mat_mul(site: Site, node: Node) -> Piece | str | None:
     kernel, shape, transposed = found
     if len(shape) != 2:
         return f"weights of '{node.name}' have {len(shape)} dimensions, expected 2"
-    # A variable in a graph that reads it transposed is used as it is.
+    # If a graph reads a variable transposed, the variable is used as it is stored.
     shape, transposed = (shape[::-1], not transposed) if turned else (shape, transposed)
     piece = _piece(site, node, kernel, shape[0], shape[1], transposed)
     return _with_fused_ops(site, node, piece) if node.op == "_FusedMatMul" and isinstance(piece, Piece) else piece
 
 
 def _conv(site: Site, node: Node) -> Piece | str | None:
-    """Recognize a convolution that looks at one position at a time: `tf.nn.conv1d` with filters [1, k, units]."""
+    """Recognize a convolution of width 1: `tf.nn.conv1d` with filters [1, k, units]."""
     ones = all(one == 1 for key in ("strides", "dilations") for one in attribute(node, key, [1]))
     padded = attribute(node, "padding", b"VALID") not in (b"VALID", b"SAME")
     if not ones or padded or attribute(node, "data_format", b"NHWC") != b"NHWC":
@@ -80,7 +80,7 @@ def _piece(site: Site, node: Node, kernel: Weight, k: int, units: int, transpose
 
 
 def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] | None:
-    """Return where a constant weight is, its shape as it is used, and whether it is stored transposed."""
+    """Return the output with a constant weight, its shape in use, and whether it is stored transposed."""
     output = skip(site.graph, output)
     node = site.graph.source(output)
     if node.op == "Transpose" and not node.controls and site.shapes.numbers(node.inputs[1]) == [1, 0]:
@@ -113,7 +113,7 @@ def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Piece | str:
 
 
 def _einsum(site: Site, node: Node) -> Piece | str | None:
-    """`ab,bc->ac`, and all that are one product of rows with weights: `...bc,bcde->...de`."""
+    """Recognize `ab,bc->ac` and all others that are one product of rows with weights: `...bc,bcde->...de`."""
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")
     operands = left.split(",")

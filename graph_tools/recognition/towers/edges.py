@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a tower begins and ends: what is wanted of it outside, and in which shapes."""
+"""The inputs and outputs of a tower, and their shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graph_tools.rewriting.add_nodes import add_reshape
 
 
 def outside_inputs(region: list[Piece]) -> dict[Output, int]:
-    """Return what a region takes from outside, with the elements of a row."""
+    """Return the inputs of a region from outside, with the number of elements of a row."""
     inside = {piece.output for piece in region}
     return {
         one: width
@@ -23,7 +23,7 @@ def outside_inputs(region: list[Piece]) -> dict[Output, int]:
 
 
 def wanted_outputs(site: Site, regions: list[list[Piece]]) -> list[list[Output]]:
-    """List what each region computes that is used once all of them are ops of their own."""
+    """Return the outputs of each region that are used outside of it once all regions are ops."""
     graph, roots = site.graph, site.model.roots()
     owner = {piece.output.node: i for i, region in enumerate(regions) for piece in region}
     wanted: set[str] = set()
@@ -48,7 +48,7 @@ def wanted_outputs(site: Site, regions: list[list[Piece]]) -> list[list[Output]]
 
 
 def leading(site: Site, inputs: dict[Output, int]) -> Sizes:
-    """Return the leading dimensions of what an op gives: those of the input with the most, if it has all rows."""
+    """Return the leading dimensions of an op's result: those of the input with the most, if it has all rows."""
     found: Sizes = ()
     for output, width in inputs.items():
         sizes = input_sizes(site, output, width)[:-1]
@@ -58,7 +58,7 @@ def leading(site: Site, inputs: dict[Output, int]) -> Sizes:
 
 
 def input_sizes(site: Site, output: Output, width: int) -> Sizes:
-    """Return the sizes in which an op takes an input: as it is, or as a matrix of its rows."""
+    """Return the sizes of an input of an op: as it is, or as a matrix of its rows."""
     sizes = site.shapes.of(output) or ()
     count = columns(sizes, width)
     if count == 1:
@@ -73,9 +73,9 @@ def takes_as_is(site: Site, output: Output, width: int) -> bool:
 
 
 def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
-    """Return whether an output has the sizes that an op gives it.
+    """Return whether an output has the sizes of an op's result.
 
-    The number of rows is the same, so all are equal where all but one are.
+    The number of rows is the same, so all sizes are equal if all but one are equal.
     """
     if sizes is None or len(sizes) != len(lead) + 1 or sizes[-1] != Size(width):
         return False
@@ -84,7 +84,7 @@ def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
 
 
 def shape_of_result(sizes: Sizes | None) -> list[int] | None:
-    """Return a target for a reshape to sizes of which one at most is not known, else None."""
+    """Return the target of a reshape to some sizes, or None if more than one of them is not known."""
     if sizes is None:
         return None
     target = [-1 if size.known is None else size.known for size in sizes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize what stands between dense layers, node by node; idioms of many nodes are in `_tower_idioms`."""
+"""Recognize single nodes between dense layers; `idioms` recognizes idioms of several nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVATIONS = {
 
 
 def element(site: Site, node: Node) -> Piece | None:
-    """Recognize a node that does something to each row of float32."""
+    """Recognize a node that computes each float32 row independently."""
     rule = _RULES.get(node.op)
     return rule(site, node) if rule and site.is_float(node) else None
 
@@ -58,7 +58,7 @@ def _with_vector(site: Site, node: Node) -> Piece | None:
 
 
 def _affine(site: Site, op: str, vector: Weight, side: int) -> dict[str, Weight] | None:
-    """Return what scales and shifts x where `op` combines it with a vector on one side."""
+    """Return the scale or shift of x if `op` combines it with a vector on one side."""
     if op == "Mul":
         return {"scale": vector}
     if op not in {"Sub", "Div", "RealDiv"}:
@@ -93,7 +93,7 @@ def _of_tensors(site: Site, node: Node) -> Piece | None:
 
 
 def _difference(site: Site, node: Node) -> Piece | None:
-    """Recognize a difference; the layers add what is negated."""
+    """Recognize a difference; layers then add the negated operand."""
     inputs = (site.operand(node, 0), site.operand(node, 1))
     width = site.common_width(inputs)
     if not width or not site.same_shape(*inputs):
@@ -102,7 +102,7 @@ def _difference(site: Site, node: Node) -> Piece | None:
 
 
 def _gate(site: Site, node: Node, inputs: tuple[Output, ...]) -> Piece | None:
-    """Recognize one number for each row times the row."""
+    """Recognize the product of a row with one number for each row."""
     for gate, x in (inputs, inputs[::-1]):
         one, other = site.shapes.of(gate), site.shapes.of(x)
         width = site.width(x)
@@ -121,7 +121,7 @@ def _concat(site: Site, node: Node) -> Piece | None:
     widths = [site.last(one) for one in inputs]
     if not all(widths):
         return None
-    # Concatenation itself checks for each request that sizes are equal which are not known before.
+    # Concatenation itself checks, for each request, that sizes that are not known before are equal.
     first = (found[0] or ())[:-1]
     if any(site.is_constant(one) for one in inputs) or not all(_may_be_equal(first, (one or ())[:-1]) for one in found):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognize what takes several nodes between dense layers: activations, layer normalization, gates over experts."""
+"""Recognize idioms of several nodes between dense layers: activations, layer normalization, gates over experts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph_tools.rewriting.outcome import Found
 from graph_tools.rewriting.pattern import op, through, value
 from graph_tools.tensors import Array
 
-#: Without one of these a formula is a scale and an offset.
+#: A formula without one of these is only a scale and an offset.
 _BENDS = {
     "Abs", "Erf", "Erfc", "Log", "Maximum", "Minimum", "Relu", "Rsqrt", "Select", "SelectV2", "Sigmoid", "Sqrt", "Tanh",
     "Exp", "Reshape",
@@ -64,7 +64,7 @@ def _piece(site: Site, node: Node, x: Output, found: Activation, nodes: set[str]
 
 
 def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
-    """Return the operand of some nodes that holds a vector, else the vector."""
+    """Return the operand of some nodes that contains a vector, or else the vector itself."""
     for node in sorted(nodes):
         for source in site.graph[node].inputs:
             held = site.values.value(source)
@@ -74,7 +74,7 @@ def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
 
 
 def _gate(site: Site, output: Output, axis: int) -> Output | None:
-    """Return the [rows, n] that was expanded by a dimension of one at `axis`, -1 or -2."""
+    """Return the tensor [rows, n] that was expanded by a dimension of size 1 at `axis`, -1 or -2."""
     node = site.graph[output.node]
     if node.op not in {"ExpandDims", "Reshape"} or node.controls:
         return None
@@ -110,7 +110,7 @@ def mixed(site: Site, node: Node) -> Piece | None:
 
 
 def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> Piece | None:
-    """Check that one expert is stacked for each column of the gate, as the last dimension but one."""
+    """Return the piece if one expert is stacked for each column of the gate, in the last dimension but one."""
     experts = tuple(skip(site.graph, source) for source in stack.inputs)
     rank = len(site.shapes.of(experts[0]) or ())
     widths = {site.width(expert) for expert in experts}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the plan of a tower from pieces: biases, residuals and activations go into the layer before them."""
+"""Make the plan of a tower from pieces: biases, residuals and activations become part of the layer before them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graph_tools.recognition.towers.pieces import Piece, Site, Weight
 
 @dataclass(eq=False)
 class Draft:
-    """A layer that may still take in what comes after it.
+    """A layer that may still absorb pieces after it.
 
     Attributes
     ----------
     kind : str
         `dense`, `affine`, `add`, `multiply`, `concat`, `layer_norm` or `mix`.
     output : Output
-        What it computes by now.
+        The output that it computes so far.
     inputs, add : list of Output
     kernels : list of Weight
     weights : dict of str to Weight
@@ -53,9 +53,9 @@ class Drafts:
     ----------
     site : Site
     pieces : list of Piece
-        Each after those whose outputs it takes.
+        Each after the pieces whose outputs it uses.
     wanted : iterable of Output
-        What is used outside of the region.
+        The outputs that are used outside of the region.
     """
 
     def __init__(self, site: Site, pieces: list[Piece], wanted: Iterable[Output]) -> None:
@@ -73,7 +73,7 @@ class Drafts:
                 self._take(piece)
 
     def rows(self, output: Output) -> Output:
-        """Return the output that has the same rows, without the views between."""
+        """Return the output that has the same rows, before views."""
         return self.same.get(output, output)
 
     def _take(self, piece: Piece) -> None:
@@ -115,12 +115,12 @@ class Drafts:
         self._of[output] = draft
 
     def _open(self, output: Output) -> Draft | None:
-        """Return the layer that computes an output, where it may take in what its only user does."""
+        """Return the layer that computes an output, if it may absorb the only user of this output."""
         draft = self._of.get(output)
         return draft if draft is not None and draft.is_open and self._uses[output] == 1 else None
 
     def _fold_affine(self, before: Draft, piece: Piece) -> bool:
-        """Let a layer do what scales and shifts its result."""
+        """Fold a piece that scales and shifts the result of a layer into the layer."""
         if before.kind not in {"dense", "affine"}:
             return False
         name = "bias" if before.kind == "dense" else "shift"
@@ -173,13 +173,13 @@ class Drafts:
         for other in joined:
             self.layers.remove(other)
             del self._of[other.output]
-        # What it adds may have been computed after its own inputs.
+        # The tensors that it adds may have been computed after its own inputs.
         self.layers.remove(host)
         self.layers.append(host)
         self._give(host, piece.output)
 
     def _join(self, host: Draft, other: Draft, width: int) -> bool:
-        """Let a layer be part of the sum of another."""
+        """Make a layer part of the sum of another one."""
         if host.transpose != other.transpose:
             return False
         if "bias" in other.weights:
@@ -203,7 +203,7 @@ _COMBINING: dict[str, Callable[[tuple[str, ...], plans.Activation | None], plans
 
 @dataclass
 class Tower:
-    """A plan with what it refers to.
+    """A plan, with the inputs and weights to which it refers.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class Tower:
 
 
 def make_tower(site: Site, pieces: list[Piece], wanted: list[Output]) -> Tower:
-    """Make the plan of a region whose users outside want some outputs."""
+    """Make the plan of a region, with the outputs `wanted` that are used outside of it."""
     drafts = Drafts(site, pieces, wanted)
     numbers = {draft.output: f"h{i}" for i, draft in enumerate(drafts.layers)}
     maker = _Maker(numbers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pieces that towers are made of: one op, or a few, that do one thing to each row."""
+"""The pieces from which towers are made: one op, or a few, that compute one thing for each row."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from graph_tools.model import Model
 from graph_tools.rewriting.matcher import GraphFacts
 from graph_tools.tensors import Array
 
-#: An output of the graph that holds a weight as it is wanted, or the elements of one that has to be made.
+#: An output of the graph that has a weight in the needed form, or the elements of a weight that must be added.
 Weight = Output | Array
 
 
 @dataclass(eq=False)
 class Piece:
-    """What computes one output from others, row by row.
+    """One op or a few that compute one output from others, row by row.
 
     Attributes
     ----------
     kind : str
         `dense`, `affine`, `add`, `multiply`, `concat`, `layer_norm`, `mix`, `activation`, `negate` or `view` (the same
-        rows, under another shape).
+        rows in another shape).
     output : Output
     inputs : tuple of Output
-        Seen through identities.
+        The inputs before identities.
     widths : tuple of int
-        Elements of a row of each input.
+        Number of elements of a row of each input.
     width : int
-        Elements of a row of the output; its last dimensions together.
+        Number of elements of a row of the output, in one or several last dimensions.
     weights : dict of str to Weight
         `kernel` [k, units], `bias`, `scale`, `shift`, `gamma`, `beta`, `weight` [k] or [1].
     activation : str or None
     alpha : float or None
-        Of the activation; epsilon of a layer normalization.
+        The slope of the activation, or the epsilon of a layer normalization.
     onednn : bool
-        The activation is a relu that TensorFlow computes with the product before it; see `contractions`.
+        Whether the activation is a relu that TensorFlow computes with the product before it; see `contractions`.
     transpose : bool
-        The kernel is [units, k].
+        Whether the kernel is [units, k].
     nodes : set of str
-        What the piece replaces, as far as nothing else uses it.
+        The nodes that the piece replaces, unless something else uses them.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Piece:
 
 
 def columns(sizes: Sizes | None, width: int) -> int | None:
-    """Count the last dimensions that make rows of `width` elements; None where there are no such rows.
+    """Return the number of last dimensions that form rows of `width` elements; None if there are no such rows.
 
     A tensor whose last dimension of 1 was squeezed has rows of 1 element and no dimension for them.
     """
@@ -78,7 +78,7 @@ def columns(sizes: Sizes | None, width: int) -> int | None:
 
 
 class Site(GraphFacts):
-    """What is known of a model while pieces are looked for.
+    """The facts about a model during the search for pieces.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Site(GraphFacts):
         self.refused: dict[str, str] = {}
 
     def kernel_rows(self, output: Output) -> int | None:
-        """Return the rows of a weight matrix, None where it is none."""
+        """Return the number of rows of a weight matrix, or None if the output is no weight matrix."""
         handle = self.values.handle(output)
         if handle is not None:
             shape: tuple[int | None, ...] = tuple(self.model.variables[handle].shape)
@@ -108,21 +108,21 @@ class Site(GraphFacts):
         return shape[0] if len(shape) == 2 and self.is_constant(output) else None
 
     def operand(self, node: Node, index: int) -> Output:
-        """Return an input of a node, seen through identities."""
+        """Return an input of a node, before identities."""
         return skip(self.graph, node.inputs[index])
 
     def width(self, output: Output) -> int | None:
-        """Count the elements of a row: as the piece has it that computes it, or of the last dimension."""
+        """Return the number of elements of a row, from the piece that computes it or else of the last dimension."""
         piece = self.pieces.get(output)
         return piece.width if piece is not None else self.last(output)
 
     def last(self, output: Output) -> int | None:
-        """Count the elements of the last dimension."""
+        """Return the number of elements of the last dimension."""
         sizes = self.shapes.of(output)
         return sizes[-1].known if sizes else None
 
     def common_width(self, outputs: tuple[Output, ...]) -> int | None:
-        """Count the elements of a row of tensors of one shape: as a piece has it that computes one of them."""
+        """Return the number of elements of a row of tensors of one shape, from a piece that computes one of them."""
         made = [self.pieces[output].width for output in outputs if output in self.pieces]
         widths: set[int | None] = {*made} or {self.width(one) for one in outputs}
         width = widths.pop()
@@ -135,7 +135,7 @@ class Site(GraphFacts):
         return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
 
     def vector(self, output: Output, like: Output) -> Weight | None:
-        """Return a known operand that is the same for all rows of another, as [k] or [1], else None."""
+        """Return a known operand that is the same for all rows of another one, as [k] or [1], or None."""
         sizes, width = self.shapes.of(like), self.width(like)
         plain = skip(self.graph, output)
         if width and self.shapes.shape_of(plain) == (width,) and columns(sizes, width) == 1:
@@ -161,7 +161,7 @@ class Site(GraphFacts):
         return np.ascontiguousarray(whole.reshape(width))
 
     def same_shape(self, *outputs: Output) -> bool:
-        """Return whether outputs have equal shapes, or differ by a batch size that may be 1 in the first dimension."""
+        """Return whether outputs have equal shapes; first dimensions may differ if all of them are unknown."""
         found = [self.shapes.of(output) for output in outputs]
         first = found[0]
         if not first or any(one is None or len(one) != len(first) for one in found):
@@ -172,7 +172,7 @@ class Site(GraphFacts):
         return True
 
     def text(self, output: Output) -> str:
-        """Write a shape for a message."""
+        """Return a shape as text for a message."""
         shape = self.shapes.shape_of(output)
         return (
             "not known" if shape is None else "[" + ", ".join("?" if one is None else str(one) for one in shape) + "]"
@@ -181,7 +181,7 @@ class Site(GraphFacts):
     def is_float(self, node: Node) -> bool:
         import tensorflow as tf
 
-        # Of the ops that pieces are made of, LeakyRelu's T alone has a default.
+        # Of the ops of pieces, only LeakyRelu has a default for T.
         return bool(attribute(node, "T", tf.float32) == tf.float32)
 
 
@@ -190,5 +190,5 @@ def _same_or_new(output: Output, value: Array, shape: tuple[int, ...]) -> Weight
 
 
 def controls_others(graph: Graph) -> set[str]:
-    """Return the names of the nodes that others wait for."""
+    """Return the names of the nodes for which others wait."""
     return {name for node in graph for name in node.controls}

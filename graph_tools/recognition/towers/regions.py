@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Join pieces to regions of which each can be one op: no path leaves a region and comes back."""
+"""Join pieces into regions, each of which can be one op: no path leaves a region and returns to it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graph_tools.recognition.towers.search import takes
 class Regions:
     """A partition of the pieces of a graph.
 
-    Edges of the graph of regions are those that are left once a piece takes its inputs itself: the nodes inside of it
-    do not count, nor does what computes the shape of a reshape.
+    The edges of the graph of regions are those that remain once each piece reads its inputs directly. Nodes inside a
+    piece do not count, nor do nodes that compute the shape of a reshape.
     """
 
     def __init__(self, site: Site, pieces: list[Piece]) -> None:
@@ -31,7 +31,7 @@ class Regions:
                 self._users.setdefault(one.node, set()).add(node.name)
 
     def join_neighbors(self) -> None:
-        """Join each piece to those that give its inputs."""
+        """Join each piece to the pieces that compute its inputs."""
         for i, piece in enumerate(self.pieces):
             for index in range(len(piece.inputs)):
                 before = takes(self.site, piece, index)
@@ -39,7 +39,7 @@ class Regions:
                     self._join(self._place[before.output.node], i)
 
     def join_siblings(self) -> None:
-        """Join regions that take the same rows."""
+        """Join regions that use the same rows."""
         takers: dict[tuple[Output, int], list[int]] = {}
         for i, piece in enumerate(self.pieces):
             if not self._has_layer(i):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find all pieces of a graph, and which of them may be parts of a tower."""
+"""Find all pieces of a graph, and the pieces that may be parts of a tower."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from graph_tools.recognition.towers.elements import element
 from graph_tools.recognition.towers.idioms import mixed, spelled
 from graph_tools.recognition.towers.pieces import Piece, Site, controls_others
 
-#: What may come before the first layer, with how many tensors it takes. Sums of many are of lookups, not of towers.
+#: Kinds that may come before the first layer, with their number of inputs. Sums of many inputs belong to lookups.
 _BEFORE = {"view": 1, "affine": 1, "activation": 1, "layer_norm": 1, "add": 2}
 #: Shapes are computed by fewer nodes than this.
 _MOST_OF_SHAPE = 64
 
 
 def find_pieces(site: Site) -> list[Piece]:
-    """Find the pieces of which towers may be made, each after those whose outputs it takes."""
+    """Find the pieces from which towers may be made, each after the pieces whose outputs it uses."""
     order = site.graph.ordered()
     ordering = controls_others(site.graph)
     plain = [node for node in order if not node.controls and node.name not in ordering]
@@ -34,7 +34,7 @@ def find_pieces(site: Site) -> list[Piece]:
 
 
 def _find_idioms(site: Site, plain: list[Node]) -> dict[Output, Piece]:
-    """Find idioms, the longest first: a part of one may look like another."""
+    """Find idioms, the longest first, since a part of one may look like another one."""
     formulas = Formulas(site.model, site.values, site.shapes)
     found: dict[Output, Piece] = {}
     claimed: set[str] = set()
@@ -50,7 +50,7 @@ def _find_idioms(site: Site, plain: list[Node]) -> dict[Output, Piece]:
 
 
 def _is_inside(site: Site, node: Node, claimed: set[str]) -> bool:
-    """Return whether only nodes of idioms use a node, so that it goes with them."""
+    """Return whether only nodes of idioms use a node, so that it is removed with them."""
     users = site.graph.users(node.name)
     inside = node.name in claimed and node.name not in site.model.roots() and bool(users)
     return inside and all(user.name in claimed for user in users)
@@ -65,13 +65,13 @@ def _piece(site: Site, node: Node) -> Piece | None:
 
 
 def takes(site: Site, piece: Piece, index: int) -> Piece | None:
-    """Return the piece that gives an input, in the rows in which the other takes it."""
+    """Return the piece that computes an input of another piece in the same rows."""
     before = site.pieces.get(piece.inputs[index])
     return before if before is not None and before.width == piece.widths[index] else None
 
 
 def useful(site: Site) -> list[Piece]:
-    """Leave out what has no layer before it, unless one comes right after it."""
+    """Return the pieces that have a layer before them, or that only useful pieces right after them use."""
     deep: set[Output] = set()
     for output, piece in site.pieces.items():
         before = [takes(site, piece, i) for i in range(len(piece.inputs))]
@@ -88,7 +88,7 @@ def useful(site: Site) -> list[Piece]:
 
 
 class _Kept:
-    """The pieces that are kept so far, from the last on."""
+    """The pieces kept so far, beginning with the last one."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -104,7 +104,7 @@ class _Kept:
             self._views.add(piece.output.node)
 
     def takes_all_of(self, name: str) -> bool:
-        """Return whether only these pieces use a node, what computes the shapes of their views aside."""
+        """Return whether only these pieces use a node; nodes that compute the shapes of their views do not count."""
         return all(user.name in self._inside or self._is_of_shape(user) for user in self.site.graph.users(name))
 
     def _is_of_shape(self, node: Node) -> bool:
