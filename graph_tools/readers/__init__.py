@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From files to a `Model`, whoever exported them."""
+"""Read the files of an export, from any system, into a `Model`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_model(
     tags: tuple[str, ...] = (),
     absent_key: dict[str, str] | None = None,
 ) -> Model:
-    """Read a SavedModel or a frozen GraphDef, with its custom sparse ops in the common form.
+    """Read a SavedModel or a frozen GraphDef, and convert its custom sparse ops to the common form.
 
     Parameters
     ----------
@@ -31,16 +31,17 @@ def read_model(
         Folder of a SavedModel, or a `.pb` or `.pbtxt` file with a GraphDef; or the folder of a distributed Monolith
         export with `entry` and `ps_0`, `ps_1`, ….
     signatures : tuple of str
-        Signatures to keep; none: all.
+        Signatures to keep; all of them if empty.
     outputs : tuple of str
-        Outputs to keep: keys of a signature's outputs, or tensor names; none: all.
+        Outputs to keep: keys of a signature's outputs, or tensor names; all of them if empty.
     checkpoint : path, optional
-        Prefix of a checkpoint whose weights are taken, or the folder of a system's table files.
+        Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     tags : tuple of str
-        Which MetaGraph; none: `serve`.
+        Tags of the MetaGraph; if empty: `serve`.
     absent_key : dict of str to str, optional
-        By table, or pattern of tables: what a lookup gives an absent key, instead of what the system gives it: `zero`,
-        `row:K` (the row of the key K) or `default` (the system's own, which lookups of training then have as well).
+        By table, or pattern of tables: the value of an absent key, instead of that of the training system: `zero`,
+        `row:K` (the row of the key K) or `default` (the system's own value, which then also applies to lookups of
+        training).
 
     Raises
     ------
@@ -83,7 +84,7 @@ def _read(
 
 
 def _inside(path: Path) -> str:
-    """Name the newest version in a folder of versions, as servers have them."""
+    """Return a text with the newest version in a folder of versions, as servers have them, or ""."""
     if not path.is_dir():
         return ""
     versions = sorted((one for one in path.iterdir() if one.name.isdigit() and is_saved_model(one)), key=_number)
@@ -96,12 +97,12 @@ def _number(path: Path) -> int:
 
 
 def keep_outputs(model: Model, wanted: tuple[str, ...]) -> None:
-    """Keep the outputs with these keys or tensor names in every signature; signatures left with none go.
+    """Keep the outputs with these keys or tensor names in every signature; remove signatures without any.
 
     Raises
     ------
     UsageError
-        A name is no output of any signature.
+        A name is not an output of any signature.
     """
     from graph_tools.errors import UsageError
 

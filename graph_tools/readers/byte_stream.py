@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as blocks of bytes, plain or compressed, in memory that does not grow with the file."""
+"""Read files as blocks of bytes, plain or compressed, with memory that does not grow with the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compression_of(head: bytes) -> str:
 
 
 def read_head(path: Path, count: int) -> bytes:
-    """Return the first bytes of a file as they are stored; fewer where the file is shorter."""
+    """Return the first bytes of a file as they are stored; fewer if the file is shorter."""
     try:
         with path.open("rb") as file:
             return file.read(count)
@@ -39,7 +39,7 @@ def read_head(path: Path, count: int) -> bytes:
 
 
 def file_size(path: Path) -> int:
-    """Return the bytes of a file."""
+    """Return the size of a file in bytes."""
     try:
         if not path.is_file():
             raise UnreadableError(f"{path}: {'no file' if path.exists() else 'missing'}, expected a file")
@@ -49,7 +49,7 @@ def file_size(path: Path) -> int:
 
 
 def byte_blocks(path: Path, compression: str = "none", block: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the bytes of a file in blocks, none of them longer than `block`.
+    """Yield the bytes of a file in blocks of at most `block` bytes.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def byte_blocks(path: Path, compression: str = "none", block: int = BLOCK_BYTES)
 
 
 def _inflate(path: Path, stored: Iterable[bytes], compression: str, block: int) -> Iterator[bytes]:
-    """Yield what compressed blocks hold; `max_length` bounds what one of them may grow to."""
+    """Yield decompressed data; `max_length` limits the size of each block."""
     inflater = zlib.decompressobj(_WINDOW_BITS[compression])
     inside = False
     for data in stored:
@@ -86,11 +86,11 @@ def _inflate(path: Path, stored: Iterable[bytes], compression: str, block: int) 
                 yield out
             data = inflater.unconsumed_tail
             if inflater.eof:
-                # A gzip file may be several put after one another; zero bytes may lie behind each.
+                # A gzip file may have several members; zero bytes may follow each.
                 data = inflater.unused_data.lstrip(b"\0")
                 inflater = zlib.decompressobj(_WINDOW_BITS[compression])
                 inside = False
-    # The last call may have been cut off by `max_length` with nothing left to feed.
+    # `max_length` may have cut off the last call although no input is left.
     while inside and (out := inflater.decompress(b"", block)):
         yield out
     if inside and not inflater.eof:
@@ -112,9 +112,9 @@ def line_blocks(path: Path, compression: str, block: int = BLOCK_BYTES) -> Itera
 
 
 def record_blocks(path: Path, compression: str, skip: int, record: int) -> Iterator[bytes]:
-    """Yield whole records of a file of fixed-length records behind a header of `skip` bytes.
+    """Yield whole records of a file of fixed-length records after a header of `skip` bytes.
 
-    A last single line feed is no record: streams that end with `std::endl` leave one.
+    A single line feed at the end is not a record: streams that end with `std::endl` leave one.
     """
     rest = b""
     to_skip = skip
@@ -131,19 +131,19 @@ def record_blocks(path: Path, compression: str, skip: int, record: int) -> Itera
 
 
 def limited(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
-    """Yield arrays cut so that none has more than `rows` along the first axis."""
+    """Yield the arrays in pieces of at most `rows` rows along the first axis."""
     for array in arrays:
         for begin in range(0, len(array), rows):
             yield np.ascontiguousarray(array[begin : begin + rows])
 
 
 class RawFileTensor(BaseTensor):
-    """A file whose bytes are the elements of a tensor [n, ...], little-endian, nothing else.
+    """A file that contains only the elements of a tensor [n, ...], little-endian.
 
     Parameters
     ----------
     row_shape : tuple of int
-        Shape of an element along the first axis, whose length follows from the file's size.
+        Shape of an element along the first axis; the length of that axis follows from the file's size.
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], row_shape: tuple[int, ...] = ()) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a frozen GraphDef: weights are constants, and there is no signature."""
+"""Read a frozen GraphDef, whose weights are constants and which has no signature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIGNATURE = "serving_default"
 
 
 def is_graph_def(path: Path) -> bool:
-    """Say whether a file is named as GraphDefs are."""
+    """Return whether a file has a suffix of GraphDefs."""
     return path.is_file() and path.suffix in {".pb", ".pbtxt"}
 
 
@@ -30,7 +30,7 @@ def read_graph_def(path: Path, outputs: tuple[str, ...] = ()) -> Model:
     path : Path
         `.pb` or `.pbtxt`.
     outputs : tuple of str
-        Tensor names to keep; none: what no node uses and is not a constant.
+        Tensor names to keep; if empty: all outputs that no node uses and that are not constants.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def _key(output: Output) -> str:
 
 
 def parse_graph_def(path: Path) -> Any:
-    """Parse a GraphDef message, its large constants included."""
+    """Parse a GraphDef message, including its large constants."""
     return _parse(path, whole=True)[0]
 
 
 def _parse(path: Path, whole: bool = False) -> tuple[Any, dict[str, TensorSource]]:
-    """Parse a GraphDef message; `whole` False: variables stand for large constants."""
+    """Parse a GraphDef message; unless `whole` is set, variables replace large constants."""
     from google.protobuf import message, text_format
     from tensorflow.core.framework import graph_pb2
 
@@ -85,7 +85,7 @@ def _parse(path: Path, whole: bool = False) -> tuple[Any, dict[str, TensorSource
 
 
 def loose_ends(graph: Graph) -> list[Output]:
-    """List the outputs that nothing uses."""
+    """Return the outputs that no node uses."""
     ends: list[Output] = []
     for node in graph:
         if graph.users(node.name) or node.op in {"Const", "NoOp", "Assert", "Placeholder", "ReadVariableOp"}:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of HugeCTR's hierarchical parameter server: a folder with the raw files `key` and `emb_vector`."""
+"""Read tables of HugeCTR's hierarchical parameter server: folders with the raw files `key` and `emb_vector`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW_FILE = "emb_vector"
 
 
 def find_tables(folder: Path) -> dict[str, Path]:
-    """Return the tables in a folder and the folders below it, by their path relative to it."""
+    """Return the tables in a folder and the folders below it, by their relative paths."""
     found = {}
     for path in sorted([folder / KEY_FILE, *folder.rglob(f"*/{KEY_FILE}")]):
         if path.is_file() and (path.parent / ROW_FILE).is_file():
@@ -35,9 +35,9 @@ def open_table(name: str, folder: Path, dim: int | None = None, default_value: f
     Parameters
     ----------
     dim : int or None
-        Length of a row; None takes what follows from the sizes of the two files.
+        Length of a row; None: computed from the sizes of the two files.
     default_value : float or None
-        `default_value_for_each_table` of the server's configuration; None where that is not at hand.
+        `default_value_for_each_table` of the server's configuration; None if it is not known.
     """
     keys = RawFileTensor(folder / KEY_FILE, np.dtype("<i8"))
     count = keys.shape[0]
@@ -73,15 +73,15 @@ def _absent(default_value: float | None, dim: int) -> Absent:
 
 @dataclass(frozen=True)
 class Configured:
-    """A table as a server's configuration names it; None where it does not say.
+    """A table in a server's configuration; None for entries that the configuration does not have.
 
     Attributes
     ----------
     model : str
     number : int
-        `table_id` of the lookups: its place among the model's tables.
+        `table_id` of the lookups: its position among the model's tables.
     name, folder : str
-        The folder as written, which may be of the machine that served.
+        The folder as written, which may be that of another machine.
     dim : int or None
     default_value : float or None
     """
@@ -96,7 +96,7 @@ class Configured:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The tables of all models of a server; `fused` has it hold those of one row length of a model as one table."""
+    """The tables of all models of a server; if `fused`, a model's tables with equal row lengths are one table."""
 
     tables: list[Configured]
     fused: bool
@@ -108,7 +108,7 @@ def read_configuration(config: Path) -> Configuration:
     Raises
     ------
     UnreadableError
-        It is no such file, or a list has another length than the model has tables.
+        It is not such a file, or the length of a list differs from the model's number of tables.
     """
     try:
         whole: dict[str, Any] = json.loads(config.read_text(encoding="utf-8"))
@@ -130,12 +130,12 @@ def read_configuration(config: Path) -> Configuration:
 
 
 def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]:
-    """Open the tables that a server's configuration names, with their row lengths and default values.
+    """Open the tables of a server's configuration, with their row lengths and default values.
 
     Parameters
     ----------
     root : Path or None
-        Where relative `sparse_files` begin; None takes the configuration's folder.
+        Folder that relative `sparse_files` refer to; None: the configuration's folder.
     """
     return [
         open_table(table.name, (root or config.parent) / table.folder, table.dim, table.default_value)
@@ -144,7 +144,7 @@ def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]
 
 
 def _listed(config: Path, model: dict[str, Any], field: str, count: int | None) -> list[Any]:
-    """Return a list of a model's entry, one element a table; where it is left out, as many None."""
+    """Return a list of a model's entry with one element per table; if it is missing, a list of `count` None."""
     value = model.get(field)
     if value is None and count is not None:
         return [None] * count

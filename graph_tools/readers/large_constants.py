@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take large constants out of a GraphDef file before it is parsed: they stay in the file, which is mapped.
+"""Remove large constants from a GraphDef file before it is parsed; they stay in the file, which is memory-mapped.
 
-Parsed, a constant is copied by the parser, by every copy of the graph and by TensorFlow: 1.6 GB became 24 GB. Here a
+A parsed constant is copied by the parser, by every copy of the graph and by TensorFlow: 1.6 GB became 24 GB. Here a
 node `Const w` becomes `VarHandleOp w/value → ReadVariableOp w`, as the pass `move_constants` would do later.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from graph_tools.bundle.varints import decode
 from graph_tools.tensors import ArrayTensor, TensorSource
 
-#: Nodes above it are looked into.
+#: Nodes with more bytes than this are examined.
 LIMIT = 4 << 20
 
 # Fields of GraphDef, NodeDef, the entries of a map, AttrValue and TensorProto.
@@ -36,12 +36,12 @@ def split_graph_def(path: Path) -> tuple[bytes, dict[str, TensorSource]]:
     bytes
         A GraphDef message without the elements of large constants.
     dict of str to TensorSource
-        The elements, by the name of the variable that stands for each.
+        The elements, by the name of the variable that replaces each constant.
 
     Raises
     ------
     ValueError
-        The file is no message.
+        The file is not a message.
     """
     if path.stat().st_size <= LIMIT:
         return path.read_bytes(), {}
@@ -60,7 +60,7 @@ def split_graph_def(path: Path) -> tuple[bytes, dict[str, TensorSource]]:
 
 
 def _without_elements(mapped: Buffer, node: Span, found: dict[str, TensorSource]) -> bytes | None:
-    """Return the nodes that stand for a large constant, as fields of a GraphDef; None: it stays as it is."""
+    """Return the nodes that replace a large constant, as fields of a GraphDef; None: the node stays unchanged."""
     import tensorflow as tf
     from tensorflow.core.framework import graph_pb2, node_def_pb2, tensor_pb2
 
@@ -102,7 +102,7 @@ def _without_elements(mapped: Buffer, node: Span, found: dict[str, TensorSource]
 
 
 def _tensor(mapped: Buffer, entry: Span) -> Span | None:
-    """Return where the tensor of the attribute `value` is, None where an attribute is another."""
+    """Return where the tensor of the attribute `value` is; None for other attributes."""
     key, value = b"", None
     for _, field, content in _fields(mapped, entry):
         if field == _KEY:
@@ -115,7 +115,7 @@ def _tensor(mapped: Buffer, entry: Span) -> Span | None:
 
 
 def _fields(mapped: Buffer, span: Span) -> Iterator[tuple[int, int, Span]]:
-    """Yield of each field of a message where it begins, its number, and where its content is."""
+    """Yield the start, the number and the position of the content of each field of a message."""
     place, end = span
     while place < end:
         begin = place

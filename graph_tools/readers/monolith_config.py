@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Monolith graph says of its tables: EmbeddingHashTableConfig, one or a list with names, read from the wire.
+"""Read a Monolith graph's description of its tables, EmbeddingHashTableConfig, from the wire: one, or a list with
+names.
 
 MultiEmbeddingHashTableConfig: repeated string names = 1; repeated EmbeddingHashTableConfig configs = 2
 EmbeddingHashTableConfig: EntryConfig entry_config = 1
@@ -27,7 +28,7 @@ class TableConfig:
     dim : int
         Length of a row: the sum of its segments.
     one_bit : bool
-        Served rows are only signs times an amplitude, whatever was trained.
+        Served rows are only signs times an amplitude, regardless of the trained values.
     """
 
     dim: int
@@ -35,12 +36,12 @@ class TableConfig:
 
 
 def parse_table(message: bytes) -> TableConfig:
-    """Read EmbeddingHashTableConfig.
+    """Parse EmbeddingHashTableConfig.
 
     Raises
     ------
     ValueError
-        The bytes are no such message.
+        The bytes are not such a message.
     """
     dim, entry_type, compressors = 0, 0, set()
     for entry in _messages(message, 1):
@@ -57,12 +58,12 @@ def parse_table(message: bytes) -> TableConfig:
 
 
 def parse_tables(message: bytes) -> dict[str, TableConfig]:
-    """Read MultiEmbeddingHashTableConfig: tables by name, in the order in which lookups count them.
+    """Parse MultiEmbeddingHashTableConfig: tables by name, in the order in which lookups number them.
 
     Raises
     ------
     ValueError
-        The bytes are no such message.
+        The bytes are not such a message.
     """
     names = [name.decode() for name in _messages(message, 1)]
     configs = [parse_table(one) for one in _messages(message, 2)]

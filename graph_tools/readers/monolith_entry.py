@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protobuf message of a row of a Monolith table, read from the wire: id and `num`, many messages at a time.
+"""Parse the protobuf message of a row of a Monolith table, id and `num`, from the wire, many messages at a time.
 
 EntryDump: sfixed64 id = 1; repeated float num = 2; OptimizerDump opt = 3; int64 last_update_ts_sec = 4.
 """
@@ -19,14 +19,14 @@ from graph_tools.tensors import Array
 
 _ID_TAG = 0x09  # field 1, 64 bits
 _NUM_TAG = 0x15  # field 2, 32 bits: proto2 stores each float with its own tag
-_PACKED_TAG = 0x12  # field 2, length-delimited: all floats behind one tag
+_PACKED_TAG = 0x12  # field 2, length-delimited: one tag for all floats
 _OPTIMIZER_TAG = 0x1A  # field 3, length-delimited
 _TIME_TAG = 0x20  # field 4, a number
 _ID_BYTES = 9
 
 
 class BadEntryError(ValueError):
-    """A message that is no row; `number` counts from the first record of its file."""
+    """A message that is not a row; `number` counts from the first record of its file."""
 
     def __init__(self, number: int, found: str) -> None:
         super().__init__(found)
@@ -35,7 +35,7 @@ class BadEntryError(ValueError):
 
 @dataclass(frozen=True)
 class Entries:
-    """Rows: ids [n] int64, values [n, dim] float32, and how many bytes of the messages are neither."""
+    """Rows: ids [n] int64, values [n, dim] float32, and the number of other bytes in the messages."""
 
     ids: Array
     values: Array
@@ -43,12 +43,12 @@ class Entries:
 
 
 def parse_entry(message: bytes) -> tuple[int | None, Array]:
-    """Read one message with its fields in any order: id and `num` [dim] float32.
+    """Parse one message with its fields in any order: id and `num` [dim] float32.
 
     Raises
     ------
     ValueError
-        The bytes are no such message.
+        The bytes are not such a message.
     """
     key: int | None = None
     values: list[bytes] = []
@@ -66,12 +66,12 @@ def parse_entry(message: bytes) -> tuple[int | None, Array]:
 
 
 def parse_metadata(message: bytes) -> tuple[str, int]:
-    """Read MultiHashTableMetadata: string table_name = 1; uint64 num_entries = 2.
+    """Parse MultiHashTableMetadata: string table_name = 1; uint64 num_entries = 2.
 
     Raises
     ------
     ValueError
-        The bytes are no such message, or it names no table.
+        The bytes are not such a message, or it has no table name.
     """
     name, count = "", 0
     for field, wire, content in message_fields(message):
@@ -121,7 +121,7 @@ def read_varint(message: bytes, position: int) -> tuple[int, int]:
 
 
 def _checked(records: Records, index: int, dim: int | None) -> tuple[int, Array]:
-    """Parse record `index` of a batch; its length must be `dim` where that is known."""
+    """Parse record `index` of a batch; its length must be `dim` unless that is None."""
     begin = int(records.begin[index])
     number = records.first + index
     try:
@@ -138,12 +138,12 @@ def _checked(records: Records, index: int, dim: int | None) -> tuple[int, Array]
 
 
 def parse_entries(records: Records, dim: int | None) -> Entries:
-    """Read messages that all have rows of one length.
+    """Parse messages whose rows all have the same length.
 
     Parameters
     ----------
     dim : int or None
-        The length of a row; None takes that of the first message.
+        The length of a row; None: that of the first message.
 
     Raises
     ------
@@ -152,8 +152,8 @@ def parse_entries(records: Records, dim: int | None) -> Entries:
 
     Notes
     -----
-    Writers put the fields in order, so that in all messages of one `dim` the id and the floats lie at the same places.
-    Those that look like this are read together, the others one by one.
+    Writers emit the fields in order, so the id and the floats have the same positions in all messages of one `dim`.
+    Messages of this form are parsed together, the others one by one.
     """
     count = len(records)
     _, first = _checked(records, 0, dim)
@@ -191,7 +191,7 @@ def parse_entries(records: Records, dim: int | None) -> Entries:
 
 
 def _ends_usually(view: Array, position: Array, end: Array) -> Array:
-    """Tell which messages hold from `position` [n] to `end` [n] no more than the optimizer's state and the time."""
+    """Return which messages have only the optimizer's state and the time between `position` [n] and `end` [n]."""
 
     def byte(at: Array) -> Array:
         found: Array = view[np.minimum(at, len(view) - 1)].astype(np.int64)
@@ -208,7 +208,7 @@ def _ends_usually(view: Array, position: Array, end: Array) -> Array:
     timed = known & (position + 1 < end) & (end - position <= 11) & (byte(position) == _TIME_TAG)
     for step in range(1, 11):
         at = position + step
-        # All bytes of a varint but its last have the high bit set.
+        # All bytes of a varint except the last have the high bit set.
         timed &= (at >= end) | ((byte(at) >= 0x80) == (at < end - 1))
     either: Array = usual | timed
     return either

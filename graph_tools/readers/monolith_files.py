@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that Monolith dumped: TFRecord shards `<prefix>-00000-of-00004` of `EntryDump` messages.
+"""Read tables that Monolith dumped: TFRecord shards `<prefix>-00000-of-00004` of `EntryDump` messages.
 
-One table to a set of shards (`MonolithHashTableSave`), or several (`MonolithMultiHashTableSave`): those shards are
-snappy-compressed, and `<prefix>.meta-00000-of-00004` says how many of their records belong to which table, in order.
+A set of shards contains one table (`MonolithHashTableSave`) or several (`MonolithMultiHashTableSave`). Shards of
+several tables are snappy-compressed, and `<prefix>.meta-00000-of-00004` lists the number of records of each table, in
+order.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from graph_tools.tensors import Array, StreamTensor
 ABSENT = Absent(None, "Monolith: a lookup gives zeros for a key that is not in the table")
 
 _META = ".meta"
-# Enough rows for NumPy to be fast; the temporaries of one batch are a few times its bytes.
+# Enough rows for NumPy to be fast; temporary arrays need a few times the bytes of a batch.
 _ROWS_AT_ONCE = 16384
 
 
 @dataclass(frozen=True)
 class Dump:
-    """The files of a dump, in order: shards of entries, and for several tables in one dump their metadata."""
+    """The files of a dump, in order: shards of entries and, if the dump has several tables, their metadata."""
 
     shards: list[Path]
     metadata: list[Path]
@@ -40,7 +41,7 @@ class Dump:
 
 @dataclass
 class _Segment:
-    """The records [start, stop) of a shard, all of one table; `other_bytes` is what serving needs none of."""
+    """The records [start, stop) of a shard, all of one table; `other_bytes` counts bytes that serving does not need."""
 
     path: Path
     compression: str
@@ -51,16 +52,16 @@ class _Segment:
 
 
 def find_dumps(folder: Path) -> dict[str, Dump]:
-    """Return the dumps of a folder by prefix, each complete.
+    """Return the dumps of a folder by prefix, after checking that each is complete.
 
     Raises
     ------
     UnreadableError
-        A shard is missing, or its metadata.
+        A shard or its metadata is missing.
     """
     if not folder.is_dir():
         raise UnreadableError(f"{folder}: {'no folder' if folder.exists() else 'missing'}, expected a folder of shards")
-    # A dump that is being written has other names until it is whole.
+    # A dump that is still being written has other names until it is complete.
     sets = shard_sets(path for path in folder.iterdir() if "-tmp-" not in path.name)
     dumps = {}
     for prefix, shards in sets.items():
@@ -76,17 +77,17 @@ def find_dumps(folder: Path) -> dict[str, Dump]:
 
 
 def open_tables(name: str, dump: Dump, compression: str | None = None) -> dict[str, SparseTable]:
-    """Open the tables of a dump: under their own names where it has metadata, else the one of the given name.
+    """Open the tables of a dump, under their own names if it has metadata, else one table with the given name.
 
     Parameters
     ----------
     compression : str or None
-        `none`, `gzip`, `zlib` or `snappy`; None recognizes it.
+        `none`, `gzip`, `zlib` or `snappy`; None: detected.
 
     Raises
     ------
     UnreadableError
-        A record is damaged, has no row, or one of another length; the metadata does not fit; a table is empty.
+        A record is damaged, has no row, or a row of another length; the metadata does not fit; a table is empty.
     """
     tables = {}
     for table, found in open_all(name, dump, compression).items():
@@ -99,7 +100,7 @@ def open_tables(name: str, dump: Dump, compression: str | None = None) -> dict[s
 
 
 def open_all(name: str, dump: Dump, compression: str | None = None) -> dict[str, SparseTable | None]:
-    """Open the tables of a dump as `open_tables` does, with None for each that has no entries."""
+    """Open the tables of a dump like `open_tables`, but with None for tables without entries."""
     segments: dict[str, list[_Segment]] = defaultdict(list)
     for number, path in enumerate(dump.shards):
         file_size(path)
@@ -143,7 +144,7 @@ def _table(name: str, segments: list[_Segment]) -> SparseTable | None:
 def _scan(
     path: Path, compression: str | None, name: str, counts: list[tuple[str, int]] | None
 ) -> Iterator[tuple[str, _Segment]]:
-    """Read a shard once, checking everything: yield its tables and where their records are."""
+    """Read a shard once and check everything; yield its tables with the positions of their records."""
     compression = compression or tfrecord_compression(path)
     bounds: list[tuple[str, _Segment]] = []
     start = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a distributed Monolith export has its parts: `entry/<version>` beside `ps_0/<version>`, `ps_1/<version>`."""
+"""Find the parts of a distributed Monolith export: `entry/<version>` next to `ps_0/<version>`, `ps_1/<version>`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SERVER = re.compile(r"^ps_(\d+)$")
 
 
 def find_entry(path: Path) -> Path:
-    """Return the entry's SavedModel of a distributed export, or the path itself where it is none.
+    """Return the entry's SavedModel of a distributed export, or the path itself if it is not such an export.
 
     Parameters
     ----------
     path : Path
-        The export's folder, its `entry`, or one version of that. Of several versions the last is taken.
+        The export's folder, its `entry`, or one version of the entry. If there are several versions, the last is used.
     """
     if is_saved_model(path):
         return path
@@ -33,12 +33,12 @@ def find_entry(path: Path) -> Path:
 
 
 def find_servers(entry: Path) -> dict[int, Path]:
-    """Return the SavedModels of the parameter servers beside an entry, by number.
+    """Return the SavedModels of the parameter servers next to an entry, by number.
 
     Raises
     ------
     UnreadableError
-        A server has other versions than the entry.
+        The versions of a server differ from that of the entry.
     """
     versioned = entry.parent.name == ENTRY
     if not versioned and entry.name != ENTRY:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find which tensor of the checkpoint each variable and table is restored from, by following the restore op."""
+"""Find the checkpoint tensors from which variables and tables are restored, by following the restore op."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLE_WRITERS = {"LookupTableImportV2", "LookupTableImport", "InitializeTableV2
 
 
 def restored_variables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (handle node, tensor name, slice) of every variable that the restore op sets; slice "" is all of it."""
+    """Yield (handle node, tensor name, slice) of every variable that the restore op sets; slice "" means all."""
     for node in _restoring(graph, restore_op):
         if node.op in _VARIABLE_WRITERS:
             found = restored_tensor(graph, node.inputs[1])
@@ -25,8 +25,8 @@ def restored_variables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str
 def initial_copies(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield (copy, original) of every variable whose initial value is another variable.
 
-    `tf.saved_model.save` of a Keras 3 model restores such copies, while its signatures read the originals, which only
-    Python's loader finds, by its object graph.
+    `tf.saved_model.save` of a Keras 3 model restores such copies. Its signatures read the originals, which only
+    Python's loader finds, through its object graph.
     """
     for node in graph.of("AssignVariableOp"):
         value = graph.input(node, 1)
@@ -39,7 +39,8 @@ def initial_copies(graph: Graph) -> Iterator[tuple[str, str]]:
 def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str | None]]:
     """Yield (handle node, tensor name of the keys, tensor name of the values) of native tables.
 
-    No name of values: they count up from 0, as this package's writer fills tables whose values are row numbers.
+    The name of the values is None if they are 0, 1, 2, …: this package's writer fills tables of row numbers in this
+    way.
     """
     for node in _restoring(graph, restore_op):
         if node.op in _TABLE_WRITERS:
@@ -49,7 +50,7 @@ def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, s
 
 
 def _counts_up(graph: Graph, output: Output) -> bool:
-    """Say whether a tensor is 0, 1, 2, …."""
+    """Return whether a tensor is 0, 1, 2, …."""
     node = graph[output.node]
     if node.op != "Range":
         return False
@@ -62,7 +63,7 @@ def _restoring(graph: Graph, restore_op: str) -> list[Node]:
 
 
 def handle_of(graph: Graph, output: Output) -> str:
-    """Name the node that makes a handle, through nodes that pass it on."""
+    """Return the name of the node that creates a handle, following nodes that pass it on."""
     node = graph[output.node]
     while node.op in {"Identity", "RefIdentity"}:
         node = graph[node.inputs[0].node]
@@ -70,7 +71,7 @@ def handle_of(graph: Graph, output: Output) -> str:
 
 
 def restored_tensor(graph: Graph, output: Output) -> tuple[str, str] | None:
-    """Return (tensor name, slice) where an output is what RestoreV2 read, else None."""
+    """Return (tensor name, slice) of an output that RestoreV2 reads, else None."""
     node = graph[output.node]
     while node.op in _THROUGH:
         output = node.inputs[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a SavedModel, of TF 1 or TF 2, from its protocol buffers and checkpoint alone."""
+"""Read a SavedModel of TF 1 or TF 2 from only its protocol buffers and checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
 
 def is_saved_model(path: Path) -> bool:
-    """Say whether a folder holds a SavedModel."""
+    """Return whether a folder contains a SavedModel."""
     return (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file()
 
 
@@ -35,11 +35,11 @@ def read_saved_model(
     path : Path
         Folder with `saved_model.pb` or `saved_model.pbtxt`.
     tags : tuple of str
-        Which MetaGraph; none: the one tagged `serve`, or the only one.
+        Tags of the MetaGraph; if empty: the one tagged `serve`, or the only one.
     checkpoint : Path, optional
-        Prefix of a checkpoint to take the weights from instead of `variables/variables`.
+        Prefix of a checkpoint with the weights, instead of `variables/variables`.
     signatures : tuple of str
-        Signatures to keep; none: all.
+        Signatures to keep; all of them if empty.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def read_proto(path: Path) -> Any:
 
 
 def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> Any:
-    """Pick the MetaGraph with these tags, else the one for serving, else the only one."""
+    """Return the MetaGraph with these tags, else the one for serving, else the only one."""
     graphs = list(saved_model.meta_graphs)
     wanted = set(tags or ("serve",))
     exact = [graph for graph in graphs if set(graph.meta_info_def.tags) == wanted]
@@ -114,7 +114,7 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> An
 
 
 def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path: Path) -> dict[str, Signature]:
-    """Read the signatures; those of no input that only initialize are no signatures to clients."""
+    """Read the signatures that clients can use, without those for initialization and training."""
     import tensorflow as tf
 
     def endpoint(info: Any, key: str, place: str) -> Endpoint:
@@ -148,7 +148,7 @@ def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path
 
 
 def read_defaults(signature: Any, place: str) -> dict[str, Any]:
-    """Read the values of inputs that a request may leave out; those of no input mean nothing, as to servers."""
+    """Read the values of inputs that a request may omit; values for unknown inputs are ignored, as servers do."""
     import numpy as np
     import tensorflow as tf
 
@@ -172,7 +172,7 @@ def read_defaults(signature: Any, place: str) -> dict[str, Any]:
 
 
 def init_ops(meta_graph: Any) -> list[str]:
-    """Name what a loader runs after the restore."""
+    """Return the names of the nodes that a loader runs after the restore."""
     if INIT_SIGNATURE in meta_graph.signature_def:
         outputs = meta_graph.signature_def[INIT_SIGNATURE].outputs
         return [Output.parse(info.name).node for info in outputs.values()]
@@ -184,7 +184,7 @@ def init_ops(meta_graph: Any) -> list[str]:
 
 
 def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
-    """Return the files that tables are initialized from, by the node that gives their name."""
+    """Return the files that initialize tables, by the node that contains the file's name."""
     from tensorflow.core.protobuf import meta_graph_pb2
 
     files = list(meta_graph.asset_file_def)
@@ -197,7 +197,7 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
     for one in files:
         file = path / "assets" / one.filename
         if file == path / "assets":
-            # Monolith names the folder itself ("./"), to put the names of files together; there is nothing to copy.
+            # Monolith names the folder itself ("./") in order to build file names; there is nothing to copy.
             continue
         if not file.is_file():
             raise UnreadableError(f"{file}: not there, expected the asset that the SavedModel names")
@@ -206,7 +206,7 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
 
 
 def read_assets_directly(model: Model) -> None:
-    """Let initializers read an asset's name from its own node; TF 2 passes it through a variable set at load."""
+    """Make initializers read an asset's name from its own node; TF 2 passes it through a variable set at load."""
     graph = model.graph
     for asset in model.assets:
         for assign, index in graph.uses(Output(asset)):
@@ -217,7 +217,7 @@ def read_assets_directly(model: Model) -> None:
 
 
 def has_variables(meta_graph: Any, path: Path) -> bool:
-    """Say whether there is a checkpoint; one that the graph needs and that is not there is an error."""
+    """Return whether there is a checkpoint; if the graph needs one that does not exist, raise `UnreadableError`."""
     if (path / "variables" / "variables.index").is_file():
         return True
     ops = {"VarHandleOp", "VariableV2", "Variable"}
@@ -227,7 +227,7 @@ def has_variables(meta_graph: Any, path: Path) -> bool:
 
 
 def attach_checkpoint(model: Model, restore_op: str) -> None:
-    """Say of each variable and native table which tensors of the checkpoint it is restored from."""
+    """Record for each variable and native table the tensors of the checkpoint from which it is restored."""
     if restore_op not in model.graph:
         restore_op = Output.parse(restore_op).node
     if restore_op not in model.graph:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding tables in a SavedModel: assets whose names initialize `RecEmbeddingTable` resources, to and from a model.
+"""Convert embedding tables between a SavedModel, where assets initialize `RecEmbeddingTable` resources, and a model.
 
-The resource's `shared_name` is the table's SHA-256: whoever loads two models into one process has one resource for
-equal tables, and never one for two.
+The resource's `shared_name` is the table's SHA-256. A process that loads two models therefore has one resource for
+equal tables, and separate resources for different tables.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Progress = Callable[[str, int], None]
 
 @dataclass
 class TableOutput:
-    """Where the tables of a model go.
+    """Destination of a model's tables.
 
     Attributes
     ----------
     store : TableStore or None
-        None: files of the artifact alone.
+        None: write files that only this artifact uses.
     memory_limit : int [bytes]
     files : dict of str to TableFile
         By node, once they are written.
@@ -44,19 +44,20 @@ class TableOutput:
     files: dict[str, TableFile] = field(default_factory=dict)
 
     def write(self, model: Model, folder: Path, progress: Progress | None = None) -> None:
-        """Write the tables that the graph holds into the assets of a SavedModel.
+        """Write the tables of the graph into the assets of a SavedModel.
 
         Raises
         ------
         ConversionError
-            A node has no table, or one of another length of rows; or as `write_table`.
+            A node has no table, or its row length differs from the table's; or as for `write_table`.
         """
         self.files = {}
         written: dict[int, TableFile] = {}
         for node in model.graph.of(TABLE):
             spec = table_of_node(model, node)
             folder.mkdir(exist_ok=True)
-            # Nodes of one table, as `merge` leaves them, need it to be written once; equal ones meet by their name.
+            # Several nodes may have one table, as `merge` leaves them; it is written once. Equal tables have the same
+            # file name.
             if id(spec) not in written:
                 told = None if progress is None else (lambda count, name=node.name: progress(name, count))
                 with naming(f"table '{node.name}'"):
@@ -67,12 +68,12 @@ class TableOutput:
 
 
 def table_of_node(model: Model, node: Node) -> TableSpec:
-    """Return the table that a node stands for.
+    """Return the table of a node.
 
     Raises
     ------
     ConversionError
-        There is none, or one of another length of rows.
+        The node has no table, or its row length differs from the table's.
     """
     spec = model.embedding_tables.get(node.name)
     if spec is None:
@@ -83,7 +84,7 @@ def table_of_node(model: Model, node: Node) -> TableSpec:
 
 
 def add_initializers(graph: Graph, meta_graph: Any, files: dict[str, TableFile]) -> list[str]:
-    """Let tables be filled from assets when the model is loaded; return the nodes that do so."""
+    """Add nodes that fill tables from assets when the model is loaded, and return their names."""
     names: dict[str, Output] = {}
     added = []
     for node, file in files.items():
@@ -100,12 +101,12 @@ def add_initializers(graph: Graph, meta_graph: Any, files: dict[str, TableFile])
 
 
 def take_tables(model: Model) -> None:
-    """Make what initializes tables, as it was read, into the model's `embedding_tables`.
+    """Convert the initializers of tables that were read to the model's `embedding_tables`.
 
     Raises
     ------
     UnreadableError
-        A table's file is damaged, does not fit its node, or is no asset.
+        A table's file is damaged, does not fit its node, or is not an asset.
     """
     graph = model.graph
     initialized: dict[tuple[str, str], TableSpec] = {}
@@ -140,6 +141,6 @@ def take_tables(model: Model) -> None:
 
 
 def _resource(node: Node) -> tuple[str, str]:
-    """Return what nodes of one resource have in common."""
+    """Return container and name, which are equal for all nodes of one resource."""
     container, name = (attribute(node, one, b"").decode() for one in ("container", "shared_name"))
     return container, name or node.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of files that are named `<prefix>-00000-of-00003`."""
+"""Find sets of files that are named `<prefix>-00000-of-00003`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SHARD = re.compile(r"^(?P<prefix>.+)-(?P<index>\d{5,})-of-(?P<total>\d{5,})$")
 
 
 def shard_sets(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """Group files by prefix, each group in order and complete; files with other names are left out.
+    """Group files by prefix, each group in order and complete; files with other names are ignored.
 
     Raises
     ------
     UnreadableError
-        A shard is missing, or a prefix has shards of two different totals.
+        A shard is missing, or a prefix has shards with two different totals.
     """
     found: dict[str, dict[int, Path]] = defaultdict(dict)
     totals: dict[str, int] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of checkpoint tensors, as TF 1's partitioned variables name them."""
+"""Read slices of checkpoint tensors, as TF 1's partitioned variables name them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chun
 
 
 def sliced(tensor: TensorSource, spec: str, name: str) -> TensorSource:
-    """Return the part of a tensor that a slice names.
+    """Return the part of a tensor that a slice selects.
 
     Parameters
     ----------
     tensor : TensorSource
     spec : str
-        "" for all, else `<shape> <begin,length of each axis, joined by ':', '-' for all>`: "100 8 0,50:-".
+        "" for the whole tensor, else `<shape> <begin,length of each axis, joined by ':'; '-' for a whole axis>`: "100 8
+        0,50:-".
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file of a TensorNet sparse table, as text or binary, usually compressed."""
+"""Read one file of a TensorNet sparse table, text or binary, usually compressed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph_tools.tensors import Array
 
 _MARK = b"opt_name:"
 _LARGEST_DIM = 1 << 16
-# Text is parsed at some 100 MB/s; larger blocks only cost memory.
+# Text is parsed at about 100 MB/s; larger blocks would only use more memory.
 _TEXT_BLOCK = 1 << 20
 _HEAD_BLOCK = 1 << 16
 
@@ -29,7 +29,7 @@ def _compression(path: Path) -> str:
 
 
 def is_text(path: Path) -> bool:
-    """Tell whether a block is text: it begins with the name of the optimizer."""
+    """Return whether a block is text, which begins with the name of the optimizer."""
     head = b""
     for data in byte_blocks(path, _compression(path), _HEAD_BLOCK):
         head += data
@@ -42,14 +42,14 @@ def is_text(path: Path) -> bool:
 
 @dataclass
 class TextBlock:
-    """A block of text: two lines of header, then a line of values behind tabs for each key.
+    """A block of text: a header of two lines, then one line of tab-separated values for each key.
 
     Attributes
     ----------
     first_line : bytes
-        The first line of values; empty where there is none.
+        The first line of values; empty if there is none.
     fraction_last : bool
-        Whether a value of the last column, among the first ones, is no whole number.
+        True if one of the first lines has a fraction in its last column.
     layout : numpy dtype
         Known after `choose`.
     count : int
@@ -88,7 +88,7 @@ class TextBlock:
         return cls(path, compression, optimizer, dim, values[0] if values else b"", fraction)
 
     def choose(self, version_first: bool) -> None:
-        """Find the layout from the number of columns of the first line."""
+        """Set the layout that fits the number of columns of the first line."""
         if not self.first_line:
             return
         columns = len(self.first_line.rstrip(b"\t").split(b"\t"))
@@ -100,7 +100,7 @@ class TextBlock:
         self.layout = layout
 
     def scan(self) -> None:
-        """Count the lines of values and check that each has as many tabs as the first one."""
+        """Count the lines of values and check that each has the same number of tabs as the first one."""
         tabs = self.first_line.count(b"\t")
         for number, lines in self._values():
             view = np.frombuffer(lines, np.uint8)
@@ -135,7 +135,7 @@ class TextBlock:
             yield records
 
     def _values(self) -> Iterator[tuple[int, bytes]]:
-        """Yield lines of values, many at a time, with the number of the first of them within the file."""
+        """Yield lines of values, many at a time, with the number of the first line within the file."""
         number = 1
         for lines in line_blocks(self.path, self.compression, _TEXT_BLOCK):
             while number <= 2 and lines:
@@ -148,14 +148,14 @@ class TextBlock:
 
 @dataclass
 class BinaryBlock:
-    """A block of fixed-length records behind the dimension.
+    """A block of fixed-length records after the dimension.
 
     Attributes
     ----------
     size : int
         Bytes without compression.
     tail : bytes
-        The last byte: a stream's last line feed is no record.
+        The last byte; a line feed at the end of a stream is not a record.
     head : bytes
         The first records.
     """
@@ -171,7 +171,7 @@ class BinaryBlock:
 
     @classmethod
     def open(cls, path: Path) -> BinaryBlock:
-        """Read the block once for its size."""
+        """Read the block once to find its size."""
         compression = _compression(path)
         size = 0
         head = tail = b""
@@ -186,7 +186,7 @@ class BinaryBlock:
         return cls(path, compression, dim, size, tail, head[4:])
 
     def _body(self, layout: np.dtype[Any]) -> int | None:
-        """Return the bytes of all records, if they are whole ones of this layout."""
+        """Return the bytes of all records if they are whole records of this layout, else None."""
         body = self.size - 4
         if body % layout.itemsize == 0:
             return body
@@ -195,16 +195,16 @@ class BinaryBlock:
         return None
 
     def fits(self, layout: np.dtype[Any]) -> bool:
-        """Tell whether the block is made of whole records of a layout."""
+        """Return whether the block consists of whole records of a layout."""
         return self._body(layout) is not None
 
     def plausible(self, layout: np.dtype[Any]) -> bool:
-        """Tell whether the first records make sense in a layout."""
+        """Return whether the first records are plausible in a layout."""
         count = min(len(self.head), self._body(layout) or 0) // layout.itemsize
         return layouts.plausible(np.frombuffer(self.head, layout, count))
 
     def choose(self, layout: np.dtype[Any]) -> None:
-        """Take a layout that fits."""
+        """Set the layout, which must fit."""
         self.layout = layout
         self.count = (self._body(layout) or 0) // layout.itemsize
 

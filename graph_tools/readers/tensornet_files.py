@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that TensorNet saved: `sparse_table/<handle>/rank_<r>/sparse_block_<0..7>.gz`, as text or binary."""
+"""Read tables that TensorNet saved: `sparse_table/<handle>/rank_<r>/sparse_block_<0..7>.gz`, text or binary."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ _RANK = re.compile(r"^rank_(\d+)$")
 
 @dataclass(frozen=True)
 class Options:
-    """What the files of a table do not say for certain.
+    """Properties of a table that its files do not always determine.
 
     Attributes
     ----------
     optimizer : str or None
-        `AdaGrad`, `Adam` or `Ftrl`. Text says it; binary blocks show it by the length of their records, mostly.
+        `AdaGrad`, `Adam` or `Ftrl`. Text contains it; for binary blocks it mostly follows from the length of the
+        records.
     version_first : bool or None
-        Text of AdaGrad with dim + 5 columns: whether the last two are version and show, as in old releases, instead of
-        show and days. None tells by a fraction in the last column, which days never have.
+        For text of AdaGrad with dim + 5 columns: True if the last two are version and show, as in old releases, instead
+        of show and days. None: detected by a fraction in the last column, which days never have.
     use_cvm : bool
-        The model was trained with `use_cvm`: rows are two longer, for show and click.
+        The model was trained with `use_cvm`: rows are longer by two, for show and click.
     """
 
     optimizer: str | None = None
@@ -61,7 +62,7 @@ def find_tables(folder: Path) -> dict[str, Path]:
 
 
 def block_files(folder: Path) -> list[Path]:
-    """Return the blocks of a table's folder, all ranks, in order.
+    """Return the blocks of a table's folder, of all ranks, in order.
 
     Raises
     ------
@@ -99,13 +100,13 @@ def _blocks_of_rank(folder: Path) -> list[Path]:
 
 
 def open_table(name: str, folder: Path, options: Options | None = None) -> SparseTable:
-    """Open a table of one folder `sparse_table/<handle>`.
+    """Open the table of a folder `sparse_table/<handle>`.
 
     Raises
     ------
     UnreadableError
-        A block is missing, damaged, of another dimension or layout than its siblings; the table is empty; or the layout
-        of binary blocks is not clear without `options.optimizer`.
+        A block is missing or damaged, its dimension or layout differs from the others, the table is empty, or the
+        layout of binary blocks is ambiguous without `options.optimizer`.
     """
     options = options or Options()
     files = block_files(folder)
@@ -177,7 +178,7 @@ def _text_blocks(files: list[Path], options: Options) -> list[TextBlock]:
 
 
 def _binary_blocks(files: list[Path], options: Options) -> list[BinaryBlock]:
-    """Open binary blocks and find out which layout all of them have."""
+    """Open binary blocks and find their common layout."""
     blocks = [BinaryBlock.open(path) for path in files]
     dim = blocks[0].dim
     for block in blocks:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a record of a TensorNet sparse table holds: it depends on the optimizer and on the release.
+"""Define the records of a TensorNet sparse table, which depend on the optimizer and on the release.
 
-Every layout is a packed structured dtype with `sign` (the key) and `w` (the row); `show` counts how often it was seen.
+Every layout is a packed structured dtype with `sign` (the key) and the weights of the row; `show` counts how often the
+key was seen.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _VERSION: _Field = ("version", "<f4")
 
 
 def text_layout(optimizer: str, dim: int, columns: int, version_first: bool) -> np.dtype[Any] | None:
-    """Return the columns of a text block, or None where no release wrote as many.
+    """Return the columns of a text block, or None if no release wrote this number of columns.
 
     Parameters
     ----------
     version_first : bool
-        Of the two orders with dim + 5 columns, take the older: g2sum, version, show.
+        Of the two orders with dim + 5 columns, use the older one: g2sum, version, show.
     """
     if optimizer == "AdaGrad":
         tails: dict[int, tuple[_Field, ...]] = {
@@ -44,13 +45,13 @@ def text_layout(optimizer: str, dim: int, columns: int, version_first: bool) -> 
         }
         return _adagrad(dim, *tails[columns - dim]) if columns - dim in tails else None
     if columns == 2 + 3 * dim:
-        # Each weight stands with its two moments: w0 m0 v0 w1 m1 v1 ...
+        # Each weight is followed by its two moments: w0 m0 v0 w1 m1 v1 ...
         return np.dtype([("sign", "<u8"), ("moments", "<f4", (dim, 3)), _SHOW])
     return None
 
 
 def binary_layouts(dim: int) -> dict[tuple[str, bool], np.dtype[Any]]:
-    """Return the layouts of a binary record by (optimizer, whether it counts clicks)."""
+    """Return the layouts of a binary record by (optimizer, True if it counts clicks)."""
     moments = np.dtype([("sign", "<u8"), ("w", "<f4", (dim,)), ("moments", "<f4", (2 * dim,)), _SHOW])
     head: list[_Field] = [("sign", "<u8"), ("w", "<f4", (dim,)), ("g2sum", "<f4"), _SHOW, _DAYS]
     return {
@@ -62,10 +63,10 @@ def binary_layouts(dim: int) -> dict[tuple[str, bool], np.dtype[Any]]:
 
 
 def plausible(records: Array) -> bool:
-    """Tell whether records could be of their layout: counts are counts, days are days, and sums of squares positive."""
+    """Return whether records may have their layout: counts, days and sums of squares have possible values."""
     names = records.dtype.names or ()
     good = np.isfinite(records["show"]) & (records["show"] >= 0)
-    # A small integer that is read as a float is a denormal number, and no decayed count is as small.
+    # A small integer that is read as a float is a denormal number; decayed counts are never that small.
     good &= (records["show"] == 0) | (records["show"] > 1e-30)
     if "no_show_days" in names:
         good &= (records["no_show_days"] >= 0) & (records["no_show_days"] < 100_000)
@@ -84,11 +85,11 @@ def weights(records: Array) -> Array:
 
 
 def weights_with_cvm(records: Array) -> Array:
-    """Return the rows as a table with `use_cvm` serves them [n, dim + 2]: weights, show, log of clicks per show.
+    """Return the rows that a table with `use_cvm` serves [n, dim + 2]: weights, show, log of clicks per show.
 
     Notes
     -----
-    The last column is log(click + 1) - log(show + 1), which the system makes anew when it loads a table.
+    The last column is log(click + 1) - log(show + 1), which the system computes when it loads a table.
     """
     show, click = records["show"], records["click"]
     ratio = np.log(click + np.float32(1)) - np.log(show + np.float32(1))
@@ -104,7 +105,7 @@ def dropped_bytes(layout: np.dtype[Any], dim: int, served: int) -> dict[str, int
     Parameters
     ----------
     served : int
-        Length of the row that is served; longer than `dim` where counts are part of it.
+        Length of the served row; larger than `dim` if counts are part of it.
     """
     sizes = {}
     for name in layout.names or ():

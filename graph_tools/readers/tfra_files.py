@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that TFRA's FileSystemSaver wrote: raw files `<name>_mht_1of2_rank0_size1-keys` and `...-values`."""
+"""Read tables of TFRA's FileSystemSaver: raw files `<name>_mht_1of2_rank0_size1-keys` and `...-values`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_DEFAULT = Absent(
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table is spread: over processes, and over the devices of each."""
+    """How a table is distributed over processes, and over the devices of each."""
 
     shards: int
     size: int
@@ -43,14 +43,15 @@ class Layout:
 
 
 def find_tables(folder: Path) -> dict[str, Layout]:
-    """Return the tables of a folder (`variables/TFRADynamicEmbedding` of a SavedModel), each complete.
+    """Return the tables of a folder (`variables/TFRADynamicEmbedding` of a SavedModel), after checking that each is
+    complete.
 
-    Optimizer slots are tables of their own here, named after the variable and the slot.
+    Optimizer slots are separate tables here, named after the variable and the slot.
 
     Raises
     ------
     UnreadableError
-        A file is missing, or a table's files are of two different ways to spread it.
+        A file is missing, or a table has files of two different distributions.
     """
     found: dict[str, set[Layout]] = defaultdict(set)
     if not folder.is_dir():
@@ -92,13 +93,13 @@ def open_table(
     Parameters
     ----------
     dim : int or None
-        Length of a row; None takes what follows from the sizes of the files.
+        Length of a row; None: computed from the sizes of the files.
     key_dtype, value_dtype : numpy dtype or None
-        As the table's op says; None for int64 and float32. Nothing in the files tells.
+        Dtypes of the table's op; None: int64 and float32. The files do not contain them.
     absent : Absent
-        From the graph's `default_value`.
+        Value of the graph's `default_value`.
     slots : names of tables
-        Optimizer slots of this one. They must have the same keys, and are reported as dropped.
+        Optimizer slots of this table. They must have the same keys, and are reported as dropped.
     """
     tables = find_tables(folder)
     if name not in tables:
@@ -129,7 +130,7 @@ def _parts(folder: Path, name: str, layout: Layout, keys: np.dtype[Any], rows: n
 
 
 def _dim(folder: Path, name: str, layout: Layout, keys: np.dtype[Any], rows: np.dtype[Any], dim: int | None) -> int:
-    """Return the length of a row from the first shard that has keys."""
+    """Return the length of a row, from the first shard that has keys."""
     paths = iter(_files(folder, name, layout))
     for key_path, row_path in zip(paths, paths, strict=True):
         count, left = divmod(file_size(key_path), keys.itemsize)
@@ -148,7 +149,7 @@ def _dim(folder: Path, name: str, layout: Layout, keys: np.dtype[Any], rows: np.
 
 
 def _slot_bytes(folder: Path, table: SparseTable, slot: str, tables: dict[str, Layout]) -> int:
-    """Return the bytes of an optimizer slot, after a check that it belongs to the table."""
+    """Return the bytes of an optimizer slot, after checking that it belongs to the table."""
     if slot not in tables:
         raise UnreadableError(f"{folder}: no slot {slot}, expected one of: {', '.join(tables)}")
     paths = list(_files(folder, slot, tables[slot]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord files as batches of records: one buffer, and where the records lie in it."""
+"""Read TFRecord files as batches of records: one buffer, and the positions of the records in it."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Records:
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the crc32c as TFRecord stores it: rotated and shifted, so that a crc of a crc is no weak check."""
+    """Return the crc32c as TFRecord stores it: rotated and shifted, so that the crc of data with a crc is not weak."""
     crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def tfrecord_compression(path: Path) -> str:
-    """Return `none`, `gzip`, `zlib` or `snappy`, from how the file begins."""
+    """Return `none`, `gzip`, `zlib` or `snappy`, found from the first bytes of the file."""
     head = read_head(path, 16)
     if len(head) >= _HEADER and struct.unpack_from("<I", head, 8)[0] == masked_crc(head[:8]):
         return "none"
     compression = compression_of(head)
-    # Snappy blocks begin with their stored length, big-endian, then the length of what they hold (never zero).
+    # Snappy blocks begin with their stored length, big-endian, then their decompressed length (never zero).
     if compression == "none" and len(head) > 5:
         length = struct.unpack_from(">I", head)[0]
         if 0 < length < _SNAPPY_BLOCK_LIMIT and 4 + length <= file_size(path) and head[4]:
@@ -75,14 +75,14 @@ def record_batches(path: Path, compression: str, verify: bool) -> Iterator[Recor
     Parameters
     ----------
     compression : str
-        As `tfrecord_compression` gives it.
+        As `tfrecord_compression` returns it.
     verify : bool
-        Check the checksum of each record's data. Those of the lengths are always checked.
+        Check the checksum of each record's data. The checksums of the lengths are always checked.
 
     Raises
     ------
     UnreadableError
-        A checksum does not fit, or the file ends within a record.
+        A checksum is wrong, or the file ends within a record.
     """
     if compression == "snappy":
         yield from _snappy_batches(path)
@@ -103,7 +103,7 @@ def record_batches(path: Path, compression: str, verify: bool) -> Iterator[Recor
 
 
 def _frames(path: Path, data: bytes, first: int) -> tuple[Array, Array, int]:
-    """Find the whole records of a buffer that begins with one: begins [n], lengths [n], bytes used."""
+    """Find the whole records of a buffer that begins with one: starts [n], lengths [n], bytes used."""
     view = np.frombuffer(data, np.uint8)
     begins: list[Array] = []
     lengths: list[Array] = []
@@ -126,7 +126,7 @@ def _frames(path: Path, data: bytes, first: int) -> tuple[Array, Array, int]:
             break
         run = 1
         if repeats >= 4 and possible > 1:
-            # Records of one length follow one another: their headers are equal and lie at a fixed distance.
+            # If consecutive records have one length, their headers are equal and have a fixed distance.
             run = min(possible, 1 << min(repeats, 16))
             heads = sliding_window_view(view, _HEADER)[position : position + (run - 1) * stride + 1 : stride]
             same = (heads == np.frombuffer(header, np.uint8)).all(axis=1)
@@ -153,7 +153,7 @@ def _check_data(path: Path, data: bytes, begin: Array, length: Array, first: int
 
 
 def _snappy_batches(path: Path) -> Iterator[Records]:
-    """Yield the records of a snappy-compressed file through TensorFlow, which has a decoder and checks the sums."""
+    """Yield the records of a snappy-compressed file through TensorFlow, which decompresses it and checks the sums."""
     import tensorflow as tf
 
     number = 0

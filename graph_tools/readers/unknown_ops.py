@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that neither TensorFlow nor a reader of this package knows."""
+"""Find ops that neither TensorFlow nor a reader of this package knows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _RESTORES = {"RestoreV2", "Restore", "RestoreSlice"}
 
 @dataclass(frozen=True)
 class UnknownOp:
-    """An op that an output needs and TensorFlow does not have.
+    """An op that an output needs but TensorFlow does not have.
 
     Attributes
     ----------
     op : str
     place : str
-        A node of it, in words.
+        A node of this op, in words.
     output : str
-        One that needs it, in words.
+        An output that needs it, in words.
     """
 
     op: str
@@ -35,7 +35,7 @@ class UnknownOp:
 
 
 def unknown_ops(model: Model) -> list[UnknownOp]:
-    """List the ops that outputs need and TensorFlow does not have, those of loaded libraries taken as its own."""
+    """Return the ops that outputs need but neither TensorFlow nor a loaded library has."""
     unknown: dict[str, UnknownOp] = {}
     for signature, key, output in _outputs(model):
         for name in sorted(model.graph.ancestors([output.node])):
@@ -46,9 +46,9 @@ def unknown_ops(model: Model) -> list[UnknownOp]:
 
 
 def check_restored(model: Model) -> None:
-    """Check, of a model as it was read, that no unknown op that an output needs is filled from the checkpoint.
+    """Check that no unknown op that an output needs is filled from the checkpoint, in a model as it was read.
 
-    What such an op holds would be lost: nobody here knows how it is stored.
+    The content of such an op would be lost, since its storage format is not known here.
 
     Raises
     ------
@@ -76,14 +76,14 @@ def _refuse(model: Model, unknown: list[UnknownOp]) -> None:
 
 
 def check_unknown_ops(model: Model) -> None:
-    """Check that TensorFlow can run all that an output needs, lookups that are converted aside.
+    """Check that TensorFlow can run everything that an output needs, except lookups that are converted.
 
     Raises
     ------
     ConversionError
-        Names every such op, a node of each, and an output that needs it.
+        Names every such op, a node of it, and an output that needs it.
     UnreadableError
-        Ops of libprocessor need the library, and it is not there or older.
+        The graph has ops of libprocessor, but the library is missing or too old.
     """
     require_for(model.graph, model.path)
     unknown = unknown_ops(model)
