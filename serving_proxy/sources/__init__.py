@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where models come from beside `deploy`: base directories, TensorFlow Serving's and DeepRec's configuration files."""
+"""Sources of models other than `deploy`: base directories, and the configuration files of TensorFlow Serving and
+DeepRec.
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until what was asked for answers requests, as TensorFlow Serving and Triton do before they answer."""
+"""Wait until requested models are available, as TensorFlow Serving and Triton do before they reply."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from serving_proxy.sources.models_config import ConfiguredModel
 from serving_proxy.sources.watcher import Watcher
 
 _PERIOD_S = 0.05
-# The first look at a directory shows nothing, for files may be on their way; the second what has come to rest.
+# At the first look at a directory no version counts, because files may still be copied; the second shows those at rest.
 _LOOKS = 3
 
 
 class Availability:
-    """Waits for models. What fails is told; what takes too long goes on by itself."""
+    """Waits for models. Failures are reported; loading that takes too long continues in the background."""
 
     def __init__(self, control: Control, watcher: Watcher) -> None:
         self._control = control
         self._watcher = watcher
 
     async def of_configured(self, configured: Sequence[ConfiguredModel], new: Iterable[str], seconds: float) -> None:
-        """Wait until each model that is new has a version that serves, and every label stands for one that does.
+        """Wait until each new model has a version that serves, and every label names a version that does.
 
         Raises
         ------
@@ -53,11 +53,11 @@ class Availability:
         await _until_none(pending, seconds)
 
     async def of_model(self, name: str, seconds: float) -> None:
-        """Wait until a model that was deployed has a version that serves; raises as `of_configured` does."""
+        """Wait until a deployed model has a version that serves; raise the errors of `of_configured`."""
         await _until_none(lambda: self._model_waits(name, looked=True) or self._hosts_wait(), seconds)
 
     async def of_hosts(self, seconds: float) -> None:
-        """Wait until every host serves what it is to serve by now, and nothing that was taken out.
+        """Wait until every host serves the present desired state, and no version that was taken out.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class Availability:
         await _until_none(pending, seconds)
 
     def _hosts_wait(self) -> str | None:
-        """Return that a host has not yet read what it is to serve; None if all have."""
+        """Return a text if a host has not read the present desired state yet; None if all have."""
         wanted = self._control.desired.generation
         late = [
             host for host in self._control.hosts if host.alive and host.state != "draining" and host.generation < wanted
@@ -78,7 +78,7 @@ class Availability:
         return f"host '{late[0].name}': has not read what it is to serve" if late else None
 
     def _model_waits(self, name: str, looked: bool) -> str | None:
-        """Return what a model waits for; None if it is available."""
+        """Return the reason why a model is not available yet; None if it is available."""
         model = self._control.models.get(name)
         versions = [] if model is None else list(model.versions.values())
         if any(version.state == State.READY for version in versions):
@@ -95,7 +95,7 @@ class Availability:
         return f"model '{name}': its versions are being looked for"
 
     def _label_waits(self, name: str, label: str, number: int, looked: bool) -> str | None:
-        """Return what a label waits for; None if its version is available."""
+        """Return the reason why a label's version is not available yet; None if it is available."""
         model = self._control.models.get(name)
         version = None if model is None else model.versions.get(number)
         if version is not None and version.state == State.READY:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the base directories of models: deploys the versions that their policies choose, and takes out the others."""
+"""Follow the base directories of models: deploy the versions that their policies choose, and take out the others."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ class BaseDirectories:
         self._followed: dict[str, _Followed] = {}
 
     def use_settings(self, settings: SettingsFile) -> None:
-        """Deploy versions with these settings from now on."""
+        """Use these settings to deploy versions from now on."""
         self._settings = settings
 
     def forget(self, name: str) -> None:
-        """Begin anew with a model's base directory, should there be one again."""
+        """Forget a model's base directory, so that it is read from the beginning if it is configured again."""
         self._followed.pop(name, None)
 
     def looks(self, name: str) -> int:
-        """Return how often a model's base directory was looked at, and what it showed acted upon."""
+        """Return how often a model's base directory was read and the result was applied."""
         watched = self._followed.get(name)
         return 0 if watched is None else watched.follows
 
     async def look(self, name: str) -> None:
-        """Act on the last look at a directory, and begin another: storage that hangs holds up nothing else."""
+        """Apply the last look at a directory, and begin the next one on a thread, so that storage that hangs blocks
+        nothing else.
+        """
         model = self._control.models.get(name)
         if model is None or model.policy is None:
             return
@@ -58,7 +60,7 @@ class BaseDirectories:
         if watched.looking is not None:
             if not watched.looking.done():
                 return
-            # It is done with, whatever comes of it.
+            # The look is finished, even if applying its result fails.
             looked, watched.looking = watched.looking, None
             await self._follow(name, watched, looked.result())
             watched.follows += 1
@@ -75,25 +77,25 @@ class BaseDirectories:
         self._note_folders(name, watched.directory)
         assert model.policy is not None
         wanted = choose_versions(model.policy, {number: stamp for number, (_, stamp) in found.items()}, model)
-        # The largest first: the first one of a model is its baseline at once.
+        # The largest number first, because the first version of a model becomes its baseline at once.
         for number in reversed(wanted.load):
             await self._attempt(name, number, found[number][0])
             if self._followed.get(name) is not watched:
-                # Configured otherwise meanwhile.
+                # The configuration has changed meanwhile.
                 return
         self._operations.choose(name, wanted.chosen)
         for number in wanted.unload:
             self._operations.undeploy(name, number, by_policy=True)
         if wanted.follow is not None:
             self._operations.promote(name, wanted.follow)
-        # Those that are being copied will be there.
+        # Versions that are still being copied are not missing.
         missing = [number for number in wanted.missing if number not in watched.directory.seen]
         if missing:
             listed = ", ".join(str(one) for one in missing)
             self._notes.enter(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
 
     def _note_folders(self, name: str, directory: BaseDirectory) -> None:
-        """Say once what lies in a base directory and is not served, and that nothing is."""
+        """Record once which folders of a base directory are not served, and whether none is."""
         for folder, why in directory.left_out.items():
             self._notes.enter(f"{name}/folder/{folder}", f"{name}: {directory.base / folder} {why}")
         if directory.empty:

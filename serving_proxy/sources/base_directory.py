@@ -14,16 +14,16 @@ _LARGEST = 2**63 - 1
 
 
 def version_folders(base: Path) -> dict[int, Path] | None:
-    """Return the folders whose names are versions and that hold a graph; None if the directory cannot be read.
+    """Return the folders that are named by a version and contain a graph; None if the directory cannot be read.
 
-    A version may be written with leading zeros or as a link.
+    A version may be written with leading zeros, and the folder may be a link.
     """
     sorted_out = _sort_out(base)
     return None if sorted_out is None else sorted_out[0]
 
 
 def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
-    """Return the folders of versions, and by their names why others whose names are numbers are none."""
+    """Return the folders of versions, and, by name, why other folders with numbers as names are not versions."""
     try:
         names = sorted(os.listdir(base))
     except OSError:
@@ -32,7 +32,7 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
     left_out: dict[str, str] = {}
     for name in names:
         folder = base / name
-        # Not `Path.is_dir` or `Path.is_file`, which raise where storage refuses or fails.
+        # Not `Path.is_dir` or `Path.is_file`, which raise errors if storage refuses access or fails.
         if not name.isascii() or not name.isdecimal() or not os.path.isdir(folder):
             continue
         number = int(name)
@@ -50,12 +50,12 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
 class BaseDirectory:
     """Watches a base directory: a version counts once its files have not changed between two looks.
 
-    Whoever copies a model there without renaming it into place is waited for.
+    So a model that is copied there without being renamed into place counts only when it is complete.
 
     Attributes
     ----------
     left_out : dict of str to str
-        By their names, why folders that are named like versions are none; of those that two looks have found so.
+        By name, why folders with numbers as names are not versions, if two looks have found so.
     seen : frozenset of int
         The versions of the last look, at rest or not.
     empty : bool
@@ -72,7 +72,7 @@ class BaseDirectory:
         self._left_out_before: dict[str, str] = {}
 
     def look(self) -> dict[int, tuple[Path, str]] | None:
-        """Return folder and stamp of each version that has come to rest; None if the directory cannot be read."""
+        """Return folder and stamp of each version that is at rest; None if the directory cannot be read."""
         sorted_out = _sort_out(self.base)
         if sorted_out is None:
             return None

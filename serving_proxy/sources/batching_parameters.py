@@ -12,7 +12,7 @@ from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Batching, Limits
 from serving_proxy.sources import messages
 
-# What TensorFlow Serving has where the file says nothing.
+# TensorFlow Serving's defaults for parameters that the file does not set.
 _DEFAULT_ROWS, _DEFAULT_WAIT_US = 1000, 0
 _MOST_ROWS, _MOST_WAIT_US, _MOST_QUEUE, _MOST_THREADS = 2**24, 10_000_000, 16_777_216, 4096
 _INEFFECTIVE = {
@@ -26,7 +26,7 @@ _INEFFECTIVE = {
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """What such a file says.
+    """The content of such a file.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def parse_batching(text: str, named: str) -> BatchingParameters:
     Raises
     ------
     InvalidError
-        It is no `BatchingParameters`, or a value is out of range.
+        It is not a `BatchingParameters`, or a value is out of range.
     """
     message = messages.new("tensorflow.serving.BatchingParameters")
     try:
@@ -62,11 +62,11 @@ def parse_batching(text: str, named: str) -> BatchingParameters:
     limits = None
     if message.HasField("max_enqueued_batches"):
         batches = _value(message, "max_enqueued_batches", 0, (1, _MOST_QUEUE), named)
-        # The queue here is one of requests, each of which has a row at least.
+        # This library's queue contains requests, each of which has at least one row.
         limits = Limits(max_queue=min(batches * rows, _MOST_QUEUE))
     config = {}
     if message.HasField("num_batch_threads"):
-        # There all models share them; here each has so many at most.
+        # In TensorFlow Serving, all models share these threads; here, they are the maximum for each model.
         config["worker_threads"] = _value(message, "num_batch_threads", 1, (1, _MOST_THREADS), named)
     notes = tuple(
         f"{named}: {field.name} has no effect: {_INEFFECTIVE[field.name]}"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few protobuf messages that the proxy reads, built at run time in a pool of their own.
+"""The protobuf messages that the proxy reads, built at run time in a pool of their own.
 
-TensorFlow registers the same names in protobuf's default pool; in a pool of our own neither can disturb the other, and
-TensorFlow need not be imported. What is not described here is kept or skipped, as protobuf does with unknown fields.
+TensorFlow registers the same names in protobuf's default pool. A separate pool avoids conflicts, and TensorFlow need
+not
+be imported. Fields that are not described here are kept or skipped, as protobuf does with unknown fields.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models by name, as the Open Inference Protocol's repository has them: loaded and unloaded as a whole."""
+"""Models by name, as in the Open Inference Protocol's repository: loaded and unloaded as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from serving_proxy.sources.base_directory import version_folders
 
 
 class ModelRepository:
-    """What a client may load: models that were deployed before, and folders `<model root>/<model>/<version>`."""
+    """The models that a client may load: those deployed before, and folders `<model root>/<model>/<version>`."""
 
     def __init__(self, control: Control, operations: Operations, availability: Availability) -> None:
         self._control = control
@@ -29,7 +29,7 @@ class ModelRepository:
         Raises
         ------
         ProxyError
-            As `Operations.deploy` and `Availability.of_model`; NotFoundError if there is no such model.
+            As in `Operations.deploy` and `Availability.of_model`; NotFoundError if there is no such model.
         """
         model = self._control.models.get(check_name(name))
         configured = model is not None and model.policy is not None
@@ -42,17 +42,17 @@ class ModelRepository:
         await self._availability.of_model(name, seconds)
 
     async def unload(self, name: str, seconds: float) -> None:
-        """Take a model out; its last requests are answered.
+        """Take out a model; requests in flight are still served.
 
         Parameters
         ----------
         seconds : float [s]
-            How long to wait until no host takes requests for it.
+            Longest time to wait until no host accepts requests for it.
 
         Raises
         ------
         ProxyError
-            As `Operations.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
+            As in `Operations.undeploy` and `Availability.of_hosts`; NotFoundError if it is not loaded.
         """
         model = self._control.models.get(check_name(name))
         if model is None or not any(version.active or version.desired for version in model.versions.values()):
@@ -71,7 +71,7 @@ class ModelRepository:
 
 
 def _as_before(model: Model | None) -> Deployment | None:
-    """Return what makes a model that was undeployed what it was; None if it never was."""
+    """Return the deployment that restores an undeployed model; None if there was no such model."""
     if model is None or not model.versions:
         return None
     version = model.versions.get(model.baseline or 0) or model.versions[max(model.versions)]

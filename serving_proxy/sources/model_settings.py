@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of models that come from a configuration: a JSON file beside `models.config`, by the names of models.
+"""Settings of models that come from a configuration: a JSON file used with `models.config`, by the names of models.
 
     {"defaults": {"config": {"session_num": 2}, "batching": {"mode": "zero_wait", "max_rows": 128}},
      "models": {"ranking": {"optimize": true, "slo_p99_ms": 20}}}
 
-A model has what it is given, and the defaults for the rest; keys of `config` are put together one by one. What is
-deployed by hand has sessions and batching of the defaults where `deploy` says nothing of them.
+A model has its own settings, and the defaults for the rest; the keys of `config` are merged one by one. A model that is
+deployed by hand gets sessions, batching and limits from the defaults if `deploy` does not set them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serving_proxy.gates.ops import check_allowed
 
 
 class SettingsFile(BaseModel):
-    """The file as a whole."""
+    """The content of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -26,7 +26,7 @@ class SettingsFile(BaseModel):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
 
     def over(self, base: ModelSettings) -> SettingsFile:
-        """Return the file with other settings below its defaults."""
+        """Return the file with `base` as the fallback of its defaults."""
         given = {field: getattr(self.defaults, field) for field in self.defaults.model_fields_set}
         given["config"] = {**(base.config or {}), **(self.defaults.config or {})}
         return self.model_copy(update={"defaults": base.model_copy(update=given)})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Serving's `models.config`: as a text file, and as it comes in a `HandleReloadConfigRequest`.
+"""TensorFlow Serving's `models.config`, as a text file and as sent in a `HandleReloadConfigRequest`.
 
-A file without a `model_config_list`, such as an empty one, changes nothing, and a request without one is refused, as in
-TensorFlow Serving. An empty `model_config_list` asks for no models.
+As in TensorFlow Serving, a file without a `model_config_list`, such as an empty one, changes nothing, and a request
+without one is refused. An empty `model_config_list` requests no models.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Policy, PolicyKind, Record
 from serving_proxy.sources import messages
 
-# Of the deprecated `model_type`, which counts where there is no platform.
+# Value of the deprecated `model_type`, which is used if no platform is given.
 _OTHER = 2
 _LABEL = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
 class ConfiguredModel(Record):
-    """A model with a base directory, and which of its versions are wanted."""
+    """A model with a base directory, and the policy that chooses its versions."""
 
     name: str
     base_path: str
@@ -40,7 +40,8 @@ def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel
     Raises
     ------
     InvalidError
-        It is no `ModelServerConfig` with a `model_config_list`, or holds what this proxy cannot do.
+        It is not a `ModelServerConfig` with a `model_config_list`, or contains something that this proxy does not
+        support.
     """
     return _models(_parsed(text, named), named)
 
@@ -57,17 +58,18 @@ def _parsed(text: str, named: str) -> Any:
 
 
 def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict[str, str]] | None:
-    """Read the text of a `models.config` as far as that is possible: what is wrong with one model harms no other.
+    """Read as much of a `models.config` as possible: a fault of one model does not affect the others.
 
     Returns
     -------
     (tuple of ConfiguredModel, dict) or None
-        Models, and by name what is refused of it, or of the model as a whole. None: it has no `model_config_list`.
+        Models, and by name what is refused of a model or why all of it is refused. None: there is no
+        `model_config_list`.
 
     Raises
     ------
     InvalidError
-        It is no `ModelServerConfig`.
+        It is not a `ModelServerConfig`.
     """
     message = _parsed(text, named)
     if message.WhichOneof("choice") is None:
@@ -97,7 +99,7 @@ def _listed(config: Any, named: str) -> Sequence[Any]:
 
 
 def _without_zero(one: Any) -> str:
-    """Take versions below 1 out of an entry, which no request can name here; say which."""
+    """Remove versions below 1, which requests cannot name here, from an entry; return a text that lists them."""
     versions = one.model_version_policy.specific.versions
     left_out = [f"version {number}" for number in versions if number < 1]
     if left_out and len(left_out) < len(versions):
@@ -119,7 +121,7 @@ def single_model(name: str, base_path: str) -> ConfiguredModel:
     Raises
     ------
     InvalidError
-        The name or the path cannot be.
+        The name or the path is not valid.
     """
     message = messages.new("tensorflow.serving.ModelConfig")
     message.name, message.base_path = name, base_path
@@ -127,7 +129,7 @@ def single_model(name: str, base_path: str) -> ConfiguredModel:
 
 
 def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
-    """Read the bytes of a `ReloadConfigRequest`, as `parse_text` does."""
+    """Read the bytes of a `ReloadConfigRequest`, with the same checks as `parse_text`."""
     message = messages.new("tensorflow.serving.ReloadConfigRequest")
     try:
         message.ParseFromString(data)
@@ -167,7 +169,7 @@ def _model(one: Any, named: str) -> ConfiguredModel:
 
 
 def _local(path: str) -> str:
-    """Return the path of a `file://` URL; anything else as it is."""
+    """Return the path of a `file://` URL, or any other path unchanged."""
     return re.sub(r"^file://(localhost)?(?=/)", "", path)
 
 

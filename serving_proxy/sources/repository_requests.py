@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to load or unload a model, of the Open Inference Protocol: as messages and as JSON."""
+"""Requests to load or unload a model, as messages of the Open Inference Protocol and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from serving_proxy.errors import InvalidError
 from serving_proxy.sources import messages
 
-# What unloading may say, and means nothing here: no model depends on another.
+# Parameters that are accepted. `unload_dependents` has no effect, because no model depends on another.
 _KNOWN = {"load": frozenset[str](), "unload": frozenset({"unload_dependents"})}
 
 
@@ -20,7 +20,7 @@ def parse_message(verb: str, data: bytes) -> str:
     Raises
     ------
     InvalidError
-        It is none, or asks for what this proxy cannot do.
+        It is not such a message, or requests something that this proxy does not support.
     """
     kind = f"RepositoryModel{verb.title()}Request"
     message = messages.new(f"inference.{kind}")
@@ -35,7 +35,7 @@ def parse_message(verb: str, data: bytes) -> str:
 
 
 def parse_body(verb: str, data: bytes) -> None:
-    """Check the JSON of a request whose path names the model; it may be empty."""
+    """Check the JSON body of a request whose path names the model; it may be empty."""
     try:
         body = json.loads(data) if data.strip() else {}
         parameters = body.get("parameters", {})

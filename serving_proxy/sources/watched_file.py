@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that operators change while it is followed: `models.config`, and the settings of models."""
+"""A file that operators may change while the proxy runs: `models.config`, and the settings of models."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from serving_proxy.errors import ProxyError
 from serving_proxy.system.files import read_regular
 
 _MOST_BYTES = 16 * 1024 * 1024
-# How long a look may hold up others; storage that hangs longer is asked again by the next one.
+# Longest time that a look may block the loop; if storage hangs longer, the next look waits for it again.
 _PATIENCE_S = 0.2
 
 
 class WatchedFile:
-    """Watches a file: what it holds counts once two looks have found the same. For the thread of one event loop.
+    """Watches a file: its content counts once two looks have found the same. Used by the thread of one event loop.
 
-    Programs that write a file in place empty it first, so that one look may find it empty or cut off.
+    Programs that write a file in place empty it first, so that a single look may find it empty or truncated.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class WatchedFile:
     Attributes
     ----------
     at_rest : bool
-        Whether the last two looks have found the same, or the last one none that can be read.
+        Whether the last two looks have found the same content, or the last look could not read the file.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -40,23 +40,23 @@ class WatchedFile:
         self._looking: asyncio.Task[str] | None = None
 
     async def read(self) -> str:
-        """Return what the file holds now, at rest or not: at the start there is nothing else to go by.
+        """Return the present content, at rest or not, because at the start there is nothing to compare it with.
 
         Raises
         ------
         ProxyError
-            It cannot be read, is no regular file, or has more than 16 MiB.
+            It cannot be read, is not a regular file, or has more than 16 MiB.
         """
         self._seen = await asyncio.to_thread(self._read)
         return self._seen
 
     async def look(self) -> str | None:
-        """Return what the file holds if that is at rest and not taken yet; None otherwise, and while storage hangs.
+        """Return the content if it is at rest and was not taken yet; None otherwise, and while storage hangs.
 
         Raises
         ------
         ProxyError
-            As `read` does.
+            As in `read`.
         """
         if self._looking is None:
             self._looking = asyncio.create_task(asyncio.to_thread(self._read))
@@ -74,7 +74,7 @@ class WatchedFile:
         return self._seen if self.at_rest and self._seen != self._taken else None
 
     def take(self, text: str) -> None:
-        """Say that a text of this file has been acted upon, so that looks return it no more."""
+        """Mark a content as applied, so that looks no longer return it."""
         self._taken = text
 
     def _read(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows base directories and the configuration file that names them."""
+"""Follow the configuration file and the base directories that it names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from serving_proxy.sources.repeated_notes import RepeatedNotes
 from serving_proxy.sources.watched_file import WatchedFile
 
 POLL_S = 1.0
-# A folder counts once two looks have found it the same.
+# A folder counts once two looks have found the same content.
 _LOOKS = 2
-# Such as a full disk: what could not be done is tried again.
+# Temporary failures, such as a full disk: they are tried again.
 _PASSING = (ExhaustedError, UnavailableError)
 
 
 class Watcher:
-    """Deploys what a configuration names and directories hold."""
+    """Deploys the models of a configuration from their base directories."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Watcher:
         base: ModelSettings | None = None,
     ) -> None:
         self._settings_file = None if settings is None else WatchedFile(settings, "settings of models")
-        # In the place of a configuration.
+        # The only model, instead of a configuration.
         self._single = single
-        # Below what the file of settings says.
+        # Fallback of the defaults in the file of settings.
         self._base = base or ModelSettings()
         self._settings = SettingsFile()
         self._control = control
@@ -76,7 +76,7 @@ class Watcher:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was configured has been looked at, and is in `desired.json` or refused."""
+        """Return whether every configured model has been looked at, and is in `desired.json` or refused."""
         models = self._control.models.values()
         gated = any(version.state in GATED for one in models for version in one.versions.values())
         looked = (self._config is None or self._config.at_rest) and all(
@@ -92,26 +92,26 @@ class Watcher:
             with self._control.recording_faults("configuration"):
                 await self._follow_file(self._config, "", self._apply_change)
             for name in [model.name for model in self._control.models.values() if model.policy is not None]:
-                # Such as a full disk; the next look tries again.
+                # An error, such as a full disk, is recorded; the next look tries again.
                 with self._control.recording_faults(f"base path of {name}"):
                     await self._directories.look(name)
             await asyncio.sleep(POLL_S)
 
     def apply(self, configured: Sequence[ConfiguredModel], kept: Collection[str] = (), alone: bool = False) -> None:
-        """Make what was configured the whole of what comes from a configuration; models deployed by hand stay.
+        """Replace the configured models by these; models that were deployed by hand stay.
 
         Parameters
         ----------
         configured : sequence of ConfiguredModel
         kept : collection of str
-            Models that stay as they are, as what the configuration says of them is refused.
+            Models that stay as they are, because their part of the configuration is refused.
         alone : bool
-            A model that cannot be is refused alone, with an event; a base path that is not there is waited for.
+            Refuse an invalid model alone, with an event, and wait for a base path that does not exist yet.
 
         Raises
         ------
         ProxyError
-            One of them cannot be, and is not refused alone: nothing was changed.
+            A model is invalid and `alone` is false: nothing was changed.
         """
         kept, possible = {*kept}, []
         for one in configured:
@@ -127,7 +127,7 @@ class Watcher:
         names = {one.name for one in configured} | kept
         for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
             self._operations.undeploy(model.name, by_policy=True)
-            # From now on as any model that was undeployed.
+            # From now on it is like any other model that was undeployed.
             left = choose(self._control.model(model.name), ()).model
             self._control.commit(Change(left.change(policy=None, base_path=None)))
             self._directories.forget(model.name)
@@ -156,7 +156,7 @@ class Watcher:
             self._directories.forget(one.name)
 
     def looks(self, name: str) -> int:
-        """Return how often a model's base directory was looked at, and what it showed acted upon."""
+        """Return how often a model's base directory was read and the result was applied."""
         return self._directories.looks(name)
 
     def _use(self, settings: SettingsFile) -> None:
@@ -167,15 +167,15 @@ class Watcher:
     async def _follow_file(
         self, file: WatchedFile | None, subject: str, act: Callable[[Path, str], Awaitable[None]]
     ) -> None:
-        """Act upon what a file holds by now, once that is at rest, and tell of what is wrong with it.
+        """Apply the content of a file once it is at rest, and record what is wrong with it.
 
         Parameters
         ----------
         file : WatchedFile or None
         subject : str
-            As `RepeatedNotes.enter` takes it.
+            As for `RepeatedNotes.enter`.
         act : callable
-            Takes the path and the text, and tells that they are in force.
+            Applies the text of a path, and records that it is in force.
         """
         if file is None:
             return
@@ -186,7 +186,7 @@ class Watcher:
                 return
             await act(file.path, text)
         except _PASSING:
-            # It is not taken, so the next look finds it again.
+            # The content is not marked as taken, so the next look finds it again.
             raise
         except ProxyError as error:
             self._notes.enter(subject, f"{error}; what was read before stays")
@@ -194,9 +194,9 @@ class Watcher:
             file.take(text)
 
     async def _apply_settings(self, path: Path, text: str) -> None:
-        """Give versions that are deployed the settings that the file has by now."""
+        """Give the deployed versions the present settings of the file."""
         self._use(parse_settings(text, str(path)))
-        # Now, for they are in force from here on, even if a full disk keeps them from what is deployed for a while.
+        # Recorded now, because the settings are in force even if a full disk delays their use for deployed versions.
         self._notes.enter("/settings", f"{path}: read again")
         for model in [one for one in self._control.models.values() if one.policy is not None]:
             await self._give_settings(model)
@@ -205,7 +205,7 @@ class Watcher:
         settings = self._settings.of(model.name)
         for version in [one for one in model.versions.values() if one.active]:
             asked = settings.deployment(version.source, version.number)
-            # How it was optimized is for good; the next version is made as the file says.
+            # The optimization of a version never changes; the next version is made according to the file.
             asked = asked.model_copy(update={"optimize": version.optimize})
             try:
                 await self._operations.deploy(model.name, asked, by_policy=True)
@@ -215,12 +215,12 @@ class Watcher:
                 self._notes.enter(f"{model.name}/{version.number}", str(error))
 
     async def _apply_change(self, path: Path, text: str) -> None:
-        """Apply a configuration that is other than before."""
+        """Apply a configuration that has changed."""
         if await self._apply_text(path, text):
             self._notes.enter("", f"{path}: read again")
 
     async def _apply_text(self, path: Path, text: str) -> bool:
-        """Apply a configuration, unless it asks for nothing: then say so, and return False."""
+        """Apply a configuration and return True; if it has no `model_config_list`, record that and return False."""
         if is_deeprec_config(text):
             found = parse_deeprec(text, str(path))
             asked = Deployment(source=found.folder, number=found.version, settings=found.settings)
