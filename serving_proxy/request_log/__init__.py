@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request log: switched on and off, its files found, bounded and merged."""
+"""The request log: switch it on and off, and find, limit and merge its files."""

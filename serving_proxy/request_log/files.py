@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that hosts have written down: found, bounded, and put together to one file.
+"""Files with requests that hosts have logged: found, limited, and merged into one file.
 
-Hosts write `hosts/<id>/requests/<model>/<microseconds>.tfrecord`, TFRecords of `tensorflow.serving.PredictionLog`:
-what TensorFlow Serving and this library warm up from and what `graph-tools verify` asks again. The merged file is of
-the same kind.
+Hosts write `hosts/<id>/requests/<model>/<microseconds>.tfrecord`: TFRecords of `tensorflow.serving.PredictionLog`.
+TensorFlow Serving and this library use such files for warm-up, and `graph-tools verify` repeats their requests. The
+merged file has the same format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from serving_proxy.errors import NotFoundError
 from serving_proxy.system import files
 
-# What TensorFlow Serving and the library take of a warm-up file.
+# Largest number of records that TensorFlow Serving and the library read from a warm-up file.
 MOST_RECORDS = 1000
 _MOST_BYTES = 256 * 1024 * 1024
 _HEADER, _FOOTER = 12, 4
@@ -34,7 +34,7 @@ class LogFile:
     Attributes
     ----------
     began : int [us since 1970]
-        When its first request was written, as its name says.
+        When its first request was written, according to its name.
     """
 
     path: Path
@@ -45,15 +45,16 @@ class LogFile:
 
 @dataclass(frozen=True)
 class Merged:
-    """One file made of several.
+    """One file made from several.
 
     Attributes
     ----------
     records : int
-        The newest ones.
+        Number of records, which are the newest ones.
     damaged : tuple of Path
-        Files that end within a record, as one does that is being written, or hold something else; what came before
-        that was taken.
+        Files that end within a record, because they are being written, or that contain something else; the records
+        before
+        that point were used.
     """
 
     path: Path
@@ -73,7 +74,9 @@ def log_files(state_dir: Path, model: str) -> list[LogFile]:
 
 
 def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
-    """Yield the records of a file with their framing; one that is not whole ends it, and is named in `broken`."""
+    """Yield the records of a file with their framing; stop at a record that is not complete, and add the path to
+    `broken`.
+    """
     from graph_tools.readers.tfrecord import masked_crc
 
     with path.open("rb") as file:
@@ -89,12 +92,12 @@ def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
 
 
 def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECORDS) -> Merged:
-    """Write the newest records of several files to one, whose name is made of its content.
+    """Write the newest records of several files to one file, whose name is derived from its content.
 
     Raises
     ------
     NotFoundError
-        There is no whole record.
+        There is no complete record.
     ExhaustedError
         The disk is full.
     """
@@ -114,7 +117,7 @@ def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECOR
     path = folder / f"{hashlib.sha256(data).hexdigest()[:32]}{_SUFFIX}"
     folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     if path.exists():
-        # As new as if it had been written: it is about to be used.
+        # Updated as if it had just been written, because it is about to be used.
         os.utime(path)
     else:
         files.replace(path, data, mode=0o640)
@@ -122,7 +125,7 @@ def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECOR
 
 
 def bound(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
-    """Remove what a host has beyond its newest files, which a host does itself while it runs; return what was."""
+    """Remove all but the newest files of each host, as a running host does itself; return the removed files."""
     by_host: dict[str, list[LogFile]] = {}
     for one in found:
         by_host.setdefault(one.host, []).append(one)
@@ -130,7 +133,7 @@ def bound(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
 
 
 def remove(found: Iterable[LogFile]) -> list[LogFile]:
-    """Remove files, and return those that were there."""
+    """Remove files, and return those that existed."""
     gone = []
     for one in found:
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request log as the proxy has it: switched on and off, listed, and made into warm-up files."""
+"""The proxy's operations on request logs: switch them on and off, list them, and make warm-up files from them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from serving_proxy.records.view import View
 from serving_proxy.request_log.files import Merged, bound, log_files, merge, remove
 
 LAST = "last"
-"""The name of a warm-up file that is to be made of the newest requests."""
+"""Stands for a warm-up file that is to be made from the newest requests."""
 _UNUSED_S = 600.0
 
 
 class LogFileView(View):
-    """A file with requests."""
+    """A file with logged requests."""
 
     host: str
     path: str
@@ -30,7 +30,7 @@ class LogFileView(View):
 
 
 class RequestLogView(View):
-    """What hosts write down of a model's requests; `sample` in percent, null: nothing."""
+    """The request log of a model; `sample` in percent, null: no requests are logged."""
 
     sample: float | None
     max_bytes: int
@@ -48,14 +48,14 @@ class MergedView(View):
 
 
 class RequestLogs:
-    """What operators do with request logs."""
+    """The operations on request logs."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._folder = control.options.warmups
 
     def configure(self, name: str, wanted: RequestLog | None) -> None:
-        """Switch the log of a model on, with other settings, or off; files that are there stay."""
+        """Switch the log of a model on, change its settings, or switch it off; existing files stay."""
         model = self._control.model(name)
         if wanted == model.request_log:
             return
@@ -66,7 +66,7 @@ class RequestLogs:
             self._control.step()
 
     async def show(self, name: str) -> RequestLogView:
-        """Show the log of a model."""
+        """Return the view of a model's log."""
         wanted = self._control.model(name).request_log
         found = await asyncio.to_thread(log_files, self._control.options.state_dir, name)
         shown = wanted or RequestLog(sample=1)
@@ -81,12 +81,12 @@ class RequestLogs:
         )
 
     async def merge(self, name: str) -> Merged:
-        """Put the newest requests of a model into one file, which may be deployed with and verified by.
+        """Merge the newest requests of a model into one file, for a warm-up or for `graph-tools verify`.
 
         Raises
         ------
         NotFoundError
-            There are none.
+            There are no logged requests.
         """
         self._control.model(name)
         found = await asyncio.to_thread(log_files, self._control.options.state_dir, name)
@@ -101,7 +101,9 @@ class RequestLogs:
             self._control.note("log", f"{name}: {len(gone)} files of the request log removed", name)
 
     async def warm_up_file(self, name: str, source: str, number: int | None) -> str:
-        """Return the file for `--warmup last`: that of the deployed version, so that a repetition changes nothing."""
+        """Return the file for `--warmup last`: that of the deployed version if there is one, so that repeating changes
+        nothing.
+        """
         model = self._control.models.get(name) or Model(name=name)
         for version in model.versions.values():
             file = version.settings.warmup_file
@@ -111,7 +113,7 @@ class RequestLogs:
         return str((await self.merge(name)).path)
 
     async def clean(self) -> None:
-        """Remove what hosts that are gone have too much of, and warm-up files that no version names."""
+        """Remove excess files of hosts that are gone, and warm-up files that no version uses."""
         state_dir = self._control.options.state_dir
         used = {
             version.settings.warmup_file
@@ -128,6 +130,6 @@ class RequestLogs:
 def _remove_unused(folder: Path, used: set[str]) -> None:
     for path in folder.glob("*.tfrecord"):
         with contextlib.suppress(OSError):
-            # One that was made just now is about to be named.
+            # A file that was made just now is about to be used.
             if str(path) not in used and time.time() - path.stat().st_mtime > _UNUSED_S:
                 path.unlink()
