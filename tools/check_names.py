@@ -3,9 +3,9 @@
 
     python tools/check_names.py
 
-CMake compiles several sources of a target at a time (cmake/unity.cmake). Which ones changes when a source is added, so
-no two sources of a target may define the same name for themselves: at best the compiler refuses it, at worst a call
-takes the other file's overload.
+CMake compiles several sources of a target together (cmake/unity.cmake), in groups that change when a source is added.
+Therefore no two sources of a target may define the same name in an anonymous namespace: at best the compiler reports
+it, at worst a call uses the overload of the other file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBRARY = tuple(f"libprocessor/src/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime"))
-# Targets that CMake compiles in batches, and where their sources are; of some there are more than these.
+# Targets that CMake compiles in batches, and the folders of their sources; some targets exist in several variants.
 TARGETS = {
     "processor_objects": _LIBRARY,
     "processor_rules_objects": _LIBRARY,
@@ -50,12 +50,12 @@ _VALUE = re.compile(r"[A-Za-z_][\w:<>,*&\[\] .]*?[ *&](\w+)(?:\[\w*\])*(?:\(| = 
 
 
 def sources_alone(cmake: str) -> set[str]:
-    """Return the sources that are compiled by themselves, as CMakeLists.txt names them."""
+    """Return the sources that CMakeLists.txt excludes from batches."""
     return {name for block in _ALONE.findall(cmake) for name in block.split() if name.endswith(".cc")}
 
 
 def names_of(text: str) -> set[str]:
-    """Return what a source defines in anonymous namespaces: types, functions and variables."""
+    """Return the names that a source defines in anonymous namespaces: types, functions and variables."""
     names: set[str] = set()
     inside = False
     for line in _RAW.sub('""', text).splitlines():
@@ -70,7 +70,7 @@ def names_of(text: str) -> set[str]:
 
 
 def shared_names(sources: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each name that several sources, pairs of path and text, have for themselves."""
+    """Yield a sentence for each name that several sources, pairs of path and text, define in anonymous namespaces."""
     files = defaultdict(list)
     for path, text in sources:
         for name in names_of(text):
@@ -81,14 +81,14 @@ def shared_names(sources: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def hidden_names(sources: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each type or constant of a header that a source has another of for itself.
+    """Yield a sentence for each type or constant that is in a header and in an anonymous namespace of a source.
 
-    A batch whose later sources include the header would find both. Functions may be overloads of each other.
+    If a later source of the batch includes the header, the compiler finds both. Functions may be overloads.
     """
     declared = {}
     for path, text in headers:
         for line in _RAW.sub('""', text).splitlines():
-            # A type that is only named ahead is defined elsewhere.
+            # A type that is only declared is defined elsewhere.
             found = _CONSTANT.match(line) or (None if line.endswith(";") else _TYPE.match(line))
             if found:
                 declared.update(dict.fromkeys((found[1], *_FURTHER.findall(line)), path))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the house limits that no other tool knows, for every file that git tracks or would track.
+"""Check rules that no other tool checks, for every file that git tracks or would track.
 
     python tools/check_tree.py
 
-No source file is longer than 450 lines, each begins with its SPDX line, none holds a mark of unfinished work or a path
-of the machine it was written on, and no file is larger than 200 KB.
+No source file is longer than 450 lines, each begins with its SPDX line, none contains a mark of unfinished work or a
+path of the developer's machine, and no file is larger than 200 KB.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 450
 MAX_BYTES = 200 * 1024
 SOURCES = {".c", ".cc", ".cmake", ".go", ".h", ".java", ".proto", ".py", ".sh"}
-# The C ABI is one header, most of it documentation.
+# The C ABI is one header that mostly contains documentation.
 LONG = {"libprocessor/include/processor/processor.h"}
 _COMMON_FOLDERS = {"/", "//", "/home/", "/mnt/", "/opt/", "/srv/", "/tmp/", "/var/tmp/"}
 
 _SPDX = "SPDX-License-Identifier: Apache-2.0"
-# In pieces, so that this file does not hold what it looks for.
+# Written in pieces, so that this file does not contain the marks that it looks for.
 _WORDS = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "raise " + "NotImplementedError")
 _UNFINISHED = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 
 
 def tracked_files() -> list[Path]:
-    """List what git tracks, and what it would if all were added."""
+    """List the files that git tracks or would track if all were added."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     names = [name for name in answer.stdout.decode().split("\0") if name]
@@ -38,7 +38,7 @@ def tracked_files() -> list[Path]:
 
 
 def faults(path: Path, root: Path = ROOT) -> Iterator[str]:
-    """Yield what is wrong with a file, a sentence each."""
+    """Yield a sentence for each fault of a file."""
     name = str(path.relative_to(root))
     size = path.stat().st_size
     if size > MAX_BYTES:

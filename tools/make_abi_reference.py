@@ -4,7 +4,7 @@
     python tools/make_abi_reference.py            writes the file
     python tools/make_abi_reference.py --check    fails if the file is out of date
 
-The headers are the only source: what stands in a comment before a declaration becomes its description.
+The headers are the only source: the comment before a declaration becomes its description.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMAND = re.compile(r"\\(file|brief|param(?:\[[a-z,]+\])?|return|defgroup)(?=\
 
 @dataclass
 class Entry:
-    """A declaration and its comment."""
+    """Contain a declaration and its comment."""
 
     name: str
     code: str
@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass
 class Group:
-    """What stands between two `defgroup` commands."""
+    """Contain the entries between two `defgroup` commands."""
 
     title: str
     text: str = ""
@@ -79,7 +79,7 @@ def _declarations(source: str) -> list[tuple[str, str]]:
 
 
 def _declaration_length(text: str) -> int:
-    """Length of the first preprocessor line or declaration, struct bodies included."""
+    """Return the length of the first preprocessor line or declaration, including struct bodies."""
     if text.startswith("#"):
         return text.find("\n") + 1 or len(text)
     opened, position = 0, 0
@@ -99,7 +99,7 @@ def _declaration_length(text: str) -> int:
 
 
 def _name(code: str) -> str:
-    """Name what a declaration declares."""
+    """Return the name that a declaration declares."""
     flat = _COMMENT.sub("", code)
     pointer = re.search(r"\(\*(\w+)\)", flat)
     if flat.startswith("typedef") and pointer:
@@ -111,7 +111,7 @@ def _name(code: str) -> str:
 
 
 def parse(source: str) -> list[Group]:
-    """Read a header into groups; the first, untitled one holds the comment of the file."""
+    """Parse a header into groups; the first group has no title and contains the comment of the file."""
     groups = [Group("")]
     for comment, code in _declarations(source):
         text = _comment_text(comment) if comment else ""
@@ -132,7 +132,7 @@ def parse(source: str) -> list[Group]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Turn the text of a comment into Markdown, its commands into lists."""
+    """Convert the text of a comment to Markdown and its commands to lists."""
     parts: list[tuple[str, str]] = [("", "")]
     for line in text.splitlines():
         command = _COMMAND.match(line)
@@ -168,7 +168,7 @@ def _one_line(text: str) -> str:
 
 
 def _strip_macros(code: str) -> str:
-    """Drop the export macro, and the indentation that it gave to the lines that follow."""
+    """Remove the export macro, and the indentation that it caused in the following lines."""
     macro = re.match(r"PROCESSOR_(?:DEEPREC_)?API\s+", code)
     if not macro:
         return code
@@ -218,7 +218,7 @@ def _escape_indented(text: str) -> str:
 
 
 def _continues_list(lines: list[str]) -> bool:
-    """Say whether an indented line belongs to a numbered item above it."""
+    """Return whether an indented line belongs to a numbered item above it."""
     for line in reversed(lines):
         if not line.strip():
             return False
@@ -228,7 +228,7 @@ def _continues_list(lines: list[str]) -> bool:
 
 
 def render(sources: dict[str, str]) -> str:
-    """Write the reference for headers given as name → text."""
+    """Return the reference for headers given as name → text."""
     lines = [
         "# ABI reference",
         "",
@@ -246,7 +246,7 @@ def render(sources: dict[str, str]) -> str:
 
 
 def current() -> str:
-    """Write the reference for the headers of this checkout."""
+    """Return the reference for the headers of this checkout."""
     folder = ROOT / "libprocessor" / "include" / "processor"
     return render({name: (folder / name).read_text(encoding="utf-8") for name in HEADERS})
 

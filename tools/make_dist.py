@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write dist/libprocessor-<version>-linux-<machine>.tar.gz: all that a C or Go program needs, without Python.
+"""Write dist/libprocessor-<version>-linux-<machine>.tar.gz: everything that a C or Go program needs, without Python.
 
     cmake --build build/release --target processor_dist
     python tools/make_dist.py --build build/release
 
-TensorFlow, oneDNN and libgomp are copied as their packages installed them. All libraries lie in one folder and find
-each other there, so the unpacked tree may stand anywhere. The archive is the same for the same inputs.
+TensorFlow, oneDNN and libgomp are copied as their packages installed them. All libraries are in one folder and find
+each other there, so the archive may be unpacked anywhere. The same inputs give the same archive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from third_party_notices import render as render_notices
 ROOT = Path(__file__).resolve().parent.parent
 _SOURCES = {".c", ".cc", ".go", ".h", ".md", ".mod", ".proto", ".sum", ".txt"}
 
-# The earliest time that every unpacker takes for one.
+# The earliest time that every unpacking program accepts.
 _1980 = "315532800"
 
 _README = """\
@@ -71,7 +71,7 @@ def _installed(package: str, suffix: str) -> Path:
 
 
 def _compiler_library(name: str) -> Path:
-    """Find a library that comes with the compiler."""
+    """Find a library of the compiler."""
     compiler = os.environ.get("CC", "cc")
     answer = subprocess.run([compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True)
     path = Path(answer.stdout.strip())
@@ -81,7 +81,7 @@ def _compiler_library(name: str) -> Path:
 
 
 def _libraries(build: Path) -> dict[str, Path]:
-    """Map the names in lib/ to the files that they are copied from."""
+    """Return the names in lib/ and the files that they are copied from."""
     tensorflow = "tensorflow-cpu"
     return {
         "libprocessor.so": build / "dist" / "libprocessor.so",
@@ -93,7 +93,7 @@ def _libraries(build: Path) -> dict[str, Path]:
 
 
 def _requirements(libraries: dict[str, Path]) -> str:
-    """Say which C and C++ run-time libraries the machine must have, from the versions that the symbols name."""
+    """Return the C and C++ run-time libraries that the machine must have, from the versions of the symbols."""
     needs: dict[str, tuple[int, ...]] = {}
     for path in libraries.values():
         table = subprocess.run(["readelf", "-V", "-W", str(path)], check=True, capture_output=True, text=True).stdout
@@ -105,7 +105,7 @@ def _requirements(libraries: dict[str, Path]) -> str:
 
 
 def _copy_sources(source: Path, target: Path) -> None:
-    """Copy the source files of a folder, without what was built in it."""
+    """Copy the source files of a folder, without build products."""
     for file in sorted(source.rglob("*")):
         if file.is_file() and (file.suffix in _SOURCES or file.name == "Makefile"):
             destination = target / file.relative_to(source)
@@ -114,12 +114,12 @@ def _copy_sources(source: Path, target: Path) -> None:
 
 
 def assemble(build: Path, tree: Path) -> None:
-    """Lay out the distribution in the folder `tree`, which is replaced."""
+    """Create the distribution in the folder `tree`; existing content is replaced."""
     shutil.rmtree(tree, ignore_errors=True)
     libraries = _libraries(build)
     (tree / "lib" / "pkgconfig").mkdir(parents=True)
     for name, source in libraries.items():
-        # A copy of TensorFlow takes 0.8 GB; a link is as good to pack from.
+        # A copy of TensorFlow needs 0.8 GB; a link can be packed as well.
         (tree / "lib" / name).symlink_to(source)
     shutil.copyfile(build / "dist" / "recprocessor.pc", tree / "lib" / "pkgconfig" / "recprocessor.pc")
     package = tree / "lib" / "cmake" / "recprocessor"
@@ -150,14 +150,14 @@ def _members(tree: Path, prefix: str) -> Iterator[tuple[str, Path]]:
 
 
 def pack(tree: Path, archive: Path, level: int) -> None:
-    """Write the tree as a .tar.gz whose bytes depend on the contents alone."""
+    """Write the tree as a .tar.gz whose bytes depend only on the contents."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     prefix = archive.name.removesuffix(".tar.gz")
     modified = int(os.environ.get("SOURCE_DATE_EPOCH", _1980))
     with (
         archive.open("wb") as raw,
         gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=level, mtime=modified) as packed,
-        # A buffer: the writer of archives hands over 512 bytes at a time.
+        # Use a buffer: the archive writer writes only 512 bytes at a time.
         io.BufferedWriter(packed, buffer_size=1 << 20) as buffered,
         tarfile.open(fileobj=buffered, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):

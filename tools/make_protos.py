@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTOS = ROOT / "serving_proxy" / "protos"
 TARGETS = (
     ROOT / "serving_proxy" / "generated" / "services.binpb",
-    # Go embeds files of its own folder only.
+    # Go can only embed files of its own folder.
     ROOT / "libprocessor" / "go" / "cmd" / "recprocessor-host" / "services.binpb",
 )
 
 
 def current() -> bytes:
-    """Return what the file must hold: a FileDescriptorSet with everything that the services need."""
+    """Return the expected content of the file: a FileDescriptorSet with everything that the services need."""
     beside = Path(sys.executable).with_name("protoc")
     protoc = str(beside) if beside.is_file() else shutil.which("protoc")
     if protoc is None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/schemas, the JSON Schemas of reports, from the dataclasses that hold them.
+"""Write docs/schemas, the JSON Schemas of reports, from the dataclasses that define them.
 
     python -m tools.make_schemas            writes the files
     python -m tools.make_schemas --check    fails if a file is out of date
 
-A member's type becomes its schema, unless an `Annotated` type gives one; its description is what the docstring of the
-dataclass says of the attribute.
+The type of a member becomes its schema, unless an `Annotated` type gives one. Its description is the text about the
+attribute in the docstring of the dataclass.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ATTRIBUTE = re.compile(r"^    (\w[\w, ]*) : .*\n((?:^(?: {8}.*)?(?:\n|\Z))*)", 
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of names."""
+    """Omit the titles that pydantic creates from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -63,7 +63,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def descriptions(kind: type) -> dict[str, str]:
-    """Return what the docstrings of a dataclass, its parents and its properties say of each attribute."""
+    """Return the texts about each attribute in the docstrings of a dataclass, its parents and its properties."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, section = (base.__doc__ or "").partition("Attributes\n    ----------\n")
@@ -71,13 +71,13 @@ def descriptions(kind: type) -> dict[str, str]:
             found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
         properties = {name: value for name, value in vars(base).items() if isinstance(value, property)}
         found |= {name: str(value.__doc__).partition("\n")[0] for name, value in properties.items()}
-    # Readers of JSON know no None.
+    # JSON has null instead of None.
     return {name: re.sub(r"\bNone\b", "null", text) for name, text in found.items() if text}
 
 
 @cache
 def model_of(kind: Any) -> type[BaseModel]:
-    """Return a model of pydantic with the members that the JSON of a dataclass has."""
+    """Return a pydantic model with the members of a dataclass's JSON."""
     hints, told = get_type_hints(kind, include_extras=True), descriptions(kind)
     optional = {field.name for field in dataclasses.fields(kind) if field.metadata.get("optional")}
     fields: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def model_of(kind: Any) -> type[BaseModel]:
         if attribute in optional:
             hint = reduce(or_, (part for part in get_args(hint) if part is not NoneType))
             described["default_factory"] = dict
-        # pydantic has some of the names itself.
+        # pydantic itself defines some of the names.
         fields[f"{name}_"] = (modeled(hint), Field(**described))
     if hasattr(kind, "SCHEMA"):
         fields = {"schema_": (Annotated[str, WithJsonSchema({"const": kind.SCHEMA})], Field(alias="schema"))} | fields
@@ -101,7 +101,7 @@ def model_of(kind: Any) -> type[BaseModel]:
 
 
 def modeled(hint: Any) -> Any:
-    """Return a type with models in the place of dataclasses, and with what pydantic knows in that of JSON Schemas."""
+    """Return a type with dataclasses replaced by models, and JSON Schemas by a form that pydantic understands."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return model_of(hint)
     if hint is Path:
@@ -124,7 +124,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def json_text(value: Any, indent: str = "") -> str:
-    """Return JSON with what fits into a line on one line."""
+    """Return JSON text in which everything that fits on one line is on one line."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= _WIDTH or not isinstance(value, (dict, list)):
         return line

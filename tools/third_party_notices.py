@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect the licenses of what the C distribution carries or was compiled with.
+"""Collect the licenses of all components that the C distribution contains or was compiled with.
 
     python tools/third_party_notices.py > THIRD_PARTY_NOTICES.txt
 
-Everything is read from what the packages themselves installed; a package that came without its license is an error.
+All texts are read from the installed packages; a package that was installed without its license is an error.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 _RULE = "=" * 100
 
-# Where Linux distributions keep what libgomp comes with.
+# Folder in which Linux distributions keep the license of libgomp.
 _GCC_COPYRIGHT = Path("/usr/share/doc/libgomp1/copyright")
 _GPL_3 = Path("/usr/share/common-licenses/GPL-3")
 
-# The package names the license of the parser that it holds; this project has the same one.
+# The package names the license of the parser that it contains; this project has the same license.
 _APACHE_2 = Path(__file__).resolve().parent.parent / "LICENSE"
 
 _GOMP_NOTE = """\
@@ -33,7 +33,7 @@ Its source is part of every GCC release: https://gcc.gnu.org/releases.html, fold
 
 @dataclass(frozen=True)
 class Notice:
-    """A component, how it is used, and the texts that must go with it."""
+    """Describe a component, its use, and the texts that must accompany it."""
 
     title: str
     use: str
@@ -41,7 +41,7 @@ class Notice:
 
 
 def _package_files(package: str, *names: str) -> str:
-    """Read the files of an installed package that end in one of the names, in the order of the names."""
+    """Read the files of an installed package whose paths end in one of the names, in the order of the names."""
     files = importlib.metadata.files(package) or []
     texts = []
     for name in names:
@@ -53,7 +53,7 @@ def _package_files(package: str, *names: str) -> str:
 
 
 def _tensorflow() -> str:
-    """Name the TensorFlow distribution that is installed."""
+    """Return the name of the installed TensorFlow distribution."""
     for name in ("tensorflow-cpu", "tensorflow"):
         try:
             importlib.metadata.version(name)
@@ -104,7 +104,7 @@ def notices() -> list[Notice]:
 
 
 def render() -> str:
-    """Write one text with a list of the components and then the license of each."""
+    """Return one text with a list of the components, followed by the license of each."""
     parts = notices()
     lines = ["Third-party software in this distribution", ""]
     lines += [f"- {part.title}: {part.use}" for part in parts]
