@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job in one run: train a click model, optimize it, serve it, and compare with TensorFlow.
+"""Train a click model, optimize it, serve it, and compare it with TensorFlow, all in one run.
 
-Run it with ``make demo``; docs/demo.md says what each part does and how to read the table.
+Run it with ``make demo``; docs/demo.md describes each part and explains the table.
 """

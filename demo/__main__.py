@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m demo`; everything else is imported late, so that an interrupt ends it quietly at any moment."""
+"""Run `python -m demo`; all other imports are late, so that an interrupt at any time ends the program quietly."""
 
 import os
 import sys
 
 
 def _main() -> int:
-    # TensorFlow reads it when it is imported.
+    # TensorFlow reads this variable when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         from demo.cli import main
 
         return main()
     except KeyboardInterrupt:
-        # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of the
-        # signal although it was caught; other code from a string takes the mark away.
+        # If the interrupt is raised in code compiled from a string (named tuples, data classes), `python -m` dies of
+        # the signal although it was caught. Running other code from a string prevents that.
         exec("")
         print("make demo: interrupted; what was finished stays in the cache", file=sys.stderr)
         return 130

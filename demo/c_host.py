@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in from C: the example host, compiled here and started as a program of its own."""
+"""Serve the model from C: the example host is compiled here and runs as a separate program."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from demo.workload import Workload
 
 
 def compile_host(root: Path, library: Path, folder: Path) -> Path:
-    """Compile libprocessor/examples/c against the library into `folder`, and answer the program."""
+    """Compile libprocessor/examples/c against the library into `folder`, and return the path of the program."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "host"
-    # What an outer make was called with is not meant for this one.
+    # The options of an outer make are not meant for this make.
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
     command = ["make", "-C", str(root / "libprocessor" / "examples" / "c"), str(program), f"OUT={folder}"]
     command += [f"PROCESSOR_CFLAGS=-I{root / 'libprocessor' / 'include'}", f"PROCESSOR_LIBDIR={library.parent}"]
@@ -30,7 +30,7 @@ def compile_host(root: Path, library: Path, folder: Path) -> Path:
 
 
 class CHost:
-    """Starts the host once per question: it loads the model, answers a file of requests, or runs its timing loop."""
+    """Start the host once per call: it loads the model, and runs a file of requests or its timing loop."""
 
     name = "libprocessor, C"
     short = "C"

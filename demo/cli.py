@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the demo."""
+"""Implement the command line of the demo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; answer 0 if every score agreed with TensorFlow's, 1 if not or on an error."""
+    """Run the demo; return 0 if every score agrees with TensorFlow's, 1 if not or on an error."""
     description = "Train a click model, optimize it, serve it from C, Python and Go, and compare each with TensorFlow."
     parser = argparse.ArgumentParser(prog="python -m demo", description=description)
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for what a later run uses")

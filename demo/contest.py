@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way in answers the same requests: first for the scores, then for the time."""
+"""Send the same requests to every host: first to compare scores, then to measure time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from demo.workload import Workload
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A workload, and what TensorFlow answers to it [rows] float32."""
+    """Contain a workload and TensorFlow's scores for it [rows] float32."""
 
     work: Workload
     expected: NDArray[np.float32]
@@ -26,27 +26,27 @@ class Question:
 def contest(
     terminal: Terminal, stock: Timed, ways: Sequence[WayIn], questions: Sequence[Question], rounds: int, seconds: float
 ) -> list[Line]:
-    """Compare the scores of each way in with TensorFlow's, then measure all in turn, round by round.
+    """Compare the scores of each host with TensorFlow's, then measure all of them in turn, round by round.
 
     Parameters
     ----------
     terminal : Terminal
-        Where the steps are shown.
+        Shows the steps.
     stock : Timed
         TensorFlow itself.
     ways : sequence of WayIn
-        What is compared with it.
+        The hosts to compare with it.
     questions : sequence of Question
-        What all are asked.
+        The workloads, the same for all.
     rounds : int
-        How often everything is measured.
+        Number of measurements of each host.
     seconds : float
-        Length of one measurement [s].
+        Duration of one measurement [s].
 
     Returns
     -------
     list of Line
-        For each question in turn, TensorFlow's line and those of the ways in.
+        For each question in turn, the line of TensorFlow and those of the hosts.
     """
     found: dict[tuple[str, str], NDArray[np.float32]] = {}
     for way in ways:
@@ -75,12 +75,12 @@ def contest(
 
 
 def difference(scores: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
-    """Answer the largest difference; not a number if a score is not a number.
+    """Return the largest difference, or NaN if a score is NaN.
 
     Raises
     ------
     ServingError
-        There are not as many scores as expected.
+        If the number of scores differs from the expected number.
     """
     if scores.shape != expected.shape:
         raise ServingError(f"scores: found shape {scores.shape}, expected {expected.shape}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in over the network: the Go gRPC server, asked by a client of TensorFlow Serving's protocol."""
+"""Serve the model over the network: the Go gRPC server, with a client of TensorFlow Serving's protocol."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from demo.workload import MODEL_NAME, TIMED, Workload
 
 METHOD = "/tensorflow.serving.PredictionService/Predict"
 START_SECONDS, END_SECONDS = 60.0, 10.0
-#: From this version on, Go fetches the later one that go.mod asks for.
+#: From this version on, Go downloads the newer version that go.mod requires.
 _FETCHES_TOOLCHAINS = (1, 21)
 
 
 def why_not(root: Path) -> str | None:
-    """Answer why the server cannot be built here, None if it can."""
+    """Return why the server cannot be built here, or None if it can."""
     if not shutil.which("go"):
         return "Go is not installed"
     found = _version(run_tool("Go", ["go", "env", "GOVERSION"], cwd="/"))
@@ -39,7 +39,7 @@ def why_not(root: Path) -> str | None:
 
 
 def build_host(root: Path, library: Path, target: Path) -> Path:
-    """Build cmd/grpc-example against the library, and answer the program `target`."""
+    """Build cmd/grpc-example against the library as the program `target`, and return that path."""
     folder = library.parent
     environment = os.environ | {
         "CGO_ENABLED": "1",
@@ -52,7 +52,7 @@ def build_host(root: Path, library: Path, target: Path) -> Path:
 
 
 class GoHost:
-    """Sends serialized requests to the server and waits for each answer."""
+    """Send serialized requests to the server and wait for each response."""
 
     name = "libprocessor, Go gRPC"
     short = "Go"
@@ -73,7 +73,7 @@ class GoHost:
 
 @contextmanager
 def go_host(program: Path, model: Path, config: Mapping[str, Any], output: str, log: Path) -> Iterator[GoHost]:
-    """Start the server on a free port of the loopback address, and stop it at the end; it writes to the file `log`."""
+    """Start the server on a free loopback port and stop it at the end; its output goes to the file `log`."""
     import grpc
 
     command = [str(program), "--model", f"{MODEL_NAME}={model}", "--listen", "127.0.0.1:0"]
@@ -91,7 +91,7 @@ def go_host(program: Path, model: Path, config: Mapping[str, Any], output: str, 
 
 
 def _listening(server: subprocess.Popen[str], log: Path) -> str:
-    """Wait until the server says where it listens."""
+    """Wait until the server prints its address."""
     timer = threading.Timer(START_SECONDS, server.kill)
     timer.start()
     try:
@@ -117,6 +117,6 @@ def _stop(server: subprocess.Popen[str]) -> None:
 
 
 def _version(text: str) -> tuple[int, int]:
-    """Read the first "go1.24" or "go 1.24" of a text."""
+    """Parse the first "go1.24" or "go 1.24" of a text."""
     found = re.search(r"go ?(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)

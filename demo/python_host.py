@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way in from Python: processor.Model in this process."""
+"""Serve the model from Python: processor.Model in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from demo.workload import TIMED, Workload
 
 
 class PythonHost:
-    """Sends NumPy arrays and gets NumPy arrays."""
+    """Send NumPy arrays and receive NumPy arrays."""
 
     name = "libprocessor, Python"
     short = "Python"

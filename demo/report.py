@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table, the sentences below it, and the same as JSON."""
+"""Render the results as a table with sentences below it, and as JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from demo.measure import TOLERANCE, Timing, median, usable_cpus
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """What one way in did with requests of one size.
+    """Contain the results of one host with requests of one size.
 
     Attributes
     ----------
     way : str
-        As the user reads it.
+        Its name in the table.
     key : str
-        As the JSON names it.
+        Its name in the JSON.
     rows : int
         Rows per request.
     auc : float
@@ -35,9 +35,9 @@ class Line:
     difference : float or None
         Largest difference of a score from TensorFlow's; None for TensorFlow itself.
     compared : int
-        How many scores that was measured over.
+        Number of scores that were compared.
     rounds : sequence of Timing
-        One for each round.
+        One timing per round.
     megabytes : float
         Size of the model that it served [MB].
     tolerance : float
@@ -56,12 +56,12 @@ class Line:
 
     @property
     def agrees(self) -> bool:
-        # Written so that a score that is not a number does not agree.
+        # Written so that NaN does not agree.
         return self.difference is None or self.difference <= self.tolerance
 
 
 def table(lines: Sequence[Line]) -> Table:
-    """Lay the lines out, a section for each number of rows per request."""
+    """Return the lines as a table, with a section for each number of rows per request."""
     found = Table(
         title="MovieLens-100K click model, held-out rows",
         box=SIMPLE_HEAD,
@@ -91,13 +91,13 @@ def table(lines: Sequence[Line]) -> Table:
 
 
 def milliseconds(us: float) -> str:
-    """Answer a time [µs] in milliseconds with about three digits."""
+    """Return a time [µs] in milliseconds with about three digits."""
     ms = us / 1000.0
     return f"{ms:.3f}" if ms < 0.9995 else f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}"
 
 
 def as_json(lines: Sequence[Line], environment: dict[str, Any], settings: dict[str, Any]) -> str:
-    """Answer the same as JSON, with every round and what it was measured with."""
+    """Return the same results as JSON, with every round and the environment."""
     results = []
     for line in lines:
         entry = {"way": line.key, "rows_per_request": line.rows, "auc": line.auc, "scores_compared": line.compared}
@@ -110,7 +110,7 @@ def as_json(lines: Sequence[Line], environment: dict[str, Any], settings: dict[s
 def sentences(
     lines: Sequence[Line], environment: dict[str, Any], settings: dict[str, Any], no_go: str | None
 ) -> Iterator[str]:
-    """Yield what was measured and on what; `no_go` is why the Go server was left out, if it was."""
+    """Yield sentences on the results and their environment; `no_go` says why the Go server is missing, if it is."""
     wrong = [f"{line.way}, rows: {line.rows}" for line in lines if not line.agrees]
     if wrong:
         yield f"[bold red]Scores differ from TensorFlow's by more than {_tolerances(lines)}: {'; '.join(wrong)}.[/]"
@@ -141,7 +141,7 @@ def sentences(
 
 
 def _gains(lines: Sequence[Line]) -> dict[int, float]:
-    """Return how many times TensorFlow's requests/s the optimized fp32 model answers, by rows per request."""
+    """Return, by rows per request, the throughput of the optimized fp32 model divided by TensorFlow's."""
     rate = {(line.key, line.rows): median(line.rounds).requests_per_s for line in lines}
     return {
         line.rows: rate["optimized_fp32_c", line.rows] / rate["tensorflow", line.rows]
@@ -151,13 +151,13 @@ def _gains(lines: Sequence[Line]) -> dict[int, float]:
 
 
 def _tolerances(lines: Sequence[Line]) -> str:
-    """Name the tolerance, and which lines have another."""
+    """Describe the tolerance, and the lines that have another one."""
     others = {line.way: line.tolerance for line in lines if line.tolerance != TOLERANCE}
     return f"{TOLERANCE:g}" + "".join(f" ({way}: {tolerance:g})" for way, tolerance in others.items())
 
 
 def environment(root: Path) -> dict[str, Any]:
-    """Answer the commit of the folder `root`, the machine and the versions."""
+    """Return the commit of the folder `root`, the machine and the versions."""
     import tensorflow as tf
 
     return {
@@ -172,7 +172,7 @@ def environment(root: Path) -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Answer the name of the processor, as the kernel gives it."""
+    """Return the name of the processor from the kernel."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -187,7 +187,7 @@ def _release(root: Path) -> str:
 
 
 def _commit(root: Path) -> str | None:
-    """Answer the commit, with "+" if files have changed since; None outside a repository."""
+    """Return the commit, with "+" if files have changed since; None outside a repository."""
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(root, "status", "--porcelain") else "")

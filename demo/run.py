@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo from the data to the table."""
+"""Run the demo from the data to the table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from demo.stock import Stock
 from demo.terminal import Advance, Terminal
 
 OUTPUT = "probability"
-#: A model below this has not learnt from the data, whatever the scores agree with.
+#: Below this value, a model has not learned from the data, even if its scores agree.
 LEAST_AUC = 0.72
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Contain the command line's options."""
 
     root: Path
     cache: Path
@@ -35,14 +35,14 @@ class Options:
 
 
 def run(options: Options, terminal: Terminal) -> int:
-    """Run everything and print the table; answer 0 if all scores agree with TensorFlow's, else 1.
+    """Run everything and print the table; return 0 if all scores agree with TensorFlow's, otherwise 1.
 
     Raises
     ------
     DataError
-        The data set cannot be had.
+        If the data set cannot be obtained.
     ServingError
-        Something could not be built or started, or the model has not learnt.
+        If a host could not be built or started, or the model has not learned.
     """
     library = options.root / "processor" / "libprocessor.so"
     if not library.is_file():
@@ -85,7 +85,7 @@ def train_model(
     title: str = "Train Wide & Deep",
     epochs: int | None = None,
 ) -> None:
-    """Train a model into a folder of the cache, unless it is there."""
+    """Train a model into a folder of the cache, unless it is already there."""
     from demo import train
 
     with train.alone(folder.parent.parent), contextlib.ExitStack() as steps:
@@ -110,7 +110,7 @@ def _ways(
     *,
     with_go: bool,
 ) -> Iterator[WayIn]:
-    """Build and start every way in; `hosts` ends them."""
+    """Build and start every host; `hosts` stops them at the end."""
     with terminal.step("Compile the C host"):
         program = compile_host(options.root, library, options.cache / "c_host")
     yield CHost(program, model, config, OUTPUT)
@@ -132,7 +132,7 @@ def _ways(
 
 
 def _tell(options: Options, terminal: Terminal, lines: list[Line], config: dict[str, Any], no_go: str | None) -> int:
-    """Write the JSON, print the table and what there is to say about it, and answer the exit status."""
+    """Write the JSON, print the table and its sentences, and return the exit status."""
     environment = report.environment(options.root)
     settings = {"clients": usable_cpus(), "rounds": options.rounds, "seconds": options.seconds, "config": config}
     options.json.parent.mkdir(parents=True, exist_ok=True)

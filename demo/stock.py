@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processor is compared with: TensorFlow's own C++ Session::Run with default options."""
+"""Measure the baseline of the comparison: TensorFlow's C++ Session::Run with default options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from demo.workload import Workload
 
 
 class Stock:
-    """Drives the stock engine of the serving benchmark, which reads its requests before it measures."""
+    """Run the stock engine of the serving benchmark, which reads its requests before it measures."""
 
     name = "TensorFlow (C++)"
     key = "tensorflow"

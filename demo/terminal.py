@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user sees: steps with progress bars on a terminal, plain lines elsewhere, and no foreign noise."""
+"""Show progress: steps with progress bars on a terminal, plain lines elsewhere, no output of native libraries."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-#: Called with how much is done and how much there is to do.
+#: Called with the amount done and the total amount.
 Advance = Callable[[int, int], None]
 
 
 class Terminal:
-    """Prints steps, one at a time, and what is said between them."""
+    """Print steps, one at a time, and messages between them."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     @contextmanager
     def step(self, title: str) -> Iterator[Advance]:
-        """Show a step while it runs: a bar once it says how far it is, a moving bar until then, and the time it took.
+        """Show a step while it runs: a progress bar (moving until the first report of progress), then the time it took.
 
         On a terminal the bar stays with its time; elsewhere the step is one line, printed when it ends.
         """
@@ -50,9 +50,9 @@ class Terminal:
 
 @contextmanager
 def foreign_noise_to(log: Path) -> Iterator[None]:
-    """Send what native libraries write to the standard error to the file `log`; Python's own messages still appear.
+    """Redirect native libraries' standard error to the file `log`; Python's own messages still appear.
 
-    TensorFlow writes some lines before any of its log levels are in force.
+    TensorFlow writes some lines before its log levels take effect.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()

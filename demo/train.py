@@ -21,19 +21,19 @@ from demo.model import LISTS, SEPARATOR, WideDeep, export
 from demo.movielens import FEATURES, Rows, split
 
 EPOCHS = 6
-#: Of the variant, which is therefore another model for the same requests.
+#: Epochs of the variant, which is therefore another model for the same requests.
 VARIANT_EPOCHS = 3
 BATCH = 512
 LEARNING_RATE = 2e-3
 DROPOUT = 0.3
 SEED = 1
 
-#: Called with the number of batches done and of all batches.
+#: Called with the number of completed batches and the total number.
 Progress = Callable[[int, int], None]
 
 
 def cache_key(wheel: Path) -> str:
-    """Answer a text that changes when the code of the model or its training, the data or TensorFlow change."""
+    """Return a text that changes if the code of the model or its training, the data or TensorFlow change."""
     digest = hashlib.sha256(tf.__version__.encode())
     for source in (Path(__file__), Path(model_module.__file__), Path(movielens.__file__), wheel):
         digest.update(source.read_bytes())
@@ -41,7 +41,7 @@ def cache_key(wheel: Path) -> str:
 
 
 def auc(clicks: NDArray[np.float32], scores: NDArray[np.float32]) -> float:
-    """Answer the area under the ROC curve: the chance that a click [rows] scores above a non-click; a tie is half."""
+    """Return the area under the ROC curve: the chance that a click [rows] scores above a non-click; a tie is half."""
     _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     rank = (last - (count - 1) / 2.0)[place]
@@ -53,7 +53,7 @@ def auc(clicks: NDArray[np.float32], scores: NDArray[np.float32]) -> float:
 
 
 def vocabularies(rows: Rows) -> dict[str, list[bytes]]:
-    """Answer the sorted values of each feature; those of a list feature are taken apart."""
+    """Return the sorted values of each feature; lists are split into their elements."""
     found = {}
     for name in FEATURES:
         values = set(rows.features[name].tolist())
@@ -64,16 +64,16 @@ def vocabularies(rows: Rows) -> dict[str, list[bytes]]:
 
 
 def train(rows: Rows, folder: Path, progress: Progress, epochs: int = EPOCHS) -> WideDeep:
-    """Fit a model to `rows` with Adam on the cross entropy.
+    """Train a model on `rows` with Adam and cross entropy.
 
     Parameters
     ----------
     rows : Rows
-        What to learn from.
+        Training data.
     folder : Path
-        Where the vocabularies are written; they must stay until the model has been exported.
+        Folder for the vocabularies; they must stay until the model has been exported.
     progress : callable
-        Told after every batch.
+        Called after every batch.
     epochs : int
         Passes over the rows.
     """
@@ -100,7 +100,7 @@ def train(rows: Rows, folder: Path, progress: Progress, epochs: int = EPOCHS) ->
 
 
 def reference_scores(path: Path, rows: Rows, progress: Progress, chunk: int = 2000) -> NDArray[np.float32]:
-    """Answer what TensorFlow itself answers [rows] float32, from the SavedModel in `path`."""
+    """Return TensorFlow's scores [rows] float32 for the SavedModel in `path`."""
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
     parts = []
     for start in range(0, len(rows), chunk):
@@ -111,12 +111,12 @@ def reference_scores(path: Path, rows: Rows, progress: Progress, chunk: int = 20
 
 
 def model_folder(cache: Path, wheel: Path) -> Path:
-    """Answer where the SavedModel for this code and the data in `wheel` belongs; it exists once it was trained."""
+    """Return the folder of the SavedModel for this code and the data in `wheel`; it exists after training."""
     return cache / f"model-{cache_key(wheel)}" / "1"
 
 
 def variant_folder(cache: Path, wheel: Path) -> Path:
-    """Answer the same for the variant, which was trained for `VARIANT_EPOCHS`."""
+    """Return the same folder for the variant, which is trained for `VARIANT_EPOCHS`."""
     return cache / f"variant-{cache_key(wheel)}" / "2"
 
 
@@ -132,20 +132,20 @@ def alone(cache: Path) -> Iterator[None]:
 def train_into(
     folder: Path, rows: Rows, on_train: Progress, on_export: Callable[[], None], epochs: int = EPOCHS
 ) -> None:
-    """Train on all `rows` but the held-out ones and write the SavedModel to `folder`.
+    """Train on all `rows` except the held-out ones and write the SavedModel to `folder`.
 
     Parameters
     ----------
     folder : Path
-        What `model_folder` or `variant_folder` answered.
+        Result of `model_folder` or `variant_folder`.
     rows : Rows
         The whole data set.
     on_train, on_export : callable
-        Told after every batch, and when training has ended and the export begins.
+        Called after every batch, and when training has ended and the export begins.
     epochs : int
         Passes over the rows.
     """
-    # Written beside and renamed, so that a run that is stopped leaves no half-made model.
+    # Written to a temporary folder and renamed, so that an interrupted run leaves no incomplete model.
     whole = folder.parent
     part = whole.with_suffix(".part")
     for leftover in (part, whole):

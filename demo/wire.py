@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Serving's Predict messages, as far as the demo needs them: string features in, one float output back.
+"""Encode TensorFlow Serving's Predict messages as far as the demo needs them: string features, one float output.
 
-Written out by hand, so that a client needs neither TensorFlow nor generated code. Field numbers are those of
+The code is written by hand, so that a client needs neither TensorFlow nor generated code. Field numbers are those of
 tensorflow.serving.PredictRequest and PredictResponse and of tensorflow.TensorProto.
 """
 
@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def encode_request(features: Mapping[str, NDArray[np.bytes_]], model: str = "") -> bytes:
-    """Answer a serialized PredictRequest for features [rows] bytes, to the default signature of `model`."""
+    """Return a serialized PredictRequest for features [rows] bytes, to the default signature of `model`."""
     message = _field(1, _field(1, model.encode())) if model else b""
     for name, values in features.items():
         message += _field(2, _field(1, name.encode()) + _field(2, _string_tensor(values)))
@@ -27,12 +27,12 @@ def encode_request(features: Mapping[str, NDArray[np.bytes_]], model: str = "") 
 
 
 def decode_response(data: bytes, output: str) -> NDArray[np.float32]:
-    """Answer the output of that name [rows] float32 from a serialized PredictResponse.
+    """Return the named output [rows] float32 of a serialized PredictResponse.
 
     Raises
     ------
     ValueError
-        There is no such output, it is not of floats, or the bytes do not parse.
+        If there is no such output, it is not of type float, or the bytes cannot be parsed.
     """
     names = []
     for number, entry in _fields(data):
@@ -53,12 +53,12 @@ def write_framed(path: Path, messages: Iterable[bytes]) -> None:
 
 
 def read_framed(path: Path) -> list[bytes]:
-    """Answer the messages of a file that `write_framed` or a host wrote.
+    """Return the messages of a file that `write_framed` or a host wrote.
 
     Raises
     ------
     ValueError
-        The file ends inside a message.
+        If the file ends inside a message.
     """
     data, messages, place = path.read_bytes(), [], 0
     while place < len(data):
@@ -84,14 +84,14 @@ def _field(number: int, payload: bytes) -> bytes:
 
 
 def _string_tensor(values: NDArray[np.bytes_]) -> bytes:
-    """Answer a TensorProto of rank 1: dtype (1), tensor_shape (2) { dim (2) { size (1) } }, string_val (8)."""
+    """Return a TensorProto of rank 1: dtype (1), tensor_shape (2) { dim (2) { size (1) } }, string_val (8)."""
     size = _varint(1 << 3 | _VARINT) + _varint(len(values))
     head = _varint(1 << 3 | _VARINT) + _varint(_DT_STRING) + _field(2, _field(2, size))
     return head + b"".join([_field(8, value) for value in values.tolist()])
 
 
 def _float_tensor(data: bytes) -> NDArray[np.float32]:
-    """Answer the values of a TensorProto of floats, from tensor_content (4) or float_val (5, packed or not)."""
+    """Return the values of a TensorProto of floats, from tensor_content (4) or float_val (5, packed or not)."""
     dtype, content = 0, bytearray()
     for number, value in _fields(data):
         if number == 1 and isinstance(value, int):
@@ -104,7 +104,7 @@ def _float_tensor(data: bytes) -> NDArray[np.float32]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a message: a number for a varint, else bytes."""
+    """Yield number and value of each field of a message: a number for a varint, otherwise bytes."""
     place = 0
     while place < len(data):
         key, place = _read_varint(data, place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of every way in: the same requests, as arrays and as bytes."""
+"""Create the requests that every host receives, as arrays and as bytes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MODEL_NAME = "movielens"
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """Requests of one size.
+    """Contain requests of one size.
 
     Attributes
     ----------
     name : str
-        For file names and results, as in "rank_100".
+        For file names and results, for example "rank_100".
     rows_per_request : int
-        Every request has as many.
+        The same for every request.
     rows : Rows
         The rows of all requests, one request after the other.
     held_out : ndarray [rows] bool
-        Where the click is known and was not trained on; the others are only there to be ranked.
+        True if the click is known and was not used for training; the other rows are only ranked.
     inputs : list of dict of ndarray [rows_per_request] bytes
         The requests as arrays.
     messages : list of bytes
@@ -38,7 +38,7 @@ class Workload:
     file : Path
         The messages, framed.
     timed_file : Path
-        The first `TIMED` of them, which are sent over and over where time is measured.
+        The first `TIMED` of them, which are sent repeatedly to measure time.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Workload:
 
 
 def single_rows(data: MovieLens, held_out: NDArray[np.int64], folder: Path) -> Workload:
-    """Ask for every held-out row in a request of its own. `held_out` [n] int64 are row numbers in `data`."""
+    """Create one request per held-out row. `held_out` [n] int64 are row numbers in `data`."""
     rows = data.rows.take(held_out)
     return _workload("single", rows, np.ones(len(rows), np.bool_), 1, folder)
 
 
 def ranked_candidates(data: MovieLens, held_out: NDArray[np.int64], folder: Path, seed: int = 11) -> Workload:
-    """Ask for `CANDIDATES` items per user: those that were held out, and others drawn at random to fill up."""
+    """Create requests with `CANDIDATES` items per user: the held-out ones, and others drawn at random."""
     clicks = data.rows.clicks
     of_user: dict[str, dict[str, float]] = {}
     for row in held_out.tolist():

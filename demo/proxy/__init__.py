@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy at work in one run: two versions of a click model, three clients, a split, a promotion, a roll-back.
+"""Show the proxy in one run: two versions of a click model, three clients, a split, a promotion, a rollback.
 
-Run it with ``make demo-proxy``; docs/demo.md says what each part does and how to read the tables.
+Run it with ``make demo-proxy``; docs/demo.md describes each part and explains the tables.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m demo.proxy`; everything else is imported late, so that an interrupt ends it quietly at any moment."""
+"""Run `python -m demo.proxy`; all other imports are late, so that an interrupt at any time ends the program quietly."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ import sys
 
 
 def _end(number: int, _: object) -> None:
-    """End as an exception does, so that the proxy that was started is stopped."""
+    """Raise an exception, so that the proxy that was started is stopped."""
     sys.exit(128 + number)
 
 
 def _main() -> int:
-    # TensorFlow reads it when it is imported.
+    # TensorFlow reads this variable when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
@@ -21,7 +21,7 @@ def _main() -> int:
 
         return main()
     except KeyboardInterrupt:
-        # As in demo/__main__.py: takes away the mark of an interrupt within code from a string.
+        # As in demo/__main__.py: handles an interrupt in code compiled from a string.
         exec("")
         print("make demo-proxy: interrupted; nothing is left running", file=sys.stderr)
         return 130

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of the proxy's demo."""
+"""Implement the command line of the proxy's demo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; answer 0 if no request was lost and every score was right, 1 if not or on an error."""
+    """Run the demo; return 0 if no request was lost and every score was right, 1 if not or on an error."""
     description = "Deploy two versions of a click model behind serving-proxy, split, promote and roll back under load."
     parser = argparse.ArgumentParser(prog="python -m demo.proxy", description=description)
     results = ROOT / "results"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three clients that know nothing of the proxy: each is what its makers publish, used as they document it."""
+"""Use three public clients that know nothing of the proxy, each as its documentation describes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from demo.movielens import Features
 
-#: The header, or gRPC metadata, by which a user stays with a version.
+#: The header, or gRPC metadata, that keeps a user on one version.
 ROUTING_KEY = "x-routing-key"
 _TIMEOUT_S = 10.0
 _OUTPUT = "probability"
@@ -21,27 +21,27 @@ _OUTPUT = "probability"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a client got: the version that says it answered, and its scores [rows] float32."""
+    """Contain a response: the version that it reports, and its scores [rows] float32."""
 
     version: int
     scores: NDArray[np.float32]
 
 
 class Asking(Protocol):
-    """A client; `name` is for the table, `key` for the JSON."""
+    """Define a client; `name` is for the table, `key` for the JSON."""
 
     name: str
     key: str
 
     def prepare(self, features: Features) -> Any:
-        """Make a request of its kind."""
+        """Create a request in the format of this client."""
 
     def ask(self, request: Any, user: str) -> Answer:
-        """Send a request for a user and wait for the answer."""
+        """Send a request for a user and wait for the response."""
 
 
 class TensorflowServing:
-    """The stubs of tensorflow-serving-api, over gRPC."""
+    """Use the stubs of tensorflow-serving-api over gRPC."""
 
     name = "tensorflow-serving-api over gRPC"
     key = "tensorflow_serving_grpc"
@@ -68,7 +68,7 @@ class TensorflowServing:
 
 
 class Triton:
-    """tritonclient, over gRPC: the Open Inference Protocol v2, as KServe and Triton speak it."""
+    """Use tritonclient over gRPC: the Open Inference Protocol v2 of KServe and Triton."""
 
     name = "tritonclient over gRPC"
     key = "triton_grpc"
@@ -92,7 +92,7 @@ class Triton:
 
 
 class PlainHttp:
-    """requests, on TensorFlow Serving's REST path, as curl would."""
+    """Use the package requests on TensorFlow Serving's REST path, as with curl."""
 
     name = "requests over HTTP"
     key = "http_json"
@@ -111,7 +111,7 @@ class PlainHttp:
 
 @contextmanager
 def clients(grpc_address: str, rest_address: str, model: str) -> Iterator[list[Asking]]:
-    """Make the three, and close them at the end."""
+    """Create the three clients, and close them at the end."""
     import grpc
     import requests
     import tritonclient.grpc
@@ -122,7 +122,7 @@ def clients(grpc_address: str, rest_address: str, model: str) -> Iterator[list[A
         triton = tritonclient.grpc.InferenceServerClient(grpc_address)
         stack.callback(triton.close)
         session = stack.enter_context(requests.Session())
-        # What the environment says of proxies is about other networks.
+        # Proxy variables of the environment concern other networks.
         session.trust_env = False
         yield [
             TensorflowServing(prediction_service_pb2_grpc.PredictionServiceStub(channel), model),

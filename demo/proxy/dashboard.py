@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of the dashboard, where there is a browser; nothing depends on it."""
+"""Draw a picture of the dashboard if a browser is installed; no other step depends on it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from demo.terminal import Terminal
 
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIVE_MS = 10_000
-#: So that the charts of the last minutes have something to show.
+#: Waiting time that gives the charts of the last minutes some data.
 _WATCH_MS = 2_000
 
 
 def draw(terminal: Terminal, url: str, token: str, file: Path) -> str | None:
-    """Log in, and write a picture of the dashboard to a file; return why not, and how to mend it, if there is none."""
+    """Log in and write a picture of the dashboard to a file; if that fails, return the reason and the remedy."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed (make demo-proxy)"
     command = next((path for name in _COMMANDS if (path := shutil.which(name))), None) or _playwrights()
@@ -28,7 +28,7 @@ def draw(terminal: Terminal, url: str, token: str, file: Path) -> str | None:
 
 
 def _playwrights() -> str | None:
-    """Return the Chromium that playwright has downloaded, if it has."""
+    """Return the path of the Chromium that playwright has downloaded, or None."""
     from playwright.sync_api import Error, sync_playwright
 
     try:
@@ -44,7 +44,7 @@ def _picture(command: str, url: str, token: str, file: Path) -> str | None:
 
     try:
         with sync_playwright() as playwright:
-            # As root, in a container, it has no sandbox; it sees nothing but our own dashboard.
+            # Chromium has no sandbox as root in a container; it only opens our own dashboard.
             browser = playwright.chromium.launch(
                 executable_path=command, args=["--no-sandbox", "--disable-dev-shm-usage"]
             )

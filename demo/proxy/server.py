@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`serving-proxy serve` in a process of its own, and its verbs, run as a user runs them."""
+"""Run `serving-proxy serve` in a separate process, and its verbs as a user would."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _POLL_S = 0.05
 
 
 def serve_words(state: Path) -> list[str]:
-    """Answer the words of `serve`: any free ports, and one CPU of several to optimize and load on."""
+    """Return the arguments of `serve`: free ports, and one CPU (if there are several) for optimizing and loading."""
     words = ["serve", "--state-dir", str(state), "--grpc-port", "0", "--rest-port", "0", "--admin-port", "0"]
     cpus = sorted(os.sched_getaffinity(0))
     return [*words, "--maintenance-cpus", str(cpus[-1])] if len(cpus) > 1 else words
 
 
 class Proxy:
-    """A proxy that answers.
+    """Give access to a running proxy.
 
     Attributes
     ----------
     url : str
-        Its page and admin API.
+        URL of its dashboard and admin API.
     token_file : Path
-        Holds the token that a browser is asked for; the command line finds it by itself.
+        Contains the token for the browser; the command line finds the file without help.
     grpc, rest : str
-        Where its host answers requests.
+        Addresses at which its host serves requests.
     client : Client
-        For what the demo looks at; what it changes, it changes by `verb`.
+        Used to read state; all changes are made with `verb`.
     """
 
     def __init__(self, root: Path, url: str, token_file: Path, client: Client) -> None:
@@ -50,12 +50,12 @@ class Proxy:
         self.grpc, self.rest = "", ""
 
     def verb(self, *words: str) -> dict[str, Any]:
-        """Run `serving-proxy` with these words and answer what it says as JSON.
+        """Run `serving-proxy` with these arguments and return its output, parsed as JSON.
 
         Raises
         ------
         ServingError
-            It ends with a status other than 0; the message is its own.
+            If its status is not 0; the message is its own.
         """
         command = [sys.executable, "-m", "serving_proxy", *words, "--json"]
         environment = os.environ | {"SERVING_PROXY_SERVER": self.url}
@@ -69,12 +69,12 @@ class Proxy:
         return answer
 
     def settle(self) -> None:
-        """Wait until the host has what was last asked for."""
+        """Wait until the host has applied the last change."""
         wanted = self.client.status()["generation"]
         _until(lambda: self._host()["generation"] >= wanted, SETTLE_S, "the host took up what was asked for")
 
     def wait_for_host(self) -> None:
-        """Wait until its host answers requests."""
+        """Wait until its host serves requests."""
         _until(lambda: self._host().get("endpoints", {}).get("rest"), START_S, "a host that answers")
         endpoints = self._host()["endpoints"]
         self.grpc, self.rest = endpoints["grpc"], endpoints["rest"]
@@ -95,11 +95,11 @@ def serving(root: Path, state: Path, log: Path) -> Iterator[Proxy]:
     state : Path
         Its state directory.
     log : Path
-        Where it writes its log.
+        File for its log.
     """
     command = [sys.executable, "-m", "serving_proxy", *serve_words(state), "--drain-timeout", f"{DRAIN_S:g}"]
     with contextlib.ExitStack() as stack:
-        # In a session of its own: Ctrl-C at the terminal reaches this process, which then ends the proxy in order.
+        # In its own session: Ctrl-C at the terminal reaches only this process, which then stops the proxy in order.
         with _held_signals(), log.open("wb") as output:
             process = subprocess.Popen(
                 command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -129,7 +129,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         try:
             process.wait(DRAIN_S + 25.0)
         except subprocess.TimeoutExpired:
-            # Its hosts would outlive it: they are in sessions of their own, and are told apart by their parent.
+            # Its hosts would survive it: they have their own sessions, and are identified by their parent.
             for host in _children(process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(host, signal.SIGKILL)
@@ -146,7 +146,7 @@ def _children(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def _held_signals() -> Iterator[None]:
-    """Let signals that would end this process wait for the end of the block."""
+    """Delay signals that would end this process until the end of the block."""
     numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     came: list[int] = []
     before = {number: signal.signal(number, lambda found, _: came.append(found)) for number in numbers}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked of the proxy, one thing after the other, and what clients saw while it held."""
+"""Record the stages of routing, and the responses that clients received in each stage."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from demo.proxy.traffic import Sent
 
-#: A share is that of so few users that chance moves it: by four standard deviations at most.
+#: With so few users, shares vary at random: accept four standard deviations.
 DEVIATIONS = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A time in which routing was one and the same.
+    """Describe a period with constant routing.
 
     Attributes
     ----------
     name, title : str
-        For the JSON and for the table.
+        Its names in the JSON and in the table.
     shares : mapping of int to float
-        What was asked for [%] by version.
+        Requested share [%] by version.
     sent : sequence of Sent
-        What clients sent in it.
+        Requests of clients in this period.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Stage:
 
     @property
     def versions(self) -> Counter[int]:
-        """How many requests each version answered."""
+        """Return how many requests each version served."""
         return Counter(one.version for one in self.sent if not one.lost)
 
     @property
     def users(self) -> dict[str, set[int]]:
-        """The versions that each user met."""
+        """Return the versions that served each user."""
         found: dict[str, set[int]] = {}
         for one in self.sent:
             if not one.lost:
@@ -48,16 +48,16 @@ class Stage:
 
     @property
     def on_both(self) -> int:
-        """How many users met more than one version."""
+        """Return the number of users who were served by more than one version."""
         return sum(len(versions) > 1 for versions in self.users.values())
 
     def users_share(self, version: int) -> float:
-        """Answer the share of the users that met a version [%]."""
+        """Return the share of users who were served by a version [%]."""
         users = self.users
         return 100.0 * sum(version in versions for versions in users.values()) / max(1, len(users))
 
     def faults(self) -> Iterator[str]:
-        """Yield what was not as it was asked for, a sentence each."""
+        """Yield a sentence for each deviation from the request."""
         if not self.sent:
             yield f"{self.title}: no request was sent, expected some"
             return
@@ -72,7 +72,7 @@ class Stage:
 
 
 def faults(sent: Sequence[Sent], stages: Sequence[Stage], clients: Sequence[str]) -> list[str]:
-    """List everything that was not as it should be, over the whole time, a sentence each."""
+    """List all faults over the whole time, one sentence each."""
     found = []
     lost = [one for one in sent if one.lost]
     wrong = [one for one in sent if one.wrong]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of the proxy, each with the command line that does it, and what clients see then."""
+"""Send the steps of the demo to the proxy, print the command line of each, and record the responses of clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from demo.terminal import Terminal
 MODEL = "movielens"
 SHARE = 20.0
 _WIDTH = 78
-#: As graph-tools may: in bf16, scores would differ from TensorFlow's more than the demo accepts.
+#: Accept fp32 only: in bf16, scores would differ from TensorFlow's by more than the demo accepts.
 _OPTIMIZED = ("--optimize", "--precision", "fp32")
 
 
 class Story:
-    """Deploys two versions and moves traffic between them; `models` are their folders, as a user would type them."""
+    """Deploy two versions and move traffic between them; `models` are their folders, as a user would type them."""
 
     def __init__(self, terminal: Terminal, proxy: Proxy, models: Mapping[int, Path], *, optimize: bool) -> None:
         self._terminal, self._proxy, self._models = terminal, proxy, models
@@ -38,7 +38,7 @@ class Story:
         self._say(f"Checked, {optimized}loaded, warmed up: it serves.")
 
     def under_traffic(self, traffic: Traffic, seconds: float, show: Callable[[], None]) -> list[Stage]:
-        """Do the rest while clients send, and return what they saw at each stage of `seconds`.
+        """Run the remaining steps while clients send, and return the results of each stage of `seconds`.
 
         `show` is called while traffic is split.
         """
@@ -70,7 +70,7 @@ class Story:
             self._proxy.settle()
 
     def _watch(self, traffic: Traffic, name: str, title: str, shares: Mapping[int, float], seconds: float) -> Stage:
-        """Let clients send for a while."""
+        """Let clients send for some time."""
         start = time.monotonic()
         with self._terminal.step("Watch the clients") as advance:
             while (spent := time.monotonic() - start) < seconds:
@@ -98,7 +98,7 @@ class Story:
 
 
 def command(terminal: Terminal, *words: str) -> None:
-    """Print a command line of serving-proxy, broken so that it can be pasted."""
+    """Print a serving-proxy command line, wrapped so that it can be pasted."""
     lines = ["$ serving-proxy"]
     for word in words:
         word = shlex.quote(word)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steady traffic: a thread for each client, and every answer compared with TensorFlow's."""
+"""Send steady traffic with one thread per client, and compare every score with TensorFlow's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from demo.measure import TOLERANCE
 from demo.movielens import Features
 from demo.proxy.clients import Asking
 
-#: Requests each client sends in a second, at most; it never has more than one under way.
+#: Highest number of requests per client and second; each client has at most one request in flight.
 RATE_PER_S = 50.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A user who is ranked over some films, and TensorFlow's scores [films] float32 by version."""
+    """Describe a user with some films to rank, and TensorFlow's scores [films] float32 by version."""
 
     user: str
     features: Features
@@ -32,24 +32,24 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Sent:
-    """What became of a request.
+    """Describe the outcome of a request.
 
     Attributes
     ----------
     client : str
         The key of the client.
     user : str
-        Whom it was for.
+        The user of the request.
     at : float
-        When it was sent [s of the monotonic clock].
+        Time of sending [s of the monotonic clock].
     seconds : float
-        How long its answer took.
+        Time until the response.
     version : int
-        Which version says it answered; 0: there was no answer.
+        Version that the response reports; 0 without a response.
     difference : float
-        The largest difference of a score from TensorFlow's for that version; infinite without an answer.
+        Largest difference of a score from TensorFlow's for that version; infinite without a response.
     fault : str
-        Why there was no answer, or empty.
+        Why there was no response, or empty.
     """
 
     client: str
@@ -66,12 +66,12 @@ class Sent:
 
     @property
     def wrong(self) -> bool:
-        # Written so that a score that is not a number counts as wrong.
+        # Written so that NaN counts as wrong.
         return not self.lost and not self.difference <= TOLERANCE
 
 
 class Traffic:
-    """Threads that send, from the beginning of the block to its end."""
+    """Run threads that send from the beginning of the block to its end."""
 
     def __init__(self, clients: Sequence[Asking], requests: Sequence[Request]) -> None:
         self.clients, self._requests = clients, requests
@@ -94,7 +94,7 @@ class Traffic:
             thread.join()
 
     def sent(self, start: float = 0.0, end: float = float("inf")) -> list[Sent]:
-        """Answer what was sent between two times of the monotonic clock and has ended."""
+        """Return the completed requests that were sent between two times of the monotonic clock."""
         return [one for sent in self._sent.values() for one in list(sent) if start <= one.at < end]
 
     def _send(self, client: Asking, place: int) -> None:
@@ -104,7 +104,7 @@ class Traffic:
         while not self._end.is_set():
             self._sent[client.key].append(self._one(client, prepared[number], self._requests[number]))
             number = (number + 1) % len(prepared)
-            # Whoever is late does not catch up: the load stays what it is.
+            # A late client does not catch up: the load stays constant.
             due = max(due + 1.0 / RATE_PER_S, time.monotonic())
             self._end.wait(due - time.monotonic())
 
