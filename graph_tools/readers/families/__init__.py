@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training systems whose exports are understood, one module each; a new one is added to this list."""
+"""List the training systems whose exports can be read, one module each; add new systems to this list."""
 
 from __future__ import annotations
 

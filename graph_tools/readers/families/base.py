@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reader of one training system gives: its tables, and its lookups in the common form."""
+"""Define the interface of a training system's reader: its tables, and its lookups in the common form."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from graph_tools.model import Model
 
 
 class Family(Protocol):
-    """One training system whose exports hold ops that stock TensorFlow does not know.
+    """A training system whose exports contain ops that stock TensorFlow does not have.
 
     Attributes
     ----------
     name : str
-        As the report and `docs/formats.md` name it.
+        Name in the report and in `docs/formats.md`.
     """
 
     name: str
 
     def matches(self, model: Model) -> bool:
-        """Say whether the graph holds a lookup op of this system."""
+        """Return whether the graph contains a lookup op of this system."""
         ...
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
@@ -30,19 +30,19 @@ class Family(Protocol):
         Parameters
         ----------
         model : Model
-            As read, not yet pruned; its `checkpoint` is open.
+            Model as read, not yet pruned; its `checkpoint` is open.
         tables : Path, optional
-            Where the user says that table files are, for systems that keep them outside the SavedModel.
+            The user's folder of table files, for systems that keep them outside the SavedModel.
         absent : dict of str to str
-            What the user wants for absent keys, by table (`absent_keys` reads it). A table named here with `zero` or
-            `row:K` needs no default of its own, and its lookups get no `default` input: the caller sets
-            `SparseTable.absent` afterwards.
+            The user's values for absent keys, by table (`absent_keys` parses them). A table with `zero` or `row:K` here
+            needs no default of its own, and its lookups get no `default` input: the caller sets `SparseTable.absent`
+            afterwards.
 
         Raises
         ------
         UnreadableError
             A table's tensors or files are missing, damaged or contradict each other.
         ConversionError
-            A lookup means something that cannot be kept.
+            A lookup cannot be converted without changing its result.
         """
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds native nodes under one scope, in the few forms that the families need."""
+"""Add native nodes with a common scope, in the few forms that the families need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graph_tools.graph import Graph, Output
 
 
 class Build:
-    """Adds nodes named `<scope>/<op>`; every method returns the one output that matters."""
+    """Adds nodes named `<scope>/<op>`; every method returns the output that callers need."""
 
     def __init__(self, graph: Graph, scope: str) -> None:
         import tensorflow as tf
@@ -36,7 +36,7 @@ class Build:
         return self.add("ConcatV2", *values, self.const(0), N=len(values), T=dtype, Tidx=self.tf.int32)
 
     def split(self, value: Output, sizes: Output, count: int, dtype: Any, size_dtype: Any) -> list[Output]:
-        """Cut along the first axis into pieces of the given sizes."""
+        """Split along the first axis into pieces of the given sizes."""
         first = self.add("SplitV", value, sizes, self.const(0), num_split=count, T=dtype, Tlen=size_dtype)
         return [Output(first.node, port) for port in range(count)]
 
@@ -44,6 +44,6 @@ class Build:
         return self.add("Slice", value, begin, size, T=dtype, Index=index_dtype)
 
     def gather(self, rows: Output, places: Output, dtype: Any) -> Output:
-        """Take rows along the first axis; places are int64."""
+        """Gather rows along the first axis; places are int64."""
         attrs = {"Tparams": dtype, "Tindices": self.tf.int64, "Taxis": self.tf.int32, "batch_dims": 0}
         return self.add("GatherV2", rows, places, self.const(0), **attrs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a part of a graph computes where no request has a say in it: default rows, initial values."""
+"""Compute parts of a graph that do not depend on a request: default rows, initial values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUES = {"Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2",
 
 
 class NotConstantError(Exception):
-    """A value depends on a request, on chance or on what the export does not hold; the message says on what."""
+    """A value depends on a request, on random numbers or on data that the export lacks; the message has the reason."""
 
     def __init__(self, reason: str, random: bool = False) -> None:
         super().__init__(reason)
@@ -27,12 +27,12 @@ class NotConstantError(Exception):
 
 
 def is_random(op: str) -> bool:
-    """Say whether an op draws at random, from a fixed seed or not."""
+    """Return whether an op draws random numbers, with or without a fixed seed."""
     return "Random" in op or "TruncatedNormal" in op or "Multinomial" in op
 
 
 def constant_value(model: Model, output: Output) -> Array:
-    """Return what an output always is, computed by TensorFlow from constants and saved variables.
+    """Return the constant value of an output, which TensorFlow computes from constants and saved variables.
 
     Raises
     ------
@@ -42,11 +42,11 @@ def constant_value(model: Model, output: Output) -> Array:
 
 
 def same_row(model: Model, output: Output, dim: int) -> Array | None:
-    """Return the row [dim] that an output has for every key, where it depends on the number of keys at most.
+    """Return the row [dim] that an output has for every key, if it depends at most on the number of keys.
 
     Returns
     -------
-    ndarray [dim], or None where the rows differ with the keys.
+    ndarray [dim], or None if the rows depend on the keys.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _rows(value: Array, dim: int) -> Array:
 
 
 def _leaves(model: Model, output: Output, cut: set[str]) -> list[str]:
-    """List the nodes whose value must be given; the walk ends at nodes of `cut`."""
+    """Return the nodes whose values must be given; the search ends at nodes of `cut`."""
     leaves = []
     for node in _needed(model, output, cut):
         if is_random(node.op):
@@ -109,7 +109,7 @@ def _needed(model: Model, output: Output, cut: set[str]) -> Iterator[Node]:
 
 
 def _saved(model: Model, node: Node) -> Array:
-    """Return the value of a variable that the checkpoint holds."""
+    """Return the value of a variable in the checkpoint."""
     handle = node
     while handle.op in {"ReadVariableOp", "Identity"}:
         handle = model.graph.input(handle, 0)
@@ -130,7 +130,7 @@ def _run(model: Model, output: Output, fed: dict[str, Array]) -> Array:
     v1 = tf.compat.v1
     if output.node in fed:
         return fed[output.node]
-    # What runs before it does not change what a stateless op gives.
+    # Control inputs do not change the result of a stateless op.
     types = {name: _dtype(model, Output(name)) for name in fed}
     graph_def = extract(model.graph, [output.node], types, controls=False)
     with v1.Graph().as_default() as graph:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepRec's EmbeddingVariable: tables whose handle is a KvVarHandleOp and whose rows are in the TF checkpoint."""
+"""Read DeepRec's EmbeddingVariable: tables whose handle is a KvVarHandleOp and whose rows are in the TF checkpoint."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ class DeepRec:
     """Reads EmbeddingVariables.
 
     Before: `KvVarHandleOp, indices, default → KvResourceGather → rows`.
+
     After: `indices → SparseLookup → rows`, and a SparseTable for each handle.
 
     Notes
     -----
-    A key that is absent is given row `key % default_value_dim` of the matrix that initializes the variable; with an
-    admission filter (`filter_freq`) it is a key that was not admitted and gets `default_value_no_permission`. Hash
-    embeddings of the Q-R kind are plain variables and need nothing here.
+    An absent key has row `key % default_value_dim` of the matrix that initializes the variable. With an admission
+    filter (`filter_freq`), an absent key is a key that was not admitted and has `default_value_no_permission`. Hash
+    embeddings of the Q-R kind are plain variables and need no conversion here.
     """
 
     name = "DeepRec EmbeddingVariable"
@@ -112,7 +113,7 @@ def _read_table(
 
 
 def _absent(model: Model, setters: list[Setter], name: str, dim: int, dtype: np.dtype[Any], inference: bool) -> Absent:
-    """Find what the source gives absent keys."""
+    """Return the value that the source uses for absent keys."""
     if not setters:
         raise ConversionError(
             f"table '{name}': no InitializeKvVariableOp or KvResourceImportV2 for it in the graph, expected one that "
@@ -135,7 +136,7 @@ def _absent(model: Model, setters: list[Setter], name: str, dim: int, dtype: np.
 
 
 def _default_rows(matrix: Array, setter: Node, name: str, dim: int, dtype: np.dtype[Any]) -> Array | None:
-    """Return the rows that absent keys get: None for zeros, one, or one for each remainder of the key."""
+    """Return the rows of absent keys: None for zeros, one row, or one for each remainder of the key."""
     wanted = int(attribute(setter, "default_value_dim", 4096)) if setter.op != "KvResourceImport" else 1
     rows = np.asarray(matrix, dtype)
     if rows.size % dim or (rows.size // dim not in (1, wanted)):
@@ -150,7 +151,7 @@ def _default_rows(matrix: Array, setter: Node, name: str, dim: int, dtype: np.dt
 
 
 def _drop_slot(model: Model, table: SparseTable, slot: str) -> None:
-    """Note the tensors of a slot, after a check that it has the table's keys."""
+    """Record the tensors of a slot as dropped, after checking that it has the table's keys."""
     keys = tensor(model.checkpoint, slot + KEYS)
     if not same_key_set([part.keys for part in table.parts], keys):
         raise UnreadableError(

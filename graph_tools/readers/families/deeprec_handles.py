@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handles of DeepRec's tables: what sets them, under which names they are saved, which are slots of others."""
+"""Find the handles of DeepRec's tables: the ops that set them, their saved names, and which are slots of others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graph_tools.readers.families.saved import KEYS, checkpoint_of, find_saved
 
 HANDLE = "KvVarHandleOp"
 
-# Op: which inputs are the table's handle, the handle of the table whose slot it is, and the rows for new keys. The op
-# that is asked first is first.
+# Op: the inputs that are the table's handle, the handle of the table that it is a slot of, and the rows for new keys.
+# The ops are in order of preference.
 _SETTERS = {"InitializeKvVariableOp": (0, 1, 2), "KvResourceImportV2": (1, 2, 3), "KvResourceImport": (0, 0, 1)}
 
 
@@ -26,7 +26,7 @@ class Setter(NamedTuple):
     ----------
     node : Node
     primary : str
-        Name of the handle of the table that this one is a slot of; its own, if none.
+        Name of the handle of the table that this one is a slot of; if it is not a slot, its own name.
     value : Output
         Rows for new keys.
     """
@@ -37,7 +37,7 @@ class Setter(NamedTuple):
 
 
 class Handles:
-    """All handles of a model, looked at once."""
+    """Collects all handles of a model in one pass."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -62,11 +62,11 @@ class Handles:
         return self._setters[handle.name]
 
     def part_count(self, name: str) -> int:
-        """Count the parts that the graph looks a table's keys up in."""
+        """Return the number of parts in which the graph looks up a table's keys."""
         return self._parts.get(PART.sub("", name), 1)
 
     def saved_name(self, handle: Node) -> str:
-        """Return the table's name in the checkpoint, which may be partitioned otherwise than the graph is."""
+        """Return the table's name in the checkpoint, whose partitions may differ from those of the graph."""
         bundle = checkpoint_of(self._model, handle)
         for name in self._names[handle.name]:
             whole = PART.sub("", name)
@@ -75,7 +75,7 @@ class Handles:
         return find_saved(bundle, self._names[handle.name], handle)
 
     def slots(self, handle: Node, name: str) -> list[str]:
-        """Name the optimizer slots of a table: those that the graph knows, and unknown ones below its name."""
+        """Return the optimizer slots of a table: those in the graph, and unknown ones below its name."""
         bundle = checkpoint_of(self._model, handle)
         slots = set()
         for other, setters in self._setters.items():
@@ -89,7 +89,7 @@ class Handles:
         return sorted(slots)
 
     def _candidates(self, handle: Node) -> list[str]:
-        """List the names under which a table may be saved, the surest first."""
+        """Return the names under which a table may be saved, the most certain first."""
         names = []
         for setter in self._setters[handle.name]:
             if setter.node.op == "KvResourceImportV2":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequencies that are saved with keys of their own, brought into the order of a table's keys."""
+"""Align frequencies that are saved with separate keys to the order of a table's keys."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def aligned_counts(keys: TensorSource, counted: TensorSource, words: TensorSourc
     counted : TensorSource [m]
         Distinct keys, in any order.
     words : TensorSource [m] uint8, uint16 or uint32
-        Of 32 bits, the low 16 are the count and the others the day of the last update.
+        In words of 32 bits, the low 16 bits are the count and the others the day of the last update.
 
     Notes
     -----
-    Nothing is read before the counts are. Where both orders are the same, that is one pass over each; otherwise the
-    counted keys are held in memory, sorted.
+    Data is read only when the counts are read. If both orders are equal, this takes one pass over each; otherwise the
+    counted keys are sorted in memory.
     """
 
     def make(rows: int) -> Iterator[Array]:

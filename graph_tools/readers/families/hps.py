@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HugeCTR's hierarchical parameter server: lookups by model and table number, rows in folders that a JSON names."""
+"""Read HugeCTR's hierarchical parameter server: lookups by model and table number, and folders from a JSON file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ class HugeCtrHps:
     """Reads the lookups of HPS's TensorFlow plugin.
 
     Before: `values → Lookup(model_name, table_id, emb_vec_size) → rows`, with `Init(ps_config_file)` before it.
+
     After: `values → SparseLookup → rows`.
 
-    The configuration is looked for where the graph says, beside the SavedModel and in the folder of `--checkpoint`; so
-    are the tables' folders, since the paths in both are often those of the machine that served.
+    The configuration is searched at the path in the graph, next to the SavedModel and in the folder of `--checkpoint`.
+    The tables' folders are searched in the same places, since the paths in both are often those of another machine.
     """
 
     name = "HugeCTR HPS"
 
     def matches(self, model: Model) -> bool:
-        # The names are short enough to be another library's as well.
+        # These op names are so short that another library may use them as well.
         return any({"model_name", "table_id", "emb_vec_size"} <= set(node.attrs) for node in model.graph.of(LOOKUP))
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
@@ -81,7 +82,7 @@ class _Server:
         return table
 
     def _open(self, path: Path, configuration: Configuration, group: list[Configured]) -> SparseTable:
-        """Open a table, or those that the server holds as one."""
+        """Open a table, or several tables that the server stores as one."""
         default = group[-1].default_value
         opened = [open_table(one.name, self._table_folder(path, one), one.dim, default) for one in group]
         first = group[0]
@@ -95,7 +96,7 @@ class _Server:
         named = _configuration_of(self.model, node)
         places = self._places()
         for place in places:
-            # An absolute path replaces what it is joined to.
+            # Joining an absolute path replaces the folder.
             for candidate in (place / named, place / Path(named).name) if named else ():
                 if candidate.is_file():
                     return candidate
@@ -125,14 +126,14 @@ class _Server:
 
 
 def _group(configuration: Configuration, listed: list[Configured], number: int) -> list[Configured]:
-    """Return the tables that the server holds as one with a model's table `number`."""
+    """Return the tables that the server stores as one with a model's table `number`."""
     if not configuration.fused or listed[number].dim is None:
         return [listed[number]]
     return [one for one in listed if one.dim == listed[number].dim]
 
 
 def _configuration_of(model: Model, node: Node) -> str:
-    """Return `ps_config_file` of the Init whose status a lookup takes; "" where it was run before."""
+    """Return `ps_config_file` of the Init op on which a lookup depends; "" if there is none."""
     graph = model.graph
     for name in sorted(graph.ancestors([node.inputs[-1].node])):
         if graph[name].op == INIT and "ps_config_file" in graph[name].attrs:

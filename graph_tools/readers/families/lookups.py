@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the families share: which lookups are served, whose handle they use, and what takes their place."""
+"""Share code between the families: find served lookups and their handles, and replace lookups."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PASSES_ON = {"Identity", "RefIdentity", "Switch", "RefSwitch", "Enter", "RefEnt
 
 
 def served(model: Model, ops: set[str]) -> list[Node]:
-    """List the nodes of some ops that an output of a signature needs."""
+    """Return the nodes of some ops that an output of a signature needs."""
     needed = model.graph.ancestors(model.outputs())
     return [node for node in model.graph.of(*ops) if node.name in needed]
 
 
 def handle_node(graph: Graph, output: Output) -> Node:
-    """Return the node that makes a handle, through nodes that pass it on."""
+    """Return the node that creates a handle, following nodes that pass it on."""
     node = graph.source(output)
     while node.op in _PASSES_ON:
         node = graph.input(node, 0)
@@ -28,15 +28,15 @@ def handle_node(graph: Graph, output: Output) -> Node:
 
 
 def replace_by_lookup(model: Model, node: Node, table: SparseTable, keys: Output, default: Output | None) -> None:
-    """Turn a system's own lookup into a SparseLookup of the same name, whose only output is the rows."""
+    """Convert a system's own lookup to a SparseLookup of the same name, whose only output is the rows."""
     become_lookup(model.graph, node, table.name, keys, table.key_dtype, table.dim, table.dtype, default)
 
 
 def replace_output(model: Model, old: Output, new: Output) -> None:
-    """Let every user of an output use another.
+    """Make every user of an output use another output.
 
-    A node that a signature names becomes an Identity, so that the tensor keeps its name, unless other outputs of it
-    are used; then the signature names the other one.
+    A node that a signature names becomes an Identity, so that the tensor keeps its name. If other outputs of the node
+    are used, the signature names the new output instead.
     """
     graph = model.graph
     graph.replace(old, new)

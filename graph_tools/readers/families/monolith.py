@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monolith: hash tables that a SavedModel restores from its assets, in one piece or spread over parameter servers."""
+"""Read Monolith: hash tables that a SavedModel restores from its assets, on one host or on parameter servers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Monolith:
     """Reads MonolithHashTable and MonolithMultiHashTable.
 
     Before: `ids → MonolithHashTableLookup → rows`, or the same through `TfServingRemotePredict` at each server.
+
     After: `ids → SparseLookup → rows`.
 
-    Ids that a table does not hold are given zeros. Signatures that write tables (`hashtable_assign`) are left out: what
-    is written has no table to write to.
+    The rows of absent ids are zeros. Signatures that write tables (`hashtable_assign`) are left out, since the
+    converted tables cannot be written.
     """
 
     name = "Monolith"
@@ -80,7 +81,7 @@ def _writes(op: str) -> bool:
 
 
 def _forget_dumps(model: Model) -> None:
-    """Leave out the assets that tables were restored from."""
+    """Remove the assets from which tables were restored."""
     needed = model.graph.ancestors(model.outputs())
     for name, file in list(model.assets.items()):
         if name not in needed and "-of-" in file.name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monolith's lookups, and what it does to ids and rows around them, in native ops and SparseLookup."""
+"""Convert Monolith's lookups, and its ops on ids and rows around them, to native ops and SparseLookup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph_tools.readers.families.monolith_tables import Member, Tables
 
 
 def convert_lookup(model: Model, tables: Tables, node: Node) -> None:
-    """MonolithHashTableLookup: ids [n] → rows [n, dim]."""
+    """Convert MonolithHashTableLookup: ids [n] → rows [n, dim]."""
     (member,) = _members(tables, node.inputs[0], node)
     _check_dim(node, member)
     rows = rows_of(model, tables, member, node.inputs[1], Build(model.graph, node.name))
@@ -23,7 +23,7 @@ def convert_lookup(model: Model, tables: Tables, node: Node) -> None:
 
 
 def convert_multi_lookup(model: Model, tables: Tables, node: Node) -> None:
-    """MonolithMultiHashTableLookup: ids and where those of each table begin → all values, one after another."""
+    """Convert MonolithMultiHashTableLookup: ids and the start of each table's ids → all values, one after another."""
     build = Build(model.graph, node.name)
     members = _members(tables, node.inputs[0], node)
     replace_output(model, node.output(), flat_rows(model, tables, members, node.inputs[1], node.inputs[2], build))
@@ -32,7 +32,7 @@ def convert_multi_lookup(model: Model, tables: Tables, node: Node) -> None:
 def flat_rows(
     model: Model, tables: Tables, members: list[Member], ids: Output, id_split: Output, build: Build
 ) -> Output:
-    """Look up ids [n], those of table k between `id_split` [tables + 1] k and k + 1; return all values [m]."""
+    """Look up ids [n] and return all values [m]; the ids of table k are from `id_split` [tables + 1] k to k + 1."""
     tf, count = build.tf, len(members)
     size = build.const([count])
     ends = build.slice(id_split, build.const([1]), size, tf.int64, tf.int32)
@@ -44,10 +44,10 @@ def flat_rows(
 
 
 def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int) -> None:
-    """Monolith…FusedLookup: ids in pieces, shard by shard and within one table by table → all values, and offsets.
+    """Convert Monolith…FusedLookup: ids in pieces, by shard and within a shard by table → all values, and offsets.
 
-    Outputs: embeddings [m]; embedding_splits [shards]: values of each shard; id_offsets and embedding_offsets
-    [pieces + 1]: where each piece begins, and the total; indices [n]: the ids.
+    Outputs: embeddings [m]; embedding_splits [shards]: number of values of each shard; id_offsets and embedding_offsets
+    [pieces + 1]: the start of each piece, and the total; indices [n]: the ids.
     """
     build = Build(model.graph, node.name)
     tf = build.tf
@@ -56,7 +56,7 @@ def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int)
     ids, sizes = node.inputs[handles : handles + 2]
     wanted = {port for port in range(5) if _used(model, node.output(port))}
     if len(node.inputs) == handles + 2 and wanted - {0, 1} and handles == attribute(node, "N", 0):
-        # Before requests had a time, offsets had no total, and the fifth output was something else.
+        # In releases whose op has no req_time, the offsets had no total, and the fifth output was something else.
         raise ConversionError(
             f"node '{node.name}' ({node.op}): output {max(wanted)} of an old release is used, expected only the first "
             f"two; export the model with a release whose op has the input req_time"
@@ -84,7 +84,7 @@ def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int)
 
 
 def convert_split(model: Model, node: Node) -> None:
-    """MonolithSplitByIndices is DynamicPartition with int64 numbers."""
+    """Convert MonolithSplitByIndices to DynamicPartition, which has int32 instead of int64 indices."""
     build = Build(model.graph, node.name)
     tf, count = build.tf, int(attribute(node, "num_splits"))
     numbers = build.add("Cast", node.inputs[0], SrcT=tf.int64, DstT=tf.int32)
@@ -94,10 +94,10 @@ def convert_split(model: Model, node: Node) -> None:
 
 
 def convert_map(model: Model, node: Node) -> None:
-    """MonolithMapIdToEmbedding: give each id the row that stands at its first place among the shards' ids.
+    """Convert MonolithMapIdToEmbedding: return for each id the row at its first position among the shards' ids.
 
-    The distinct values of all shards' ids followed by the wanted ones number both alike; an id that no shard has gets
-    a place beyond the last row, which fails as in the source.
+    `Unique` over all shards' ids followed by the wanted ids numbers both in the same way. An id that no shard has gets
+    a position after the last row, which fails as in the source.
     """
     build = Build(model.graph, node.name)
     tf, count = build.tf, int(attribute(node, "num_splits"))
@@ -124,7 +124,7 @@ def convert_map(model: Model, node: Node) -> None:
 
 
 def rows_of(model: Model, tables: Tables, member: Member, ids: Output, build: Build) -> Output:
-    """Look ids [n] up in a table, or give zeros [n, dim] where it has no rows at all."""
+    """Look up ids [n] in a table, or return zeros [n, dim] if the table has no rows at all."""
     tf = build.tf
     if member.table is not None:
         name = f"{build.scope}/rows"

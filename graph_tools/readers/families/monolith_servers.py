@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put what a Monolith entry asks of its parameter servers into the entry's own graph."""
+"""Copy the parts of parameter servers' graphs that a Monolith entry calls into the entry's own graph."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NATIVE_TABLES = {"HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensor
 
 
 def inline_servers(model: Model, tables: Tables) -> None:
-    """Replace every remote call by the part of the server's graph that answers it.
+    """Replace every remote call by the part of the server's graph that computes its result.
 
     Raises
     ------
     UnreadableError
-        A server's SavedModel is missing or has no such signature, input or output.
+        A server's SavedModel is missing, or has no such signature, input or output.
     ConversionError
-        The names of inputs or outputs are not constant, or the server's part holds what cannot be moved.
+        The names of inputs or outputs are not constant, or the server's part contains nodes that cannot be moved.
     """
     exports: dict[int, Export] = {}
     for node in served(model, {REMOTE}):
@@ -93,7 +93,7 @@ def _aliases(graph: Graph, node: Node, index: int) -> list[str]:
 def _copy(
     model: Model, tables: Tables, export: Export, ends: list[str], fed: dict[str, Output], scope: str
 ) -> dict[str, str]:
-    """Copy what some nodes need, up to the fed ones, and return the new names."""
+    """Copy the nodes that some nodes need, up to the fed ones, and return the new names."""
     source, graph = export.model.graph, model.graph
     wanted = _until(source, ends, set(fed))
     names: dict[str, str] = {}
@@ -122,7 +122,7 @@ def _copy(
 
 
 def _until(graph: Graph, ends: list[str], fed: set[str]) -> set[str]:
-    """Name what some nodes need, without the fed ones and what only those need."""
+    """Return the nodes that some nodes need, without the fed ones and nodes that only those need."""
     seen: set[str] = set()
     waiting = [name for name in ends if name not in fed]
     while waiting:

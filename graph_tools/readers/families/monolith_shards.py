@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collapse lookups that Monolith spread over parameter servers: a key is asked at server `key mod servers`."""
+"""Merge lookups that Monolith distributes over parameter servers: a key is on server `key mod servers`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PASSES_ON = {"Identity", "StopGradient", "EnsureShape"}
 
 
 def strip_timestamps(model: Model) -> None:
-    """Let users of MonolithTensorsTimestamp read what it passes on."""
+    """Make users of MonolithTensorsTimestamp read its inputs directly."""
     for node in model.graph.of(TIMESTAMP):
         for port, source in enumerate(node.inputs):
             replace_output(model, node.output(port), source)
@@ -29,9 +29,10 @@ def strip_timestamps(model: Model) -> None:
 
 
 def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
-    """Make one lookup of `Unique → FloorMod → split → lookup at each server → map`; say whether it was that.
+    """Merge `Unique → FloorMod → split → lookup at each server → map` into one lookup; return whether it matched.
 
     Before: `ids → Unique → FloorMod → MonolithSplitByIndices → N x MonolithHashTableLookup → MonolithMapIdToEmbedding`.
+
     After: `ids → SparseLookup` in the table of all servers.
     """
     graph, count = model.graph, int(attribute(node, "num_splits"))
@@ -58,16 +59,17 @@ def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
 
 
 def collapse_buffer(model: Model, tables: Tables, node: Node) -> None:
-    """Make one lookup of what servers fill into a shared buffer.
+    """Merge the lookups of all servers that fill a shared buffer into one lookup per table.
 
-    Before: `ids → MonolithUniqueKeyWithValueAndOffset → FloorMod → MonolithRaggedSplitByIndices →
-    N x MonolithMultiHashTableLookup → N x MonolithFillWithOffsetMap → MonolithFinalizeSharedTensor`.
+    Before: `ids → MonolithUniqueKeyWithValueAndOffset → FloorMod → MonolithRaggedSplitByIndices → N x
+    MonolithMultiHashTableLookup → N x MonolithFillWithOffsetMap → MonolithFinalizeSharedTensor`.
+
     After: the ids of each table → SparseLookup in the table of all servers → all values, one after another.
 
     Raises
     ------
     ConversionError
-        It is put together in another way.
+        The nodes are connected in another way.
     """
     graph = model.graph
     fills = [graph.source(_through(graph, source)) for source in node.inputs]
@@ -89,7 +91,7 @@ def collapse_buffer(model: Model, tables: Tables, node: Node) -> None:
 
 
 def _match_buffer(graph: Graph, fills: list[Node]) -> tuple[Node, list[Node]] | None:
-    """Return the node that made the buffer and the lookups at each server, in their order."""
+    """Return the node that created the buffer and the lookups at each server, in order; None if they do not match."""
     count = len(fills)
     if any(fill.op != FILL for fill in fills):
         return None
@@ -119,7 +121,7 @@ def _match_buffer(graph: Graph, fills: list[Node]) -> tuple[Node, list[Node]] | 
 
 
 def _same_buffer(graph: Graph, handle: Output, made: Output) -> bool:
-    """Say whether a buffer's handle is the one that was made, also after other fills of it."""
+    """Return whether a buffer's handle is the created one, possibly after other fills of it."""
     while handle != made and graph.source(handle).op == FILL:
         handle = _through(graph, graph.source(handle).inputs[5])
     return handle == made
@@ -134,7 +136,7 @@ def _is_modulo(graph: Graph, indices: Output, keys: Output, count: int) -> bool:
 
 
 def _through(graph: Graph, output: Output, ops: set[str] | None = None) -> Output:
-    """Return what an output is, through nodes that pass it on."""
+    """Return the origin of an output, following nodes that pass it on."""
     node = graph.source(output)
     while node.op in (ops or _PASSES_ON) or node.op == "IdentityN":
         output = node.inputs[output.port if node.op == "IdentityN" else 0]

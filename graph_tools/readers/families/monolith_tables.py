@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a Monolith graph: which dump each handle is restored from, and what it holds."""
+"""Find the tables of a Monolith graph: the dump from which each handle is restored, and its contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Member:
     name : str
     dim : int
     table : SparseTable or None
-        None where the dump has no rows of it.
+        None if the dump has no rows of it.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Export:
-    """One SavedModel of an export: the entry or the whole of it, or parameter server `number`."""
+    """One SavedModel of an export: the entry, the whole export, or parameter server `number`."""
 
     model: Model
     number: int | None = None
 
 
 class Tables:
-    """Opens the tables of handles, each once, and gives those that are looked up to the model."""
+    """Opens the tables of handles, each once, and adds those that are looked up to the model."""
 
     def __init__(self, model: Model, folder: Path | None, servers: dict[int, Path]) -> None:
         self.model = model
@@ -62,14 +62,14 @@ class Tables:
         self._dumps: dict[Path, dict[str, monolith_files.Dump]] = {}
 
     def of_handle(self, handle: Output) -> list[Member]:
-        """Return the tables behind a handle, in the order in which lookups count them.
+        """Return the tables behind a handle, in the order in which lookups number them.
 
         Raises
         ------
         UnreadableError
-            A shard is missing or damaged, or rows have another length than the graph says.
+            A shard is missing or damaged, or the length of rows differs from that in the graph.
         ConversionError
-            The handle is of a table that the graph writes to.
+            An op other than a restore is between the handle and its table, or rows are served as one bit per value.
         """
         maker = maker_of(self.model.graph, handle)
         export = self.exports.get(maker.name, self._main)
@@ -79,7 +79,7 @@ class Tables:
         return self._opened[key]
 
     def use(self, member: Member) -> str:
-        """Add a table to the model and return the name that lookups give."""
+        """Add a table to the model and return its name for lookups."""
         table = member.table
         assert table is not None
         held = self.model.sparse_tables.setdefault(table.name, table)
@@ -88,14 +88,14 @@ class Tables:
         return table.name
 
     def merge(self, shards: Sequence[Sequence[Member]]) -> list[Member]:
-        """Merge the tables of each server or shard, in which a key is at number `key mod shards`.
+        """Merge the tables of servers or shards, in which a key is in number `key mod shards`.
 
         Raises
         ------
         UnreadableError
-            A key is in another shard than that, where it was never found.
+            A key is in another shard, where lookups never found it.
         """
-        # `of_handle` gives the same list for the same handle, and one that lives as long as this.
+        # `of_handle` returns the same list for the same handle, and the list lives as long as this object.
         key = tuple(map(id, shards))
         if key not in self._merged:
             self._merged[key] = [_merged(members) for members in zip(*shards, strict=True)]
@@ -126,7 +126,7 @@ class Tables:
         return members
 
     def _member(self, name: str, dim: int, table: SparseTable | None, maker: Node, export: Export) -> Member:
-        """Name a table: as a part where it is a server's, with the handle's name where that of a member is taken."""
+        """Name a table: as a part if it is a server's, and with the handle's name in front if the name is taken."""
         number = export.number
         if number is not None:
             name = f"{name.removesuffix(f'_{number}') if maker.op == ONE else name}/part_{number}"
@@ -137,7 +137,8 @@ class Tables:
         return Member(name, dim, table)
 
     def _find(self, shared: str, export: Export) -> dict[str, SparseTable | None]:
-        """Return the tables of the dump that a table is restored from; its own name for the only one of a dump."""
+        """Return the tables of the dump from which a table is restored; a table named after the dump is named `shared`.
+        """
         basename = _basename(export.model.graph, shared)
         prefix = Path(basename).name
         folders = [Path(basename).parent] if Path(basename).is_absolute() else []
@@ -158,7 +159,7 @@ class Tables:
         )
 
     def _find_at_servers(self, prefix: str) -> list[dict[str, SparseTable | None]]:
-        """Open a table of the entry that is spread over the assets of the parameter servers."""
+        """Open a table of the entry that is distributed over the assets of the parameter servers."""
         found = []
         for number, path in sorted(self.servers.items()):
             dumps = self._dumps_in(path / "assets")
@@ -178,12 +179,12 @@ class Tables:
 
 
 def maker_of(graph: Graph, handle: Output) -> Node:
-    """Return the node that makes a handle.
+    """Return the node that creates a handle.
 
     Raises
     ------
     ConversionError
-        Something other than a restore stands between.
+        An op other than a restore is between them.
     """
     node = graph.source(handle)
     while node.op in _PASSES_ON:
@@ -198,7 +199,7 @@ def shared_name(maker: Node) -> str:
 
 
 def _configs(maker: Node, graph: Graph) -> dict[str, TableConfig]:
-    """Return what the graph says of the tables of a handle; nothing where it does not say it in a constant."""
+    """Return the graph's configurations of a handle's tables; empty if the graph does not have them as constants."""
     shared = shared_name(maker)
     try:
         if maker.op == ONE:
@@ -217,7 +218,7 @@ def _configs(maker: Node, graph: Graph) -> dict[str, TableConfig]:
 
 
 def _basename(graph: Graph, shared: str) -> str:
-    """Return the path that a table is restored from, as the graph puts it together; else its name as a file's."""
+    """Return the path from which a table is restored, computed from the graph; else a file name made of its name."""
     for node in graph.of(*RESTORES):
         if shared_name(maker_of(graph, node.inputs[0])) == shared:
             text = _text(graph, node.inputs[1])
@@ -227,7 +228,7 @@ def _basename(graph: Graph, shared: str) -> str:
 
 
 def _text(graph: Graph, output: Output) -> str | None:
-    """Return a text that is put together from constants."""
+    """Return a text that is joined from constants, or None."""
     node = graph.source(output)
     if node.op == "StringJoin":
         pieces = [_text(graph, source) for source in node.inputs]
@@ -251,7 +252,7 @@ def _side_by_side(found: list[dict[str, SparseTable | None]]) -> dict[str, Spars
 
 
 def _joined(name: str, tables: list[SparseTable]) -> SparseTable:
-    """Make one table of the parts of several."""
+    """Return one table with the parts of several."""
     first = tables[0]
     for table in tables:
         if table.dim != first.dim:
@@ -262,7 +263,7 @@ def _joined(name: str, tables: list[SparseTable]) -> SparseTable:
 
 
 def _merged(members: Sequence[Member]) -> Member:
-    """Make one table of the shards of a table."""
+    """Return one table for the shards of a table."""
     name = _stem(members)
     dims = {member.dim for member in members}
     if len(dims) > 1:
@@ -275,7 +276,7 @@ def _merged(members: Sequence[Member]) -> Member:
 
 
 def _stem(members: Sequence[Member]) -> str:
-    """Return the name that the shards of a table have but for their numbers; the first one's if they differ more."""
+    """Return the name of a table's shards without their numbers; if they differ further, that of the first shard."""
     for stems in (
         {base_name(member.name) for member in members},
         {member.name.removesuffix(f"_{number}") for number, member in enumerate(members)},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions of DeepRec's tables: `<name>/part_K` in graph and checkpoint, and buckets of keys in each of them."""
+"""Read partitions of DeepRec's tables: `<name>/part_K` in graph and checkpoint, with buckets of keys in each."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ BUCKETS = 1000
 
 
 def parts_of(bundle: Any, name: str, handle: Node, count: int) -> tuple[list[Part], list[str]]:
-    """Return the parts of a table that a handle of the graph stands for, and the tensors they are in.
+    """Return the parts of the table that a handle of the graph stands for, and the names of their tensors.
 
     Parameters
     ----------
     bundle : BundleReader
     name : str
-        Of the table, with `/part_K` where the graph is partitioned.
+        Name of the table, with `/part_K` if the graph is partitioned.
     handle : Node
     count : int
-        How many parts the graph has.
+        Number of parts in the graph.
     """
     match = PART.search(name)
     whole = PART.sub("", name)
@@ -47,7 +47,7 @@ def parts_of(bundle: Any, name: str, handle: Node, count: int) -> tuple[list[Par
 
 
 def _saved_parts(bundle: Any, whole: str) -> list[str]:
-    """List the parts of a table in the checkpoint; their numbers must be consecutive from 0."""
+    """Return the names of a table's parts in the checkpoint; their numbers must be consecutive from 0."""
     pattern = re.compile(re.escape(whole) + r"/part_(\d+)" + KEYS + "$")
     numbers = sorted(int(found[1]) for found in map(pattern.match, bundle.names()) if found)
     for expected, number in enumerate(numbers):
@@ -64,7 +64,7 @@ def _tensors(saved: list[str]) -> list[str]:
 
 
 def _part(bundle: Any, name: str, buckets: range | None = None) -> Part:
-    """Return a saved part, or those buckets of it."""
+    """Return a saved part, or only these buckets of it."""
     part = read_part(bundle, name + KEYS, name + VALUES)
     if name + FREQUENCIES in bundle and tensor(bundle, name + FREQUENCIES).shape[0]:
         part.frequencies = tensor(bundle, name + FREQUENCIES)
@@ -86,7 +86,7 @@ def _part(bundle: Any, name: str, buckets: range | None = None) -> Part:
 
 
 def _offsets(bundle: Any, name: str, keys: int) -> Array:
-    """Return where each bucket begins [1001], after a check."""
+    """Return the start of each bucket [1001], after checking it."""
     offsets = np.asarray(tensor(bundle, name + OFFSET).read())
     what = f"{bundle.index}: tensor '{name}{OFFSET}'"
     if offsets.shape != (BUCKETS + 1,):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and rows that a checkpoint holds as `<name>-keys` and `<name>-values`."""
+"""Read keys and rows that a checkpoint contains as `<name>-keys` and `<name>-values`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS, VALUES = "-keys", "-values"
 
 
 def checkpoint_of(model: Model, node: Node) -> Any:
-    """Return the model's checkpoint; without one there are no rows."""
+    """Return the model's checkpoint; raise `UnreadableError` if it has none."""
     if model.checkpoint is None:
         raise UnreadableError(f"{model.path}: no checkpoint, expected one with the rows of '{node.name}'")
     return model.checkpoint
@@ -34,7 +34,7 @@ def find_saved(bundle: Any, names: list[str], node: Node) -> str:
 
 
 def tensor(bundle: Any, name: str) -> TensorSource:
-    """Return a tensor that must be there."""
+    """Return a tensor that must exist."""
     if name not in bundle:
         raise UnreadableError(f"{bundle.index}: no tensor '{name}', expected it beside the table's other tensors")
     found: TensorSource = bundle.tensor(name)
@@ -42,7 +42,7 @@ def tensor(bundle: Any, name: str) -> TensorSource:
 
 
 def read_part(bundle: Any, keys: str, values: str) -> Part:
-    """Return the part of a table that two tensors hold."""
+    """Return the part of a table that two tensors contain."""
     part = Part(tensor(bundle, keys), tensor(bundle, values))
     if part.keys.shape[:1] != part.rows.shape[:1]:
         raise UnreadableError(
@@ -57,7 +57,7 @@ def _length(one: TensorSource) -> Any:
 
 
 def row_length(node: Node, shape_attribute: str) -> int:
-    """Return the length of a table's rows, as its handle says."""
+    """Return the length of a table's rows from an attribute of its handle."""
     shape = attribute(node, shape_attribute)
     if shape is None or len(shape) != 1 or shape[0] is None:
         raise ConversionError(f"table '{node.name}': rows of shape {shape}, expected one axis of known length")
@@ -65,19 +65,19 @@ def row_length(node: Node, shape_attribute: str) -> int:
 
 
 def numpy_type(node: Node, name: str) -> np.dtype[Any]:
-    """Return a dtype attribute as NumPy has it; strings are `object`."""
+    """Return a dtype attribute as a NumPy dtype; strings are `object`."""
     dtype: np.dtype[Any] = np.dtype(attribute(node, name).as_numpy_dtype)
     return dtype
 
 
 def drop(model: Model, table: SparseTable, name: str, reason: str) -> None:
-    """Note a tensor of the checkpoint that belongs to a table and that serving does not need."""
+    """Record a tensor of the checkpoint that belongs to a table but that serving does not need."""
     if name in model.checkpoint and all(name != dropped_tensor for dropped_tensor, _, _ in table.dropped_tensors):
         table.dropped_tensors.append((name, model.checkpoint.byte_size(name), reason))
 
 
 def picked(source: TensorSource, ranges: list[tuple[int, int]]) -> TensorSource:
-    """Return some ranges (begin, end) of a tensor's rows, in ascending order and apart from each other."""
+    """Return ranges (begin, end) of a tensor's rows; they must be ascending and must not overlap."""
     count = sum(end - begin for begin, end in ranges)
     begins, ends = np.array([one[0] for one in ranges], np.int64), np.array([one[1] for one in ranges], np.int64)
 

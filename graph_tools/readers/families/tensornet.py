@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorNet: a pull that fills variables with the rows of a request, and tables in `sparse_table/<handle>`."""
+"""Read TensorNet: a pull that fills variables with the rows of a request, and tables in `sparse_table/<handle>`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _ENDS = {"none": np.zeros(1, np.int64), "axis": np.array(0, np.int32)}
 class TensorNet:
     """Reads SparseTablePull and the gathers that follow it.
 
-    A pull numbers the distinct signs of each feature in the order in which they come, writes their rows into the
-    feature's variable, row by row, and gives the numbers; gathers of the variable then take rows by number.
+    A pull numbers the distinct signs of each feature in order of appearance, writes their rows into the feature's
+    variable and returns the numbers. Gathers from the variable then read rows by number.
 
     Before: `signs → SparseTablePull(variable) → numbers → … → ids → ResourceGather(variable) → rows`.
+
     After: `signs → Unique → numbers → … → ids → GatherV2(distinct signs) → SparseLookup → rows`.
 
-    Graphs without a pull, which is how `sub_model` is exported, hold nothing of TensorNet's.
+    Graphs without a pull, such as exports of `sub_model`, contain no ops of TensorNet.
     """
 
     name = "TensorNet"
@@ -55,7 +56,7 @@ def _convert(model: Model, pull: Node, tables: _Tables) -> None:
             raise ConversionError(f"node '{pull.name}': fills '{variable}' twice, expected a variable for each feature")
         table = tables.of_pull(pull, _row_length(model, variable))
         _convert_feature(model, pull, index, pull.inputs[count + index], variable, table)
-    # What waited for the rows to be in the variables need not wait any more.
+    # Nodes that waited until the rows were in the variables no longer need to wait.
     model.graph.replace_control(pull.name, [])
     model.graph.remove(pull.name, "its rows are looked up where they are used")
 
@@ -70,7 +71,7 @@ def _convert_feature(model: Model, pull: Node, index: int, signs: Output, variab
     distinct = graph.add("Unique", [signs], name=f"{scope}/distinct", attrs=attrs)
     numbers = distinct.output(1)
     replace_output(model, pull.output(index), numbers)
-    # A request without signs still gathers row 0 where empty rows are filled; what that gives is masked afterwards.
+    # A request without signs still gathers row 0 if empty rows are filled; that row is masked afterwards.
     ends = [graph.add_const(value, f"{scope}/{name}") for name, value in _ENDS.items()]
     attrs = {"N": 2, "T": tf.int64, "Tidx": tf.int32}
     padded = graph.add("ConcatV2", [distinct.output(), *ends], name=f"{scope}/signs", attrs=attrs).output()
@@ -90,7 +91,7 @@ def _convert_feature(model: Model, pull: Node, index: int, signs: Output, variab
 
 
 def _gathers_of(model: Model, pull: Node, variable: str) -> list[Node]:
-    """List the gathers from a variable that a pull fills.
+    """Return the gathers from a variable that a pull fills.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def _gathers_of(model: Model, pull: Node, variable: str) -> list[Node]:
 
 
 def _readers(model: Model, variable: str, needed: set[str]) -> list[tuple[Node, int]]:
-    """List (node, input) of the served nodes that use a variable or its value, through nodes that pass it on."""
+    """Return (node, input) of the served nodes that use a variable or its value, following nodes that pass it on."""
     graph = model.graph
     found = []
     waiting = [Output(variable)]
@@ -140,7 +141,7 @@ def _readers(model: Model, variable: str, needed: set[str]) -> list[tuple[Node, 
 
 
 def _takes_rows(model: Model, node: Node) -> bool:
-    """Say whether a gather takes rows along the first axis."""
+    """Return whether a gather takes rows along the first axis."""
     if attribute(node, "batch_dims", 0):
         return False
     axis = model.graph.const_value(node.inputs[2]) if node.op == "GatherV2" else np.array(0)
@@ -152,7 +153,7 @@ def _count(pull: Node) -> int:
 
 
 def _row_length(model: Model, variable: str) -> int | None:
-    """Return the second size of a variable [rows at most, dim], or None where nobody says it."""
+    """Return the second size of a variable [rows at most, dim], or None if it is not known."""
     if variable in model.variables:
         shape: Any = model.variables[variable].shape
     else:
@@ -197,7 +198,7 @@ class _Tables:
         return table
 
     def _folder(self, pull: Node) -> Path:
-        """Return the folder of a pull's table: named after its handle, or after a layer in whose scope the pull is."""
+        """Return the folder of a pull's table: named after its handle, or after a layer whose scope has the pull."""
         handle = int(attribute(pull, "table_handle"))
         for place in self.places:
             below = place / "sparse_table"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFPlus's KvVariable: tables whose rows are in the TF checkpoint, and that give zeros for absent keys."""
+"""Read TFPlus's KvVariable: tables whose rows are in the TF checkpoint, and whose absent keys have zeros."""
 
 from __future__ import annotations
 
@@ -55,12 +55,13 @@ class TFPlus:
     """Reads KvVariables.
 
     Before: `KvVariable, indices → KvVariableGatherOrZerosV2 → rows`.
+
     After: `indices → SparseLookup → rows`, and a SparseTable for each handle.
 
     Notes
     -----
-    Keys that are absent, blacklisted or deleted get zeros. The lookups of training insert what they do not find; they
-    are read as those of prediction only where the user names the table.
+    Rows of absent, blacklisted or deleted keys are zeros. Lookups of training insert keys that they do not find; they
+    are read like lookups of prediction only if the user sets the table's absent keys.
     """
 
     name = "TFPlus KvVariable"
@@ -79,7 +80,7 @@ class TFPlus:
 
 
 def _check_mode(model: Model, node: Node, table: SparseTable, absent: dict[str, str]) -> None:
-    """Refuse lookups that do something else than give zeros, unless the user says what absent keys are to get."""
+    """Refuse lookups with other absent values than zeros, unless the user sets the value of absent keys."""
     if wanted(absent, table.name) is not None:
         return
     option = f"--absent-key {base_name(table.name)}=zero"
@@ -96,7 +97,7 @@ def _check_mode(model: Model, node: Node, table: SparseTable, absent: dict[str, 
 
 
 def _split(model: Model, node: Node) -> None:
-    """Give each table of a batched lookup one of its own; the node stays and passes the rows on."""
+    """Replace a batched lookup by one lookup per table; the node stays and passes the rows on."""
     count = int(attribute(node, "N"))
     rows, types = [], []
     for number in range(count):
@@ -109,7 +110,7 @@ def _split(model: Model, node: Node) -> None:
 
 
 def _table(model: Model, handle_output: Output) -> SparseTable:
-    """Return the table of a handle, read at its first use."""
+    """Return the table of a handle, which is read at its first use."""
     handle = handle_node(model.graph, handle_output)
     if handle.op not in HANDLES:
         raise ConversionError(f"node '{handle.name}': {handle.op} found, expected the KvVariable of a lookup")
@@ -139,7 +140,7 @@ def _table(model: Model, handle_output: Output) -> SparseTable:
 
 
 def _candidates(model: Model, handle: Node) -> list[str]:
-    """List the names under which a table may be saved, the surest first."""
+    """Return the names under which a table may be saved, the most certain first."""
     names = []
     for node in model.graph.of(*_IMPORTS):
         if handle_node(model.graph, node.inputs[0]).name == handle.name:
@@ -152,7 +153,7 @@ def _candidates(model: Model, handle: Node) -> list[str]:
 
 
 def _ignored(model: Model, name: str, dtype: np.dtype[np.generic]) -> Array | None:
-    """Return the keys that lookups do not find although they may have rows."""
+    """Return the keys that lookups do not find although they may have rows, or None."""
     lists = [name + suffix for suffix in ("-blacklist", "-delete_keys") if name + suffix in model.checkpoint]
     keys = [tensor(model.checkpoint, one).read().reshape(-1) for one in lists]
     for one, read in zip(lists, keys, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRA's dynamic_embedding: hash tables in the TF checkpoint or in files of TFRA's own beside it."""
+"""Read TFRA's dynamic_embedding: hash tables in the TF checkpoint or in TFRA's own files next to it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,19 @@ class Tfra:
     """Reads dynamic_embedding Variables.
 
     Before: `CuckooHashTableOfTensors, keys, default_value → CuckooHashTableFind → rows`.
-    After: `keys → SparseLookup → rows`, and a SparseTable for each shard, `<name>/part_K` where there are several.
+
+    After: `keys → SparseLookup → rows`, and a SparseTable for each shard, `<name>/part_K` if there are several.
 
     Notes
     -----
-    An absent key is given `default_value`. Where that is one row for all keys and lookups, it is the table's absent
-    value; where the graph computes it from the key, it stays an input of the lookup; where it is drawn at random, only
-    the user can say what to serve. In exports of a training model, the rows pass through variables that are written and
-    read in the same request: those go.
+    The row of an absent key is `default_value`:
+
+    - If it is one row for all keys and lookups, it becomes the table's absent value.
+    - If the graph computes it from the key, it stays an input of the lookup.
+    - If it is drawn at random, the user must choose the value to serve.
+
+    In exports of a training model, the rows pass through variables that are written and read in the same request; these
+    variables are removed.
     """
 
     name = "TFRA dynamic_embedding"
@@ -76,7 +81,7 @@ class Tfra:
 
 
 def _check_exists(model: Model, node: Node) -> None:
-    """Refuse where an output depends on whether a key was found; training wrappers are gone by now."""
+    """Refuse outputs that depend on whether a key was found; training wrappers have been removed before."""
     users = model.graph.uses(node.output(1)) if node.op.endswith("WithExists") else []
     needed = model.graph.ancestors(model.outputs())
     for user, _ in users:
@@ -88,7 +93,7 @@ def _check_exists(model: Model, node: Node) -> None:
 
 
 def _defaults(model: Model, nodes: list[Node], table: SparseTable, absent: dict[str, str]) -> dict[str, Output]:
-    """Set a table's absent value, and return the `default` inputs of those lookups that have another."""
+    """Set a table's absent value, and return the `default` inputs of lookups with other values."""
     if is_set(absent, table.name):
         return {}
     rows: dict[str, Array | None] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the keys and rows of a TFRA hash table are: in tensors of the checkpoint, or in raw files."""
+"""Find the keys and rows of a TFRA hash table: in tensors of the checkpoint, or in raw files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _IMPORTS = ("TFRA>CuckooHashTableImport", "TFRA>HkvHashTableImport")
 
 # `item_emb_mht_1of2`: the first of two shards of the variable item/emb.
 _SHARD = re.compile(r"^(?P<stem>.+)_mht_(?P<shard>\d+)of(?P<shards>\d+)(_rank\d+_size\d+)?(?:_\d+)?$")
-# How the object graph names a variable; "/" is written ".S" there, and "." "..".
+# Name of a variable in the object graph, in which "/" is written as ".S", and "." as "..".
 _TRACKED = re.compile(r"tables_of_(?P<name>[^/]+)/\d+/\.ATTRIBUTES/")
 
 _UNSET = Absent(None, "TFRA: to be set from the lookups")
 
 
 def read_table(model: Model, handle: Node, folder: Path | None) -> SparseTable:
-    """Read the table of a handle and enter it into the model; its absent value is for the caller to set.
+    """Read the table of a handle and add it to the model; the caller sets its absent value.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_table(model: Model, handle: Node, folder: Path | None) -> SparseTable:
 
 
 def drop_other_tables(model: Model, used: set[str]) -> None:
-    """Say of the tensors of all other TFRA tables why they are not needed."""
+    """Record why the tensors of all other TFRA tables are not needed."""
     for handle in model.graph.of(*HANDLES):
         found = _tensors(model, handle) if handle.name not in used else None
         for one in found or ():
@@ -61,7 +61,7 @@ def drop_other_tables(model: Model, used: set[str]) -> None:
 
 
 def _tensors(model: Model, handle: Node) -> tuple[str, str] | None:
-    """Return the tensors that a table is restored from: by the restore ops, else by name."""
+    """Return the tensors from which a table is restored, found by the restore ops, else by name; else None."""
     if model.checkpoint is None:
         return None
     for node in model.graph.of(*_IMPORTS):
@@ -76,7 +76,7 @@ def _tensors(model: Model, handle: Node) -> tuple[str, str] | None:
 
 
 def _name(model: Model, handle: Node) -> str:
-    """Return a table's name as the training program has it, with the number of its shard where there are several."""
+    """Return a table's name in the training program, with the number of its shard if there are several."""
     match = _SHARD.match(_last(handle.name)) or _SHARD.match(attribute(handle, "shared_name", b"").decode())
     if match is None:
         return handle.name
@@ -96,14 +96,14 @@ def _last(name: str) -> str:
 
 
 def _has_files(folder: Path | None, handle: Node) -> bool:
-    """Say whether the folder that the user names has a table's files; those are then wanted instead of the tensors."""
+    """Return whether the user's folder has a table's files, which are then used instead of the tensors."""
     match = _SHARD.match(_last(handle.name))
     places = (folder / FOLDER, folder) if folder is not None else ()
     return any(match is not None and place.is_dir() and match["stem"] in find_tables(place) for place in places)
 
 
 def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> list[Part]:
-    """Open a shard that TFRA's FileSystemSaver wrote, in the folder that the user names or in the SavedModel."""
+    """Open a shard that TFRA's FileSystemSaver wrote, from the user's folder or from the SavedModel."""
     where = [given / FOLDER, given] if given is not None else [model.path / "variables" / FOLDER]
     folder = next((one for one in where if one.is_dir() and find_tables(one)), None)
     match = _SHARD.match(_last(handle.name))
@@ -121,5 +121,5 @@ def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> lis
             f"{folder}: table {stem} is there in {layout.shards} shards, expected {shards} as in the graph"
         )
     table = open_table(folder, stem, dim=dim, key_dtype=key_dtype, value_dtype=dtype)
-    # Parts are ordered by process and then by shard: one shard of every process makes up a table of the graph.
+    # Parts are ordered by process, then by shard: one shard of every process forms a table of the graph.
     return table.parts[number::shards]

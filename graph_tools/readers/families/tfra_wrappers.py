@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TrainableWrapper and ShadowVariable: variables of TFRA that a request writes and reads again."""
+"""Remove TrainableWrapper and ShadowVariable: variables of TFRA that a request writes and reads again."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ _WHY = "training wrapper of TFRA: what it holds during a request comes from the 
 
 
 def strip_wrappers(model: Model, lookups: set[str]) -> int:
-    """Let readers of training wrappers use what is written to these, and say how many variables went.
+    """Make readers of training wrappers use the values that are written to them, and return the number of variables.
 
     Before: `ids → AssignVariableOp(w-ids)`, `ReadVariableOp(w-ids) → find → AssignVariableOp(w)`, `ReadVariableOp(w) →
-    rows`, each after the one before by control inputs.
+    rows`, ordered by control inputs.
+
     After: `ids → find → rows`.
 
-    A wrapper is a variable that an output's graph assigns, and that takes part in a lookup: what is assigned comes from
-    one, or one reads it. Requests that run at once would overwrite each other's ids, so that nothing is lost.
+    A wrapper is a variable that an output's graph assigns and that takes part in a lookup: its value comes from a
+    lookup, or a lookup reads it. No behavior is lost, since concurrent requests would overwrite each other's ids.
 
     Raises
     ------
     ConversionError
-        A wrapper is read where it is not certain what was written to it.
+        A wrapper is read at a point where the written value is not certain.
     """
     wrappers = _wrappers(model, [node.name for node in served(model, lookups)])
     for handle in wrappers:
@@ -41,7 +42,7 @@ def _assigns(model: Model) -> dict[str, list[Node]]:
 
 
 def _wrappers(model: Model, found: list[str]) -> list[str]:
-    """Name the variables that are written for a lookup or from one."""
+    """Return the variables that are written for a lookup or from one."""
     graph = model.graph
     before = graph.ancestors(found)
     wrappers = []
@@ -53,7 +54,7 @@ def _wrappers(model: Model, found: list[str]) -> list[str]:
 
 
 def _forward(model: Model, handle: str) -> None:
-    """Connect each read of a variable to what was assigned before it, and remove reads and assignments."""
+    """Connect each read of a variable to the value assigned before it, and remove reads and assignments."""
     graph = model.graph
     needed = graph.ancestors(model.outputs())
     assigns = {one.name for one in _assigns(model)[handle]}
