@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole-system measurements: speed against stock TensorFlow, memory, endurance, and the workloads they run on."""
+"""Measure the whole system: speed compared with stock TensorFlow, memory, endurance, and the reference workloads."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that benchmarks share: their options, a run of `bench_serving`, and the end of a run."""
+"""Provide the shared parts of benchmarks: their options, a run of `bench_serving`, and the end of a run."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from load_tests._report import Target, make_console, print_targets, results_file
 
 __all__ = ["BenchmarkParser", "Measured", "finish", "measure_engines", "run_benchmark"]
 
-#: Exit status of `bench_serving` if the answers of two engines differ.
+#: Exit status of `bench_serving` if the outputs of two engines differ.
 _ANSWERS_DIFFER = 2
 _QUICK = "A quick run: the answers agree; its figures are no measurement, and are held against no target."
 
 
 class BenchmarkParser(argparse.ArgumentParser):
-    """A parser with the options that benchmarks share.
+    """Parse the options that benchmarks share.
 
     Parameters
     ----------
     name : str
-        Name of the file of results, without its suffix.
+        Name of the result file, without its suffix.
     description : str
     rounds : int
         Default of `--rounds`; 1 in a quick run.
     seconds : float
         Default of `--seconds`, the length of a round [s]; 0.2 in a quick run.
     of : str
-        What has rounds.
+        Object that is measured in rounds.
     """
 
     def __init__(self, name: str, description: str, *, rounds: int, seconds: float, of: str = "each engine") -> None:
@@ -52,12 +52,12 @@ class BenchmarkParser(argparse.ArgumentParser):
         self.add_argument("--output", type=Path, help=f"file of the results (default results/{name}.json)")
 
     def add_programs(self, program: str = "bench_serving") -> None:
-        """Add the options that say where the native program and the library are."""
+        """Add the options for the paths of the native program and the library."""
         self.add_argument("--bench-dir", type=Path, help=f"folder of the program {program}")
         self.add_argument("--library", type=Path, help="libprocessor.so")
 
     def add_threads(self) -> None:
-        """Add the number of client threads."""
+        """Add the option for the number of client threads."""
         self.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -78,7 +78,7 @@ def measure_engines(
     prefix: Sequence[str] = (),
     **arguments: object,
 ) -> Any:
-    """Run `options.program`, which is `bench_serving`, with the rounds and the library of `options`.
+    """Run `options.program` (`bench_serving`) with the rounds and the library of `options`.
 
     Parameters
     ----------
@@ -90,12 +90,12 @@ def measure_engines(
     prefix : sequence of str
         Command to run it under.
     **arguments
-        Further arguments of the program, or others in the place of the usual ones; `contestants` may be a list.
+        Further arguments of the program, or replacements of the usual ones; `contestants` may be a list.
 
     Raises
     ------
     ProgramError
-        It failed.
+        If the program failed.
     """
     contestants = arguments.get("contestants")
     if isinstance(contestants, list):
@@ -114,18 +114,18 @@ def measure_engines(
 
 @dataclass
 class Measured:
-    """What a benchmark measured.
+    """Contain the results of a benchmark.
 
     Attributes
     ----------
     cases : list of dict
-        As they stand in the file of results.
+        In the format of the result file.
     table : Table
-        The same for readers.
+        The same results for readers.
     targets : list of Target
-        What the figures are held against, unless the run is quick.
+        Targets that the figures must reach, unless the run is quick.
     settings : dict
-        Settings of the run besides `rounds` and `seconds`.
+        Settings of the run other than `rounds` and `seconds`.
     notes : list of str
         Lines below the table.
     """
@@ -145,7 +145,7 @@ def run_benchmark(
     Parameters
     ----------
     name : str
-        Of the benchmark, as it stands in the file of results.
+        Name of the benchmark in the result file.
     options : Namespace
         From a `BenchmarkParser` with `add_programs`.
     measure : callable
@@ -154,10 +154,10 @@ def run_benchmark(
     Returns
     -------
     status : int
-        0; 1 if answers differ, something failed, or with --strict a target was missed.
+        0; 1 if outputs differ, something failed, or with --strict a target was missed.
     """
     console = make_console()
-    # Before the run: a checkout may move on, and the load is to be that of others.
+    # Before the run: the checkout may change during it, and the load must be that of other programs.
     environment = describe_environment(ROOT)
     try:
         options.program = find_program("bench_serving", options.bench_dir)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement was made on: stands in every file of results."""
+"""Describe the environment of a measurement; every result file contains it."""
 
 import os
 import platform
@@ -15,12 +15,12 @@ from cost_model.cpu_time import busy_share
 __all__ = ["describe_environment", "usable_cpus"]
 
 
-#: How long to look at what others do.
+#: How long to watch other processes.
 _LOOK_S = 0.5
 
 
 def usable_cpus() -> int:
-    """Answer how many CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -41,7 +41,7 @@ def _cpu_model() -> str:
 
 
 def _cpu_features() -> list[str]:
-    """Name the vector extensions that decide which kernels run."""
+    """Return the vector extensions that decide which kernels run."""
     try:
         flags = set(re.split(r"\s+", Path("/proc/cpuinfo").read_text()))
     except OSError:
@@ -68,9 +68,9 @@ def describe_environment(root: Path) -> dict[str, Any]:
     Returns
     -------
     environment : dict
-        `commit` (null outside a repository), `modified` (files of the commit differ from it; other files do not count),
-        `time` (UTC), `cpu`, `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the
-        run), `busy_before` (part of the CPUs' time that others took just before it), `system`, `versions`.
+        `commit` (null outside a repository), `modified` (files of the commit differ; other files do not count), `time`
+        (UTC), `cpu`, `cpu_features`, `cpus` (that this process may use), `load_average` (1 minute, before the run),
+        `busy_before` (part of the CPU time that other processes used just before the run), `system`, `versions`.
     """
     status = _git(root, "status", "--porcelain", "--untracked-files=no")
     return {

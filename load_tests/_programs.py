@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark programs and the library they measure: where they are, how they are run."""
+"""Find and run the benchmark programs, and find the library that they measure."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class ProgramError(RuntimeError):
-    """A benchmark program ended with an error; `status` is its exit status, the text what it wrote to stderr."""
+    """A benchmark program failed; `status` is its exit status, the text its standard error."""
 
     def __init__(self, name: str, status: int, text: str) -> None:
         super().__init__(f"{name} ended with status {status}: {text.strip()[-2000:] or 'no message'}")
@@ -22,14 +22,14 @@ class ProgramError(RuntimeError):
 
 
 def find_program(name: str, folder: Path | None = None) -> Path:
-    """Answer the path of a benchmark program.
+    """Return the path of a benchmark program.
 
     Parameters
     ----------
     name : str
         "bench_serving" or "bench_lifecycle".
     folder : Path, optional
-        Where to look; else PROCESSOR_BENCH_DIR, else the build folders of this checkout.
+        Folder to search; otherwise PROCESSOR_BENCH_DIR, otherwise the build folders of this checkout.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def find_program(name: str, folder: Path | None = None) -> Path:
     Raises
     ------
     FileNotFoundError
-        It is in none of them; the message lists them.
+        If none of them contains it; the message lists them.
     """
     if folder is None and "PROCESSOR_BENCH_DIR" in os.environ:
         folder = Path(os.environ["PROCESSOR_BENCH_DIR"])
@@ -50,12 +50,12 @@ def find_program(name: str, folder: Path | None = None) -> Path:
 
 
 def find_library(path: Path | None = None) -> Path:
-    """Answer the path of libprocessor.so: the argument, else PROCESSOR_LIBRARY, else the one of this checkout.
+    """Return the path of libprocessor.so: the argument, otherwise PROCESSOR_LIBRARY, otherwise that of this checkout.
 
     Raises
     ------
     FileNotFoundError
-        It is not there.
+        If it does not exist.
     """
     found = path or Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libprocessor.so"))
     if not found.is_file():
@@ -76,17 +76,17 @@ def run_program(
     tick : callable
         Called a few times a second while it runs.
     prefix : sequence of str
-        What to run it under, as in ("taskset", "-c", "0").
+        Command to run it under, for example ("taskset", "-c", "0").
 
     Returns
     -------
     output : object
-        The JSON that it wrote.
+        The parsed JSON output.
 
     Raises
     ------
     ProgramError
-        It failed.
+        If the program failed.
     """
     command = [*prefix, str(program)]
     for name, value in arguments.items():

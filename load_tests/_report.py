@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets, and how results are shown and kept."""
+"""Define targets, and print and save results."""
 
 import json
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ __all__ = ["Target", "make_console", "mark", "print_targets", "results_file", "w
 
 @dataclass(frozen=True)
 class Target:
-    """A figure, and what it has to reach.
+    """Describe a figure and its target.
 
     Parameters
     ----------
     name : str
-        What is measured, with its unit.
+        Name of the figure, with its unit.
     value : float
-        What was measured.
+        Measured value.
     limit : float
-        What it is held against.
+        Target value.
     at_least : bool
-        Whether the limit is the least or the most that is allowed.
+        True if the limit is a minimum, false if it is a maximum.
     """
 
     name: str
@@ -37,22 +37,22 @@ class Target:
 
     @property
     def ok(self) -> bool:
-        """Whether the target is reached."""
+        """Return whether the target is reached."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def to_json(self) -> dict[str, Any]:
-        """Answer the target as it stands in a file of results."""
+        """Return the target in the format of a result file."""
         return asdict(self) | {"ok": self.ok}
 
 
 def make_console() -> Console:
-    """Make a console that is as wide as the terminal, or in a pipe or a file as wide as the widest table."""
+    """Return a console as wide as the terminal; in a pipe or a file, as wide as the widest table."""
     console = Console()
     return console if console.is_terminal else Console(width=120)
 
 
 def mark(ok: bool) -> str:
-    """Answer PASS or FAIL, colored."""
+    """Return PASS or FAIL, colored."""
     return "[bold green]PASS[/]" if ok else "[bold red]FAIL[/]"
 
 
@@ -64,11 +64,11 @@ def print_targets(console: Console, targets: Iterable[Target]) -> None:
 
 
 def results_file(name: str, quick: bool) -> Path:
-    """Answer where results of a name go; those of a quick run, which mean nothing, never in the place of others."""
+    """Return the path of a result file; quick runs have separate files, because their figures are meaningless."""
     return ROOT / "results" / f"{name}{'_quick' if quick else ''}.json"
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:
-    """Write a file of results; its folder is made if it is not there."""
+    """Write a result file; create its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")

@@ -4,11 +4,11 @@
     python -m load_tests.bench_aot                            # the figures: six minutes
     python -m load_tests.bench_aot --parts dense --rows 16    # one case
 
-Two graphs are measured, each at fixed batches and on one CPU: the whole model, and what follows the lookups alone, as
-it is split from them where an inference graph is split. Each is compiled, linked with the runtime sources that
-TensorFlow's package holds (a C++ compiler is needed), and takes turns with stock TensorFlow and with the fused model;
-all scores are compared with stock TensorFlow's first. The fused model goes through the same compiler; what that says
-stands in the results. Writes results/bench_aot.json.
+Two graphs are measured, each at fixed batch sizes and on one CPU: the whole model, and only its part after the lookups,
+split where inference graphs are split. Each is compiled and linked with the runtime sources of TensorFlow's package (a
+C++ compiler is needed). It is measured in turns with stock TensorFlow and the fused model, after all scores were
+compared with stock TensorFlow's. The fused model is passed to the same compiler; the compiler's message is in the
+results. Writes results/bench_aot.json.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from load_tests.workloads import ensure_model
 
 __all__ = ["COMPILED", "FUSED", "main", "refusal"]
 
-#: Batches that are measured; a program with the tables in it takes a minute to make.
+#: Batch sizes that are measured; building a program that contains the tables takes a minute.
 ROWS = {"dense": (1, 16, 128), "whole": (16,)}
 COMPILED, FUSED, FUSED_COMPILED = "stock, compiled ahead of time", "fused", "fused, compiled ahead of time"
 _HERE = Path(__file__).with_name("aot")
-#: Of the runtime: what a model of products and lookups calls.
+#: Sources of the runtime that a model of products and lookups calls.
 _RUNTIME = (
     "tensorflow/compiler/tf2xla/allocator.cc",
     "tensorflow/compiler/tf2xla/xla_compiled_cpu_function.cc",
@@ -53,7 +53,7 @@ _RUNTIME = (
     "xla/tsl/concurrency/async_value_ref.cc",
     "xla/tsl/framework/contraction/eigen_contraction_kernel.cc",
 )
-# The tool itself, in a process that knows the operations of a fused model.
+# The tool itself, in a process that has loaded the operations of a fused model.
 _COMPILE = (
     "import sys, tensorflow as tf\n"
     "library = sys.argv.pop(1)\n"
@@ -77,7 +77,7 @@ def _run(name: str, command: Sequence[str | Path], timeout: float = 300) -> str:
 
 
 def refusal(error: ProgramError) -> str:
-    """Answer the line of an error that says what was wrong."""
+    """Return the line of an error that contains the reason."""
     if found := re.search(r"No registered '[^']+' OpKernel for \w+", str(error)):
         return found[0]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -86,7 +86,7 @@ def refusal(error: ProgramError) -> str:
 
 
 def _this_cpu(compiler: str) -> str:
-    """Answer what the C++ compiler calls this CPU; LLVM, which XLA compiles with, has the same names."""
+    """Return the C++ compiler's name of this CPU; LLVM, with which XLA compiles, uses the same names."""
     flags = _run(compiler, [compiler, "-march=native", "-Q", "--help=target"])
     found = re.search(r"^\s*-march=\s+(\S+)", flags, re.MULTILINE)
     return found[1] if found else ""
@@ -113,7 +113,7 @@ def _flags(compiler: str) -> list[str | Path]:
 
 
 def _build_runtime(folder: Path, compiler: str) -> list[Path]:
-    """Compile what every compiled model is linked with, once: it takes most of a minute."""
+    """Compile the objects that every compiled model is linked with, once: it takes almost a minute."""
 
     def build(name: str) -> Path:
         target = folder / f"{Path(name).stem}.o"
@@ -125,7 +125,7 @@ def _build_runtime(folder: Path, compiler: str) -> list[Path]:
 
 
 def _compile(folder: Path, compiler: str, runtime: Sequence[Path], op_library: Path | None = None) -> Path:
-    """Make the program that runs `folder/fixed`, compiled."""
+    """Build the program that runs the compiled `fixed`."""
     command: list[str | Path] = [sys.executable, "-c", _COMPILE, str(op_library or ""), "aot_compile_cpu"]
     command += ["--dir", folder / "fixed", "--tag_set", "serve", "--signature_def_key", "serving_default"]
     command += ["--target_cpu", _this_cpu(compiler), "--output_prefix", folder / "compiled", "--cpp_class", "Compiled"]
@@ -145,7 +145,7 @@ def _peer(name: str, folder: Path, program: Path) -> dict[str, Any]:
 
 
 def _one_cpu() -> tuple[str, ...]:
-    """Answer what holds a program to one CPU: the pools of stock TensorFlow have a thread for each."""
+    """Return the command that limits a program to one CPU; stock TensorFlow's pools have one thread per CPU."""
     return ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
@@ -157,7 +157,7 @@ def _measure(
     runtime: Sequence[Path],
     refused: dict[str, str],
 ) -> dict[str, Any]:
-    """Compile one part at one batch, and let all engines take turns."""
+    """Compile one part at one batch size, and measure all engines in turns."""
     library, whole = options.library, ensure_model("W2", options.cache)
     here = folder / f"{part}-{rows}"
     _export(whole, here, rows, part)
@@ -225,7 +225,7 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compile, measure, print and write; answer 1 if stock's model cannot be compiled or answers differ."""
+    """Compile, measure, print and write; return 1 if stock's model cannot be compiled or outputs differ."""
     options = _parse(arguments)
     console = make_console()
     environment = describe_environment(ROOT)

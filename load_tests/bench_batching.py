@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what putting requests together brings: off, zero_wait and timed in turns, with more clients than CPUs.
+"""Measure the effect of batching: off, zero_wait and timed in turns, with more clients than CPUs.
 
     python -m load_tests.bench_batching            # the figures: about a minute
-    python -m load_tests.bench_batching --quick    # answers and plumbing only
+    python -m load_tests.bench_batching --quick    # checks outputs and the program only
 
-Optimizes W1 and W2 in bf16, lets `bench_serving` (libprocessor/bench) send each mode the same
-one-row requests from 16 threads, prints a table and the targets, and writes results/bench_batching.json.
+Optimizes W1 and W2 in bf16. `bench_serving` (libprocessor/bench) then sends the same one-row requests from 16 threads
+in each mode. Prints a table and the targets, and writes results/bench_batching.json.
 docs/benchmarks/hosts.md explains it.
 """
 
@@ -30,18 +30,18 @@ from load_tests.request_files import ensure_requests
 
 __all__ = ["MODES", "TARGETS", "contestants", "judge", "main", "summarize"]
 
-#: What each contestant is configured with. The first is what the others are held against.
+#: Configuration of each contestant. The others are compared with the first one.
 MODES: dict[str, dict[str, Any]] = {
     "off": {"mode": "off"},
     "zero_wait": {"mode": "zero_wait", "max_rows": 256},
     "timed": {"mode": "timed", "max_rows": 8, "max_wait_us": 500},
 }
-#: Least ratio of zero_wait's requests/s to those without; p99 may be no worse either.
+#: Least ratio of zero_wait's requests/s to those without batching; p99 may not be worse either.
 TARGETS = {("W1", 1): 1.5}
 
 
 def contestants(model: Path, config: dict[str, Any], precision: str) -> list[dict[str, Any]]:
-    """List the modes as `bench_serving --contestants` takes them."""
+    """Return the modes in the format of `bench_serving --contestants`."""
     return [
         {
             "name": name,
@@ -55,7 +55,7 @@ def contestants(model: Path, config: dict[str, Any], precision: str) -> list[dic
 
 
 def _runs(engine: dict[str, Any]) -> dict[str, Any]:
-    """Answer what was put together: requests of a run [mean, largest], and how many of all requests ran in company."""
+    """Return the requests per batch [mean, largest], and how many of all requests ran in a batch with others."""
     counts = engine["statistics_after"]["batching"]["requests"]
     alone = counts["buckets"].get("1", 0)
     total = counts["mean"] * counts["count"]
@@ -64,13 +64,13 @@ def _runs(engine: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results.
+    """Convert the output of one run of the program to one case of the results.
 
     Returns
     -------
     case : dict
-        `engines`: by mode the medians over the rounds, what was put together, and the rounds; `ratios`: of each mode's
-        requests/s and p99 to those without, as medians over the rounds of one turn.
+        `engines`: for each mode the medians over the rounds, the batch sizes, and the rounds; `ratios`: each mode's
+        requests/s and p99 divided by those without batching, as medians over the ratios of each round.
     """
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
@@ -91,7 +91,7 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets: zero_wait's requests/s and p99 over those without."""
+    """Compare the cases with the targets: requests/s and p99 of zero_wait divided by those without batching."""
     targets = []
     for case in cases:
         limit = TARGETS.get((case["workload"], case["rows"]))

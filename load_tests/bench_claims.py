@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the published claims beside what the benches measured: one table, each row with the command that made it.
+"""Compare published claims with measured results: one table, each row with the command that measured it.
 
-    python -m load_tests.bench_claims             # read what is in results/
-    python -m load_tests.bench_claims --run       # measure first what is not there: hours for all of it
+    python -m load_tests.bench_claims             # read the files in results/
+    python -m load_tests.bench_claims --run       # measure missing results first: hours for all of them
     python -m load_tests.bench_claims --run --only session-group aot
-    python -m load_tests.bench_claims --update    # and put the figures into README.md and docs/claims.md
+    python -m load_tests.bench_claims --update    # also put the figures into README.md and docs/claims.md
 
-Writes results/bench_claims.json. docs/claims.md says what stands behind each row.
+Writes results/bench_claims.json. docs/claims.md explains each row.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _KEPT = ("commit", "modified", "time", "cpu", "cpu_features", "cpus", "busy_befo
 
 
 def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
-    """Read one claim's results.
+    """Read the results of one claim.
 
     Returns
     -------
     row : dict
         `claim`, `published`, `command`, and either `figures` with `short`, `text` and the environment of the
-        measurement, or `missing`, why there is no figure.
+        measurement, or `missing`, the reason why there is no figure.
     """
     row: dict[str, Any] = {"claim": claim.title, "published": claim.published, "command": claim.command}
     path = folder / claim.file
@@ -63,7 +63,7 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is asked for, read, print and write.
+    """Run the selected measurements, read, print and write.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = shlex.split(command)
         if words[0] == "python":
             words[0] = sys.executable
-        # What make was told for this program, another make would hand on to its own.
+        # The options of this make are not meant for another make.
         environment = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
         if subprocess.run(words, cwd=ROOT, env=environment).returncode:
             console.print(f"[bold red]{escape(command)}: failed[/]")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading a request and writing a response cost, by our codecs and by generated protobuf code.
+"""Measure the cost of reading a request and writing a response, with our codecs and with generated protobuf code.
 
     python -m load_tests.bench_codec [--rounds N] [--output FILE]
 
-Runs the program libprocessor/bench/bench_codec.cc, which checks its answers first, and holds the one-row request of 39
-inputs against its target.
+Runs the program libprocessor/bench/bench_codec.cc, which checks its outputs first, and compares the one-row request
+with 39 inputs with its target.
 """
 
 import argparse
@@ -24,17 +24,17 @@ _LIMIT_US = 10.0
 
 
 def one_row_targets(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Add up reading and writing of one row, for each protocol, by our codecs.
+    """Return, for each protocol, the time of reading and writing one row with our codecs.
 
     Parameters
     ----------
     cases : sequence of dict
-        As the program writes them: `name` ("eas/1/decode/own"), `rows`, `median_ns`.
+        In the format of the program: `name` ("eas/1/decode/own"), `rows`, `median_ns`.
 
     Returns
     -------
     targets : list of Target
-        Microseconds of CPU a request.
+        Microseconds of CPU per request.
     """
     total: dict[str, float] = {}
     for case in cases:
@@ -48,7 +48,7 @@ def one_row_targets(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, show, and write the results; answer the exit status."""
+    """Measure, print, and write the results; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m load_tests.bench_codec", description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--round-ms", type=float, default=50)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model's figures: capacity of every policy on `box128.yaml`, its sensitivity, the simulator's speed.
+"""Measure the cost model: capacity of every policy on `box128.yaml`, its sensitivity, the simulator's speed.
 
     python -m load_tests.bench_cost_model [--quick] [--policies shared,baseline-pool,dynamic] [--out results/...]
 
-Writes `results/bench_cost_model.json` and pictures beside it. Whole, it takes an hour or more on two cores; `--quick`
-takes a few minutes: every kind of traffic at a part of its minutes, two seeds.
+Writes `results/bench_cost_model.json` and pictures in the same folder. A full run takes an hour or more on two cores.
+`--quick` takes a few minutes: every kind of traffic for a part of its minutes, with two seeds.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from load_tests._report import Target, make_console, print_targets, results_file
 
 SCENARIO = ROOT / "cost_model" / "scenarios" / "box128.yaml"
 MOVING = ("bursts", "shifting-experiments", "slow-variant", "diurnal")
-# Sensitivity at half and double interference is shown on a part of the minutes and on one seed.
+# Sensitivity to half and double interference uses a part of the minutes and one seed.
 SENSITIVITY_SCALES = (0.5, 2.0)
 SENSITIVITY_POLICIES = ("shared", "baseline-pool", "dynamic")
 
 
 def measure_speed(workload: Any) -> dict[str, float]:
-    """Measure simulated requests per second of wall time and of processor time, with the dearest policy."""
+    """Measure simulated requests per second of wall time and of CPU time, with the most expensive policy."""
     machine = workload.machine
     inputs = build_inputs(workload)
     pieces = schedule(workload, workload.traffic[0], 1)[:20]
@@ -53,7 +53,7 @@ def measure_speed(workload: Any) -> dict[str, float]:
 
 
 def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -> list[Target]:
-    """Hold what came out against what was asked for."""
+    """Compare the results with the targets."""
 
     def mean(policy: str, against: str, kinds: tuple[str, ...]) -> float:
         found = [

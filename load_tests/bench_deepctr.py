@@ -2,10 +2,10 @@
 """Measure well-known architectures, from DeepCTR through Keras 2, fused against stock TensorFlow.
 
     python -m load_tests.bench_deepctr            # the figures: about eight minutes
-    python -m load_tests.bench_deepctr --quick    # answers and plumbing only
+    python -m load_tests.bench_deepctr --quick    # checks outputs and the program only
 
-Trains and exports the models, optimizes each with `graph-tools optimize` in fp32, lets `bench_serving` send both the
-same requests in turns, prints a table and writes results/bench_deepctr.json.
+Trains and exports the models and optimizes each with `graph-tools optimize` in fp32. `bench_serving` then sends the
+same requests to both in turns. Prints a table and writes results/bench_deepctr.json.
 docs/benchmarks/fused_models.md explains it.
 """
 
@@ -37,14 +37,14 @@ from load_tests.workloads import _wheels
 
 __all__ = ["MODELS", "inputs_of", "judge", "main", "summarize"]
 
-#: Those that the table is printed for; `make_deepctr.py` tells what they are made of.
+#: Models in the printed table; `make_deepctr.py` describes them.
 MODELS = ("DeepFM", "DCN", "xDeepFM", "AutoInt", "DIN", "BST", "MMOE", "PLE")
 ROWS = (1, 128)
 TOLERANCE = 1e-5
 REQUESTS = 64
 FIGURES = ("requests_per_s", "p50_us", "p99_us", "cpu_s_per_1000")
 
-# Ids are below these; a history's are 0 behind its length.
+# Ids are below these; a history contains 0 after its length.
 _SIZES = {
     "C0": 100,
     "C1": 200,
@@ -60,12 +60,12 @@ _DTYPES = {"DT_FLOAT": np.float32, "DT_INT32": np.int32, "DT_INT64": np.int64}
 
 
 def inputs_of(specs: Sequence[dict[str, Any]], rows: int, random: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
-    """Draw the inputs of one request.
+    """Generate the inputs of one request.
 
     Parameters
     ----------
     specs : sequence of dict
-        The inputs of the signature: `name`, `dtype` as in "DT_FLOAT", `shape`.
+        The inputs of the signature: `name`, `dtype` (for example "DT_FLOAT"), `shape`.
     rows : int
     random : numpy.random.Generator
 
@@ -96,12 +96,12 @@ def inputs_of(specs: Sequence[dict[str, Any]], rows: int, random: np.random.Gene
 
 
 def export(cache: Path, names: Sequence[str]) -> Path:
-    """Train and export the models that are not in the cache, and return the folder that holds them.
+    """Train and export the models that are not in the cache, and return their folder.
 
     Raises
     ------
     ProgramError
-        It failed; the message is its output.
+        If that failed; the message is its output.
     """
     out = cache / "deepctr"
     missing = [name for name in names if not (out / name / "saved_model.pb").is_file()]
@@ -115,7 +115,7 @@ def export(cache: Path, names: Sequence[str]) -> Path:
 
 
 def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
-    """Ask the library for the inputs of a model's default signature, as `inputs_of` takes them."""
+    """Return the inputs of a model's default signature, read through the library, in the format of `inputs_of`."""
     code = (
         "import json, sys, processor\n"
         "model = processor.Model(sys.argv[1], config={'session_num': 1})\n"
@@ -132,12 +132,12 @@ def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
 
 
 def summarize(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results.
+    """Convert the output of one run of the program to one case of the results.
 
     Returns
     -------
     case : dict
-        `engines`: by name the medians over the rounds, and the rounds; `speedup`: fused over stock, in requests/s.
+        `engines`: for each name the medians over the rounds, and the rounds; `speedup`: fused requests/s over stock.
     """
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
@@ -149,7 +149,7 @@ def summarize(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """None may be slower than stock TensorFlow."""
+    """Return the targets: no model may be slower than stock TensorFlow."""
     return [
         Target(
             f"{case['model']} at {case['rows']} row{'s' if case['rows'] > 1 else ''}, requests/s over stock",

@@ -2,10 +2,10 @@
 """Measure fused models against stock TensorFlow, bare oneDNN, ONNX Runtime and OpenVINO, in one run.
 
     python -m load_tests.bench_fused            # the figures: about ten minutes
-    python -m load_tests.bench_fused --quick    # answers and plumbing only
+    python -m load_tests.bench_fused --quick    # checks outputs and the program only
 
-Optimizes W1 and W2 with `graph-tools optimize`, lets `bench_serving` (libprocessor/bench) send all engines the same
-requests in turns, prints a table and the targets, and writes results/bench_fused.json.
+Optimizes W1 and W2 with `graph-tools optimize`. `bench_serving` (libprocessor/bench) then sends the same requests to
+all engines in turns. Prints a table and the targets, and writes results/bench_fused.json.
 docs/benchmarks/fused_models.md explains it.
 """
 
@@ -38,12 +38,12 @@ __all__ = ["PRECISIONS", "TARGETS", "judge", "main", "summarize"]
 
 ROWS = (1, 16, 128, 512)
 PRECISIONS = ("fp32", "bf16")
-#: By how much scores may differ from stock TensorFlow's.
+#: Allowed difference of scores from stock TensorFlow's.
 TOLERANCES = {"fp32": 1e-5, "bf16": 5e-2}
 WIDTHS = [429, 1024, 512, 256, 1]
 BARE = "oneDNN alone"
 
-#: Least ratio of requests/s, by workload, rows, precision and the engine that it is held against.
+#: Least ratio of requests/s, by workload, rows, precision and the engine that it is compared with.
 TARGETS = {
     ("W1", 1, "fp32", "stock"): 17.0,
     ("W1", 16, "fp32", "stock"): 4.0,
@@ -64,20 +64,20 @@ TARGETS = {
     ("W2", 512, "bf16", "stock"): 2.0,
     ("W2", 512, "bf16", "OpenVINO bf16"): 1.1,
 }
-#: p99 over p50, over the same of oneDNN alone.
+#: Limit of p99 divided by p50, relative to the same ratio of oneDNN alone.
 TAIL = 1.25
 FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
 
 
 def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs: Sequence[str] = ()) -> Path:
-    """Optimize a workload with `graph-tools optimize`, verified, and return the folder.
+    """Optimize a workload with `graph-tools optimize`, with verification, and return the folder.
 
-    With `user_inputs` its user's side is split from the items'.
+    With `user_inputs`, the user's side of the model is split from the items' side.
 
     Raises
     ------
     ProgramError
-        It failed; the message is its output.
+        If that failed; the message is its output.
     """
     target = cache / "fused" / f"{workload}-{precision}{'-split' if user_inputs else ''}"
     more = ["--user-inputs", ",".join(user_inputs)] if user_inputs else []
@@ -85,12 +85,12 @@ def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs:
 
 
 def optimize(model: Path, target: Path, precision: str, library: Path, more: Sequence[str] = ()) -> Path:
-    """Run `graph-tools optimize` on a model, and return the folder; what was there before is gone.
+    """Run `graph-tools optimize` on a model, and return the folder; previous content is deleted.
 
     Raises
     ------
     ProgramError
-        It failed; the message is its output.
+        If that failed; the message is its output.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def optimize(model: Path, target: Path, precision: str, library: Path, more: Seq
 def contestants(
     workload: str, rows: int, models: dict[str, Path], cache: Path, peers: bool, config: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """List the engines of one case, as `bench_serving --contestants` takes them; the reference first."""
+    """Return the engines of one case in the format of `bench_serving --contestants`; the reference is first."""
     engines: list[dict[str, Any]] = [
         {"name": "stock", "engine": "stock", "model": str(ensure_model(workload, cache).resolve())}
     ]
@@ -129,12 +129,12 @@ def contestants(
 
 
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results.
+    """Convert the output of one run of the program to one case of the results.
 
     Returns
     -------
     case : dict
-        `engines`: by name the medians over the rounds, the largest difference from stock's scores, and the rounds.
+        `engines`: for each name the medians over the rounds, the largest difference from stock's scores, the rounds.
     """
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
@@ -153,7 +153,7 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets: ratios of requests/s, and the tail against that of oneDNN alone."""
+    """Compare the cases with the targets: ratios of requests/s, and the tail latency relative to oneDNN alone."""
     found = {(case["workload"], case["rows"]): case["engines"] for case in cases}
     targets = []
     for (workload, rows, precision, other), limit in TARGETS.items():
@@ -202,7 +202,7 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def loaded_precisions(models: dict[str, dict[str, Path]], library: Path) -> dict[str, Any]:
-    """Ask the library what the towers of each model compute with."""
+    """Return the precisions of each model's towers, as reported by the library."""
     code = (
         "import json, sys, processor\n"
         "model = processor.Model(sys.argv[1], config={'session_num': 1, 'intra_op_parallelism_threads': 1})\n"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what graph-tools makes of real exports: bytes, nodes, speed, AUC, throughput; answers are checked first.
+"""Measure the results of graph-tools on real exports: bytes, nodes, speed, AUC, throughput; outputs are checked first.
 
     python -m load_tests.bench_graph_tools                    # all cases
     python -m load_tests.bench_graph_tools --only zero-rows   # one
 
-Prints the figures and the targets, and writes results/bench_graph_tools.json and the report of every cut below
-results/graph-tools. docs/benchmarks/graph_tools.md explains what is measured.
+Prints the figures and the targets, and writes results/bench_graph_tools.json and the report of every cut in
+results/graph-tools. docs/benchmarks/graph_tools.md explains the measurements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-# TensorFlow reads them when it is loaded.
+# TensorFlow reads these variables when it is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from load_tests._environment import describe_environment
@@ -27,7 +27,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases; answer 1 where a target is missed, if asked to be strict."""
+    """Run the cases; with --strict, return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(CASES), action="append", help="run this case; repeatable")
     parser.add_argument("--json", type=Path, default=ROOT / "results" / "bench_graph_tools.json", help="results")

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure hosts: what they add to the bare model, requests/s over gRPC and REST, and what changes cost those who ask.
+"""Measure hosts: their overhead over the bare model, requests/s over gRPC and REST, and the cost of changes to clients.
 
     python -m load_tests.bench_hosts                           # all of it: half an hour
-    python -m load_tests.bench_hosts --only churn --cycles 10  # some of it
-    python -m load_tests.bench_hosts --quick                   # plumbing only
+    python -m load_tests.bench_hosts --only churn --cycles 10  # a part
+    python -m load_tests.bench_hosts --quick                   # checks the program only
 
-Optimizes W2, serves it with the Python and the Go host, lets `loadgen` (libprocessor/go/cmd/loadgen) send one-row
-requests from the same CPUs, prints tables and the targets, and writes results/bench_hosts.json.
-docs/benchmarks/hosts.md
-explains it.
+Optimizes W2 and serves it with the Python and the Go host. `loadgen` (libprocessor/go/cmd/loadgen) sends one-row
+requests from the same CPUs. Prints tables and the targets, and writes results/bench_hosts.json.
+docs/benchmarks/hosts.md explains it.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.quiet = parsed.quiet or (0.3 if quick else 5.0)
     parsed.churn_rounds = 1 if quick else 10
     if quick and not parsed.maintenance_cpus:
-        # Idle time is what the figures are about, but a quick run may be one of many things that a machine does.
+        # The figures need an idle machine, but a quick run may be one of many programs on it.
         parsed.maintenance_cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     parsed.output = parsed.output or results_file("bench_hosts", quick)
     return parsed
@@ -127,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
         return 1
     if options.quick:
-        # Requests that are lost are a fault on the busiest machine.
+        # Lost requests are a fault even on a busy machine.
         targets = [target for target in targets if target.limit == 0]
         console.print("A quick run: its figures are no measurement.")
     names = ("rounds", "seconds", "precision", "models", "cycles", "quiet", "churn_rounds", "maintenance_cpus")

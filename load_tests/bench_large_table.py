@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a table that is far larger than memory allows, and measure the memory that it takes: `graph-tools cut`, as
-users run it, with its verification.
+"""Convert a table that is far larger than the allowed memory, and measure the memory used: `graph-tools cut`,
+as users run it, with its verification.
 
     python -m load_tests.bench_large_table              # 20 GB, about a quarter of an hour; 33 GB of disk
     python -m load_tests.bench_large_table --gb 2
 
-Half of the rows are zero, so that the result is half as large and what is dropped is checked as well. Writes
-results/bench_large_table.json and the report of the cut; the models are deleted.
-docs/benchmarks/graph_tools.md explains more.
+Half of the rows are zero, so that the result is half as large and dropped rows are checked too. Writes
+results/bench_large_table.json and the report of the cut; the models are deleted. docs/benchmarks/graph_tools.md
+explains more.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from load_tests._report import Target, make_console, print_targets, write_result
 
 __all__ = ["main"]
 
-# As `load_tests.workloads.big_table` has it, which loads much. The largest resident memory of a program counts that of
-# the one that started it, so this one must stay small.
+# Same value as in `load_tests.workloads.big_table`, whose import loads much. The largest resident memory of a program
+# includes that of its parent, so this program must stay small.
 ROW_BYTES = 72
 ZERO_SHARE = 0.5
-# A conversion of this is all but TensorFlow itself.
+# The conversion of a table of this size needs almost no memory besides that of TensorFlow itself.
 _SMALL_ROWS = 10_000
 _DISK_SHARE = 1.7
 
 
 def measured(command: list[str]) -> tuple[float, int]:
-    """Run a program, and return how long it took [s] and its largest resident memory [bytes].
+    """Run a program, and return its duration [s] and its largest resident memory [bytes].
 
     Raises
     ------
     subprocess.CalledProcessError
-        It failed.
+        If the program failed.
     """
     begun = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -67,7 +67,7 @@ def convert(rows: int, memory_limit: float, folder: Path) -> dict[str, Any]:
     rows : int
     memory_limit : float [GB]
     folder : Path
-        Where the models are put; it is empty.
+        Folder for the models; it must be empty.
     """
     source, target, report = folder / "in", folder / "out", folder / "report.json"
     generator = [sys.executable, "-m", "load_tests.workloads.big_table", str(source), "--rows", str(rows)]
@@ -93,7 +93,7 @@ def _bytes(folder: Path) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure; answer 1 where a target is missed."""
+    """Measure; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=20.0, help="size of the table [GB]")
     parser.add_argument("--memory-limit", type=float, default=1.5, help="of the cut [GB]")
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     if free < _DISK_SHARE * options.gb * 1e9:
         parser.error(f"{options.folder}: {free / 1e9:.0f} GB free, expected {_DISK_SHARE * options.gb:.0f}")
     console = make_console()
-    # Before the run: a checkout may move on, and the load is to be that of others.
+    # Before the run: the checkout may change during it, and the load must be that of other programs.
     environment = describe_environment(ROOT)
     figures = {}
     for name, rows in (("small", _SMALL_ROWS), ("large", int(options.gb * 1e9 / ROW_BYTES))):

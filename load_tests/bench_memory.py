@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what a further session costs, and whether a model that is freed gives back what it held.
+"""Measure the cost of an additional session, and whether a freed model releases all of its memory.
 
     python -m load_tests.bench_memory             # sessions of W1 and W2, then 10,000 cycles of a small model
-    python -m load_tests.bench_memory --quick     # plumbing only: seconds
+    python -m load_tests.bench_memory --quick     # checks the program only: seconds
 
 Runs `bench_lifecycle` (libprocessor/bench), each measurement in a fresh process, prints tables and the targets, and
-writes results/bench_memory.json. docs/benchmarks/serving.md explains what is measured and how to read it.
+writes results/bench_memory.json. docs/benchmarks/serving.md explains the measurements.
 """
 
 import argparse
@@ -38,18 +38,18 @@ Tick = Callable[[], None]
 
 
 def session_cost(points: Sequence[dict[str, Any]]) -> float:
-    """Answer what a further session costs.
+    """Return the cost of an additional session.
 
     Parameters
     ----------
     points : sequence of dict
-        `sessions` and `used_mb`, the resident memory [MB] after the model has been used; at least two numbers of
+        `sessions`, and `used_mb`, the resident memory [MB] after the model has been used; at least two numbers of
         sessions.
 
     Returns
     -------
     cost : float [MB]
-        The most that any step from one number of sessions to the next cost, divided by the sessions it added.
+        The largest cost of a step from one number of sessions to the next, divided by the number of added sessions.
     """
     ordered = sorted(points, key=lambda point: point["sessions"])
     steps = pairwise(ordered)
@@ -57,12 +57,12 @@ def session_cost(points: Sequence[dict[str, Any]]) -> float:
 
 
 def variables_mb(model: Path) -> float:
-    """Answer the size of a SavedModel's variables [MB]: what a session that shares nothing would cost at least."""
+    """Return the size of a SavedModel's variables [MB]: the least cost of a session that shares nothing."""
     return sum(file.stat().st_size for file in (model / "variables").glob("variables.data-*")) / 1e6
 
 
 def judge_sessions(measured: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cost of a further session against its target.
+    """Compare the cost of an additional session with its target.
 
     Parameters
     ----------
@@ -76,17 +76,17 @@ def judge_sessions(measured: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def judge_cycles(cycles: dict[str, Any]) -> list[Target]:
-    """Hold the endurance run against its targets.
+    """Compare the endurance run with its targets.
 
     Parameters
     ----------
     cycles : dict
-        What `bench_lifecycle --mode cycles` wrote.
+        Output of `bench_lifecycle --mode cycles`.
 
     Returns
     -------
     targets : list of Target
-        Growth of resident memory after the baseline [MB], and how many threads and file descriptors vary.
+        Growth of resident memory after the baseline [MB], and the variation of threads and file descriptors.
     """
     low, high = cycles["low"], cycles["high"]
     label = f"{cycles['cycles']:,} cycles"
@@ -105,7 +105,7 @@ def _megabytes(state: dict[str, Any]) -> float:
 def _measure_sessions(
     options: argparse.Namespace, program: Path, library: Path, workload: str, tick: Tick
 ) -> dict[str, Any]:
-    """Measure one workload with every number of sessions, each some times in a fresh process; medians."""
+    """Measure one workload with every number of sessions, several times in a fresh process; return medians."""
     model = ensure_model(workload, options.cache)
     requests = ensure_requests(options.cache / "requests", workload, options.rows, "eas")
     points = []
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The command line; else that of the process.
+        The command line; by default that of the process.
 
     Returns
     -------

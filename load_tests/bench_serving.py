@@ -2,10 +2,10 @@
 """Measure libprocessor against stock TensorFlow on the reference workloads.
 
     python -m load_tests.bench_serving            # the figures: about five minutes
-    python -m load_tests.bench_serving --quick    # answers and plumbing only: seconds
+    python -m load_tests.bench_serving --quick    # checks outputs and the program only: seconds
 
 Runs `bench_serving` (libprocessor/bench) once for each workload and number of rows, prints a table and the targets, and
-writes results/bench_serving.json. docs/benchmarks/serving.md explains what is measured and how to read it.
+writes results/bench_serving.json. docs/benchmarks/serving.md explains the measurements.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from load_tests.workloads import WORKLOADS, ensure_model
 
 __all__ = ["SPEEDUPS", "default_config", "judge", "main", "summarize"]
 
-#: Least ratio of requests/s to stock TensorFlow's, by workload and rows. Where one is set, p99 may be no worse either.
+#: Least ratio of requests/s to stock TensorFlow's, by workload and rows. With a target, p99 may not be worse either.
 SPEEDUPS = {("W2", 1): 3.0, ("W2", 128): 1.1, ("W1", 1): 1.5, ("W1", 128): 1.2}
 ROWS = (1, 16, 128, 512)
 
 
 def default_config(cpus: int) -> dict[str, Any]:
-    """Answer the configuration that is measured: for each CPU a session that computes on its caller's thread.
+    """Return the measured configuration: one session per CPU, each computing on its caller's thread.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def default_config(cpus: int) -> dict[str, Any]:
 
 
 def _overhead(engine: dict[str, Any]) -> dict[str, float] | None:
-    """Answer what the library spent on a request beside the TensorFlow run, over the rounds alone where it can be told.
+    """Return the library's time per request outside the TensorFlow run, if possible of the rounds alone.
 
     Returns
     -------
     overhead : dict or None
-        `mean_us` [µs] of the rounds; `p50_us`, `p99_us` [µs] since loading. None if the engine does not count it.
+        `mean_us` [µs] of the rounds; `p50_us`, `p99_us` [µs] since loading. None if the engine does not measure it.
     """
     before, after = engine["statistics_before"], engine["statistics_after"]
     if not after or "overhead_us" not in after:
@@ -68,18 +68,18 @@ def _overhead(engine: dict[str, Any]) -> dict[str, float] | None:
 
 
 def summarize(workload: str, rows: int, protocol: str, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results.
+    """Convert the output of one run of the program to one case of the results.
 
     Parameters
     ----------
     workload : str
         "W1", "W2" or "tiny".
     rows : int
-        Size of every batch.
+        Batch size.
     protocol : str
         "eas" or "tfserving".
     output : dict
-        What `bench_serving` wrote.
+        Output of `bench_serving`.
 
     Returns
     -------
@@ -111,17 +111,17 @@ def summarize(workload: str, rows: int, protocol: str, output: dict[str, Any]) -
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets.
+    """Compare the cases with the targets.
 
     Parameters
     ----------
     cases : sequence of dict
-        As `summarize` answers them.
+        Results of `summarize`.
 
     Returns
     -------
     targets : list of Target
-        Two for each case that has one: the ratio of requests/s, and the ratio of p99 to stock's.
+        Two for each case with a target: the ratio of requests/s, and the ratio of p99 to stock's.
     """
     targets = []
     for case in cases:
@@ -164,7 +164,7 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 
 
 def _floors(cases: Sequence[dict[str, Any]]) -> list[str]:
-    """Say what memory allows at one row, where a request does nothing dearer than reading the weights."""
+    """Return notes on the limit set by memory at one row, when reading the weights is the main cost of a request."""
     lines = []
     for case in cases:
         if case["rows"] != 1:

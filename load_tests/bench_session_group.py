@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what a group of sessions brings: one session that uses all CPUs against one session for each CPU, in turns.
+"""Measure the effect of a session group: one session that uses all CPUs compared with one session per CPU, in turns.
 
     python -m load_tests.bench_session_group            # the figures: two minutes
-    python -m load_tests.bench_session_group --quick    # answers and plumbing only
+    python -m load_tests.bench_session_group --quick    # checks outputs and the program only
 
-The models are W1 and W2 as exported, so that nothing but the sessions differs. Writes results/bench_session_group.json.
+The models are W1 and W2 as exported, so that only the sessions differ. Writes results/bench_session_group.json.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from load_tests.workloads import ensure_model
 
 __all__ = ["contestants", "main", "summarize"]
 
-#: Threads of clients for each CPU: a server has more requests than CPUs.
+#: Client threads per CPU: a server has more requests in flight than CPUs.
 _CLIENTS = 2
 
 
 def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
-    """List both as `bench_serving --contestants` takes them; one session is how TensorFlow itself uses all CPUs."""
+    """Return both in the format of `bench_serving --contestants`; TensorFlow itself uses all CPUs with one session."""
     one = {"session_num": 1, "intra_op_parallelism_threads": cpus, "inter_op_parallelism_threads": cpus}
     shared = {"engine": "processor", "model": str(model.resolve())}
     return [shared | {"name": "one", "config": one}, shared | {"name": "group", "config": default_config(cpus)}]
 
 
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results: medians over rounds, and the rounds."""
+    """Convert the output of one run of the program to one case of the results: medians over rounds, and the rounds."""
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
         | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}

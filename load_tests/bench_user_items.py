@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what it brings to compute the user's side of a request once: one user and 512 items.
+"""Measure the effect of computing the user's side of a request once: one user and 512 items.
 
     python -m load_tests.bench_user_items            # the figures: about three minutes
-    python -m load_tests.bench_user_items --quick    # answers and plumbing only
+    python -m load_tests.bench_user_items --quick    # checks outputs and the program only
 
-Optimizes W1 with and without `--user-inputs C1,...,C20`, lets `bench_serving` (libprocessor/bench) send both in turns
-requests of 512 items, and compares the answers. The user's features come as 512 equal rows, as one row, which only the
-split model takes, and as rows that differ, where nothing is won. Prints a table and the targets, and writes
-results/bench_user_items.json. docs/benchmarks/fused_models.md explains it.
+Optimizes W1 with and without `--user-inputs C1,...,C20`. `bench_serving` (libprocessor/bench) then sends requests of
+512 items to both in turns and compares the outputs. The user's features are sent as 512 equal rows, as one row (which
+only the split model accepts), and as rows that differ, for which there is no gain. Prints a table and the targets, and
+writes results/bench_user_items.json. docs/benchmarks/fused_models.md explains it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["FORMS", "TARGETS", "judge", "main", "summarize"]
 USER_INPUTS = tuple(f"C{i}" for i in range(1, 21))
 ITEMS = 512
 REQUESTS = 16
-#: Least ratio of requests/s of the split model to those of the other, with one user in a request.
+#: Least ratio of requests/s of the split model to those of the other, with one user per request.
 TARGETS = {"fp32": 1.35, "bf16": 1.5}
-#: By how much scores of the two may differ: the first layer adds up in another order.
+#: Allowed difference of scores between the two: the first layer adds in another order.
 TOLERANCES = {"fp32": 1e-5, "bf16": 1e-2}
-#: How the user's features come: what both models are asked, and what the split one is asked instead.
+#: Form of the user's features: for both models, and for the split model if its requests differ.
 FORMS = {"equal rows": ("equal", "equal"), "one row": ("equal", "one"), "rows that differ": ("differ", "differ")}
 
 
@@ -59,7 +59,7 @@ _SHAPES: dict[str, Callable[[dict[str, Array]], dict[str, Array]]] = {
 
 
 def ensure_requests(folder: Path) -> dict[str, Path]:
-    """Write files of the same requests in each shape, if they are not there, and return them by shape."""
+    """Write files of the same requests in each form, if they are missing, and return their paths by form."""
     files = {shape: folder / f"W1-user-{shape}-{ITEMS}-eas.bin" for shape in _SHAPES}
     for shape, file in files.items():
         if not file.exists():
@@ -72,7 +72,7 @@ def ensure_requests(folder: Path) -> dict[str, Path]:
 def contestants(
     models: dict[str, Path], precision: str, requests: Path, config: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """List the two engines of one case, as `bench_serving --contestants` takes them; the reference first."""
+    """Return the two engines of one case in the format of `bench_serving --contestants`; the reference is first."""
     common = {"engine": "processor", "config": config, "tolerance": TOLERANCES[precision]}
     engines = [{"name": name, "model": str(model.resolve())} | common for name, model in models.items()]
     engines[-1]["requests"] = str(requests)
@@ -80,13 +80,13 @@ def contestants(
 
 
 def summarize(precision: str, form: str, output: dict[str, Any]) -> dict[str, Any]:
-    """Turn the output of one run of the program into one case of the results.
+    """Convert the output of one run of the program to one case of the results.
 
     Returns
     -------
     case : dict
-        `engines`: by name the medians over the rounds, and the rounds; `speedup`: the ratio of requests/s of the split
-        model to the other's, `cpu_saved`: of CPU time the other way round.
+        `engines`: for each name the medians over the rounds, and the rounds; `speedup`: requests/s of the split model
+        divided by the other's; `cpu_saved`: CPU time of the other model divided by the split model's.
     """
     engines = {
         one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
@@ -106,7 +106,7 @@ def summarize(precision: str, form: str, output: dict[str, Any]) -> dict[str, An
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases of one user against the targets."""
+    """Compare the cases of one user with the targets."""
     return [
         Target(
             f"W1, 1 user x {ITEMS} items in {case['form']}, {case['precision']}, requests/s over unsplit",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published claims: which bench measures each, and which of its figures answer it."""
+"""List the published claims, the benchmark that measures each, and the relevant figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a file of results says of a claim: in a few words, in a sentence, and as numbers."""
+    """Contain the result for a claim from a result file: in a few words, in a sentence, and as numbers."""
 
     short: str
     text: str
@@ -24,17 +24,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """A published claim.
+    """Describe a published claim.
 
     Attributes
     ----------
     title, published : str
     command : str
-        What measures it, from the root of the checkout.
+        Command that measures it, run from the root of the checkout.
     file : str
-        What the command writes into results/.
+        File that the command writes into results/.
     read : callable
-        Takes the figures out of that file; KeyError where they are not all there.
+        Extracts the figures from that file; raises KeyError if some are missing.
     """
 
     title: str
@@ -53,7 +53,7 @@ def _listed(figures: dict[str, float]) -> str:
 
 
 def _between(figures: dict[str, float]) -> str:
-    """Answer the mean, with the least and the most where they differ."""
+    """Return the mean, with minimum and maximum if they differ, as text."""
     low, high = (_percent(pick(figures.values())) for pick in (min, max))
     return _percent(_mean(figures.values())) + (f" ({low} to {high})" if low != high else "")
 
@@ -63,7 +63,7 @@ def _named(workload: str, rows: int) -> str:
 
 
 def _ratios(results: Results, engine: str, other: str, figure: str) -> dict[str, float]:
-    """Answer a figure of one engine over that of another in each case."""
+    """Return a figure of one engine divided by that of another, for each case."""
     found = {}
     for case in results["cases"]:
         if engine in case["engines"] and other in case["engines"]:
@@ -75,7 +75,7 @@ def _ratios(results: Results, engine: str, other: str, figure: str) -> dict[str,
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Answer the geometric mean, which is the one of ratios."""
+    """Return the geometric mean, which is the appropriate one for ratios."""
     every = list(values)
     return math.exp(sum(map(math.log, every)) / len(every))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of claims, on a console and in the documents."""
+"""Render the table of claims on a console and in the documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["long_table", "print_table", "put_between", "short_table"]
 
 Row = dict[str, Any]
 
-#: Part of the CPUs' time that others may take without spoiling a measurement.
+#: Part of the CPU time that other processes may use without invalidating a measurement.
 _BUSY = 0.1
 
 
@@ -32,7 +32,7 @@ def _short(row: Row) -> str:
 
 
 def machines(rows: Iterable[Row]) -> str:
-    """Name what was measured on; processors of clouds often have no better name than their features."""
+    """Return the machines of the measurements; cloud CPUs are often named only by their features."""
     found = sorted(
         {
             f"{row['cpu']} ({', '.join(row['cpu_features'])}), {row['cpus']} CPUs, "
@@ -64,13 +64,13 @@ def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def short_table(rows: Sequence[Row]) -> str:
-    """Write the table of the README: a few words for each claim."""
+    """Return the table of the README: a few words for each claim."""
     body = [[row["claim"], row["published"], _short(row), f"`{row['command']}`", _where(row)] for row in rows]
     return _markdown(["claim", "published", "measured here", "command", "commit, date"], body)
 
 
 def long_table(rows: Sequence[Row]) -> str:
-    """Write the table of docs/claims.md: every figure, and the machine."""
+    """Return the table of docs/claims.md: every figure, and the machine."""
     body = [
         [row["claim"], row["published"], row.get("text", row.get("missing", "")), f"`{row['command']}`", _where(row)]
         for row in rows
@@ -87,12 +87,12 @@ def long_table(rows: Sequence[Row]) -> str:
 
 
 def put_between(path: Path, text: str) -> None:
-    """Put text between the marks `<!-- claims -->` and `<!-- /claims -->` of a document.
+    """Replace the text between the marks `<!-- claims -->` and `<!-- /claims -->` of a document.
 
     Raises
     ------
     ValueError
-        It has not exactly one pair of them.
+        If the document does not contain exactly one pair of marks.
     """
     old = path.read_text(encoding="utf-8")
     new, count = re.subn(

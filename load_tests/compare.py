@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether one file of results is better or worse than another, with a stated band of noise.
+"""Decide whether one result file is better or worse than another, with a stated noise band.
 
     python -m load_tests.compare old.json new.json [--noise 0.05] [--metric speedup]
 
 A figure has changed if it moved by more than the band: the larger of `--noise` and twice the standard error of the
-difference of the two medians, which is estimated from the rounds. Exit status 1 if anything became worse.
+difference of the two medians, estimated from the rounds. The exit status is 1 if any figure became worse.
 """
 
 import argparse
@@ -28,29 +28,29 @@ __all__ = ["METRICS", "Change", "Figure", "compare", "main", "read_figures"]
 Verdict = Literal["better", "worse", "same"]
 
 #: Figures of the processor in a serving result, and whether more is better. `speedup` is relative to stock TensorFlow
-#: in the same run, so it also compares runs of different machines or of a machine that was busy.
+#: in the same run, so it also compares runs on different machines or on a busy machine.
 METRICS = {"speedup": True, "requests_per_s": True, "p50_us": False, "p99_us": False, "cpu_s_per_1000": False}
 
-# What a difference has to exceed whatever its ratio, in the figure's unit: memory figures are small numbers near zero.
+# Least difference that counts for any ratio, in the figure's unit: memory figures are small numbers near zero.
 MEMORY_FLOOR_MB = 1.0
-# The clock of greenlets is that coarse.
+# The resolution of the clock of greenlets.
 LATENCY_FLOOR_US = 1000.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a file of results.
+    """Contain one figure of a result file.
 
     Parameters
     ----------
     value : float
         The figure.
     error : float
-        Its relative standard error; 0 if it is not known.
+        Its relative standard error; 0 if unknown.
     more_is_better : bool
-        Which direction is good.
+        Whether a larger value is better.
     floor : float
-        Changes up to this, in the unit of the figure, are noise.
+        Changes up to this value, in the unit of the figure, are noise.
     """
 
     value: float
@@ -61,12 +61,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Change:
-    """One figure in two files.
+    """Compare one figure in two files.
 
     Parameters
     ----------
     name : str
-        Case and figure.
+        Name of case and figure.
     old, new : float
         The values.
     band : float
@@ -83,7 +83,7 @@ class Change:
 
 
 def _median_error(samples: Sequence[float]) -> float:
-    """Answer the relative standard error of a median: 1.2533 standard deviations over the root of the count."""
+    """Return the relative standard error of a median: 1.2533 standard deviations over the root of the count."""
     if len(samples) < 2:
         return 0.0
     mean = sum(samples) / len(samples)
@@ -119,9 +119,9 @@ def _memory_figures(results: dict[str, Any]) -> dict[str, Figure]:
 
 
 def _load_test_figures(results: dict[str, Any]) -> dict[str, Figure]:
-    """Latency of each phase; its error is that of the p99 of its seconds. A phase that comes again is numbered.
+    """Return the latency of each phase; its error is that of the p99 of its seconds. Repeated phases are numbered.
 
-    Names hold what decides the load: runs of another load have no figure in common.
+    Names contain the parameters of the load: runs with different loads have no figure in common.
     """
     figures: dict[str, Figure] = {}
     settings = results["settings"]
@@ -139,24 +139,24 @@ def _load_test_figures(results: dict[str, Any]) -> dict[str, Figure]:
 
 
 def read_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
-    """Take the figures out of a file of results.
+    """Extract the figures from a result file.
 
     Parameters
     ----------
     results : dict
-        As bench_serving.py, bench_memory.py or a load scenario wrote it.
+        Content written by bench_serving.py, bench_memory.py or a load scenario.
     metric : str
-        Which of METRICS; concerns serving results only.
+        One of METRICS; used for serving results only.
 
     Returns
     -------
     figures : dict
-        By name of the case.
+        Figures by name of the case.
 
     Raises
     ------
     ValueError
-        The file is of no known kind, or of a quick run, whose figures mean nothing.
+        If the file is of an unknown kind, or of a quick run, whose figures are meaningless.
     """
     kind = results.get("benchmark")
     if kind not in ("serving", "memory", "load-test"):
@@ -169,14 +169,14 @@ def read_figures(results: dict[str, Any], metric: str) -> dict[str, Figure]:
 
 
 def compare(old: dict[str, Figure], new: dict[str, Figure], noise: float) -> list[Change]:
-    """Compare the figures that both have.
+    """Compare the figures that both files contain.
 
     Parameters
     ----------
     old, new : dict
-        As `read_figures` answers them.
+        Results of `read_figures`.
     noise : float
-        Relative change that always counts as noise, as in 0.05.
+        Relative change that always counts as noise, for example 0.05.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The command line; else that of the process.
+        The command line; by default that of the process.
 
     Returns
     -------

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models compiled ahead of time by TensorFlow's own tool, to compare with."""
+"""Compile models ahead of time with TensorFlow's own tool, for comparison."""

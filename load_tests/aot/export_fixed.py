@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export W2, or the part of it that follows the lookups, with its batch fixed, and requests for it.
+"""Export W2, or its part after the lookups, with a fixed batch size, and requests for it.
 
     python -m load_tests.aot.export_fixed MODEL TARGET ROWS [--part dense] [--op-library LIBRARY]
 
-The compiler takes no unknown dimension, so `fixed/` holds the model at ROWS rows; `model/` (of the dense part only)
-the same with any number of rows, for engines that are not compiled. `requests.bin` holds requests as `request_files`
-does, `inputs.bin` the same as they lie in memory: for each request its inputs, in the order of `names.txt`.
+The compiler accepts no unknown dimension, so `fixed/` contains the model at ROWS rows. `model/` (dense part only) is
+the same model for any number of rows, for engines that do not compile. `requests.bin` contains requests in the format
+of `request_files`; `inputs.bin` contains their raw memory: the inputs of each request, in the order of `names.txt`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def export(model: Path, target: Path, rows: int) -> None:
 
 
 def export_dense(model: Path, target: Path, rows: int) -> None:
-    """Write what follows the lookups: `features` [rows, 429], numbers and embeddings side by side, to scores."""
+    """Write the part after the lookups: `features` [rows, 429] (numbers and embeddings, concatenated) to scores."""
     loaded = tf.saved_model.load(str(model))
     module = tf.Module()
     module.kernels, module.biases = list(loaded.kernels), list(loaded.biases)
@@ -88,7 +88,7 @@ def export_dense(model: Path, target: Path, rows: int) -> None:
 
 
 def main() -> None:
-    """Export, as the command line says."""
+    """Export according to the command line."""
     parser = argparse.ArgumentParser(description="Export W2 with its batch fixed.")
     parser.add_argument("model", type=Path)
     parser.add_argument("target", type=Path)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a model that was compiled ahead of time (compiled.h is what the compiler wrote) as a peer of `bench_serving`,
-// which compares its scores with stock TensorFlow's and lets it take turns.
+// Runs a model that was compiled ahead of time (compiled.h is the compiler's output) as a peer of `bench_serving`,
+// which compares its scores with stock TensorFlow's and measures the engines in turns.
 //
-//   harness INPUTS NAMES OUTPUT [what bench_serving adds]
+//   harness INPUTS NAMES OUTPUT [arguments from bench_serving]
 //
-// INPUTS holds for each request its inputs as they lie in memory, in the order of NAMES (a,b,c). A line of standard
-// input is a question, answered with a line of JSON: "ready", "measure SECONDS", "answer REQUEST".
+// INPUTS contains the raw memory of the inputs of each request, in the order of NAMES (a,b,c). The commands on standard
+// input are "ready", "measure SECONDS" and "answer REQUEST", one per line; each is answered with a line of JSON.
 
 #include <sys/resource.h>
 
@@ -60,7 +60,7 @@ class Runner {
     }
   }
 
-  // Copying the inputs is part of a request, as it is where a server reads them from a message.
+  // Copying the inputs is part of a request, as in a server that reads them from a message.
   void Run(size_t request) {
     const char* next = inputs_.data() + request % (inputs_.size() / request_bytes_) * request_bytes_;
     for (const int index : order_) {

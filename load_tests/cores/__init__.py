@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model at work on this machine: a baseline beside a variant that is driven to overload.
+"""Measure the cost model on this machine: a baseline next to a variant that is overloaded.
 
     python -m load_tests.cores
 

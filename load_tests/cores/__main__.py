@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the cost model on this machine: what a plan is worth to a baseline beside an overloaded variant.
+"""Measure the cost model on this machine: the benefit of a plan for a baseline next to an overloaded variant.
 
     python -m load_tests.cores            # about six minutes
-    python -m load_tests.cores --quick    # plumbing only
+    python -m load_tests.cores --quick    # checks the program only
 
-Optimizes W2, starts a proxy that divides cores and one that does not, each with a Go host, prints a table and the
-targets, and writes results/bench_cores.json and a picture beside it.
+Optimizes W2 and starts two proxies, one that divides cores and one that does not, each with a Go host. Prints a table
+and the targets, and writes results/bench_cores.json and a picture in the same folder.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
 from load_tests.open_loop import open_loop, placement
 from serving_proxy.errors import ProxyError
 
-#: The objective, in times that a request takes alone.
+#: The SLO as a multiple of the time of a single request.
 _SLO_REQUESTS = 10.0
-#: Of all CPUs' time, what others may take before it is said.
+#: Part of all CPU time that other processes may use before a warning is printed.
 _QUIET = 0.05
 
 
@@ -62,7 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dict[str, Any]:
     stage.wait_for_profiles()
     every = sorted(os.sched_getaffinity(0))
-    # Pools of baselines take cores from the low end.
+    # Pools of baselines use cores from the low end.
     stage.pin(str(every[0]))
     rates = Rates(capacity(stage, max(1.0, options.seconds / 2)))
     slo_ms = _SLO_REQUESTS * 1000 / rates.core

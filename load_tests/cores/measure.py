@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the baseline alone, beside an overloaded variant with a plan and without, and around bursts."""
+"""Measure the baseline alone, next to an overloaded variant with a plan and without, and around bursts."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ __all__ = [
     "recovery_s",
 ]
 
-#: The baseline's rate, as a part of what a core answers.
+#: The baseline's rate, as a part of the capacity of a core.
 STEADY = 0.35
 SIDES = ("alone", "planned", "shared", "alone again")
-#: Before a side is looked at: the controller and the queues come to rest.
+#: Settling time of the controller and the queues before a side is measured.
 SETTLE_S = 4.0
 WINDOW_S = 0.5
-#: Within the objective for so long, the baseline has recovered.
+#: The baseline has recovered if it meets the SLO for this time.
 HELD_S = 2.0
-#: Clients have begun, and cores have come to rest.
+#: Settling time after clients have begun and cores have been moved.
 _BEGUN_S = 2.0
-#: Of the burst: seconds before, of it, and after.
+#: Seconds before, during and after the burst.
 BEFORE_S, BURST_S, AFTER_S = 6.0, 8.0, 8.0
 
 Span = tuple[float, float]
@@ -48,10 +48,10 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Rates:
-    """Requests/s, as parts of what one core answers at most, asked by four clients one after the other.
+    """Define rates [requests/s] as parts of the capacity of one core, measured with four sequential clients.
 
-    Requests that come at random are dearer: a core that falls idle before each has slept. With 0.35 of that rate the
-    baseline keeps its core a good half busy.
+    Requests that arrive at random cost more: a core that becomes idle between requests has slept. At 0.35 of the
+    capacity, the baseline keeps its core busy for a little more than half of the time.
     """
 
     core: float
@@ -67,13 +67,13 @@ class Rates:
 
 @dataclass(frozen=True)
 class Burst:
-    """Which rates, as parts of what a core answers, before and after a burst and during it."""
+    """Define the rates before, during and after a burst, as parts of the capacity of a core."""
 
     title: str
     calm: dict[int, float]
     burst: dict[int, float]
     judged_from: str
-    """`begin` or `end` of the burst: where the time to recover begins."""
+    """`begin` or `end` of the burst: the start of the recovery time."""
 
 
 BURSTS = {
@@ -91,7 +91,7 @@ BURSTS = {
 
 @dataclass
 class Side:
-    """What the baseline's clients saw, pooled over rounds."""
+    """Contain the results of the baseline's clients, pooled over rounds."""
 
     parts: list[Latencies] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -102,11 +102,11 @@ class Side:
     variant_per_s: list[float] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        """Describe it."""
+        """Return the figures of this side."""
         latencies = Latencies.joined(self.parts)
         every = latencies.pooled(self.spans)
         rounds = [percentile(latencies.within(*span), 99) for span in self.spans]
-        # What other machines on this hardware do at times spoils a round, and should not spoil the figure.
+        # Other machines on this hardware sometimes disturb a round; they must not distort the figure.
         found: dict[str, Any] = {"p50_us": percentile(every, 50), "p99_us": median(rounds), "rounds_p99_us": rounds}
         found |= {"pooled_p99_us": percentile(every, 99), "requests": int(every.size), "failed": self.failed}
         found |= {"late_p99_us": self.late_us, "generators_cpu": max(self.cpu), "variant_shed": self.shed}
@@ -114,7 +114,7 @@ class Side:
 
 
 def capacity(stage: Stage, seconds: float) -> float:
-    """Answer how many requests/s one core answers, asked by four clients one after the other."""
+    """Return the throughput of one core [requests/s], measured with four sequential clients."""
     report = run_program(
         built("loadgen"),
         {
@@ -139,12 +139,12 @@ def measure_sides(
     console: Console,
     settle_s: float = SETTLE_S,
 ) -> dict[str, dict[str, Any]]:
-    """Measure all sides in turns, so that none always comes later.
+    """Measure all sides in turns, so that none is always the last one.
 
     Parameters
     ----------
     cpus : sequence of int
-        Those that the plan gives the baseline; alone it is pinned there.
+        CPUs that the plan gives to the baseline; in the run alone it is pinned to them.
     """
     sides = {name: Side() for name in SIDES}
     for number in range(rounds):
@@ -187,14 +187,14 @@ def _add(side: Side, loops: Sequence[Loop], span: Span, lasted: float) -> None:
     side.cpu.append(sum(loop.cpu_s for loop in loops) / lasted)
     for other in others:
         side.shed += sum(other.failed.values())
-        # Where it falls behind, what it answers now was to be sent long ago.
+        # If it falls behind, requests that complete now were due long ago.
         side.variant_per_s.append(other.latencies.answered(*span) / (span[1] - span[0]))
 
 
 def measure_bursts(
     stage: Stage, rates: Rates, slo_us: float, generator_cpu: int, repeats: int, console: Console
 ) -> dict[str, dict[str, Any]]:
-    """Let bursts come, and answer the course of the baseline's latencies around them."""
+    """Run bursts, and return the baseline's latencies around them."""
     found = {}
     for name, burst in BURSTS.items():
         begins: list[float] = []
@@ -233,7 +233,7 @@ def measure_bursts(
 
 
 def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: int) -> tuple[Latencies, float]:
-    """Send at the calm rates throughout, and what a burst has more while it lasts."""
+    """Send at the calm rates throughout, and add the burst's additional requests while it lasts."""
     address, requests = stage.divided.address, stage.requests
     mine: list[Loop] = []
     with contextlib.ExitStack() as calm:
@@ -256,9 +256,9 @@ def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: i
 
 
 def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> list[bool]:
-    """Answer of each window of `WINDOW_S` whether its p99 is beyond an objective.
+    """Return for each window of `WINDOW_S` whether its p99 exceeds the SLO.
 
-    A window has the requests of all spans that are as old. One without requests that were answered counts as late.
+    A window contains the requests of the same age from all spans. A window without completed requests counts as late.
     """
     late = []
     for number in range(min(int((end - begin) / WINDOW_S + 1e-6) for begin, end in spans)):
@@ -268,7 +268,7 @@ def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> 
 
 
 def recovery_s(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> float:
-    """Answer after how many seconds p99 comes within an objective for `HELD_S`; all of them if it does not."""
+    """Return the seconds until p99 stays within the SLO for `HELD_S`; the whole time if it does not."""
     late = late_windows(latencies, spans, slo_us)
     held = round(HELD_S / WINDOW_S)
     for number in range(len(late) - held + 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows and judges what was measured of the cost model on this machine."""
+"""Print and judge the measurements of the cost model on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from load_tests.cores.measure import BEFORE_S, BURST_S, SIDES
 
 __all__ = ["draw", "judge", "spread_of", "table"]
 
-#: Most p99 of the baseline over that alone, beside the spread of A against A.
+#: Largest p99 of the baseline divided by its p99 alone, in addition to the spread of A against A.
 MOST = 1.3
-#: Most seconds until the baseline is within its objective.
+#: Largest number of seconds until the baseline meets its SLO.
 RECOVERY_S = 5.0
 _TITLES = {
     "alone": "alone on its CPUs",
@@ -28,17 +28,17 @@ _COLORS = {"alone": "#1f77b4", "planned": "#2ca02c", "shared": "#d62728", "alone
 
 
 def alone_p99_us(sides: Mapping[str, Mapping[str, Any]]) -> float:
-    """Answer the baseline's p99 alone [us], the mean of both measurements."""
+    """Return the baseline's p99 alone [us], the mean of both measurements."""
     return float(sides["alone"]["p99_us"] + sides["alone again"]["p99_us"]) / 2
 
 
 def spread_of(sides: Mapping[str, Mapping[str, Any]]) -> float:
-    """Answer by how much the two measurements alone differ, over their mean."""
+    """Return the difference between the two measurements alone, divided by their mean."""
     return float(abs(sides["alone"]["p99_us"] - sides["alone again"]["p99_us"])) / alone_p99_us(sides)
 
 
 def judge(sides: Mapping[str, Mapping[str, Any]], bursts: Mapping[str, Mapping[str, Any]]) -> list[Target]:
-    """Hold the figures against the targets."""
+    """Compare the figures with the targets."""
     ratio = sides["planned"]["p99_us"] / alone_p99_us(sides)
     failed = float(sum(sum(sides[name]["failed"].values()) for name in SIDES if name != "shared"))
     found = [
@@ -52,7 +52,7 @@ def judge(sides: Mapping[str, Mapping[str, Any]], bursts: Mapping[str, Mapping[s
 
 
 def table(sides: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Show the sides."""
+    """Return a table of the sides."""
     found = Table(title="W2 over gRPC on real hosts: the baseline's latency")
     found.add_column("baseline")
     for heading in ("requests", "failed", "p50 ms", "p99 ms", "over alone", "variant answers/s", "variant refused"):
@@ -74,7 +74,7 @@ def table(sides: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def draw(results: Mapping[str, Any], path: Path) -> None:
-    """Write a picture: p99 of each round by side, and p99 around the bursts with the objective and the moves."""
+    """Write a picture: p99 of each round by side, and p99 around the bursts with the SLO and the moves."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two proxies with a host each, one that divides cores and one that does not, and the same models on both."""
+"""Start two proxies with one host each, one that divides cores and one that does not, with the same models."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _PROFILED_S = 180.0
 
 @dataclass(frozen=True)
 class Stage:
-    """Both proxies.
+    """Contain both proxies.
 
     Attributes
     ----------
     divided, shared : Proxy
         With `--cores control`, and without.
     requests : dict
-        Files of requests by version.
+        Request files by version.
     config : dict
-        Of all versions. As many threads as CPUs, whatever is given to a version: nothing is loaded anew between sides.
+        Configuration of all versions. Always one worker thread per CPU, so that no version is reloaded between sides.
     """
 
     divided: Proxy
@@ -45,34 +45,34 @@ class Stage:
     config: dict[str, Any]
 
     def deploy(self, proxy: Proxy, version: int, **settings: Any) -> None:
-        """Deploy a version, or change what is set."""
+        """Deploy a version or change its settings."""
         proxy.client.deploy(
             MODEL, self.model, version=version, config=self.config, wait=True, timeout=_DEPLOY_S, **settings
         )
 
     def objective(self, milliseconds: float) -> None:
-        """Set the objective of all versions."""
+        """Set the SLO of all versions."""
         for proxy in (self.divided, self.shared):
             for version in (BASELINE, VARIANT):
                 self.deploy(proxy, version, slo_p99_ms=milliseconds)
 
     def pin(self, cpuset: str) -> None:
-        """Give the baseline CPUs that nothing moves, or with `auto` leave it to the controller."""
+        """Pin the baseline to CPUs, or with `auto` let the controller choose them."""
         self.deploy(self.divided, BASELINE, cpuset=cpuset)
         self.divided.applied(time.time())
 
     def cpus_of(self, version: int) -> list[int]:
-        """Answer the CPUs that the host of the proxy that divides them says a version has."""
+        """Return the CPUs of a version, as reported by the host of the proxy that divides cores."""
         owners = self.divided.client.machine()["owners"]
         return next((list(owner["cpus"]) for owner in owners if owner["version"] == version), [])
 
     def wait_for_profiles(self) -> None:
-        """Wait until the proxy has profiled both versions: nothing is to run beside what is measured.
+        """Wait until the proxy has profiled both versions, because nothing else may run during a measurement.
 
         Raises
         ------
         ProgramError
-            It has not.
+            If profiling does not finish in time.
         """
         until = time.monotonic() + _PROFILED_S
         lines: list[str] = []
@@ -86,12 +86,12 @@ class Stage:
         raise ProgramError("serving-proxy", 0, f"{lines} after {_PROFILED_S:g} s, expected profiles of both versions")
 
     def wait_for_division(self) -> list[int]:
-        """Wait until the baseline has fewer CPUs than there are and shares them with nobody; answer them.
+        """Wait until the baseline has some but not all CPUs and shares them with no other version; return them.
 
         Raises
         ------
         ProgramError
-            It did not come to that.
+            If this does not happen in time.
         """
         until = time.monotonic() + _DIVIDED_S
         while time.monotonic() < until:
@@ -104,7 +104,7 @@ class Stage:
 
 @contextlib.contextmanager
 def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[Stage]:
-    """Start both proxies and deploy a baseline and a variant on each; requests have so many rows of W2."""
+    """Start both proxies and deploy a baseline and a variant on each; requests have `rows` rows of W2."""
     anonymous = read_requests(ensure_requests(cache / "requests", "W2", rows, "tfserving"))
     requests = {}
     for version in (BASELINE, VARIANT):
@@ -120,6 +120,6 @@ def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[St
         for proxy in (divided, shared):
             for version in (BASELINE, VARIANT):
                 stage.deploy(proxy, version)
-            # Refusals do not count for it, but an objective that is missed on purpose would.
+            # Refusals do not affect the guard, but an SLO that is missed on purpose would.
             proxy.client.guard(MODEL, action="off")
         yield stage
