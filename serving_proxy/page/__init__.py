@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard at the admin port: static files, in memory, that show what the admin API answers.
+"""The dashboard at the admin port: static files, kept in memory, that show data of the admin API.
 
-They hold no secret and anybody may load them; what they show is behind the token. Nothing comes from elsewhere, and
+The files contain no secret and anyone may load them; the data need the token. Nothing is loaded from other servers, and
 the browser is told to accept nothing else.
 """
 
@@ -30,7 +30,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Asked for each time, and answered 304: after an upgrade no browser mixes two releases.
+    # Browsers check every time, and get 304 if nothing has changed, so that none mixes two releases after an upgrade.
     "Cache-Control": "no-cache",
 }
 
@@ -49,7 +49,7 @@ def files() -> dict[str, tuple[bytes, str]]:
 
 
 def add_page(app: FastAPI) -> None:
-    """Answer `/` with the dashboard, and what it needs below `/page/`."""
+    """Serve `/` as the dashboard, and the dashboard's files below `/page/`."""
 
     @app.get("/", include_in_schema=False)
     async def index(if_none_match: IfNoneMatch = None) -> Response:
