@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make proto` writes from the files in serving_proxy/protos."""
+"""The output of `make proto` for the files in serving_proxy/protos."""
