@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`serving-proxy serve`: the process from its lock to its last host."""
+"""The process of `serving-proxy serve`, from its lock to its last host."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def serve(settings: ServeSettings) -> None:
     Raises
     ------
     ProxyError
-        It cannot start: a setting is wrong, the state directory is in use or damaged, the port is taken.
+        It cannot start: a setting is invalid, the state directory is in use or damaged, or the port is taken.
     """
-    # What requests, logs and models hold is nobody else's business: it goes for hosts and workers as well.
+    # Requests, logs and models are private to this user; hosts and workers inherit the mask.
     os.umask(0o077)
     raise_file_limit()
     load_rules()
@@ -57,7 +57,7 @@ async def _until_signaled(settings: ServeSettings) -> None:
 
 
 async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
-    """Run the proxy until an event is set; errors as `serve`."""
+    """Run the proxy until an event is set; raise the errors of `serve`."""
     settings.check()
     if settings.token_file is not None:
         read_token(settings.token_file)
@@ -73,7 +73,7 @@ async def run(settings: ServeSettings, ended: asyncio.Event) -> None:
 
 
 def discard(state_dir: Path) -> None:
-    """Set aside what was deployed: `NAME.discarded`, in the place of what was discarded before.
+    """Rename the files with the deployed state to `NAME.discarded`, replacing those that were discarded before.
 
     Raises
     ------
@@ -104,7 +104,7 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
         if settings.admin_auth == "token":
             token_file = token_file or own_token(settings.state_dir.resolve())
             token = read_token(token_file, "")
-            # Before anybody can connect: a client that waits for the port finds the token with it.
+            # Before a client can connect, so that a client that waits for the port finds the token with it.
             stack.enter_context(announced(url, token_file.resolve()))
         _listen(listener, settings)
         await _answer(settings, lock, repository, listener, url, token_file, token, ended)
@@ -120,7 +120,7 @@ async def _answer(
     token: str | None,
     ended: asyncio.Event,
 ) -> None:
-    # Hosts are on this machine: where the proxy listens everywhere, it is to be found here.
+    # Hosts run on this machine: if the proxy listens on all addresses, they reach it at the loopback address.
     here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     options = settings.host_options(here, token_file)
     if settings.host != "none":
@@ -171,7 +171,7 @@ async def _answer(
 
 
 def _base_settings(settings: ServeSettings) -> ModelSettings:
-    """Return what TensorFlow Serving's batching parameters say of every model."""
+    """Return the settings that TensorFlow Serving's batching parameters set for every model."""
     batching = settings.batching_parameters()
     if batching is None:
         return ModelSettings()
@@ -181,9 +181,9 @@ def _base_settings(settings: ServeSettings) -> ModelSettings:
 
 
 def _bound(address: str, port: int) -> socket.socket:
-    """Take the admin port; here, since it has to be known before hosts start."""
+    """Bind the admin port; this is done here because the port must be known before hosts start."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off.
+    # If the protocol is named, asyncio turns Nagle's algorithm off.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -29,30 +29,30 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class ServeSettings(BaseSettings):
-    """What `serve` is told.
+    """The settings of `serve`.
 
     Attributes
     ----------
     address : str
-        Where hosts listen.
+        Address at which hosts listen.
     cores : str
-        Who divides the hosts' cores among versions.
+        Whether and how the hosts' cores are divided among versions.
     drain_timeout, hang_timeout : float [s]
     load_timeout : float [s]
-        Of versions that say nothing of it; 0: none.
+        For versions that set none; 0: no limit.
     health_port : int or None
-        Of the first host; the others have those that follow.
+        Port of the first host; the others use the ports that follow.
     memory_limit_mb : int
         0: the hosts' own limit.
     admin_auth : str
-        `token`: clients of the admin port send that of `token_file`, else the state directory's own; `none`: this
-        machine's need none.
+        `token`: clients of the admin port send the token of `token_file`, or else the state directory's own; `none`:
+        clients on this machine need no token.
     admin_tls_cert, admin_tls_key : Path or None
-        Of the admin port; None: those of the hosts, where others can reach it.
+        For the admin port; None: those of the hosts, if others can reach the port.
     keep_hosts : bool
         Leave hosts running when the proxy ends.
     discard_state : bool
-        Begin as if nothing had been deployed; what was is set aside.
+        Begin as if nothing had been deployed; the earlier state is set aside.
     """
 
     model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore")
@@ -99,13 +99,13 @@ class ServeSettings(BaseSettings):
     @field_validator("model_root", "allow_op", "host_option", mode="before")
     @classmethod
     def _several(cls, given: Any, info: ValidationInfo) -> Any:
-        """Take what a variable names: folders as in PATH, and names between commas."""
+        """Split the value of a variable: folders as in PATH, and names between commas."""
         if not isinstance(given, str):
             return given
         return tuple(part for part in given.split(os.pathsep if info.field_name == "model_root" else ",") if part)
 
     def check(self) -> None:
-        """Raise `InvalidError` where settings do not fit together."""
+        """Raise `InvalidError` if settings contradict each other."""
         if self.admin_auth == "none" and self.token_file is not None:
             raise InvalidError(f"--admin-auth none: with --token-file {self.token_file}, expected one of them")
         for prefix in ("", "admin_"):
@@ -145,7 +145,7 @@ class ServeSettings(BaseSettings):
                 raise InvalidError(f"--model-root {root}: not there, expected a folder")
 
     def batching_parameters(self) -> BatchingParameters | None:
-        """Return what the file of TensorFlow Serving's batching parameters says, if there is one."""
+        """Return the content of the file of TensorFlow Serving's batching parameters, if one is given."""
         if self.batching_parameters_file is None:
             return None
         named = f"--batching-parameters-file {self.batching_parameters_file}"
@@ -153,7 +153,7 @@ class ServeSettings(BaseSettings):
         return parse_batching(data.decode("utf-8", "replace"), named)
 
     def _own_host_options(self) -> tuple[str, ...]:
-        """Return what is handed to hosts as it is, as words of their command line."""
+        """Return the options that are passed to hosts unchanged, as arguments of their command line."""
         words: list[str] = []
         for option in self.host_option:
             name, mark, value = option.removeprefix("--").partition("=")
@@ -164,7 +164,7 @@ class ServeSettings(BaseSettings):
 
     @property
     def admin_tls(self) -> tuple[Path, Path] | None:
-        """Certificate and key of the admin port; None: it speaks clear text."""
+        """Return certificate and key of the admin port; None: it uses no TLS."""
         if self.admin_tls_cert is not None and self.admin_tls_key is not None:
             return self.admin_tls_cert, self.admin_tls_key
         if self.tls_cert is not None and self.tls_key is not None and not is_loopback(self.admin_address):
@@ -187,7 +187,7 @@ class ServeSettings(BaseSettings):
             )
 
     def control_options(self) -> ControlOptions:
-        """Return what the control plane is told."""
+        """Return the options of the control plane."""
         cpus = os.sched_getaffinity(0) if self.cpus is None else parse_cpus(self.cpus, "--cpus")
         return ControlOptions(
             state_dir=self.state_dir.resolve(),
@@ -205,7 +205,7 @@ class ServeSettings(BaseSettings):
         )
 
     def host_options(self, admin_url: str, token_file: Path | None) -> HostOptions:
-        """Return how hosts are started."""
+        """Return the options with which hosts are started."""
 
         def absolute(path: Path | None) -> Path | None:
             return None if path is None else path.resolve()
