@@ -33,9 +33,9 @@ def create_app(plane: Plane, token: str | None) -> FastAPI:
     ----------
     plane : Plane
     token : str or None
-        What clients have to send; None: requests of this machine alone are answered.
+        The token that clients must send; None: only requests from this machine are served.
     """
-    # The pages of Swagger and ReDoc are fetched from elsewhere; the proxy works offline.
+    # The pages of Swagger and ReDoc load files from other servers, but the proxy works offline.
     app = FastAPI(title="serving-proxy", version=version(), description=_ABOUT, docs_url=None, redoc_url=None)
     add_handlers(app)
     for routes in (model_routes, guard_routes, request_log_routes, configuration_routes, proxy_routes, stream_route):
@@ -55,7 +55,7 @@ def _add_health(app: FastAPI, plane: Plane) -> None:
 
     @app.get("/healthz", tags=["proxy"], responses={503: {"description": "It is going down"}})
     async def healthz(response: Response) -> dict[str, str]:
-        """Say whether the proxy works: 200, or 503 once it is going down."""
+        """Return 200 while the proxy works, and 503 once it is shutting down."""
         if plane.closing.is_set():
             response.status_code = 503
             return {"status": "closing"}
@@ -65,12 +65,12 @@ def _add_health(app: FastAPI, plane: Plane) -> None:
 
     @app.get("/metrics", tags=["proxy"], response_class=Response, responses=guarded)
     async def metrics_text() -> Response:
-        """Answer the metrics of the control plane as Prometheus text."""
+        """Return the metrics of the control plane as Prometheus text."""
         return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
 
 
 def _openapi(app: FastAPI, token: str | None) -> dict[str, Any]:
-    """Describe the API: errors as they are, in the place of FastAPI's own."""
+    """Describe the API, with its own errors instead of FastAPI's."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path in schema["paths"].values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes by which a configuration arrives, and models are loaded and unloaded by name: what hosts hand on."""
+"""Routes for configurations, and for loading and unloading models by name: requests that hosts forward."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def configuration_routes(plane: Plane) -> APIRouter:
 
     @router.post("/reload", tags=["proxy"], openapi_extra=_RELOAD)
     async def reload(request: Request, wait: Wait = 0.0) -> ReloadAnswer:
-        """Take a `models.config`, or the bytes of a `ReloadConfigRequest`, in the place of what was there before.
+        """Replace the configuration by a `models.config`, or by the bytes of a `ReloadConfigRequest`.
 
-        With `wait`, in seconds, the answer comes once models that are new are available and labels have moved.
+        With `wait`, in seconds, the response comes once new models are available and labels have moved.
         """
         kind = _kind_of(request)
         data = await request.body()
@@ -58,10 +58,10 @@ def _add_repository(router: APIRouter, plane: Plane) -> None:
     async def repository(
         verb: Literal["load", "unload"], request: Request, model: Name | None = None, wait: Wait = 0.0
     ) -> Done:
-        """Load or unload a model by its name, as the Open Inference Protocol has it.
+        """Load or unload a model by its name, as in the Open Inference Protocol.
 
-        The body is a `RepositoryModelLoadRequest` or `RepositoryModelUnloadRequest`, or JSON beside `model`. It ends
-        once the model is available, or no host takes requests for it any more, or with `wait`, in seconds.
+        The body is a `RepositoryModelLoadRequest` or `RepositoryModelUnloadRequest`, or JSON together with `model`. The
+        response comes once the model is available, or once no host accepts requests for it, or after `wait` seconds.
         """
         data = await request.body()
         if _kind_of(request) == "application/x-protobuf":

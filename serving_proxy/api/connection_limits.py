@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn's HTTP protocol with limits: of connections, and of the time that a client has for the head of a request.
+"""uvicorn's HTTP protocol with limits for the number of connections and for the time until a request's head is
+complete.
 
-Where there are too many, the one that has been idle longest is closed, so that a new one is always answered.
+If there are too many connections, the one that has been idle longest is closed to make room for a new one; if none is
+idle, the new one is closed.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ HEAD_S = 10.0
 
 
 class LimitedProtocol(H11Protocol):
-    """Closes connections whose next request has not been named in time: a slow client must not hold a place."""
+    """Closes connections whose next request does not arrive in time, so that a slow client does not occupy a
+    connection.
+    """
 
     most_connections = 512
-    # By age; those of one server, see `limited_protocol`.
+    # Ordered by age; those of one server, see `limited_protocol`.
     idle: ClassVar[dict[LimitedProtocol, None]] = {}
     _timer: asyncio.TimerHandle | None = None
 
@@ -34,7 +38,7 @@ class LimitedProtocol(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting unless that was the end of the head."""
+        """Continue to wait unless the head is complete."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._set_idle(False)
@@ -43,7 +47,7 @@ class LimitedProtocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self._end_wait()
         self._set_idle(False)
         super().connection_lost(exc)
@@ -74,7 +78,7 @@ class LimitedProtocol(H11Protocol):
 
 
 def limited_protocol(most: int) -> type[LimitedProtocol]:
-    """Make the protocol of one server, which may have so many connections."""
+    """Return the protocol of one server, which may have this number of connections."""
 
     class Protocol(LimitedProtocol):
         most_connections = most

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as HTTP: the one place that knows its numbers."""
+"""Errors as HTTP responses; the only module that contains HTTP's status codes for them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ErrorBody(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """What every request that fails is answered with."""
+    """The response to every request that fails."""
 
     error: ErrorBody
 
@@ -62,18 +62,18 @@ RESPONSES: dict[int | str, dict[str, object]] = {
     code: {"model": ErrorAnswer, "description": HTTPStatus(code).phrase}
     for code in (400, 401, 403, 404, 405, 408, 409, 413, 429, 500, 503)
 }
-"""For the OpenAPI description: what any verb may answer."""
+"""The errors that any verb may return, for the OpenAPI description."""
 
 
 def answer(status: str, message: str, code: int | None = None) -> JSONResponse:
-    """Make the answer of a request that failed."""
+    """Return the response to a request that failed."""
     headers = {"WWW-Authenticate": "Bearer"} if status == "UNAUTHENTICATED" else None
     content = {"error": {"status": status, "message": message}}
     return JSONResponse(content, status_code=code or HTTP_CODES.get(status, 500), headers=headers)
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let every error be answered alike."""
+    """Give all errors the same form."""
 
     @app.exception_handler(ProxyError)
     async def proxy_error(_: Request, error: ProxyError) -> JSONResponse:
@@ -94,7 +94,7 @@ def add_handlers(app: FastAPI) -> None:
             made.headers[name] = value
         methods = _methods(app, request.url.path) if error.status_code == 405 else []
         if methods:
-            # Each method is a route of its own; the router knows those of one only.
+            # Each method is a route of its own, and the router knows only the methods of one route.
             made.headers["Allow"] = ", ".join(methods)
         return made
 
@@ -105,7 +105,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:
-    """Return the methods of a path as the description has them."""
+    """Return the methods of a path according to the description."""
     for template, operations in app.openapi()["paths"].items():
         if compile_path(template)[0].fullmatch(path):
             return sorted(method.upper() for method in operations)

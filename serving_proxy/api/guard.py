@@ -22,12 +22,12 @@ def guard_routes(plane: Plane) -> APIRouter:
 
     @router.get("/models/{name}/guard")
     async def guard(name: Name) -> GuardView:
-        """Show a model's limits, and what the guard says of its versions."""
+        """Show a model's limits, and the guard's verdicts on its versions."""
         return shown(name)
 
     @router.patch("/models/{name}/guard")
     async def change_guard(name: Name, body: GuardSettings) -> GuardView:
-        """Change some of a model's limits; what is not named stays as it is."""
+        """Change some of a model's limits; those that are not named stay as they are."""
         model = plane.control.model(name)
         changed = model.guard.model_copy(update=body.model_dump(exclude_unset=True))
         plane.control.commit(with_settings(model, changed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of the control plane; those of requests are the hosts'."""
+"""Prometheus metrics of the control plane; hosts have the metrics of requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREFIX = "recprocessor_proxy_"
 
 
 class PlaneCollector(Collector):
-    """Reads the metrics from the state when they are asked for."""
+    """Reads the metrics from the present state when they are collected."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -82,7 +82,7 @@ class PlaneCollector(Collector):
 
 
 def registry(plane: Plane) -> CollectorRegistry:
-    """Make a registry with the metrics of a control plane."""
+    """Return a registry with the metrics of a control plane."""
     made = CollectorRegistry(auto_describe=False)
     made.register(PlaneCollector(plane))
     return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands before every request: who may ask, how much, and for how long."""
+"""Checks before every request: permission, size and time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
 
 
 class Guarding:
-    """Lets requests through that have the token, or a session that it began.
+    """Permits requests that have the token, or a session that was begun with it.
 
-    Without a token, those that come from this machine and from no web page.
+    If there is no token, it permits requests that come from this machine but not from a web page.
 
     Parameters
     ----------
     app : ASGI application
     sessions : Sessions or None
     open_paths : frozenset of str
-        What anybody may ask for. One that ends with "/" stands for all below it, but "/" for itself.
+        Paths that need no permission. A path that ends with "/" includes all paths below it, except "/" itself.
     """
 
     def __init__(self, app: ASGIApp, sessions: Sessions | None, open_paths: frozenset[str] = OPEN_PATHS) -> None:
@@ -51,7 +51,7 @@ class Guarding:
         await self._app(scope, _Limited(receive).receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[str, str, int] | None:
-        """Return status, message and HTTP code of a request that may not go on."""
+        """Return status, message and HTTP code of a request that is refused."""
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > MOST_BODY_BYTES:
@@ -72,7 +72,7 @@ class Guarding:
 
 
 def _from_here(scope: Scope, headers: Headers) -> bool:
-    """Say whether a request comes from this machine, by a name that is not another's."""
+    """Return whether a request comes from this machine and names it in its `Host` header."""
     client = scope.get("client")
     host = headers.get("host", "localhost")
     name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
@@ -85,7 +85,7 @@ def _same_origin(headers: Headers) -> bool:
 
 
 class _Limited:
-    """Counts the body, and waits for it only so long."""
+    """Limits the size of the body and the time to receive it."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -94,7 +94,7 @@ class _Limited:
 
     async def receive(self) -> Message:
         if self._complete:
-            # From here on it is only told that the client has gone: a stream may wait for that for hours.
+            # From here on, only the end of the connection is reported; a stream may wait for that for hours.
             return await self._receive()
         try:
             async with asyncio.timeout(_BODY_S):

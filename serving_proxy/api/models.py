@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of models: deployments, shares and baselines, and what is known of their versions."""
+"""Routes of models: deployments, shares and baselines, and the state of their versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
 
     @router.post("/models/{name}/deploy", status_code=202)
     async def deploy(name: Name, body: DeployBody) -> DeployAnswer:
-        """Deploy a version; the job in the answer carries it on.
+        """Deploy a version; the job in the response continues the deployment.
 
         `warmup` may be `last`: the newest requests of the model's request log.
         """
@@ -52,18 +52,18 @@ def _add_deployments(router: APIRouter, plane: Plane) -> None:
 
     @router.post("/models/{name}/undeploy")
     async def undeploy(name: Name, body: UndeployBody) -> ModelView:
-        """Take a version out after its last request, or the whole model."""
+        """Take out a version after its last request, or the whole model."""
         operations.undeploy(name, body.version)
         return shown(name)
 
     @router.get("/models/{name}/versions")
     async def versions(name: Name) -> ModelView:
-        """Show a model with all its versions, those that were undeployed as well."""
+        """Show a model with all its versions, including those that were undeployed."""
         return model_view(plane.control.model(name), plane.control.hosts, stopped=True)
 
     @router.get("/models/{name}/explain")
     async def why(name: Name) -> ExplainView:
-        """Say why a model is as it is."""
+        """Explain a model's state."""
         model = plane.control.model(name)
         cores = core_lines(plane.cores, model)
         return explain(model, plane.control.hosts, plane.control.desired.generation, cores)
@@ -83,7 +83,7 @@ def _add_shares(router: APIRouter, plane: Plane) -> None:
 
     @router.post("/models/{name}/ramp")
     async def ramp(name: Name, body: RampBody) -> ModelView:
-        """Move a version's share to a percentage within some time."""
+        """Change a version's share to a percentage within some time."""
         operations.ramp(name, body.version, body.to, body.over_s)
         return shown(name)
 
@@ -101,6 +101,6 @@ def _add_shares(router: APIRouter, plane: Plane) -> None:
 
     @router.post("/models/{name}/pause")
     async def pause(name: Name, body: PauseBody) -> ModelView:
-        """Turn the kill switch of a model's experiments."""
+        """Set or clear the kill switch of a model's experiments."""
         operations.pause(name, body.paused)
         return shown(name)

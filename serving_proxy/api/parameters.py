@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of paths and queries that several routes have."""
+"""Parameters of paths and queries that several routes use."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ def proxy_routes(plane: Plane) -> APIRouter:
 
     @router.get("/status")
     async def status() -> StatusView:
-        """Show hosts, models and what is being done."""
+        """Show hosts, models and running jobs."""
         return plane.status()
 
     @router.get("/events")
     async def events(after: After = 0, model: Name | None = None, limit: Limit = 100) -> list[EventView]:
-        """Show events by rising id: those after one, else the newest."""
+        """Show events by rising id: those after an id, or the newest ones."""
         found = plane.control.repository.events(after, model, limit, newest=after == 0)
         return [event_view(one) for one in found]
 
@@ -48,7 +48,7 @@ def proxy_routes(plane: Plane) -> APIRouter:
 
     @router.get("/machine")
     async def machine() -> MachineView:
-        """Show the CPUs of the machine, and which version has them."""
+        """Show the CPUs of the machine, and which version runs on them."""
         return plane.observer.machine()
 
     return router
@@ -67,5 +67,5 @@ def _add_jobs(router: APIRouter, plane: Plane) -> None:
 
     @router.delete("/jobs/{number}")
     async def cancel(number: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> JobView:
-        """Cancel a long operation; one that has ended stays as it is."""
+        """Cancel a long operation; a finished one stays as it is."""
         return job_view(await plane.jobs.cancel(number))

@@ -18,14 +18,14 @@ from serving_proxy.request_log.operations import MergedView, RequestLogView
 
 
 class RequestLogBody(Body):
-    """How many percent of the requests are written down; null or 0: none."""
+    """Percentage of the requests to log; null or 0: none."""
 
     sample: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
     max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 16 * 1024 * 1024
     max_files: Annotated[int, Field(ge=2, le=1000)] = 8
 
     def wanted(self) -> RequestLog | None:
-        """Return what the control plane is asked for."""
+        """Return the settings for the control plane."""
         weight = to_weight(self.sample or 0.0)
         return RequestLog(sample=weight, max_bytes=self.max_bytes, max_files=self.max_files) if weight else None
 
@@ -37,24 +37,24 @@ def request_log_routes(plane: Plane) -> APIRouter:
 
     @router.get("/models/{name}/request_log")
     async def request_log(name: Name) -> RequestLogView:
-        """Show what hosts write down of a model's requests."""
+        """Show the request log of a model."""
         return await logs.show(name)
 
     @router.put("/models/{name}/request_log")
     async def change_request_log(name: Name, body: RequestLogBody) -> RequestLogView:
-        """Let hosts write down a share of a model's requests, or none."""
+        """Let hosts log a share of a model's requests, or none."""
         logs.configure(name, body.wanted())
         return await logs.show(name)
 
     @router.delete("/models/{name}/request_log")
     async def delete_request_log(name: Name) -> RequestLogView:
-        """Remove the requests that were written down."""
+        """Remove the logged requests."""
         await logs.delete(name)
         return await logs.show(name)
 
     @router.post("/models/{name}/request_log/merge")
     async def merge_request_log(name: Name) -> MergedView:
-        """Put the newest requests into one file, for a warm-up or for `graph-tools verify`."""
+        """Merge the newest requests into one file, for a warm-up or for `graph-tools verify`."""
         merged = await logs.merge(name)
         return MergedView(path=str(merged.path), records=merged.records, bytes=merged.bytes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of the verbs, and what they are answered with."""
+"""Bodies of the verbs' requests and responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving_proxy.records.view import View
 
 
 class Body(BaseModel):
-    """Parent of all bodies: what is not known is refused, and 0 is not false."""
+    """Parent of all bodies: unknown fields are refused, and types are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -26,19 +26,19 @@ class DeployBody(DeployOptions):
 
 
 class UndeployBody(Body):
-    """A version to take out; none: the whole model."""
+    """A version to take out; null: the whole model."""
 
     version: VersionNumber | None = None
 
 
 class TrafficBody(Body):
-    """Percent by version or label; what is not named goes to the baseline."""
+    """Percentages by version or label; the share that is not named goes to the baseline."""
 
     weights: Annotated[dict[Annotated[str, Field(max_length=64)], Percent], Field(max_length=1000)]
 
 
 class RampBody(Body):
-    """A share that is to be reached after some time."""
+    """A share that is to be reached within some time."""
 
     version: VersionNumber
     to: Percent
@@ -58,14 +58,14 @@ class PauseBody(Body):
 
 
 class DrainBody(Body):
-    """Hosts to drain, or to start again; none: all of them."""
+    """Hosts to drain, or to start again; null: all of them."""
 
     host: Annotated[str, Field(max_length=128)] | None = None
     drain: bool = True
 
 
 class DeployAnswer(View):
-    """The version that was deployed, and the job that carries it on."""
+    """The deployed version, and the job that continues the deployment."""
 
     version: int
     job: JobView | None
@@ -74,12 +74,12 @@ class DeployAnswer(View):
 
 
 class ReloadAnswer(View):
-    """Models that come from the configuration now."""
+    """The models that come from the present configuration."""
 
     models: list[str]
 
 
 class Done(View):
-    """The model that something was done to."""
+    """The model that was changed."""
 
     model: str

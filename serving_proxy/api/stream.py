@@ -16,9 +16,9 @@ from serving_proxy.api.errors import RESPONSES
 from serving_proxy.control.plane import Plane
 from serving_proxy.control.views import event_view
 
-# Shorter than what proxies between here and a browser take for dead.
+# Longest silence: shorter than the time after which proxies on the way to a browser close a connection.
 _SILENCE_S = 15.0
-# How often the state is told at most, and at least: counters change without an event.
+# Least and largest time between reports of the state; counters change without an event.
 _LEAST_S, _MOST_S = 0.2, 1.0
 _MOST_STREAMS = 64
 
@@ -35,10 +35,12 @@ def stream_route(plane: Plane) -> APIRouter:
         topics: Annotated[list[Topic] | None, Query(max_length=3)] = None,
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
-        """Stream `event` messages, with the event's id, and `status` messages, whenever there is something new.
+        """Stream `event` messages, with the event's id, and `status` messages, whenever something is new.
 
-        The topic `watch` has to be asked for: the newest point of every line of the history, what the guard says and
-        who has which CPUs, every other second. A client that names the last id that it has got is given what it missed.
+        The topic `watch` must be requested: the newest point of every line of the history, the guard's verdicts and the
+        owners
+        of CPUs, every other second. A client that sends the last id that it has received gets the events that it
+        missed.
         """
         wanted = frozenset(topics or ("events", "status"))
         last = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
@@ -107,7 +109,7 @@ async def _watch(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:
 
 
 async def _end(plane: Plane, queue: asyncio.Queue[bytes | None]) -> None:
-    """End the stream when the proxy goes down: it would hold the server up."""
+    """End the stream when the proxy shuts down; otherwise it would keep the server from ending."""
     await plane.closing.wait()
     await queue.put(None)
 
