@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens, logins, and the addresses that only this machine can reach."""
+"""Tokens, logins, and addresses that only this machine can reach."""

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logins of the page: the token is sent once, and never kept in the browser.
+"""Logins of the dashboard: the token is sent once, and never stored in the browser.
 
-What a browser holds is a cookie, which its scripts cannot read, and a key, which only pages of this very port can: a
-request needs both. The cookie alone goes along with requests that pages of other sites, or of other ports of this
-machine, make up. Both are made from the token, so that they outlive a restart of the proxy and end with the token.
+The browser stores a cookie, which scripts cannot read, and a key, which only pages of this port can read; a request
+needs both. The cookie alone would not suffice, because browsers also send it with requests that pages of other sites,
+or
+of other ports of this machine, make up. Both are derived from the token, so that they survive a restart of the proxy
+and
+become invalid with the token.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _MOST_ENDED = 10_000
 
 
 class Sessions:
-    """Knows the token, and the sessions that were made of it.
+    """Knows the token, and the sessions that were derived from it.
 
     Parameters
     ----------
@@ -39,15 +42,16 @@ class Sessions:
     def __init__(self, token: str) -> None:
         self._bearer = f"Bearer {token}".encode()
         self._secret = hmac.digest(token.encode(), b"recprocessor admin session 1", hashlib.sha256)
-        # Until they would have ended anyway, which is at most the longest session later.
+        # Sessions that were ended early; kept until they would have ended anyway, which is at most the longest session
+        # later.
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def is_token(self, token: str) -> bool:
-        """Say whether a text is the token."""
+        """Return whether a text is the token."""
         return hmac.compare_digest(f"Bearer {token}".encode("utf-8", "replace"), self._bearer)
 
     def permits(self, headers: Headers, port: int) -> bool:
-        """Say whether a request brings the token, or both halves of a session."""
+        """Return whether a request has the token, or both cookie and key of a session."""
         authorization = headers.get("authorization")
         if authorization is not None:
             return hmac.compare_digest(authorization.encode("latin-1", "replace"), self._bearer)
@@ -69,7 +73,7 @@ class Sessions:
                 self._ended.popitem(last=False)
 
     def _session(self, headers: Headers, port: int) -> str | None:
-        """Return the session of a cookie that is valid."""
+        """Return the session of a valid cookie."""
         try:
             found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(port))
         except CookieError:
@@ -93,19 +97,19 @@ class LoginBody(BaseModel):
 
 
 class LoginAnswer(BaseModel):
-    """What requests of the page bring beside the cookie, in `X-Session-Key`."""
+    """The response to a login: the key that the dashboard sends in `X-Session-Key`, in addition to the cookie."""
 
     key: str
     lasts_s: int
 
 
 def cookie_name(port: int) -> str:
-    """Name the cookie: a browser sends it to all ports of a machine, and each proxy has its own."""
+    """Return the name of the cookie, with the port: browsers send a cookie to all ports of a machine."""
     return f"serving-proxy-{port}"
 
 
 def login_routes(sessions: Sessions) -> APIRouter:
-    """Make the routes by which the page begins and ends a session."""
+    """Make the routes by which the dashboard begins and ends a session."""
     router = APIRouter(prefix="/v1", include_in_schema=False)
 
     @router.post("/login")
@@ -125,7 +129,7 @@ def login_routes(sessions: Sessions) -> APIRouter:
 
 
 def port_of(scope: object) -> int:
-    """Return the port at which a request came in."""
+    """Return the port at which a request arrived."""
     server = scope.get("server") if isinstance(scope, dict) else None
     return int(server[1]) if server and server[1] is not None else 0
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens, where the one of a proxy is found, and which addresses only this machine can reach.
+"""Tokens, the files in which they are found, and addresses that only this machine can reach.
 
-A proxy that is not given a token makes one in its state directory, for its own user alone. In a folder of that user it
-writes which state directory belongs to its port, so that the user's clients find the token by themselves.
+A proxy that is given no token makes one in its state directory, readable for its own user only. In another folder of
+that user it records which state directory belongs to its port, so that the user's clients find the token automatically.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NAMES_OF_HERE = ("127.0.0.1", "[::1]", "0.0.0.0", "[::]")
 
 
 def read_token(file: Path, named: str = "--token-file ") -> str:
-    """Read the token that clients have to send.
+    """Read the token that clients must send.
 
     Raises
     ------
     InvalidError
-        The file cannot be read, or holds no usable token.
+        The file cannot be read, or contains no usable token.
     """
     try:
         token = read_regular(file, _MOST_BYTES, "a file with a token").decode("ascii").strip()
@@ -47,7 +47,7 @@ def read_token(file: Path, named: str = "--token-file ") -> str:
 
 
 def own_token(state_dir: Path) -> Path:
-    """Return the file of a state directory's own token, which is made if there is none.
+    """Return the file of a state directory's own token; make it if there is none.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def own_token(state_dir: Path) -> Path:
 
 
 def is_loopback(address: str) -> bool:
-    """Say whether an address or a name is of this machine alone."""
+    """Return whether an address or a name can be reached from this machine only."""
     if address == "localhost":
         return True
     try:
@@ -80,9 +80,9 @@ def is_loopback(address: str) -> bool:
 
 @contextlib.contextmanager
 def announced(url: str, token_file: Path) -> Iterator[None]:
-    """Let clients of this user find the token of a proxy, while the block runs.
+    """Let clients of this user find the token of a proxy while the block runs.
 
-    Where no folder of the user can be written to, they have to be given the file.
+    If no folder of the user can be written to, clients must be given the file.
     """
     file = None
     said = {"url": url, "token_file": str(token_file), "pid": os.getpid(), "started": _started(os.getpid())}
@@ -105,7 +105,7 @@ def announced(url: str, token_file: Path) -> Iterator[None]:
 def find_token(url: str) -> str | None:
     """Return the token of a proxy that this user runs on this machine; None if there is none at the URL.
 
-    Nothing is sent to whoever else has the port: the process that announced it has to be alive.
+    The process that recorded the token must still run, so that no other program that uses the port gets it.
     """
     place = urlsplit(url)
     try:
@@ -126,14 +126,16 @@ def find_token(url: str) -> str | None:
 
 
 def check_clear_text(server: str) -> None:
-    """Raise `InvalidError` where a token would pass a network in clear text."""
+    """Raise `InvalidError` if a token would be sent over a network in clear text."""
     place = urlsplit(server)
     if place.scheme == "http" and place.hostname is not None and not is_loopback(place.hostname):
         raise InvalidError(f"{server}: the token would pass the network in clear text, expected https")
 
 
 def _folders() -> list[Path]:
-    """Return where a user's proxies are looked for: a session and a service may have different environments."""
+    """Return the folders in which a user's proxies are recorded: a session and a service may have different
+    environments.
+    """
     user = os.geteuid()
     found = [Path(place) for name in ("XDG_RUNTIME_DIR",) if (place := os.environ.get(name, "")).startswith("/")]
     found.append(Path(f"/run/user/{user}"))
@@ -144,7 +146,7 @@ def _folders() -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether a file or folder is this user's and nobody else can change it."""
+    """Return whether a file or folder belongs to this user and no other user can change it."""
     try:
         found = path.lstat()
     except OSError:
