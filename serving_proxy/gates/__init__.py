@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model has to pass before a host may load it."""
+"""The checks that a model must pass before a host may load it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of a model are: a stamp and a seal that are cheap, and a hash that is sure."""
+"""Identity of a model's files: a stamp and a seal, which are cheap, and a hash, which is reliable."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from serving_proxy.errors import CancelledError, InvalidError
 from serving_proxy.system.files import open_regular
 
 _CHUNK = 4 * 1024 * 1024
-# Links that several models share: one more changes their ctime.
+# Hard links that several models share: another link changes their ctime.
 _TABLE = ".emb"
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Hash and size of all files of a model, and the seal that they had meanwhile."""
+    """Hash and size of all files of a model, and their seal when they were read."""
 
     sha256: str
     bytes: int
@@ -27,7 +27,7 @@ class Fingerprint:
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, sorted, through links to folders as well, but not to one that it lies in."""
+    """Yield the files below a folder, sorted; follow links to folders, but not to one that contains the link."""
     left = [(folder, frozenset[tuple[int, int]]())]
     while left:
         place, above = left.pop()
@@ -57,7 +57,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def stamp_of(folder: Path) -> str:
-    """Return a short text that changes when a file is added, removed or written; "" if the folder cannot be read."""
+    """Return a short text that changes if a file is added, removed or written; "" if the folder cannot be read."""
     digest = hashlib.sha256()
     try:
         for path in files_of(folder):
@@ -71,9 +71,9 @@ def stamp_of(folder: Path) -> str:
 
 
 def seal_of(folder: Path) -> str:
-    """Return a text that changes when anything is written below a folder, though sizes and times be put back.
+    """Return a text that changes if anything is written below a folder, even if sizes and times are restored.
 
-    Hosts compute the same (`libprocessor/src/host/versions/model_files.h`), and read all files again if it changed.
+    Hosts compute the same (`libprocessor/src/host/versions/model_files.h`), and read all files again if it has changed.
 
     Raises
     ------
@@ -98,14 +98,14 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
     ----------
     folder : Path
     cancelled : callable
-        Asked every few megabytes.
+        Called every few megabytes; true cancels the reading.
     told : callable
-        Given the bytes that are read, and all of them.
+        Called with the number of bytes that have been read and the number of all bytes.
 
     Raises
     ------
     CancelledError, InvalidError
-        It says so; a file cannot be read, or was written to meanwhile.
+        `cancelled` returned true; or a file cannot be read, or was written to meanwhile.
     """
     seal = seal_of(folder)
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the files of large models in a process of its own: `python -m serving_proxy.gates.hashing FOLDER [CPUS]`.
+"""Read the files of large models in a separate process: `python -m serving_proxy.gates.hashing FOLDER [CPUS]`.
 
-A gigabyte takes a CPU a second or several, which hosts on the same machine would miss. A thread with a low priority
-would not do: while it has Python's lock and no CPU, the proxy stands still.
+A gigabyte takes a second or several of CPU time, which hosts on the same machine would lack. A thread with a low
+priority would not help: while it has Python's lock but no CPU, the proxy stands still.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from serving_proxy.errors import CancelledError, InvalidError, UnavailableError
 from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint
 from serving_proxy.workers.low_priority import lower_priority
 
-#: What is smaller has been read before a process has started.
+#: Smaller models are read in less time than a process needs to start.
 SMALL_BYTES = 64_000_000
 _LOOK_S = 0.2
 
@@ -29,14 +29,14 @@ _LOOK_S = 0.2
 def fingerprint_apart(
     folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None], cpus: str | None
 ) -> Fingerprint:
-    """Read all files of a model as `fingerprint` does, without taking time from what serves.
+    """Read all files of a model as `fingerprint` does, without taking CPU time from serving.
 
     Parameters
     ----------
     folder, cancelled, told
-        As `fingerprint` takes them.
+        As for `fingerprint`.
     cpus : str or None
-        Where to read; None: in the idle time of all.
+        CPUs on which to read; None: in the idle time of all.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def fingerprint_apart(
     try:
         small = sum(path.stat().st_size for path in files_of(folder)) < SMALL_BYTES
     except OSError:
-        small = True  # and says what is wrong
+        small = True  # `fingerprint` reports the error
     if small:
         return fingerprint(folder, cancelled, told)
     command = [sys.executable, "-m", "serving_proxy.gates.hashing", str(folder), cpus or ""]
@@ -63,7 +63,7 @@ def fingerprint_apart(
 
 
 def _lines(process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield what the process tells, until it ends."""
+    """Yield the lines that the process prints, until it ends."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     rest = b""
@@ -80,7 +80,7 @@ def _lines(process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> I
 
 
 class _Teller:
-    """Tells how far it is, a few times a second."""
+    """Prints the progress a few times a second."""
 
     def __init__(self) -> None:
         self._told = 0.0
@@ -92,7 +92,7 @@ class _Teller:
 
 
 def main(folder: str, cpus: str) -> int:
-    """Read a model and tell its hash as a line of JSON; 0 if that worked."""
+    """Read a model and print its hash as a line of JSON; return 0 if that worked."""
     lower_priority(cpus or None)
     try:
         found = fingerprint(Path(folder), lambda: False, _Teller())

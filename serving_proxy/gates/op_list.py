@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops of TensorFlow 2.21 that reach beyond a graph: to files, to the process that serves, or to the network.
+"""Ops of TensorFlow 2.21 that access more than the graph: files, the process that serves, or the network.
 
-A model is a program, and these are its system calls. What only computes is not listed, nor what fills queues, tables
-and variables of its own session, prints to stderr, or needs hardware that a host does not have (TPU, NCCL). What needs
-a handle that only a listed op makes (`ReaderRead`, `WriteScalarSummary`) is not listed either. A test compares the list
-with the registry, so that an op that a later version adds is looked at.
+A model is a program, and these are its system calls. The list does not contain:
+
+- ops that only compute;
+- ops that change queues, tables and variables of their own session, print to stderr, or need hardware that a host does
+  not have (TPU, NCCL);
+- ops that need a handle which only a listed op makes (`ReaderRead`, `WriteScalarSummary`).
+
+A test compares the list with the registry, so that ops that a later version adds are noticed.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ ASKS = "uses the network"
 
 _BY_EFFECT = {
     READS: (
-        # A file's content, or names of files.
+        # Ops that read a file's content, or names of files.
         "ReadFile MatchingFiles WholeFileReader WholeFileReaderV2 TextLineReader TextLineReaderV2 "
         "FixedLengthRecordReader FixedLengthRecordReaderV2 TFRecordReader TFRecordReaderV2 LMDBReader RecordInput "
         "Skipgram FixedUnigramCandidateSampler "
@@ -34,8 +38,8 @@ _BY_EFFECT = {
         "ExperimentalDatasetToTFRecord SnapshotDataset SnapshotDatasetV2 CacheDataset CacheDatasetV2 "
         "CreateSummaryFileWriter CreateSummaryDbWriter DumpTensor CalibrationStatisticsSaver PrintV2"
     ),
-    # `FileSystemSetConfiguration` changes how the process reads files of all models; custom calls of XLA are looked up
-    # by name among the functions of the process.
+    # `FileSystemSetConfiguration` changes how the process reads the files of all models. Custom calls of XLA are looked
+    # up by name among the functions of the process.
     RUNS: (
         "PyFunc PyFuncStateless EagerPyFunc Abort WorkerHeartbeat FileSystemSetConfiguration XlaCustomCall "
         "XlaCustomCallV2"
@@ -49,7 +53,7 @@ _BY_EFFECT = {
 }
 
 OPS: dict[str, str] = {name: effect for effect, names in _BY_EFFECT.items() for name in names.split()}
-"""Op, and what it does."""
+"""Effect of each op."""
 
 FILE_INPUTS: dict[str, int] = {
     "ReadFile": 0,
@@ -63,7 +67,7 @@ FILE_INPUTS: dict[str, int] = {
     "InitializeTableFromTextFile": 1,
     "InitializeTableFromTextFileV2": 1,
 }
-"""Ops that read the file that an input names, which may be one of the model's own assets: the number of that input."""
+"""Ops that read the file that an input names, which may be one of the model's own assets: the index of that input."""
 
 NAMES_NOTHING: dict[str, tuple[str, tuple[bytes, ...]]] = {
     "PrintV2": ("output_stream", (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)")),
@@ -74,7 +78,7 @@ NAMES_NOTHING: dict[str, tuple[str, tuple[bytes, ...]]] = {
     "DebugNanCount": ("debug_urls", (b"",)),
     "DebugNumericSummary": ("debug_urls", (b"",)),
 }
-"""Ops that touch nothing while an attribute has one of some values, or a list of none."""
+"""Ops that are harmless if an attribute has one of these values, or is a list of none: attribute and values."""
 
 CACHES = frozenset({"CacheDataset", "CacheDatasetV2"})
 """Datasets that are kept in memory while their second input is the constant ""."""

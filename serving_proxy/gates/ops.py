@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what a SavedModel would do beyond computing: ops of `op_list` that a request or the start can reach.
+"""Find what a SavedModel would do in addition to computing: ops of `op_list` that a request or the start can reach.
 
-What is looked at is what runs: everything that a served signature or the initializer depends on, by data, by control
-and through functions. What a signature is fed is not looked behind. A saver and its restore are reached by neither.
+The check covers what runs: everything that a served signature or the initializer depends on, by data, by control and
+through functions. It does not look behind the inputs of a signature. Savers and their restore ops are reached by
+neither.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _VARIABLE = "VarHandleOp"
 _ASKS_OF_VARIABLES = frozenset({"ReadVariableOp", "VarIsInitializedOp"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_NAMED = 6
-# Of one function, by which of its arguments are names of assets; in a graph made to have more, none is taken for one.
+# Largest number of calls for which the arguments that are paths of assets are distinguished. In a graph that was made
+# to have more, no argument counts as such a path.
 _MOST_CALLS = 10_000
 
 
@@ -50,7 +52,7 @@ def check_allowed(names: Iterable[str], option: str = "--allow-op") -> tuple[str
 
 
 def check_ops(named: str, graph: Any, allowed: Collection[str]) -> tuple[str, ...]:
-    """Return the ops of the list that a graph reaches, all of which are allowed.
+    """Return the ops of the list that a graph reaches, if all of them are allowed.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ def check_ops(named: str, graph: Any, allowed: Collection[str]) -> tuple[str, ..
     Raises
     ------
     DeniedError
-        One is not allowed.
+        An op is not allowed.
     """
     found = reached_ops(graph)
     refused = {one.op: one for one in reversed(found) if one.op not in allowed}
@@ -76,12 +78,13 @@ def check_ops(named: str, graph: Any, allowed: Collection[str]) -> tuple[str, ..
 
 
 def reached_ops(graph: Any) -> list[Reached]:
-    """Return the ops of the list that a `MetaGraphDef` reaches, each node once a root."""
+    """Return the ops of the list that a `MetaGraphDef` reaches; each node appears once for each root."""
     functions = {one.signature.name: one for one in graph.graph_def.library.function}
     nodes = {one.name: one for one in graph.graph_def.node}
     served = {name: item for name, item in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}}
     fed = {name: {_tensor(source.name) for source in signature.inputs.values()} for name, signature in served.items()}
-    # While a model is initialized hosts feed the files' paths; what is there later is the graph's own, or a client's.
+    # Hosts feed the paths of the files while a model is initialized; later the values come from the graph or from
+    # clients.
     assets = {_tensor(one.tensor_info.name)[0] for one in graph.asset_file_def if _is_inside(one.filename)}
     later = {asset for asset in assets if asset in nodes and nodes[asset].op == "Placeholder"}
     later -= {node for tensors in fed.values() for node, _ in tensors}
@@ -102,7 +105,7 @@ def _outputs(graph: Any, name: str) -> list[Any]:
 
 
 class _Scope:
-    """Nodes by name, and which of them, or of the arguments of a function, hold the path of an asset."""
+    """Nodes by name, and the nodes or arguments of a function whose value is the path of an asset."""
 
     def __init__(self, nodes: dict[str, Any], assets: Collection[str]) -> None:
         self.nodes = nodes
@@ -110,7 +113,7 @@ class _Scope:
 
 
 def _main(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[str]) -> _Scope:
-    """Return the graph itself, where variables that are only ever given paths of assets hold such as well."""
+    """Return the graph, in which variables that are only ever assigned paths of assets count as such paths."""
     scope = _Scope(nodes, assets)
     named = Counter(_shared_name(one) for one in nodes.values() if one.op == _VARIABLE)
     named.update(_shared_name(one) for each in functions.values() for one in each.node_def if one.op == _VARIABLE)
@@ -124,7 +127,7 @@ def _main(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[s
             if node.op == "AssignVariableOp" and place == 0 and _is_asset(scope, _data(node)[1]):
                 given.add(name)
             elif node.op not in _ASKS_OF_VARIABLES:
-                # A function, say, may assign what it likes.
+                # Another op, such as a call of a function, may assign anything.
                 variables.discard(name)
     return _Scope(nodes, {*assets, *(given & variables)})
 
@@ -138,14 +141,14 @@ def _data(node: Any) -> list[str]:
 
 
 class _Walk:
-    """What one signature, or the initializer, reaches."""
+    """The ops that one signature, or the initializer, reaches."""
 
     def __init__(self, functions: dict[str, Any], root: str) -> None:
         self._functions = functions
         self._root = root
         self._found: list[Reached] = []
         self._seen: set[tuple[str, tuple[bool, ...]]] = set()
-        # Functions that are still to be looked at; a chain of calls may be longer than Python's stack.
+        # Functions that are still to be checked; a chain of calls may be longer than Python's stack.
         self._calls: list[tuple[Any, tuple[bool, ...]]] = []
 
     def run(self, scope: _Scope, wanted: Iterable[str], fed: set[tuple[str, int]]) -> list[Reached]:
@@ -194,7 +197,7 @@ def _functions_of(node: Any) -> Iterator[str]:
 
 
 def _is_harmless(scope: _Scope, node: Any) -> bool:
-    """Say whether an op of the list touches nothing, or no file but one of the model's own assets."""
+    """Return whether an op of the list accesses nothing, or only a file that is one of the model's own assets."""
     data = _data(node)
     if node.op in NAMES_NOTHING:
         name, values = NAMES_NOTHING[node.op]
@@ -214,7 +217,7 @@ def _is_asset(scope: _Scope, text: str) -> bool:
 
 
 def _origin(scope: _Scope, text: str) -> str:
-    """Return the node, or the argument, that a tensor comes from unchanged."""
+    """Return the node or argument from which a tensor comes unchanged."""
     name, seen = _tensor(text)[0], set()
     while name in scope.nodes and scope.nodes[name].op in _PASSES_ON and name not in seen:
         seen.add(name)
@@ -229,13 +232,13 @@ def _origin(scope: _Scope, text: str) -> str:
 
 
 def _tensor(text: str) -> tuple[str, int]:
-    """Read `^node`, `node`, `node:1`, or, as functions write it, `node:output:1`."""
+    """Parse `^node`, `node`, `node:1`, or, as functions write it, `node:output:1`."""
     name, *rest = text.removeprefix("^").split(":")
     number = rest[-1] if rest else ""
     return name, int(number) if number.isascii() and number.isdecimal() else 0
 
 
 def _is_inside(filename: str) -> bool:
-    """Say whether the name of an asset stays in the folder of the assets."""
+    """Return whether the name of an asset stays in the folder of the assets."""
     path = PurePosixPath(filename)
     return bool(filename) and not path.is_absolute() and ".." not in path.parts

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which places a model may be in: below `--model-root`, after every link has been followed.
+"""Restrict models to places below `--model-root`, after every link has been followed.
 
-Of places outside, nothing is told: not whether there is anything, and not where a link leads.
+Messages reveal nothing about places outside: not whether anything exists there, and not where a link leads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def resolved(path: str | Path, roots: Sequence[Path], named: str = "model") -> P
     path : path
         Absolute.
     roots : sequence of Path
-        Resolved folders, one of which must hold it; none: every place is permitted.
+        Resolved folders, one of which must contain it; empty: every place is permitted.
 
     Raises
     ------
     InvalidError, NotFoundError, DeniedError
-        It is relative, or not there, or leads out of the roots.
+        It is relative, does not exist, or leads out of the roots.
     """
     text = str(path)
     if not text.startswith("/") or "\0" in text:
@@ -46,7 +46,7 @@ def resolved(path: str | Path, roots: Sequence[Path], named: str = "model") -> P
 
 
 def check_writable(path: str, roots: Sequence[Path], named: str) -> None:
-    """Check that a place that hosts write to, and that need not be there yet, is below the roots.
+    """Check that a place that hosts write to, which need not exist yet, is below the roots.
 
     Raises
     ------
@@ -60,7 +60,8 @@ def check_writable(path: str, roots: Sequence[Path], named: str) -> None:
 
 
 def check_tree(folder: Path, roots: Sequence[Path]) -> None:
-    """Check that no file of a model leads out of the roots by a link, and that all are such as end when they are read.
+    """Check that no file of a model leads out of the roots by a link, and that all are of a kind that can be read to
+    its end.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def check_tree(folder: Path, roots: Sequence[Path]) -> None:
 
 
 def _real(path: str) -> Path:
-    """Follow the links of a path as far as there is anything, and take the rest as it is written."""
+    """Follow the links of a path as far as it exists, and keep the rest as it is written."""
     return Path(os.path.realpath(path))
 
 

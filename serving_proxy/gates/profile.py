@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the profile that an operator gives with a version."""
+"""Check the profile that an operator gives with a version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving_proxy.errors import InvalidError
 
 
 def check_profile(file: Path, folder: Path | None) -> Profile:
-    """Return a profile, or raise `InvalidError` if it is none for this machine or of another graph than a folder's."""
+    """Return a profile, or raise `InvalidError` if it is not for this machine or not of the folder's graph."""
     try:
         found = load_profile(file)
         _ = found.service

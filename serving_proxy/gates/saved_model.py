@@ -21,7 +21,7 @@ DTYPES = (
     "variant", "uint32", "uint64",
 )  # fmt: skip
 _HIDDEN = "__saved_model_"
-# What protobuf can read.
+# Largest message that protobuf can read.
 _MOST_BYTES = 2**31 - 1
 
 Signatures = dict[str, dict[str, dict[str, dict[str, Any]]]]
@@ -29,7 +29,7 @@ Signatures = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 def check_graph(folder: Path) -> None:
-    """Raise `NotFoundError` where a folder is none of a SavedModel."""
+    """Raise `NotFoundError` if the folder is not that of a SavedModel."""
     if not any(os.path.isfile(folder / name) for name in ("saved_model.pb", "saved_model.pbtxt")):
         raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
 
@@ -65,18 +65,18 @@ def read_meta_graph(folder: Path) -> Any:
 
 
 def read_signatures(folder: Path) -> Signatures:
-    """Read what clients may ask of a SavedModel.
+    """Read the signatures that clients may use of a SavedModel.
 
     Raises
     ------
     NotFoundError, InvalidError
-        There is no graph, or it is damaged, or serves nothing.
+        There is no graph, or it is damaged, or it has no signature to serve.
     """
     return signatures_of(folder, read_meta_graph(folder))
 
 
 def signatures_of(folder: Path, graph: Any) -> Signatures:
-    """Return what clients may ask of the graph of a SavedModel; errors as `read_signatures`."""
+    """Return the signatures that clients may use of a SavedModel's graph; raise the errors of `read_signatures`."""
     found = {
         name: {"inputs": _tensors(item.inputs), "outputs": _tensors(item.outputs)}
         for name, item in sorted(graph.signature_def.items())
@@ -88,9 +88,9 @@ def signatures_of(folder: Path, graph: Any) -> Signatures:
 
 
 def differences(old: Signatures, new: Signatures) -> list[str]:
-    """Say, a sentence each, why clients of the old model could not use the new one.
+    """Return the reasons, one sentence each, why clients of the old model could not use the new one.
 
-    A signature more does no harm. A dimension that one leaves open and the other does not is no difference.
+    An additional signature does no harm. A dimension that only one of the models leaves open is not a difference.
     """
     found = []
     for name, item in sorted(old.items()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of a model in one go, on a thread of their own: place, files, signature, ops, hash."""
+"""All checks of a model, run on a thread: place, files, signature, ops, hash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Validated:
-    """What was found.
+    """The result of the checks.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Validated:
     signatures : Signatures
     files : Fingerprint
     ops : tuple of str
-        Those that touch more than the graph, all of which are allowed.
+        The ops that access more than the graph, all of which are allowed.
     """
 
     path: Path
@@ -53,13 +53,13 @@ def validate(
     source : str
         Its folder.
     roots : sequence of Path
-        Where models may be; none: everywhere.
+        Folders that may contain models; empty: everywhere.
     expected : Signatures or None
-        Those of the baseline, which it has to have.
+        The baseline's signatures, which the model must have.
     cancelled, told
-        As `fingerprint` takes them.
+        As for `fingerprint`.
     cpus : str, optional
-        Where large files are read, else in the idle time of all.
+        CPUs on which large files are read; by default in the idle time of all.
     allowed_ops : collection of str
         Ops that may be reached although they touch files, the process or the network.
 
@@ -80,7 +80,7 @@ def validate(
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:
-    """Raise `PreconditionError`, with the names, if a model's signature is not the baseline's."""
+    """Raise `PreconditionError`, with the names, if a model's signatures do not match the baseline's."""
     wrong = differences(expected, found)
     if wrong:
         more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
