@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that work for the proxy in processes of their own."""
+"""Programs that work for the proxy in separate processes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `graph-tools optimize` in a process of its own."""
+"""Run `graph-tools optimize` in a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def optimize(
 ) -> None:
     """Optimize a model into `target`, verified against the source.
 
-    Cancelling the task ends the process, which leaves nothing half-written behind.
+    Cancelling the task ends the process, which leaves no incomplete files behind.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m serving_proxy.workers.optimize_worker JSON`: one run of `graph-tools optimize`, with steps as JSON lines.
 
-It runs at the lowest priority, or on the maintenance CPUs, ends with the proxy, and on SIGTERM as on Ctrl-C: nothing
-half-written stays.
+It runs at the lowest priority, or on the maintenance CPUs, and ends with the proxy. On SIGTERM it ends as on Ctrl-C and
+leaves no incomplete files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECONDS_BETWEEN = 0.2
 
 
 class Lines:
-    """Tells progress as JSON lines, a few in a second."""
+    """Prints the progress as JSON lines, a few per second."""
 
     def __init__(self) -> None:
         self._step, self._done, self._unit = "", 0, ""
@@ -27,12 +27,12 @@ class Lines:
         self._told = 0.0
 
     def begin(self, text: str, total: int | None = None, unit: str = "") -> None:
-        """Tell of a new step."""
+        """Begin a new step and print it."""
         self._step, self._done, self._total, self._unit = text, 0, total, unit
         self._tell()
 
     def advance(self, count: int) -> None:
-        """Count, and tell if the last line is some time ago."""
+        """Add to the count, and print it if the last line was some time ago."""
         self._done += count
         if time.monotonic() - self._told >= _SECONDS_BETWEEN:
             self._tell()
@@ -45,7 +45,7 @@ class Lines:
 
 
 def main(text: str) -> int:
-    """Optimize as asked; 0 if it worked, else 1 after a line with the error."""
+    """Optimize the model that `text` describes; return 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
     lower_priority(asked["cpus"])
     from graph_tools import optimize

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs that work for the proxy, in processes of their own, with progress and cancellation."""
+"""Run programs that work for the proxy in separate processes, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionErr
 
 _GRACE_S = 15.0
 _MOST_BYTES = 4096
-# Of an operator, or of a kernel without memory.
+# Signals that an operator sends, or the kernel when memory runs out.
 _FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGKILL}
 
 Told = Callable[[str, int, int | None, str], None]
@@ -24,29 +24,31 @@ Told = Callable[[str, int, int | None, str], None]
 
 
 async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Told) -> Mapping[str, Any]:
-    """Run a module, which reads what is asked as JSON and tells steps, an error or its result as lines of JSON.
+    """Run a module, which reads its arguments as JSON and prints steps, an error or its result as lines of JSON.
 
-    Cancelling the task ends the process, which leaves nothing half-written behind.
+    Cancelling the task ends the process, which leaves no incomplete files behind.
 
     Parameters
     ----------
     module : str
     asked : mapping
+        The module's arguments.
     what : str
-        For messages.
+        Name of the work in messages.
     told : callable
+        Called for each step.
 
     Returns
     -------
     mapping
-        Its line with a `result`; empty without one.
+        Its last line with a `result`; empty if there is none.
 
     Raises
     ------
     PreconditionError
-        It failed; with its own message. Or it crashed.
+        It failed, with its own message, or it crashed.
     ExhaustedError
-        It failed, and says that it was not for what it was given: room had run out.
+        It failed, and reports that its input is not to blame: a resource was exhausted.
     CancelledError
         It was ended from outside.
     """
@@ -82,7 +84,7 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
 
 
 async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[ProxyError | None, Mapping[str, Any]]:
-    """Read the worker's lines; return its error if it tells one, and its result."""
+    """Read the worker's lines; return its error, if it reports one, and its result."""
     assert process.stdout is not None
     error: ProxyError | None = None
     result: Mapping[str, Any] = {}
@@ -108,7 +110,7 @@ def _message(line: bytes) -> Mapping[str, Any]:
 
 
 async def _tail(process: asyncio.subprocess.Process) -> str:
-    """Read what the process says of itself, and keep the end."""
+    """Read the process's stderr, and keep the end."""
     assert process.stderr is not None
     kept = b""
     while chunk := await process.stderr.read(65536):
@@ -118,7 +120,7 @@ async def _tail(process: asyncio.subprocess.Process) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask the process to end, and make it after a while."""
+    """Send the process SIGTERM, and SIGKILL if it has not ended after a while."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
@@ -130,5 +132,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    # One thread for each pool: what serves on this machine goes first.
+    # One thread for each pool, because serving on this machine has precedence.
     return {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m serving_proxy.workers.profile_worker JSON`: measures a model for the cost model beside what serves.
+"""`python -m serving_proxy.workers.profile_worker JSON`: measure a model for the cost model while hosts serve.
 
-It runs at the lowest priority, or on the maintenance CPUs, measures processor time instead of the time that passes, and
-ends with the proxy. Every point is in the file before the next one begins: whoever asks again goes on from there.
+It runs at the lowest priority, or on the maintenance CPUs, measures processor time instead of elapsed time, and ends
+with
+the proxy. Every point is in the file before the next one begins, so that another run continues from there.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from cost_model.cpu_time import read_ticks
 from serving_proxy.workers.low_priority import lower_priority
 
 _WATCHED_S = 0.3
-# Of the library: the canonical code.
+# The library's canonical code.
 _RESOURCE_EXHAUSTED = 8
 _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 def main(text: str) -> int:
-    """Measure as asked; 0 if it worked, else 1 after a line with the error."""
+    """Measure the model that `text` describes; return 0 if it worked, else 1 after a line with the error."""
     asked: dict[str, Any] = json.loads(text)
     lower_priority(asked["cpus"])
     from cost_model.errors import CostModelError
@@ -58,7 +59,7 @@ def main(text: str) -> int:
     except CostModelError as error:
         return _fail(str(error))
     except Exception as error:
-        # Of the library, which may not be installed or not load this model; or a full disk, or no memory.
+        # An error of the library, which may not be installed or not load this model; or a full disk, or no memory.
         exhausted = isinstance(error, MemoryError) or getattr(error, "code", 0) == _RESOURCE_EXHAUSTED
         exhausted |= isinstance(error, OSError) and error.errno in _EXHAUSTED
         return _fail(f"{asked['model']}: {type(error).__name__}: {error}", exhausted)
@@ -67,7 +68,7 @@ def main(text: str) -> int:
 
 
 def _drop_unreadable(out: Path) -> None:
-    """Begin anew where what was left behind is damaged, or from another machine."""
+    """Remove an unfinished profile that is damaged or from another machine."""
     from cost_model.errors import CostModelError
     from cost_model.profiling.profile import load_profile
 
@@ -79,7 +80,7 @@ def _drop_unreadable(out: Path) -> None:
 
 
 def idlest(cpus: Iterable[int]) -> int:
-    """Return that of some CPUs which does least: there a process that waits for idle time gets on."""
+    """Return the CPU that is least busy, on which a process that runs in idle time makes progress."""
     before = read_ticks()
     time.sleep(_WATCHED_S)
     now = read_ticks()
@@ -87,7 +88,7 @@ def idlest(cpus: Iterable[int]) -> int:
     def worked(cpu: int) -> int:
         if cpu not in now or cpu not in before:
             return 0
-        # What waits for idle time is left out: it gives way.
+        # Time of processes that run in idle time is left out, because they give way.
         return (now[cpu].busy - now[cpu].nice) - (before[cpu].busy - before[cpu].nice)
 
     return min(sorted(cpus), key=worked)
