@@ -22,30 +22,29 @@ Json = dict[str, Any]
 
 
 class Client:
-    """Talks to a proxy.
+    """A client of a proxy's admin API.
 
     Parameters
     ----------
     server : str
         URL of the admin port.
     token : str, optional
-        What the proxy wants; without one, that of a proxy which the same user runs on this machine is found.
+        The proxy's token; by default, that of a proxy which the same user runs on this machine is found.
     timeout : float [s]
-        Of one request.
+        Limit for one request.
     verify : bool or path
         Certificates to trust, for `https`.
     start_timeout : float [s]
-        How long to try again where the connection is refused, as by a proxy that was started a moment ago; 0: fail at
-        once.
+        How long to retry if the connection is refused, as by a proxy that was started a moment ago; 0: fail at once.
     told : callable, optional
-        Given a line once it has waited for that for a second.
+        Called with a line of text after a second of such retries.
 
     Raises
     ------
     InvalidError
-        The token would pass a network in clear text.
+        The token would be sent over a network in clear text.
     ProxyError
-        From every verb: the exception of `serving_proxy.errors` for the status that the proxy answers.
+        From every verb: the exception of `serving_proxy.errors` for the status that the proxy returns.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Client:
         if token:
             check_clear_text(server)
         trusted: bool | str = str(verify) if isinstance(verify, Path) else verify
-        # What the environment says of proxies is about other networks.
+        # Proxies that the environment names are for other networks.
         with named_faults(self.server):
             self._http = httpx.Client(
                 base_url=server,
@@ -92,11 +91,11 @@ class Client:
         path : path
             Its SavedModel folder, or a DeepRec Processor's JSON, as the proxy sees it.
         wait : bool
-            Return once it is ready; fail if it fails.
+            Return once it is ready; raise an error if it fails.
         timeout : float, optional [s]
-            How long to wait at most.
+            Longest time to wait.
         options
-            As `serving_proxy.deploy.options.DeployOptions` has them, such as `traffic` [%].
+            Fields of `serving_proxy.deploy.options.DeployOptions`, such as `traffic` [%].
 
         Returns
         -------
@@ -111,20 +110,20 @@ class Client:
         return answer
 
     def undeploy(self, name: str, version: int | None = None) -> Json:
-        """Take a version out after its last request, or the whole model."""
+        """Take out a version after its last request, or the whole model."""
         return self._ask("POST", f"/v1/models/{name}/undeploy", {"version": version})
 
     def traffic(self, name: str, weights: Mapping[int | str, float]) -> Json:
-        """Split traffic: percent by version or label; what is not named goes to the baseline."""
+        """Split traffic: percentages by version or label; the share that is not named goes to the baseline."""
         body = {"weights": {str(version): percent for version, percent in weights.items()}}
         return self._ask("PUT", f"/v1/models/{name}/traffic", body)
 
     def ramp(self, name: str, version: int, to: float, over_s: float) -> Json:
-        """Move a version's share to `to` percent within `over_s` seconds."""
+        """Change a version's share to `to` percent within `over_s` seconds."""
         return self._ask("POST", f"/v1/models/{name}/ramp", {"version": version, "to": to, "over_s": over_s})
 
     def promote(self, name: str, version: int) -> Json:
-        """Make a version the baseline once it is ready; the one before it stays warm."""
+        """Make a version the baseline once it is ready; the previous baseline stays warm."""
         return self._ask("POST", f"/v1/models/{name}/promote", {"version": version})
 
     def rollback(self, name: str) -> Json:
@@ -132,31 +131,31 @@ class Client:
         return self._ask("POST", f"/v1/models/{name}/rollback")
 
     def pause(self, name: str, paused: bool = True) -> Json:
-        """Send everything to the baseline for a while, or let experiments go on."""
+        """Send everything to the baseline for a while, or resume experiments."""
         return self._ask("POST", f"/v1/models/{name}/pause", {"paused": paused})
 
     def guard(self, name: str, **limits: Any) -> Json:
-        """Return what the guard says of a model's versions, after a change of the limits that are named."""
+        """Change the given limits, and return the limits and the guard's verdicts on a model's versions."""
         path = f"/v1/models/{name}/guard"
         return self._ask("PATCH", path, limits) if limits else self._ask("GET", path)
 
     def request_log(self, name: str) -> Json:
-        """Return what hosts write down of a model's requests, and the files of it."""
+        """Return the request log's settings for a model, and its files."""
         return self._ask("GET", f"/v1/models/{name}/request_log")
 
     def set_request_log(
         self, name: str, sample: float | None, max_bytes: int = 16 * 1024 * 1024, max_files: int = 8
     ) -> Json:
-        """Let hosts write down `sample` percent of a model's requests; None: none."""
+        """Let hosts log `sample` percent of a model's requests; None: none."""
         body = {"sample": sample, "max_bytes": max_bytes, "max_files": max_files}
         return self._ask("PUT", f"/v1/models/{name}/request_log", body)
 
     def merge_request_log(self, name: str) -> Json:
-        """Put the newest requests into one file, and return its path."""
+        """Merge the newest requests into one file, and return its path."""
         return self._ask("POST", f"/v1/models/{name}/request_log/merge")
 
     def delete_request_log(self, name: str) -> Json:
-        """Remove the requests that were written down."""
+        """Remove the logged requests."""
         return self._ask("DELETE", f"/v1/models/{name}/request_log")
 
     def history(self) -> Json:
@@ -164,11 +163,11 @@ class Client:
         return self._ask("GET", "/v1/history")
 
     def machine(self) -> Json:
-        """Return the CPUs of the machine, and which version has them."""
+        """Return the CPUs of the machine, and which version runs on them."""
         return self._ask("GET", "/v1/machine")
 
     def status(self) -> Json:
-        """Return hosts, models and what is being done."""
+        """Return hosts, models and running jobs."""
         return self._ask("GET", "/v1/status")
 
     def versions(self, name: str) -> Json:
@@ -176,11 +175,11 @@ class Client:
         return self._ask("GET", f"/v1/models/{name}/versions")
 
     def explain(self, name: str) -> Json:
-        """Return why a model is as it is."""
+        """Return sentences that explain a model's state."""
         return self._ask("GET", f"/v1/models/{name}/explain")
 
     def events(self, after: int = 0, model: str | None = None, limit: int = 100) -> list[Json]:
-        """Return events after one, else the newest, by rising id."""
+        """Return events by rising id: those after an id, or the newest ones."""
         query: dict[str, Any] = {"after": after, "limit": limit} | ({"model": model} if model else {})
         return self._ask_list("GET", "/v1/events", query=query)
 
@@ -189,7 +188,7 @@ class Client:
         return self._ask_list("POST", "/v1/drain", {"host": host, "drain": drain})
 
     def reload(self, text: str) -> Json:
-        """Take a `models.config` in the place of what was configured before."""
+        """Replace the configuration by a `models.config`."""
         return self._ask("POST", "/v1/reload", content=text.encode())
 
     def jobs(self) -> list[Json]:
@@ -212,12 +211,12 @@ class Client:
         number : int
         timeout : float, optional [s]
         told : callable, optional
-            Given the operation now and then.
+            Called with the operation now and then.
 
         Raises
         ------
         PreconditionError, CancelledError, LateError
-            It failed, was cancelled, or takes longer.
+            It failed, was cancelled, or takes longer than `timeout`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -237,7 +236,7 @@ class Client:
             time.sleep(POLL_S)
 
     def stream(self, *topics: str, after: int | None = None) -> Iterator[tuple[str, Json]]:
-        """Yield (`event` or `status`, its content) as things happen, until the proxy ends.
+        """Yield (`event` or `status`, its content) whenever something is new, until the proxy ends.
 
         Parameters
         ----------

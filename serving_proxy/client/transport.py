@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the admin port: the token, another try while no proxy listens yet, and errors by their names."""
+"""The connection to the admin port: the token, retries while no proxy listens yet, and named errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from serving_proxy.access.tokens import find_token
 from serving_proxy.errors import LateError, UnavailableError, from_status
 
 POLL_S = 0.2
-# Whoever waits longer than this is told why.
+# A client that waits longer than this is told why.
 _SILENT_S = 1.0
 
 
 class RetryingTransport(httpx.HTTPTransport):
-    """Brings the token, and tries again while the connection is refused: nothing was sent, and a proxy may come."""
+    """Adds the token, and retries while the connection is refused: nothing was sent, and a proxy may be starting."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class RetryingTransport(httpx.HTTPTransport):
             try:
                 answer = self._send(request)
                 if answer.status_code == 401 and self._given is None and self._find():
-                    # Another proxy has the port by now, or its token came with it.
+                    # Another proxy uses the port by now, or its token was written only then.
                     answer.close()
                     answer = self._send(request)
                 return answer
@@ -65,13 +65,13 @@ class RetryingTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
     def _find(self) -> bool:
-        """Look for the token, and say whether it is another one."""
+        """Look for the token, and return whether it has changed."""
         before, self._found = self._found, find_token(self._server)
         return self._found not in {None, before}
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Say whether an error of the network comes from a port at which nobody listens."""
+    """Return whether a network error means that nothing listens at the port."""
     while error is not None and not isinstance(error, ConnectionRefusedError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -79,7 +79,7 @@ def _is_refusal(error: BaseException | None) -> bool:
 
 @contextmanager
 def named_faults(server: str) -> Iterator[None]:
-    """Give the errors of the network our names."""
+    """Convert network errors to the proxy's errors."""
     try:
         yield
     except httpx.TimeoutException as error:
@@ -89,7 +89,7 @@ def named_faults(server: str) -> Iterator[None]:
 
 
 def error_of(answer: httpx.Response) -> Exception:
-    """Return the exception for the status that the proxy answers."""
+    """Return the exception for the status that the proxy returned."""
     with suppress(ValueError, KeyError, TypeError):
         found = answer.json()["error"]
         return from_status(found["status"], found["message"])
