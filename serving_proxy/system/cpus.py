@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of CPUs as the kernel and `taskset` write them: `0-3,8`."""
+"""Lists of CPUs in the format of the kernel and `taskset`: `0-3,8`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parse_cpus(text: str, named: str) -> set[int]:
     Raises
     ------
     InvalidError
-        It is none, or names a CPU that this process may not use.
+        It is not a list of CPUs, or names a CPU that this process may not use.
     """
     found: set[int] = set()
     for part in text.split(","):
@@ -27,7 +27,7 @@ def parse_cpus(text: str, named: str) -> set[int]:
         if high < low or high >= _MOST:
             raise InvalidError(f"{named}: '{text}', expected CPUs such as 0-3,8")
         found |= set(range(low, high + 1))
-    # Not all that the machine has: a container or taskset may leave fewer.
+    # Not all CPUs of the machine: a container or taskset may leave fewer.
     there = os.sched_getaffinity(0)
     if not found <= there:
         raise InvalidError(f"{named}: CPUs {format_cpus(found - there)}, expected some of {format_cpus(there)}")
@@ -35,7 +35,7 @@ def parse_cpus(text: str, named: str) -> set[int]:
 
 
 def read_cpus(text: str) -> set[int]:
-    """Read a list of CPUs that somebody else has written; what is not one counts as empty."""
+    """Read a list of CPUs from another program; return an empty set if it is not such a list."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -45,7 +45,7 @@ def read_cpus(text: str) -> set[int]:
 
 
 def format_cpus(cpus: set[int]) -> str:
-    """Write a list of CPUs: `0-3,8`."""
+    """Return a list of CPUs as text: `0-3,8`."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
         if parts and parts[-1][-1] == cpu - 1:

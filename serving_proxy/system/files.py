@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files: replaced whole, so that a reader sees the old one or the new one; and read only if they are files."""
+"""Files that are replaced as a whole, so that readers see the old or the new one, and read only if they are regular."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def replace(path: Path, data: bytes, mode: int = 0o600, spare: bool = False) -> None:
-    """Write a file beside its place, sync it and rename it.
+    """Write a file next to its place, sync it and rename it.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def replace(path: Path, data: bytes, mode: int = 0o600, spare: bool = False) -> 
     Raises
     ------
     ExhaustedError
-        It cannot be written; what was there before is as it was.
+        It cannot be written; the earlier file is unchanged.
     """
     beside, kept = path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.spare")
     try:
@@ -58,7 +58,7 @@ def replace(path: Path, data: bytes, mode: int = 0o600, spare: bool = False) -> 
 
 
 def _write_anew(path: Path, data: bytes, mode: int) -> None:
-    # What a killed proxy has left there may be anything, and have another mode.
+    # A killed proxy may have left anything there, and with another mode.
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -69,7 +69,7 @@ def _write_anew(path: Path, data: bytes, mode: int) -> None:
 
 
 def _write_within(path: Path, data: bytes) -> None:
-    """Write into a file that has its room already."""
+    """Write into a file that has its space already."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -88,7 +88,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _keep_room(path: Path, size: int, mode: int) -> None:
-    """Keep a file of at least some size; without room there is none."""
+    """Keep a file of at least this size; if there is no room, keep none."""
     size = max(size, _LEAST_SPARE)
     with contextlib.suppress(OSError):
         if path.exists() and path.stat().st_size >= size:
@@ -104,7 +104,7 @@ def _keep_room(path: Path, size: int, mode: int) -> None:
 
 
 def private_folder(path: Path, named: str = "--state-dir") -> Path:
-    """Return a folder, links followed, which is made if it is not there, and which nobody else may look into.
+    """Return a folder, links followed, that other users cannot access; make it if it does not exist.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def private_folder(path: Path, named: str = "--state-dir") -> Path:
         place = path.resolve(strict=True)
         mode = stat.S_IMODE(place.stat().st_mode)
         if mode & 0o077:
-            # One that was made before, or by somebody else, who may not permit it: as a volume of a container.
+            # It was made before, or by another user, who may not permit the change, as with a container's volume.
             with contextlib.suppress(PermissionError):
                 place.chmod(mode & 0o700)
     except (OSError, RuntimeError, ValueError) as error:
@@ -126,12 +126,12 @@ def private_folder(path: Path, named: str = "--state-dir") -> Path:
 
 
 def open_private(path: Path) -> int:
-    """Open a file of the state directory to read and write, made if it is not there, and for its user alone.
+    """Open a file of the state directory to read and write, for its user only; make it if it does not exist.
 
     Raises
     ------
     ExhaustedError, InvalidError
-        It cannot be made, or is no regular file.
+        It cannot be made, or is not a regular file.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
@@ -150,16 +150,16 @@ def open_private(path: Path) -> int:
 
 
 def open_regular(path: str | Path) -> int:
-    """Open a file to read from, without waiting; return its descriptor.
+    """Open a regular file for reading, without waiting; return its descriptor.
 
-    A named pipe would be waited for until somebody writes to it, and a device read without end.
+    Opening a named pipe would wait until another program writes to it, and a device could be read without end.
 
     Raises
     ------
     OSError
-        It is not there, or cannot be read.
+        It does not exist, or cannot be read.
     InvalidError
-        It is no regular file.
+        It is not a regular file.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     kind = stat.S_IFMT(os.fstat(file).st_mode)
@@ -170,19 +170,19 @@ def open_regular(path: str | Path) -> int:
 
 
 def read_regular(path: str | Path, most_bytes: int, expected: str = "a readable file") -> bytes:
-    """Read a regular file of at most some size.
+    """Read a regular file of limited size.
 
     Parameters
     ----------
     path : path
     most_bytes : int [byte]
     expected : str
-        What the file should be, for messages.
+        Description of the expected file, for messages.
 
     Raises
     ------
     NotFoundError, InvalidError
-        It is not there, cannot be read, is no regular file, or is too large.
+        It does not exist, cannot be read, is not a regular file, or is too large.
     """
     try:
         file = open_regular(path)
@@ -204,7 +204,7 @@ def read_regular(path: str | Path, most_bytes: int, expected: str = "a readable 
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was renamed in a folder outlive a loss of power."""
+    """Sync a folder, so that its renamed files survive a loss of power."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy and the host share: the signals that end them, and sockets that leave some files for all else."""
+"""Shared by the proxy and the host: the signals that end them, and limits that keep file descriptors for other uses."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from pathlib import Path
 
 import uvicorn
 
-#: Signals that tell a program to end. SIGHUP as well: what a closed terminal leaves behind is drained, not cut off.
+#: Signals that tell a program to end. SIGHUP too, so that a program whose terminal is closed drains first.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: For files, databases, models and processes that are started, whatever clients do.
+#: Descriptors kept for files, databases, models and processes, however many connections clients open.
 RESERVED = 96
-#: To a port for health and metrics alone.
+#: Connections to a port that serves only health and metrics.
 HEALTH_CONNECTIONS = 64
-# After one that cannot be accepted, asyncio tries as often as this at once, and logs every time.
+# Largest number of connections accepted at once. If one cannot be accepted, asyncio tries this often, and logs each
+# failure.
 _AT_ONCE = 8
 _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to its owner, and accepts few connections at once out of a long queue."""
+    """A uvicorn server that leaves signals to its owner, and accepts few connections at once from a long queue."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the owner: they mean more than the end of this server."""
+        """Leave signals to the owner, for which they mean more than the end of this server."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -41,23 +42,23 @@ class Server(uvicorn.Server):
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may."""
+    """Raise this process's limit of open files to the permitted maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def most_connections(wanted: int, servers: int = 1, health_port: bool = False) -> int:
-    """Return how many connections each of some servers may have, so that `RESERVED` descriptors are left.
+    """Return the number of connections that each server may have, so that `RESERVED` descriptors remain.
 
     Parameters
     ----------
     wanted : int
-        More than these are never needed.
+        The largest number that is ever needed.
     servers : int
-        They share the rest equally.
+        Number of servers, which share the rest equally.
     health_port : bool
-        Whether there is one with `HEALTH_CONNECTIONS` beside them.
+        Whether there is also a port with `HEALTH_CONNECTIONS`.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

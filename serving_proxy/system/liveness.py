@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life of hosts: a file that a host touches while it can answer, and what the kernel says of its process.
+"""Signs of life of hosts: a file that a host touches while it responds, and the kernel's state of its process.
 
-Touching needs no room on the disk, so that a full one does not look like a host that hangs. Time is counted here, in
-steps of a second at most: a proxy that was itself stopped, or a machine that slept, blames nobody.
+Touching needs no space on the disk, so that a full disk does not look like a host that hangs. Time is counted here, in
+steps of a second at most, so that no host is blamed if the proxy was stopped or the machine slept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_STEP_S = 1.0
 
 
 class Heartbeat:
-    """The file of a host's own.
+    """The file that a host touches.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Heartbeat:
         self._path = state_dir / "hosts" / host_id / FILE
 
     def beat(self) -> None:
-        """Say that this process can answer; a fault of the disk is not its fault."""
+        """Record that this process responds; ignore errors of the disk."""
         with contextlib.suppress(OSError):
             try:
                 os.utime(self._path)
@@ -49,7 +49,7 @@ class _Watched:
 
 
 class HostLiveness:
-    """Knows for how long each host has been silent."""
+    """Knows how long each host has been silent."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Watched] = {}
@@ -62,14 +62,14 @@ class HostLiveness:
         self._step, self._last = min(now - self._last, _MOST_STEP_S), now
 
     def look(self, name: str, folder: Path, pid: int) -> None:
-        """Look at one host, a process that runs."""
+        """Look at one host whose process runs."""
         try:
             beat = os.stat(folder / FILE).st_mtime_ns
         except OSError:
             beat = 0
         host = self._hosts.get(name)
         if host is None or host.pid != pid:
-            # What a former process has left behind is no sign of this one.
+            # A file that an earlier process has left behind is not a sign of this one.
             self._hosts[name] = _Watched(pid, beat)
             return
         host.stopped_s = host.stopped_s + self._step if is_stopped(pid) else 0.0
@@ -79,17 +79,18 @@ class HostLiveness:
             host.silent_s += self._step
 
     def silence(self, name: str, pid: int) -> tuple[float, float]:
-        """Return for how long a process has not given any sign [s], and for how long it has been stopped [s].
+        """Return how long a process has given no sign of life [s], and how long it has been stopped [s].
 
-        A program that never gives one, as of a former release, is not silent; nor is one that has just been started,
-        and has not said yet that it is this host.
+        A process that has never given a sign is not silent: it may be of an earlier release, or may have just started
+        and not yet
+        be known as this host.
         """
         host = self._hosts.get(name)
         return (0.0, 0.0) if host is None or host.pid != pid else (host.silent_s, host.stopped_s)
 
 
 def is_stopped(pid: int) -> bool:
-    """Say whether a process was stopped by a signal; one that a debugger holds was not."""
+    """Return whether a process was stopped by a signal, rather than by a debugger."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -15,10 +15,10 @@ _MOST_PLACES = 10_000
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, whatever was given as `extra`, and the trace."""
+    """Formats one JSON object per line: time, level, logger, message, the fields of `extra`, and the trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Format a record."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         line: dict[str, Any] = {
             "time": at,
@@ -33,9 +33,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class Moderation(logging.Filter):
-    """Lets a message of one place through so often in a while, and says then how many were left out.
+    """Limits how often the messages of one place are logged in a period, and logs how many were left out.
 
-    Where descriptors or room have run out, a program may have megabytes a second to say of it.
+    If descriptors or disk space have run out, a program may try to log megabytes per second.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class Moderation(logging.Filter):
         super().__init__()
         self._most = most
         self._period_s = period_s
-        # Place: when its period began, how many came, and how many of those were left out.
+        # By place: start of its period, number of messages, and number of those that were left out.
         self._places: dict[tuple[str, int, str, int], tuple[float, int, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a record is written."""
+        """Return whether a record is logged."""
         if record.levelno < logging.WARNING:
             return True
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
@@ -82,9 +82,9 @@ def set_up(level: str = "INFO") -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    # They write every URL that is asked for; that of a webhook is a secret.
+    # They log the URL of every request; that of a webhook is a secret.
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # A line for each look at the status is no news.
+    # A line for each status request would be noise.
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
