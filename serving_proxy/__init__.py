@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane: deploys models, splits traffic between their versions, watches hosts and rolls back.
+"""The control plane: deploy models, split traffic between their versions, watch hosts and roll back.
 
 Requests never pass through it. It writes `desired.json` into a state directory, which hosts follow.
 """
@@ -15,7 +15,7 @@ __all__ = ["Client"]
 
 
 def __getattr__(name: str) -> Any:
-    # The host, which runs in a process of its own, needs no HTTP client.
+    # Imported late: the host, which runs in a process of its own, needs no HTTP client.
     if name != "Client":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from serving_proxy.client import Client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m serving_proxy` is `serving-proxy`."""
+"""Run `serving-proxy` as `python -m serving_proxy`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong: one exception a status, each with a builtin as second parent.
+"""The errors of this package: one exception for each status, each with a builtin as second parent.
 
 Statuses are the canonical ones of gRPC and of the library. Messages read `<object>: <what was found>, expected <what>`.
-No transport's numbers are here; `serving_proxy.api.errors` has those of HTTP.
+This module contains no numbers of a transport; `serving_proxy.api.errors` has those of HTTP.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class ProxyError(Exception):
 
 
 class InvalidError(ProxyError, ValueError):
-    """An argument is wrong, whatever the state."""
+    """An argument is invalid in any state."""
 
     status = "INVALID_ARGUMENT"
 
@@ -33,37 +33,37 @@ class ExistsError(ProxyError, ValueError):
 
 
 class PreconditionError(ProxyError, RuntimeError):
-    """The state does not permit it; another verb has to come first."""
+    """The present state does not permit it; another verb has to come first."""
 
     status = "FAILED_PRECONDITION"
 
 
 class DeniedError(ProxyError, PermissionError):
-    """It lies outside what the operator permitted."""
+    """It is outside of what the operator has permitted."""
 
     status = "PERMISSION_DENIED"
 
 
 class NotLoadedError(ProxyError, RuntimeError):
-    """A model was to be loaded and could not be. TensorFlow Serving's status for it."""
+    """A model was to be loaded and could not be; the status is TensorFlow Serving's for this."""
 
     status = "UNKNOWN"
 
 
 class UnauthenticatedError(ProxyError, PermissionError):
-    """No token came, or a wrong one."""
+    """The token is missing or wrong."""
 
     status = "UNAUTHENTICATED"
 
 
 class ExhaustedError(ProxyError, OSError):
-    """Room has run out: buckets, the disk, memory."""
+    """A resource is exhausted: buckets, the disk, memory."""
 
     status = "RESOURCE_EXHAUSTED"
 
 
 class UnavailableError(ProxyError, ConnectionError):
-    """The proxy does not answer, or is going down."""
+    """The proxy does not respond, or is shutting down."""
 
     status = "UNAVAILABLE"
 
@@ -75,7 +75,7 @@ class CancelledError(ProxyError, RuntimeError):
 
 
 class LateError(ProxyError, TimeoutError):
-    """It took longer than it may."""
+    """It took longer than permitted."""
 
     status = "DEADLINE_EXCEEDED"
 
@@ -100,5 +100,5 @@ BY_STATUS: dict[str, type[ProxyError]] = {
 
 
 def from_status(status: str, message: str) -> ProxyError:
-    """Make the exception of a status; of one that is not known, the parent of all."""
+    """Return the exception for a status; if the status is not known, that of the common parent."""
     return BY_STATUS.get(status, ProxyError)(message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of the proxy this is."""
+"""The version of the proxy."""
 
 from __future__ import annotations
 

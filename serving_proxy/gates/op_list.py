@@ -81,4 +81,4 @@ NAMES_NOTHING: dict[str, tuple[str, tuple[bytes, ...]]] = {
 """Ops that are harmless if an attribute has one of these values, or is a list of none: attribute and values."""
 
 CACHES = frozenset({"CacheDataset", "CacheDatasetV2"})
-"""Datasets that are kept in memory while their second input is the constant ""."""
+"""Ops that are harmless if an attribute is absent or has only values of a list: the attribute and these values."""
