@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe tensors that may be larger than memory by where their elements are."""
+"""Describe tensors that may be larger than memory, without loading their elements."""
 
 from __future__ import annotations
 

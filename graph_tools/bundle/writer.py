@@ -126,7 +126,7 @@ class BundleWriter:
             try:
                 folder.rmdir()
             except OSError:
-                break  # another process has put something there
+                break  # another process has created a file there
 
     def _bad(self, name: str, found: str, expected: str) -> ConversionError:
         return ConversionError(f"{self.prefix}: tensor '{name}': {found}, expected {expected}")

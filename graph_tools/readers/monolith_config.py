@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a Monolith graph's description of its tables, EmbeddingHashTableConfig, from the wire: one, or a list with
-names.
+"""Parse the EmbeddingHashTableConfig of a Monolith graph's tables from the wire: one, or a list with names.
 
 MultiEmbeddingHashTableConfig: repeated string names = 1; repeated EmbeddingHashTableConfig configs = 2
 EmbeddingHashTableConfig: EntryConfig entry_config = 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert embedding tables between a SavedModel, where assets initialize `RecEmbeddingTable` resources, and a model.
+"""Convert embedding tables between a model and a SavedModel, whose assets initialize `RecEmbeddingTable` resources.
 
 The resource's `shared_name` is the table's SHA-256. A process that loads two models therefore has one resource for
 equal tables, and separate resources for different tables.

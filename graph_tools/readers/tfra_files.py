@@ -43,8 +43,7 @@ class Layout:
 
 
 def find_tables(folder: Path) -> dict[str, Layout]:
-    """Return the tables of a folder (`variables/TFRADynamicEmbedding` of a SavedModel), after checking that each is
-    complete.
+    """Return the tables of a folder (`variables/TFRADynamicEmbedding` of a SavedModel), if all are complete.
 
     Optimizer slots are separate tables here, named after the variable and the slot.
 

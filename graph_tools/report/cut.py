@@ -162,9 +162,7 @@ class CutReport(Report):
     @property
     @reported
     def lossy(self) -> bool:
-        """True if scores may differ because of how a table is stored: rows in fewer bits, or dropped rows that
-        mattered.
-        """
+        """True if table storage may change scores: rows have fewer bits, or rows that are not zero were dropped."""
         return any(table.lossy for table in self.tables)
 
     @property

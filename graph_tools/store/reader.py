@@ -128,7 +128,7 @@ class TableReader:
         return self._key_bytes[int(self._offsets[row]) : int(self._offsets[row + 1])].tobytes()
 
     def lookup(self, keys: Array) -> Array:
-        """Return the rows [n, dim] float32 of keys [n]; raise `KeyError` for absent keys if the table says so."""
+        """Return the rows [n, dim] float32 of keys [n]; raise `KeyError` if a key is absent and that is an error."""
         found, policy = self.find(keys), self.header.absent_key
         absent = found < 0
         if absent.any():
@@ -150,9 +150,7 @@ class TableReader:
     # Copying
 
     def spec(self) -> TableSpec:
-        """Return the contents of the file, from which the same bytes can be written again; integer keys have row
-        numbers.
-        """
+        """Return the contents of the file as a spec, from which the same bytes can be written again."""
         header = self.header
         default = self._encoded(header.rows, header.rows + header.default_rows) if header.default_rows else None
         keys, numbers = self._keys()

@@ -119,8 +119,7 @@ class TableStore:
 
 
 def place(file: TableFile, folder: Path) -> TableFile:
-    """Put a table of a store into a folder under its name, as a link or, if that is not possible, as a copy with a
-    note.
+    """Put a table of a store into a folder under its name, as a link, or else as a copy with a note.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class TableStreams:
         self.zero_row = self.stored - 1
         self.absent_row = self.stored
 
-    # Which rows
+    # Selection of rows
 
     def _kept(self, block: Block) -> Array:
         end = block.begin + len(block)

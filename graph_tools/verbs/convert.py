@@ -131,9 +131,7 @@ class Conversion:
         fuse: Callable[[Model, Report, Choice], None] | None,
         settle: Callable[[Model, Report, Path, TableOutput], None] | None,
     ) -> Report:
-        """Convert without the passes and sites in `choice.left_out`; if `place` is False, only test whether that
-        passes.
-        """
+        """Convert without the parts in `choice.left_out`; if `place` is False, only test whether that passes."""
         told = self.progress
         told.begin(f"Reading {self.source}")
         model = self.read()

@@ -29,9 +29,7 @@ class Cpu:
 
     @property
     def arithmetic(self) -> str:
-        """Arithmetic of libprocessor's bf16 on this CPU: `bf16`, or `bf16 weights` if bf16 products are absent or
-        slower.
-        """
+        """Arithmetic of bf16 on this CPU: `bf16`, or `bf16 weights` if bf16 products are absent or slower."""
         fast = "amx_bf16" in self.features or ("avx512_bf16" in self.features and self.vendor == "AuthenticAMD")
         return "bf16" if fast else "bf16 weights"
 

@@ -91,9 +91,7 @@ class Attempts(Generic[Made]):
         return choice if failure is None else None
 
     def _sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
-        """Return the sites of a pass that cause the difference while later passes do not run; site None means the whole
-        pass.
-        """
+        """Return the sites of a pass that cause the difference while later passes do not run; None: the whole pass."""
         sites = list(dict.fromkeys(site for pass_ in failure.passes if pass_.name == name for site in pass_.at))
         found: list[LeftOut] = []
         error: VerificationError | None = failure

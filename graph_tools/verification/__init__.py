@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prove that the outputs of two models are equal: run recorded and generated requests in TensorFlow and compare each
-output.
-"""
+"""Prove that the outputs of two models are equal for recorded and generated requests, run in TensorFlow."""
 
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.report import VerifyReport

@@ -155,9 +155,7 @@ def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | Non
 
 
 def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:
-    """Return the gathers of each variable whose row numbers TensorFlow can compute, each with the output that has these
-    numbers.
-    """
+    """Return the gathers of each variable whose row numbers TensorFlow can compute, with the output that has these."""
     graph = model.graph
     outputs = [output.tensor.node for signature in model.signatures.values() for output in signature.outputs.values()]
     needed = graph.ancestors(outputs)

@@ -230,7 +230,7 @@ class Generator:
         features = self.domains[key].examples
         if features is not None:
             return example_strings(features, scenario.kind, rng, count).reshape(shape)
-        # Numbers that are not finite are put in afterwards, into one input of each row.
+        # Numbers that are not finite are inserted afterwards, into one input of each row.
         kind = "known" if scenario.kind == "not finite" else scenario.kind
         if scenario is _LOSING and key in self.losing:
             return np.resize(self.losing[key], shape)

@@ -123,9 +123,7 @@ def _source(graph: Graph, output: Output) -> Node:
 
 
 def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[str]) -> None:
-    """Replace a number by its product with `1 ± step` in all ops that compute with it; lookups still read the original
-    table.
-    """
+    """Replace a number by its product with `1 ± step` in all ops that compute with it, but not in lookups."""
     import tensorflow as tf
 
     users = [

@@ -241,9 +241,7 @@ class _Rows(BaseTensor):
 
 
 def _keys_by_row(index: Array, own: int) -> Array | None:
-    """Return the position in an index of each of the first rows [own] int32; None if a row has several positions or
-    none.
-    """
+    """Return the position in an index of each of the first rows [own] int32; None unless each has exactly one."""
     places, count = np.full(own, -1, np.int32), 0
     for begin, block in _pieces(index):
         here = np.flatnonzero((block >= 0) & (block < own))

@@ -165,9 +165,7 @@ class VerifyReport(Report):
     @property
     @reported
     def passed(self) -> bool:
-        """True if the outputs of both models are equal, within the tolerance, and every signature had a successful
-        request.
-        """
+        """True if the outputs are equal within the tolerance and every signature had a successful request."""
         return not self.reasons
 
     @property

@@ -35,8 +35,7 @@ def slacks(
     tolerance: Tolerance,
     ask: Callable[[list[Request]], list[Answer]],
 ) -> Slacks:
-    """Measure how far the first model's outputs depend on rounding, for requests in which the second's are beyond the
-    tolerance.
+    """Measure how far the first model's outputs depend on rounding, if the second's are beyond the tolerance.
 
     Parameters
     ----------

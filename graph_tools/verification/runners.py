@@ -24,9 +24,7 @@ Load = Callable[[Model], Runner]
 
 
 class Runners:
-    """Runs the models one after the other, so that only one is in memory, and with the same loader, so that only the
-    models differ.
-    """
+    """Runs both models with the same loader, one after the other, so that only one of them is in memory."""
 
     def __init__(self, a: Model, b: Model, large: int | None, progress: Progress) -> None:
         self.models, self.large, self.progress = (a, b), large, progress

@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_tools.tensors import Array, TensorSource
 
-#: Number of keys to take of each table.
+#: Number of keys to take from each table.
 SAMPLE = 4096
 _BLOCK, _BLOCKS = 1 << 18, 64
 

@@ -175,9 +175,7 @@ class StagedRunner:
         return cuts
 
     def _lookup(self, node: Node, large: int | None) -> tuple[str, tuple[int, ...]] | None:
-        """Return the table that a node reads and the inputs that are its keys, if it is a lookup to run outside
-        TensorFlow.
-        """
+        """Return the table and the key inputs of a node, if it is a lookup to run outside TensorFlow, else None."""
         model, graph = self._model, self._model.graph
         if node.op == SPARSE_LOOKUP:
             return table_of(node), tuple(range(len(node.inputs)))

@@ -290,9 +290,7 @@ def _key_text(key: Any) -> str:
 
 
 def largest_share(limit: int, *models: Model) -> int:
-    """Return the size in bytes from which tensors are read as streams, so that TensorFlow holds only a part of the
-    limit.
-    """
+    """Return the bytes from which tensors are read as streams, so that TensorFlow loads only a part of the limit."""
     share = max(1, limit // 16)
     for model in models:
         held = 0

@@ -13,9 +13,7 @@ from graph_tools.verification.request import Request
 
 
 def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[Request]:
-    """Yield the requests and, for those with several rows, a variant for one user: in turns with equal rows and with
-    one row.
-    """
+    """Yield the requests; after one with several rows, also one for one user, in turns with equal rows and one row."""
     forms = 0
     for request in requests:
         yield request

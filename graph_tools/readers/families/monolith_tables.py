@@ -137,8 +137,7 @@ class Tables:
         return Member(name, dim, table)
 
     def _find(self, shared: str, export: Export) -> dict[str, SparseTable | None]:
-        """Return the tables of the dump from which a table is restored; a table named after the dump is named `shared`.
-        """
+        """Return the tables of the dump from which a table is restored; one named after the dump is named `shared`."""
         basename = _basename(export.model.graph, shared)
         prefix = Path(basename).name
         folders = [Path(basename).parent] if Path(basename).is_absolute() else []

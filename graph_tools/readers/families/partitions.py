@@ -22,7 +22,7 @@ BUCKETS = 1000
 
 
 def parts_of(bundle: Any, name: str, handle: Node, count: int) -> tuple[list[Part], list[str]]:
-    """Return the parts of the table that a handle of the graph stands for, and the names of their tensors.
+    """Return the parts of the table that belong to a handle of the graph, and the names of their tensors.
 
     Parameters
     ----------
