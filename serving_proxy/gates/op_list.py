@@ -78,7 +78,7 @@ NAMES_NOTHING: dict[str, tuple[str, tuple[bytes, ...]]] = {
     "DebugNanCount": ("debug_urls", (b"",)),
     "DebugNumericSummary": ("debug_urls", (b"",)),
 }
-"""Ops that are harmless if an attribute has one of these values, or is a list of none: attribute and values."""
+"""Ops that are harmless if an attribute is absent or has no other values than these: the attribute and the values."""
 
 CACHES = frozenset({"CacheDataset", "CacheDatasetV2"})
-"""Ops that are harmless if an attribute is absent or has only values of a list: the attribute and these values."""
+"""Datasets that are kept in memory while their second input is the constant ""."""

@@ -34,7 +34,7 @@ POLL_S = 0.2
 _LOG_CHECK_S = 10.0
 # A file in a host's folder: its process was killed on purpose, so the version that it was loading is not to blame.
 KILLED = "killed"
-# Hosts get the same limit; canceling their last requests and exiting takes a moment longer.
+# Hosts get the same limit; cancelling their last requests and exiting takes a moment longer.
 _GRACE_S = 2.0
 # A process that was stopped by a signal cannot continue until another signal resumes it.
 _STOPPED_S = 5.0
