@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m serving_proxy.host`."""
+"""Run the host as `python -m serving_proxy.host`."""
 
 import sys
 

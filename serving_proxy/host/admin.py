@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy's admin API, to which a host hands on what it does not decide itself.
+"""The connection to the proxy's admin API, to which a host forwards requests that it does not decide itself.
 
-The proxy's answer is a status and a text.
+The proxy's response is a status and a text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 import grpc
 
-# For a request without a deadline: loading a large model takes minutes.
+# For requests without a deadline: loading a large model takes minutes.
 MOST_S = 3600.0
-# The proxy says by itself that the time is over; this is for one that hangs.
+# The proxy itself reports a timeout; this additional time is for a proxy that hangs.
 _GRACE_S = 10.0
 _MOST_BYTES = 1024 * 1024
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -26,12 +26,12 @@ Outcome = tuple[grpc.StatusCode, str]
 
 
 class Admin:
-    """Hands requests to the proxy.
+    """Forwards requests to the proxy.
 
     Parameters
     ----------
     url : str or None
-        Of the admin API; None if the host was not told.
+        URL of the admin API; None if the host was not given one.
     token_file : Path, optional
         Read at every request, so that a new token needs no restart.
     """
@@ -41,14 +41,14 @@ class Admin:
         self._token_file = token_file
 
     async def post(self, path: str, data: bytes | bytearray, content_type: str, seconds: float | None) -> Outcome:
-        """Hand a request on, and return the status and message that the proxy answers.
+        """Forward a request, and return the status and message of the proxy's response.
 
         Parameters
         ----------
         path : str
             With its query.
         seconds : float or None [s]
-            How long the proxy may take; None: as long as anything takes.
+            How long the proxy may take; None: an hour at most.
         """
         most = MOST_S if seconds is None else min(max(seconds, 0.0), MOST_S)
         mark = "&" if "?" in path else "?"
@@ -77,14 +77,14 @@ async def hand_on(
     content_type: str,
     seconds: float | None,
 ) -> Outcome:
-    """Hand a request on, or refuse it where that is off.
+    """Forward a request, or refuse it if forwarding is off.
 
     Parameters
     ----------
     admin : Admin or None
         None: it is off.
     asked : tuple of str
-        What is asked for, and the option that permits it.
+        The kind of request, and the option that permits it.
     """
     if admin is None:
         what, option = asked
@@ -95,7 +95,7 @@ async def hand_on(
 async def hand_on_call(
     admin: Admin | None, asked: tuple[str, str], path: str, data: bytes | bytearray, context: Any
 ) -> bytes:
-    """Do the same with the message of a gRPC call, and return its response, whose content is in its status."""
+    """Forward the message of a gRPC call, and return its response, whose content is in its status."""
     code, message = await hand_on(admin, asked, path, data, PROTOBUF, context.time_remaining())
     if code is not grpc.StatusCode.OK:
         context.set_code(code)
@@ -103,13 +103,15 @@ async def hand_on_call(
     return b""
 
 
-# The admin API is on this machine or named by the operator: no proxy of the environment stands between.
+# The admin API is on this machine or named by the operator, so proxies that the environment names are not used.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _BY_HTTP = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
 def _refusal(http: int, body: bytes) -> Outcome:
-    """Return status and message of what the proxy refused: `{"status": …, "message": …}`, if it says so."""
+    """Return status and message of a request that the proxy refused, from `{"status": …, "message": …}` if it sent
+    that.
+    """
     status, message = _BY_HTTP.get(http, "UNAVAILABLE"), f"proxy: HTTP status {http}"
     try:
         said = json.loads(body)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request on its way to the library."""
+"""One request to the library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from processor.errors import InvalidArgumentError
 
-# What clients may say of a request beside its bytes, in gRPC's metadata and in HTTP's headers alike.
+# Keys that clients may send with a request, in gRPC's metadata and in HTTP's headers alike.
 ROUTING_KEY = "x-routing-key"
 PRIORITY = "x-priority"
 TRACE = "traceparent"
-# Of HTTP, whose body may hold JSON and, behind it, binary data.
+# Only over HTTP, where the body may contain JSON followed by binary data.
 HEADER_LENGTH = "inference-header-content-length"
 PASSED_ON = frozenset({ROUTING_KEY, TRACE, HEADER_LENGTH})
 
@@ -31,7 +31,7 @@ class Operation(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """A request, and what is known of it beside its bytes.
+    """A request, and what is known of it in addition to its bytes.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Call:
     priority: int = 0
 
     def take(self, key: str, value: str | bytes) -> None:
-        """Take what a client says beside the bytes, if it concerns the library.
+        """Store a header or metadata entry if it concerns the library.
 
         Raises
         ------
         InvalidArgumentError
-            For a priority that is none.
+            For an invalid priority.
         """
         if key == PRIORITY:
             self.priority = _priority(value)
@@ -65,7 +65,7 @@ class Call:
 
 
 def shown(value: str | bytes) -> str:
-    """Return what a client sent as it may stand in a message."""
+    """Return a client's value in a form that is safe for messages."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     return f"'{text[:_MOST_SHOWN]}'"
 

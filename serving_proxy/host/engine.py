@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a request to the library: on this thread if it is known to be short, else through its queue."""
+"""Run requests in the library: on this thread if they are known to be short, else through its queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from serving_proxy.host.inline_execution import Kind, RequestDurations, kind_of
 
 
 class Engine:
-    """Answers calls. For the thread of one event loop."""
+    """Runs calls. For the thread of one event loop."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -19,14 +19,14 @@ class Engine:
         self._waiting = 0
 
     def answer_now(self, call: Call, kind: Kind) -> Answer | None:
-        """Answer a call that is known to be short; None: use `answer_later`.
+        """Run a call that is known to be short; return None if `answer_later` must be used.
 
         Raises
         ------
         ProcessorError
             With the attribute `answer`.
         """
-        # What other requests hold, threads or sessions, this one would wait for, and the event loop with it.
+        # If other requests use threads or sessions, this one would wait for them and block the event loop.
         if self._waiting or not self._durations.is_short(kind):
             return None
         try:
@@ -34,14 +34,14 @@ class Engine:
         except AbortedError as error:
             if error.answer is not None:
                 raise
-            # Its graph has loops: those before it may have been short, or of another version.
+            # Its graph has loops: earlier calls may have been short, or of another version.
             self._durations.refuse(kind)
             return None
         self._durations.learn(kind, answer, inline=True)
         return answer
 
     async def answer_later(self, call: Call, kind: Kind) -> Answer:
-        """Answer a call without blocking the event loop; cancelling the task cancels it, also while it runs.
+        """Run a call without blocking the event loop; cancelling the task cancels the call, even while it runs.
 
         Raises
         ------
@@ -57,10 +57,10 @@ class Engine:
         return answer
 
     def close(self) -> None:
-        """Send what has been kept back; this one keeps nothing."""
+        """Send what was held back; this class holds nothing back."""
 
     async def answer(self, call: Call) -> Answer:
-        """Answer a call in the way that suits it."""
+        """Run a call in the way that suits it."""
         kind = kind_of(call)
         answer = self.answer_now(call, kind)
         return await self.answer_later(call, kind) if answer is None else answer

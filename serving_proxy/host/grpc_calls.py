@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC calls to calls of the library, and back: bytes, deadlines, metadata and statuses."""
+"""Convert gRPC calls to calls of the library and back: bytes, deadlines, metadata and statuses."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Context = Any  # grpc.aio.ServicerContext, which is generic in messages that are
 Unary = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
 Stream = Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]
 
-# Of ModelStreamInferResponse: error_message = 1, infer_response = 2, both with a length.
 _SETTLE_SECONDS = 0.02
-# When a request may come again for which there was no room before the library saw it.
+# Retry time for a request for which there was no memory before the library received it.
 _CROWDED_RETRY_US = 1_000_000
+# Fields of ModelStreamInferResponse, both length-delimited: error_message = 1, infer_response = 2.
 _ERROR_TAG, _ANSWER_TAG = b"\x0a", b"\x12"
 
 
 class InFlight:
-    """Counts the calls that are being answered, but not streams that merely stand open."""
+    """Counts the calls in flight, except streams that are open but idle."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -50,10 +50,10 @@ class InFlight:
             self._none.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there is none, at most so long."""
+        """Wait until there are no calls in flight, or until this time [s] has passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                # Calls that the server has taken and not begun come after the last one has gone.
+                # Calls that the server has accepted but not begun may begin after the last one has ended.
                 while True:
                     await self._none.wait()
                     await asyncio.sleep(_SETTLE_SECONDS)
@@ -66,7 +66,9 @@ def unary(
 ) -> Unary:
     """Return the handler of a method with one request and one response.
 
-    It takes the request as a stream: gRPC would leave a call open for ever that is closed without one.
+    It is registered as a streaming method: otherwise gRPC would leave a call open forever that the client closes
+    without a
+    request.
     """
 
     async def answer_request(data: bytes | bytearray, context: Context) -> bytes:
@@ -83,10 +85,10 @@ def single(
     receive_timeout: ReceiveTimeout,
     limit: int,
 ) -> Unary:
-    """Return a handler that takes its request as `unary` does, and leaves the response to `answer_request`."""
+    """Return a handler that receives its request as `unary` does, and leaves the response to `answer_request`."""
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
-        # From its beginning: a server that stops may have taken the call, and not read its request yet.
+        # Counted from its beginning: a server that stops may have accepted the call, but not read its request yet.
         with in_flight, RequestBytes() as claim:
             try:
                 return await answer_request(await take(await receive_timeout.first(requests), limit, claim), context)
@@ -102,7 +104,7 @@ def single(
 
 
 def stream(engine: Engine, in_flight: InFlight, receive_timeout: ReceiveTimeout, limit: int) -> Stream:
-    """Return the handler of ModelStreamInfer: requests answered in their order, a failed one with its message."""
+    """Return the handler of ModelStreamInfer: requests are answered in order, a failed one with its message."""
 
     async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         answer: Answer | None = None
@@ -129,25 +131,25 @@ def stream(engine: Engine, in_flight: InFlight, receive_timeout: ReceiveTimeout,
 
 
 def read_call(operation: Operation, data: bytes | bytearray, context: Context) -> Call:
-    """Make a call of a message and its context.
+    """Make a call from a message and its context.
 
     Raises
     ------
     InvalidArgumentError
-        For metadata that cannot be.
+        For invalid metadata.
     """
     call = Call(operation, data)
     left = context.time_remaining()
     if left is not None:
         call.deadline = time.monotonic() + left
     for key, value in context.invocation_metadata():
-        if key != HEADER_LENGTH:  # of HTTP alone
+        if key != HEADER_LENGTH:  # only over HTTP
             call.take(key, value)
     return call
 
 
 def fail(context: Context, error: ProcessorError) -> None:
-    """Give a call the status of an error, and what is known of who refused it."""
+    """Set the status of an error on a call, and the metadata of the version that refused it."""
     trailing = provenance(error.answer)
     retry = retry_after_us(error)
     if isinstance(error, ResourceExhaustedError) and error.answer is None:
@@ -169,7 +171,7 @@ def _too_large(limit: int) -> str:
 
 
 def _field(tag: bytes, data: bytes) -> bytes:
-    """Write one field with a length, as protobuf does."""
+    """Encode one length-delimited field, as protobuf does."""
     size = bytearray()
     left = len(data)
     while left > 0x7F:

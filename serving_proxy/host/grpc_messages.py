@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as they came over gRPC: compressed, and large.
+"""Compressed and large gRPC messages.
 
-gRPC would inflate a message whatever becomes of it. So it is told to leave messages as they came, and what is
-compressed is inflated here, as there is room. Compressed bytes are known by how they begin, which no request does: the
-first byte of gzip would be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
+gRPC would inflate a message to any size. So gRPC is told to leave messages compressed, and they are inflated here, as
+far
+as there is memory. Compressed bytes are recognized by their beginning, which no request has: the first byte of gzip
+would
+be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
 """
 
 from __future__ import annotations
@@ -18,29 +20,29 @@ from google.protobuf.message import DecodeError
 from processor import InvalidArgumentError, RequestBytes
 from serving_proxy.host.inflate import InflateError, inflate
 
-# What is larger is claimed.
+# Memory for larger messages is claimed.
 _SMALL = 65536
-# Of messages that other servicers read.
+# Limit for messages of other servicers.
 _OWN_LIMIT = 65536
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
 def is_compressed(data: bytes) -> bool:
-    """Say whether a message is compressed, by gzip or deflate."""
+    """Return whether a message is compressed by gzip or deflate."""
     if len(data) < 2:
         return False
     return data[:2] == b"\x1f\x8b" or (data[0] == 0x78 and (data[0] << 8 | data[1]) % 31 == 0)
 
 
 async def take(data: bytes, limit: int, claim: RequestBytes) -> bytes | bytearray:
-    """Claim a message, and inflate it if need be.
+    """Claim memory for a message, and inflate it if it is compressed.
 
     Raises
     ------
     InvalidArgumentError
-        For what is damaged, or never fits.
+        For a damaged message, or one that never fits.
     ResourceExhaustedError
-        If there is no room now.
+        If there is no memory for it now.
     TooLargeError
         If it becomes larger than `limit`.
     """
@@ -55,17 +57,17 @@ async def take(data: bytes, limit: int, claim: RequestBytes) -> bytes | bytearra
 
 
 class Inflating:
-    """Stands for a server to whom servicers add themselves: inflates what they read, and refuses what is no message."""
+    """Wraps a server to which servicers add themselves: inflates their requests, and refuses malformed ones."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
-        """Add handlers, with what inflates before they deserialize."""
+        """Add handlers that inflate requests before they deserialize them."""
         self._server.add_generic_rpc_handlers(tuple(_Inflating(handler) for handler in handlers))
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
-        """Do nothing: they are the generic ones again."""
+        """Do nothing: these are the generic handlers again."""
 
 
 class _Inflating:
@@ -87,18 +89,18 @@ class _Inflating:
                     data = zlib.decompressobj(_GZIP_OR_ZLIB).decompress(data, _OWN_LIMIT)
                 return read(data)
             except (zlib.error, DecodeError):
-                # What is raised here would be told to clients with the name of its class.
+                # An exception here would be reported to clients with the name of its class.
                 return _MALFORMED
 
         return _refusing(found)._replace(request_deserializer=inflate_and_read)
 
 
-# In the place of a request.
+# Used instead of a malformed request.
 _MALFORMED = object()
 
 
 def _refusing(found: Any) -> Any:
-    """Return a handler that ends calls with a malformed request, as gRPC does elsewhere: with INTERNAL."""
+    """Return a handler that ends calls with a malformed request with INTERNAL, as gRPC does elsewhere."""
 
     async def check(request: Any, context: Any) -> None:
         if request is _MALFORMED:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which method of the library a gRPC method is."""
+"""The table of gRPC methods and the library's methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MODEL = "tensorflow.serving.ModelService"
 INFERENCE = "inference.GRPCInferenceService"
 
 SERVICES = (PREDICTION, MODEL, INFERENCE)
-# What clients ask the health of as well.
+# Short names for which clients may query the health, too.
 SHORT_NAMES = ("PredictionService", "ModelService")
 
 _TFSERVING = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC side: generic handlers of raw bytes, health, reflection."""
+"""The gRPC server: generic handlers of raw bytes, health, reflection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from serving_proxy.host.tls import grpc_credentials
 
 _MOST_RPCS = 8192
 _MOST_CONNECTIONS = 1_000_000
-# For answers that are written but not sent.
+# Time for answers that are written but not sent yet.
 _FLUSH_SECONDS = 0.5
 _NEVER_MS = 2**31 - 1
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -63,7 +63,7 @@ class RawHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Says what is not known; gRPC would not."""
+    """Names the unknown service or method in the error, which gRPC would not do."""
 
     def service(self, handler_call_details: Any) -> Any:
         """Return a handler that refuses the call."""
@@ -80,7 +80,7 @@ class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 class Health(aio_health.HealthServicer):  # type: ignore[misc]
-    """gRPC's, and a list of all that it knows."""
+    """gRPC's health service, with a list of all names."""
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the names of gRPC
         """Return the status of a name."""
@@ -95,7 +95,7 @@ class Health(aio_health.HealthServicer):  # type: ignore[misc]
 
 
 def _keepalive(options: HostOptions) -> list[tuple[str, int]]:
-    """Return how long connections are kept, and who has to show that he is still there; 0 s: never."""
+    """Return the options for the age of connections and for pings that detect lost peers; 0 s: never."""
 
     def milliseconds(seconds: float) -> int:
         return min(int(1000 * seconds), _NEVER_MS) if seconds > 0 else _NEVER_MS
@@ -104,7 +104,7 @@ def _keepalive(options: HostOptions) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", milliseconds(options.grpc_keepalive_seconds)),
         ("grpc.keepalive_timeout_ms", milliseconds(options.grpc_keepalive_timeout_seconds)),
         ("grpc.http2.ping_timeout_ms", milliseconds(options.grpc_keepalive_timeout_seconds)),
-        # Both ways: clients behind a balancer ping between their calls, and those who vanish there are found as well.
+        # Also between calls: clients behind a balancer send pings then, and clients that vanish are detected.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(1000 * options.grpc_min_ping_seconds)),
@@ -114,12 +114,12 @@ def _keepalive(options: HostOptions) -> list[tuple[str, int]]:
 
 
 class GrpcServer:
-    """A server on one port, which takes no connection until it is started.
+    """A server on one port, which accepts no connections until it is started.
 
     Attributes
     ----------
     request_memory : RequestMemory
-        Of the requests that are coming.
+        Memory of the requests that are being received.
     """
 
     def __init__(self, engine: Engine, options: HostOptions, admin: Admin) -> None:
@@ -130,14 +130,14 @@ class GrpcServer:
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
-                # Which gRPC would do without limit; see grpc_messages.
+                # gRPC would inflate without a limit; see grpc_messages.
                 ("grpc.per_message_decompression", 0),
                 # Several processes share one port.
                 ("grpc.so_reuseport", 1),
                 ("grpc.max_concurrent_streams", 1024),
-                # Descriptors are left for files; HTTP has as many connections.
+                # Leaves descriptors for files; HTTP has as many connections.
                 ("grpc.max_allowed_incoming_connections", options.most_connections(_MOST_CONNECTIONS)),
-                # Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
+                # A client must complete the HTTP/2 handshake soon, and clients that vanish are detected.
                 ("grpc.server_handshake_timeout_ms", int(1000 * options.read_seconds)),
                 *_keepalive(options),
             ],
@@ -157,8 +157,8 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
 
     async def start(self, port: int) -> None:
-        """Begin to answer at a port."""
-        # Not before: gRPC listens as soon as it has a port, and connections would wait for the start.
+        """Begin to serve at a port."""
+        # Not earlier: gRPC listens as soon as it has a port, and connections would wait for the start.
         address = f"{self._address}:{port}"
         if self._credentials is None:
             self._server.add_insecure_port(address)
@@ -168,20 +168,20 @@ class GrpcServer:
         await self._server.start()
 
     async def set_health(self, ready: bool, models: dict[str, bool]) -> None:
-        """Say what is ready: the server as a whole and by service, and every model by its name."""
+        """Set the health of the server as a whole, of each service, and of each model by its name."""
         for name in ("", *SERVICES, *SHORT_NAMES):
             await self._health.set(name, _SERVING if ready else _NOT_SERVING)
         for name, model_ready in models.items():
             await self._health.set(name, _SERVING if model_ready and ready else _NOT_SERVING)
 
     async def stop(self, seconds: float) -> None:
-        """Take no more calls, and wait so long for those in flight; what is left then is cancelled.
+        """Accept no more calls, and wait this long [s] for those in flight; the rest is cancelled.
 
-        Streams that merely stand open, as of those who watch the health, are not waited for.
+        Idle open streams, such as those of clients that watch the health, are not waited for.
         """
         until = time.monotonic() + seconds
         stopping = asyncio.create_task(self._server.stop(seconds))
-        # Once around, so that it has told its clients.
+        # One turn of the loop, so that the server has notified its clients.
         await asyncio.sleep(0)
         await self._in_flight.wait(seconds)
         await self._server.stop(max(0.0, min(_FLUSH_SECONDS, until - time.monotonic())))

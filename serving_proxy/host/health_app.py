@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port for health and metrics alone answers, from the start of a host on."""
+"""The application of the port for health and metrics, which serves from the start of a host on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NOT_HERE = "path: not at this port, expected /healthz, /readyz or /metrics"
 
 
 class HealthApplication:
-    """The pages of an application that are about the host itself."""
+    """Serves only those pages of an application that are about the host itself."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         try:
             is_page = isinstance(find_route(scope["raw_path"]).target, Page)
         except RouteError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP side: an ASGI application of its own, since a framework's routing would cost more than most requests."""
+"""The HTTP application: plain ASGI, because a framework's routing would cost more than most requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Application:
-    """Answers requests."""
+    """Serves HTTP requests."""
 
     def __init__(self, engine: Engine, readiness: Readiness, control: ModelControl, options: HostOptions) -> None:
         self._engine = engine
@@ -42,7 +42,7 @@ class Application:
         self._seconds = options.read_seconds
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         protocol = ""
         try:
             route = find_route(scope["raw_path"])
@@ -65,7 +65,7 @@ class Application:
             more = [] if error.allowed is None else [("allow", error.allowed)]
             await _refuse(send, error.status, str(error), error.protocol, more)
         except BodyError as error:
-            # What is left of it is not waited for.
+            # The rest of the body is not waited for.
             more = [("connection", "close")]
             if error.retry_seconds is not None:
                 more.append(("retry-after", str(error.retry_seconds)))
@@ -103,7 +103,7 @@ class Application:
         answer = self._engine.answer_now(call, kind)
         if answer is not None:
             return answer
-        # While it waits, somebody must notice if the client goes away: what is read now can be nothing else.
+        # While the call waits, watch for the client's disconnection: nothing else can be received now.
         running = asyncio.ensure_future(self._engine.answer_later(call, kind))
         gone = asyncio.ensure_future(receive())
         try:
@@ -129,7 +129,7 @@ class Application:
 
     async def _show(self, page: Page, send: Send) -> None:
         if page is Page.METRICS:
-            # On another thread: with many models it takes its time.
+            # On a thread, because it takes long with many models.
             text = await asyncio.to_thread(self._engine.host.metrics)
             await _send(send, 200, text.encode(), _METRICS, [])
         elif page is Page.ALIVE:
@@ -144,7 +144,7 @@ def _protocol_of(target: Operation | Verb) -> str:
 
 
 def _check_method(method: str, route: Route) -> None:
-    # Of the answer to HEAD uvicorn sends the head alone.
+    # For HEAD requests, uvicorn sends only the head of the response.
     if method == route.allowed or (method == "HEAD" and route.allowed == "GET"):
         return
     protocol = "eas" if isinstance(route.target, Page) else _protocol_of(route.target)
@@ -177,7 +177,7 @@ async def _send(send: Send, status: int, body: bytes, content_type: str, pairs: 
 
 
 async def _refuse(send: Send, status: int, message: str, protocol: str, pairs: Pairs) -> None:
-    """Answer a failure in the way of a protocol: JSON, or for raw requests text."""
+    """Send an error in the form of a protocol: JSON, or text for raw requests."""
     if protocol == "eas":
         await _send(send, status, f"{message}\n".encode(), _TEXT, pairs)
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The body of an HTTP request: so large, so slow and so compressed as the host puts up with."""
+"""Read the body of an HTTP request, with limits for size and time, and decompress it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Body = bytes | bytearray
 
-# What a body that comes in pieces claims at first, and then twice as much each time.
+# First memory claim for a body that comes in pieces; the claim doubles when it is exceeded.
 _FIRST_CLAIM = 65536
 
 
@@ -24,7 +24,7 @@ class BodyError(Exception):
     Attributes
     ----------
     retry_seconds : int or None [s]
-        When it may come again.
+        When the client may retry.
     """
 
     def __init__(self, status: int, message: str, retry_seconds: int | None = None) -> None:
@@ -34,7 +34,7 @@ class BodyError(Exception):
 
 
 class DisconnectedError(Exception):
-    """The client is gone: nobody is left to be answered."""
+    """The client has disconnected, so no response is needed."""
 
 
 async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float, claim: RequestBytes) -> Body:
@@ -46,16 +46,16 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
         The header Content-Length.
     limit : int [bytes]
     seconds : float [s]
-        For all of it.
+        Time for the whole body.
     claim : RequestBytes
         Grows with a body that comes in pieces.
 
     Raises
     ------
     BodyError
-        413 if it is too large, 408 if it takes too long, 429 if there is no room for it now.
+        413 if it is too large, 408 if it takes too long, 429 if there is no memory for it now.
     DisconnectedError
-        If the client goes away before its end.
+        If the client disconnects before the end of the body.
     """
     if length is not None and length.isdigit() and (len(length) > 18 or int(length) > limit):
         raise _too_large(limit)
@@ -98,7 +98,7 @@ async def decompress(body: Body, encoding: bytes, limit: int, claim: RequestByte
     Raises
     ------
     BodyError
-        415 for another encoding, 400 for what is damaged, 413 for what becomes too large, 429 if there is no room now.
+        415 for another encoding, 400 for damaged data, 413 if the result is too large, 429 if there is no memory now.
     """
     if encoding.strip().lower() not in (b"gzip", b"x-gzip", b"deflate"):
         name = encoding[:40].decode("latin-1")
@@ -114,7 +114,7 @@ async def decompress(body: Body, encoding: bytes, limit: int, claim: RequestByte
 
 
 def no_room(error: ResourceExhaustedError | InvalidArgumentError) -> BodyError:
-    """Return what refuses a body for which memory is short now, or always."""
+    """Return the error for a body for which there is no memory now, or never."""
     if isinstance(error, ResourceExhaustedError):
         return BodyError(429, str(error), retry_seconds=1)
     return BodyError(413, str(error))

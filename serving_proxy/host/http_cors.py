@@ -19,7 +19,7 @@ _MAX_AGE_S = b"3600"
 
 
 class Cors:
-    """Answers what browsers ask before such a request, and marks the answers that pages may read.
+    """Answers the preflight requests of browsers, and marks the responses that pages may read.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Cors:
         self._origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Any, receive: Receive, send: Any) -> None:
-        """Answer one request."""
+        """Serve one request."""
         said = dict(scope["headers"])
         origin = said.get(b"origin")
         if origin is None:
@@ -79,5 +79,5 @@ async def _answer_question(send: Any, origin: bytes, marks: Headers, asked: byte
 
 
 def with_cors(app: Any, origins: Sequence[str]) -> Any:
-    """Return the application as it is, or for pages of these origins as well."""
+    """Return the application, wrapped for pages of these origins if there are any."""
     return Cors(app, origins) if origins else app

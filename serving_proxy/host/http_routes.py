@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which method of the library a URL is: TensorFlow Serving's below /v1, the Open Inference Protocol's below /v2.
+"""Map URLs to the library's methods: TensorFlow Serving's below /v1, the Open Inference Protocol's below /v2.
 
-Raw requests of DeepRec Processor come to the path that its clients use, /api/predict/M, or to / if there is but one
-model.
+Raw requests of DeepRec Processor use the path of its clients, /api/predict/M, or / if only one model is served.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LONGEST_CACHED = 200
 
 
 class Page(Enum):
-    """What the host answers itself."""
+    """A page that the host serves itself."""
 
     METRICS = "metrics"
     ALIVE = "alive"
@@ -29,7 +28,7 @@ class Page(Enum):
 
 
 class Verb(Enum):
-    """What is for the proxy to do."""
+    """An operation that is forwarded to the proxy."""
 
     LOAD = "load"
     UNLOAD = "unload"
@@ -37,7 +36,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True)
 class Route:
-    """What is asked, and of which model.
+    """The target of a request, and its model.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class Route:
 
 
 class RouteError(Exception):
-    """A path that leads nowhere; `protocol` is the one whose clients asked, `allowed` the HTTP method that does."""
+    """An unknown path; `protocol` is that of the path's clients, `allowed` the permitted HTTP method."""
 
     def __init__(self, status: int, message: str, protocol: str, allowed: str | None = None) -> None:
         super().__init__(message)
@@ -95,7 +94,7 @@ _FIXED = {
     "/v2/health/live": Route(Operation("kserve_json", "live"), "GET"),
     "/v2/health/ready": Route(Operation("kserve_json", "server_ready"), "GET"),
     "/metrics": Route(Page.METRICS, "GET"),
-    # Where TensorFlow Serving has them.
+    # The path that TensorFlow Serving uses.
     "/monitoring/prometheus/metrics": Route(Page.METRICS, "GET"),
     "/healthz": Route(Page.ALIVE, "GET"),
     "/readyz": Route(Page.READY, "GET"),
@@ -103,14 +102,14 @@ _FIXED = {
 
 
 def find_route(path: bytes) -> Route:
-    """Return where a path, as it came, leads.
+    """Return the route of a path in its raw form.
 
     Raises
     ------
     RouteError
-        With 400 for what is no path or version, 404 for one that is not known.
+        With 400 for an invalid path or version, 404 for an unknown one.
     """
-    # Clients that send ever new long paths must not fill the memory.
+    # Long paths are not cached, because clients could fill the memory with ever new ones.
     return _cached(path) if len(path) <= _LONGEST_CACHED else _find(path)
 
 
@@ -127,7 +126,7 @@ def _find(raw: bytes) -> Route:
         operation, allowed = _V2_VERBS[match["verb"]]
         number, label = match["version"], match["label"]
         if number is not None and not re.fullmatch(r"[-+]?[0-9]+", number):
-            # As in the messages, where a version is a text: what is no number is a label.
+            # As in the messages, where a version is a text: a text that is not a number is a label.
             number, label = None, number
         text = None if label is None else _text(label, operation)
         return Route(operation, allowed, _text(match["model"], operation), _version(number, operation), text)
@@ -145,7 +144,7 @@ _cached = lru_cache(maxsize=_CACHED)(_find)
 
 def _text(quoted: str, operation: Operation) -> str:
     try:
-        # What is no escape would be left as it is.
+        # `unquote` would leave invalid escapes as they are.
         text = "\0" if _BAD_ESCAPE.search(quoted) else unquote_to_bytes(quoted).decode()
     except UnicodeDecodeError:
         text = "\0"
@@ -157,11 +156,11 @@ def _text(quoted: str, operation: Operation) -> str:
 def _version(text: str | None, operation: Operation) -> int:
     if text is None:
         return 0
-    # "isdecimal" would take digits of other scripts.
+    # `isdecimal` would accept digits of other scripts.
     number = int(text) if re.fullmatch(r"[0-9]{1,19}", text) else -1
     if not 0 <= number <= _INT64_MAX:
         raise RouteError(400, f"version '{text[:40]}': expected a number from 1 to {_INT64_MAX}", operation.protocol)
     if number == 0:
-        # To the library 0 says that none is named.
+        # For the library, 0 means that no version is named.
         raise RouteError(404, "version 0: not served, expected 1 or more", operation.protocol)
     return number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn on a socket of our own, with limits that it does not have."""
+"""uvicorn on a socket of the host's own, with limits that uvicorn does not have."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from serving_proxy.host.tls import http_context
 from serving_proxy.system.listening import HEALTH_CONNECTIONS, Server
 
 _MOST_HEAD_BYTES = 65536
-# How long the answer to a request may take whose client has closed its sending side. A client that is gone looks the
-# same, so that work for it ends then.
+# How long a response may take if the client has closed its sending side. A client that is gone looks the same, so the
+# work for it ends after this time.
 HALF_CLOSE_S = 0.5
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """A connection that has to bring the head of a request in time, and not too long a one."""
+    """A connection that limits the size of a request's head and the time until it is complete."""
 
     read_seconds = 20.0
     most_connections = 4096
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a head, though nothing of it has come."""
+        """Begin to wait for a head, although no byte of it has come."""
         super().connection_made(transport)
         self._head_bytes = 0
         self._client_is_done = False
-        # What comes first has until then; later requests begin when their first byte comes.
+        # The first request has until then; each later one begins when its first byte comes.
         self._head_timer: TimerHandle | None = self._later()
         if len(self.connections) > self.most_connections:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes before a request's head is complete."""
+        """Count the bytes that come before a request's head is complete."""
         super().data_received(data)
         if self._head_timer is not None:
             self._head_bytes += len(data)
@@ -52,21 +52,21 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_timer = self._later()
 
     def on_headers_complete(self) -> None:
-        """Stop waiting for a head, and refuse one that a server on the way may read otherwise."""
+        """Stop waiting for a head, and refuse one that a server on the way may interpret differently."""
         self._head_bytes = 0
         self._stop_waiting()
         names = {name for name, _ in self.headers}
         version = self.parser.get_http_version()
         if version == "1.1" and b"host" not in names:
-            # What is raised here is answered with 400, as what the parser refuses.
+            # An exception here is answered with 400, as errors of the parser are.
             raise ValueError("request: no Host, expected one")
         if version == "1.0" and b"transfer-encoding" in names:
             raise ValueError("request: Transfer-Encoding in HTTP/1.0, expected a Content-Length")
         super().on_headers_complete()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Say whether to keep a connection that the client has closed on its side: while it waits for an answer."""
-        # asyncio cannot do that with TLS.
+        """Return whether to keep a connection whose client has closed its side: yes while a response is pending."""
+        # asyncio cannot keep such connections with TLS.
         if self._is_idle() or self.cycle.more_body or self.transport.get_extra_info("ssl_object") is not None:
             return False
         self._client_is_done = True
@@ -74,7 +74,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, if there can be one."""
+        """Continue with the next request, if there can be one."""
         super().on_response_complete()
         if self._client_is_done and self._is_idle():
             self.transport.close()
@@ -83,7 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -92,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         if not self._is_idle():
-            # The one before, which has come in full, is being answered.
+            # The previous request, which is complete, is still being answered.
             self._head_timer = self._later()
         else:
             self.transport.abort()
@@ -104,12 +104,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class HttpServer:
-    """A server on one port, which takes no connection until it is started.
+    """A server on one port, which accepts no connections until it is started.
 
     Attributes
     ----------
     port : int
-        Where it listens.
+        The port at which it listens.
     """
 
     def __init__(self, app: Any, options: HostOptions, reserved: socket.socket, *, plain: bool = False) -> None:
@@ -118,7 +118,7 @@ class HttpServer:
 
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
-            # gRPC has as many.
+            # gRPC has as many connections.
             most_connections = HEALTH_CONNECTIONS if plain else options.most_connections(options.max_connections)
 
         config = uvicorn.Config(
@@ -138,7 +138,7 @@ class HttpServer:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Begin to serve."""
         self._running = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._running.done():
             await asyncio.sleep(0.005)
@@ -146,7 +146,7 @@ class HttpServer:
             self._running.result()
 
     async def stop(self, seconds: float) -> None:
-        """Take no more requests, and wait so long for those in flight; what is left then is cancelled."""
+        """Accept no more requests, and wait this long [s] for those in flight; the rest is cancelled."""
         if self._running is None:
             self._socket.close()
             return

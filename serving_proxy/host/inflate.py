@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compressed requests, inflated piece by piece as there is room for them."""
+"""Inflate compressed requests piece by piece, as far as there is memory for them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import zlib
 from processor import RequestBytes
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
-# What is inflated, or fed, at a time.
+# Sizes of the pieces that are inflated, and that are fed.
 _PIECE = 1 << 20
 _FEED = 1 << 16
-# Beyond it another thread inflates.
+# Larger requests are inflated on another thread.
 _SMALL = 65536
 
 
 class InflateError(Exception):
-    """Bytes that are not what they should be."""
+    """The compressed data are not valid."""
 
 
 class TooLargeError(Exception):
-    """A request that becomes larger than the host takes."""
+    """A request that becomes larger than the host accepts."""
 
 
 async def inflate(data: bytes | bytearray, limit: int, claim: RequestBytes) -> bytearray:
@@ -30,18 +30,18 @@ async def inflate(data: bytes | bytearray, limit: int, claim: RequestBytes) -> b
     Parameters
     ----------
     limit : int [bytes]
-        Of the result.
+        Largest size of the result.
     claim : RequestBytes
-        Grows with the result, beyond what it holds.
+        Grows by the size of the result.
 
     Raises
     ------
     InflateError
-        For what is damaged, or has something behind its end.
+        For damaged data, or for bytes behind their end.
     TooLargeError
         For more than `limit`.
     ResourceExhaustedError, InvalidArgumentError
-        As the claim.
+        From the claim.
     """
     inflater = Inflater(limit, claim)
     if len(data) <= _SMALL and inflater.feed(data, _SMALL):
@@ -50,7 +50,7 @@ async def inflate(data: bytes | bytearray, limit: int, claim: RequestBytes) -> b
     try:
         return await asyncio.shield(rest)
     except asyncio.CancelledError:
-        # The claim is given back by whoever gave it, and must not grow any more then.
+        # The caller releases the claim afterwards, so it must not grow any more.
         inflater.stop()
         await asyncio.wait((rest,))
         rest.exception()
@@ -63,7 +63,7 @@ def _inflate_rest(inflater: Inflater, data: bytes | bytearray) -> bytearray:
 
 
 class Inflater:
-    """Inflates one request; `inflate` says what its arguments and exceptions are."""
+    """Inflates one request; `inflate` describes the arguments and exceptions."""
 
     def __init__(self, limit: int, claim: RequestBytes) -> None:
         self._limit = limit
@@ -77,11 +77,11 @@ class Inflater:
         self._stopped = False
 
     def stop(self) -> None:
-        """Have whoever inflates give up, with InflateError."""
+        """Let the running inflation end with InflateError."""
         self._stopped = True
 
     def feed(self, data: bytes | bytearray, most: int | None) -> bool:
-        """Inflate until nothing is left, or there are `most` bytes; return whether nothing is left."""
+        """Inflate until no data are left, or until there are `most` bytes; return whether no data are left."""
         view = memoryview(data)
         while not self._inflater.eof:
             if not self._rest and not self._pending:
@@ -98,21 +98,21 @@ class Inflater:
         if self._stopped:
             raise InflateError("nobody waits for it")
         room = min(_PIECE, max(_FEED, len(self._out)), self._limit + 1 - len(self._out))
-        # The piece, and the whole that it is added to, which may move to grow.
+        # Memory for the piece and for the result, which may be moved to grow.
         self._claim.grow_to(self._before + len(self._out) + len(self._out) // 8 + 2 * room)
         try:
             piece = self._inflater.decompress(self._rest, room)
         except zlib.error as error:
             raise InflateError("damaged data") from error
         self._out += piece
-        # What had no room is kept within, though all that was fed is consumed.
+        # Output that had no room is kept inside zlib, although all input is consumed.
         self._pending = len(piece) == room
         self._rest = self._inflater.unconsumed_tail
         if len(self._out) > self._limit:
             raise TooLargeError
 
     def result(self, size: int) -> bytearray:
-        """Return all of it; `size`: of the compressed bytes."""
+        """Return the whole result; `size`: number of compressed bytes."""
         if not self._inflater.eof or self._inflater.unused_data or self._fed < size:
             raise InflateError(f"{size} bytes of compressed data, expected all of it and nothing behind")
         return self._out

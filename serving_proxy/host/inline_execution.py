@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests are known to be short, so that they may run on the event loop's own thread.
+"""Find requests that are known to be short, so that they may run on the event loop's own thread.
 
-Handing a request to another thread and hearing of its end costs more than a short one takes. What is known is a
-moving average per kind of request: method, model as the URL says it, first field of the bytes, and power of two of the
-size. The first field is the model's name, and in TensorFlow Serving's messages its version and signature: it is
-compared, not read.
+Handing a request to another thread and waiting for its end costs more than a short request takes. The estimate is a
+moving average per kind of request: method, model as in the URL, first field of the bytes, and size rounded to a power
+of
+two. The first field contains the model's name, and in TensorFlow Serving's messages its version and signature; its
+bytes
+are compared, not decoded.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from serving_proxy.host.call import Call, Operation
 Kind = tuple[Operation, str | None, bytes, int]
 
 _SHORT_NS = 100_000
-# A short request that took so long has waited for something that its average does not show: a batch, a session.
+# A short request that took this long has waited for something that its average does not show: a batch, a session.
 _BLOCKED_NS = 1_000_000
 _WEIGHT = 0.2
 _FIRST_FIELD = 0x0A  # number 1, with a length
 _MAX_KINDS = 4096
-# What a kind counts as that may take any time: a hundred requests or so until it is tried again.
+# Average of a kind whose duration is unbounded: it takes about a hundred requests until it is tried again.
 _UNBOUNDED_NS = 1e12
 _MAX_SKIP = 100_000
 
@@ -42,7 +44,7 @@ class RequestDurations:
         self._known: dict[Kind, _Known] = {}
 
     def is_short(self, kind: Kind) -> bool:
-        """Say whether a request of that kind may run on the event loop."""
+        """Return whether a request of this kind may run on the event loop."""
         known = self._known.get(kind)
         if known is None:
             return False
@@ -52,18 +54,18 @@ class RequestDurations:
         return known.average < self._short
 
     def refuse(self, kind: Kind) -> None:
-        """Take in that nobody knows how long the next request of a kind takes."""
+        """Record that the duration of this kind's next request is unknown."""
         known = self._known.get(kind)
         if known is not None:
             known.average = _UNBOUNDED_NS
 
     def learn(self, kind: Kind, answer: Answer, *, inline: bool) -> None:
-        """Take in how long a request took."""
+        """Record how long a request took."""
         spent = answer.decode_ns + answer.run_ns + answer.encode_ns
         known = self._known.get(kind)
         if known is None:
             if len(self._known) >= _MAX_KINDS:
-                # Clients that send ever new kinds must not fill the memory; what is usual is learnt again at once.
+                # Clients that send ever new kinds must not fill the memory; the usual kinds are learned again at once.
                 self._known.clear()
             known = self._known[kind] = _Known(spent)
         else:
@@ -74,7 +76,7 @@ class RequestDurations:
 
 
 def kind_of(call: Call) -> Kind:
-    """Return what requests must have in common to take about the same time."""
+    """Return a key of requests that are likely to take about the same time."""
     data = call.data
     size = len(data)
     first = b""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: options, logs, limits of the process, then the server until its end."""
+"""The host program: options, logs, limits of the process, then the server until its end."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _set_up_logs(options)
     try:
         if options.cpus is not None:
-            # Before the library is loaded: its threads take over what the process may use.
+            # Before the library is loaded, because its threads inherit the CPUs of the process.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
         raise_file_limit()
-        # They wait for the server, which can end in order: a version that is being loaded would be blamed for an end
-        # before that.
+        # Signals wait for the server, which can end in order: if the process ended earlier, a version that is being
+        # loaded would be blamed.
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         with Host(
             options.state_dir,
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(host: Host, options: HostOptions) -> None:
-    # Late: what is wrong with the state directory is told before a second is spent on servers.
+    # Imported late, so that an invalid state directory is reported before a second is spent on importing servers.
     from serving_proxy.host.server import HostServer
 
     await HostServer(host, options).run()

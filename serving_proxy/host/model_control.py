@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RepositoryModelLoad and RepositoryModelUnload of the Open Inference Protocol: refused, or handed to the proxy.
+"""RepositoryModelLoad and RepositoryModelUnload of the Open Inference Protocol: refused, or forwarded to the proxy.
 
-What is served is decided there: a host that loaded by itself would be told to unload at the next change.
+The proxy decides which models are served: a host that loaded one on its own would unload it at the next change.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _OPTION = "--allow-model-control"
 
 
 class ModelControl:
-    """Handler of both, over gRPC and HTTP.
+    """Handles both requests, over gRPC and HTTP.
 
     Parameters
     ----------
     admin : Admin or None
-        None refuses every request.
+        None: every request is refused.
     """
 
     def __init__(self, admin: Admin | None) -> None:
         self._admin = admin
 
     async def handle_load(self, data: bytes | bytearray, context: Any) -> bytes:
-        """Answer a RepositoryModelLoadRequest, once the model is available."""
+        """Handle a RepositoryModelLoadRequest; return once the model is available."""
         return await self._handle("load", data, context)
 
     async def handle_unload(self, data: bytes | bytearray, context: Any) -> bytes:
-        """Answer a RepositoryModelUnloadRequest."""
+        """Handle a RepositoryModelUnloadRequest."""
         return await self._handle("unload", data, context)
 
     async def _handle(self, verb: str, data: bytes | bytearray, context: Any) -> bytes:
@@ -45,7 +45,7 @@ class ModelControl:
         Parameters
         ----------
         body : bytes
-            JSON, or nothing.
+            JSON, or empty.
         """
         asked = f"model {verb}", _OPTION
         path = f"{_PATH}/{verb}?model={quote(model, safe='')}"

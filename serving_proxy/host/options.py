@@ -16,7 +16,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class HostOptions:
-    """How a host runs; `parse` says what each is."""
+    """The options of a host; the help texts in `parse` describe them."""
 
     state_dir: Path
     host_id: str = "host-0"
@@ -50,11 +50,13 @@ class HostOptions:
 
     @property
     def max_message_bytes(self) -> int:
-        """The largest request, compressed or not."""
+        """Return the size of the largest request, compressed or not."""
         return self.max_message_mb * MIB
 
     def most_connections(self, wanted: int) -> int:
-        """Return how many connections gRPC and HTTP may have each: fewer than `wanted` where descriptors run out."""
+        """Return the number of connections that gRPC and HTTP may each have: `wanted`, or fewer if descriptors are
+        scarce.
+        """
         return most_connections(wanted, servers=2, health_port=self.health_port is not None)
 
 
@@ -73,7 +75,7 @@ def _between(low: float, high: float, kind: type[int] | type[float]) -> Callable
 
 
 class _Once(argparse.Action):
-    """Takes a value, and refuses another: the last one would count otherwise."""
+    """Accepts a value once; otherwise the last of several values would silently win."""
 
     _taken: object = None
 
@@ -89,12 +91,12 @@ _SECONDS = _between(0, 86400, float)
 
 
 def _ping(text: str) -> float:
-    # gRPC for Go pings no more often.
+    # gRPC for Go does not send pings more often.
     return 0.0 if _SECONDS(text) == 0 else _between(1, 86400, float)(text)
 
 
 def _origin(text: str) -> str:
-    """Take an origin as browsers send it, without a path."""
+    """Check an origin, in the form that browsers send, without a path."""
     scheme, mark, host = text.partition("://")
     if text != "*" and not (scheme and mark and host and "/" not in host):
         raise argparse.ArgumentTypeError(f"'{text}', expected an origin as in https://shop.example, or *")
@@ -107,7 +109,7 @@ class _Raising(argparse.ArgumentParser):
 
 
 def check_options(arguments: Sequence[str]) -> str | None:
-    """Return what is wrong with some options of a host; None if they are good."""
+    """Return an error text for invalid options of a host; None if they are valid."""
     try:
         _read(_Raising(add_help=False, allow_abbrev=False), ["--state-dir", ".", *arguments])
     except ValueError as error:
@@ -116,7 +118,7 @@ def check_options(arguments: Sequence[str]) -> str | None:
 
 
 def parse(arguments: Sequence[str] | None = None) -> HostOptions:
-    """Read a command line; a wrong one ends the program with a message and code 2."""
+    """Parse a command line; an invalid one ends the program with a message and code 2."""
     parser = argparse.ArgumentParser(
         prog="python -m serving_proxy.host", description="Serve the models of a state directory over gRPC and HTTP."
     )

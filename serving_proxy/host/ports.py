@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports that are ours before anything listens there."""
+"""Reserve ports before anything listens there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import socket
 
 from processor import Host
 
-# A client that takes nothing of its answer for so long is cut off.
+# A connection whose client acknowledges no data for this time is closed.
 _UNREAD_MS = 60_000
 
 
 def reserve(host: Host, address: str, port: int) -> socket.socket:
-    """Bind a port that hosts of one state directory may share, and claim it for ours.
+    """Bind a port that hosts of one state directory may share, and claim it for this state directory.
 
-    The kernel hands no connection to a socket that does not listen: a host that is loading its models reserves its
-    ports, finds out at once if it cannot have them, and leaves clients to the hosts that can answer.
+    The kernel hands no connection to a socket that does not listen. So a host that is still loading its models can
+    reserve
+    its ports, notices at once if it cannot have them, and leaves clients to the hosts that are ready.
 
     Raises
     ------
@@ -25,8 +26,8 @@ def reserve(host: Host, address: str, port: int) -> socket.socket:
         Hosts of another state directory have it.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # With the protocol named, asyncio turns Nagle's algorithm off: else the second part of an answer waits until the
-    # client acknowledges the first, which takes some 40 ms.
+    # If the protocol is named, asyncio turns Nagle's algorithm off. Otherwise the second part of a response would wait
+    # until the client acknowledges the first, which takes some 40 ms.
     reserved = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Several processes share one port.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer says of itself: trailing metadata of gRPC, headers of HTTP."""
+"""Metadata of a response about itself: trailing metadata of gRPC, headers of HTTP."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from processor import Answer
 
 Pairs = list[tuple[str, str]]
 
-# What a client may read of an answer, in the order sent.
+# The names that a client may find in a response, in the order in which they are sent.
 NAMES = ("x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us")
 
 
 def provenance(answer: Answer | None) -> Pairs:
-    """Return what is known of who answered, and how long it took; the texts are ASCII."""
+    """Return which model, version and arm produced an answer, and how long it took; the texts are ASCII."""
     if answer is None:
         return []
     pairs: Pairs = []

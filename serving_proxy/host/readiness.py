@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the host and each of its models is ready, as probes ask for it.
+"""Readiness of the host and of each model, for probes.
 
-A host is ready once nothing of the first desired state is left to load, until it is told to stop. A model is ready
-while a version of it is.
+A host is ready once it has loaded the first desired state, until it is told to stop. A model is ready while one of its
+versions is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
 
 
 class Readiness:
-    """Looks at a host's state all the time, and tells a listener of changes."""
+    """Polls a host's state, and notifies a listener of changes."""
 
     def __init__(self, host: Host, listener: Listener, request_memory: RequestMemory | None = None) -> None:
         self._host = host
@@ -37,25 +37,25 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are welcome."""
+        """Return whether the host accepts requests."""
         return self.state == "ready"
 
     async def wait(self) -> None:
-        """Wait until requests are welcome for the first time."""
+        """Wait until the host accepts requests for the first time."""
         await self._was_ready.wait()
 
     async def watch(self) -> None:
-        """Look until cancelled."""
+        """Poll until the task is cancelled."""
         while True:
             try:
-                # On another thread: the library may be busy with just what is asked for.
+                # On another thread, because the library may be busy with the state that is queried.
                 await self._update(await asyncio.to_thread(self._host.status))
             except ProcessorError as error:
                 log.warning("status: %s", error)
             await asyncio.sleep(_PERIOD_S)
 
     async def stop(self) -> None:
-        """Say from now on that nothing is ready."""
+        """Report from now on that nothing is ready."""
         self._stopping = True
         models = {} if self._told is None else self._told[1]
         await self._tell("draining", dict.fromkeys(models, False))
@@ -79,13 +79,13 @@ class Readiness:
 
 
 def _is_loading(status: Mapping[str, Any]) -> bool:
-    """Say whether a version comes or goes."""
+    """Return whether a version is being loaded or unloaded."""
     versions = (version for model in status["models"].values() for version in model["versions"].values())
     return any(one["state"] in _PASSING for version in versions for one in (version, version.get("replacement")) if one)
 
 
 def ready_models(status: Mapping[str, Any]) -> dict[str, bool]:
-    """Return of every model whether a version of it is ready."""
+    """Return for each model whether one of its versions is ready."""
     return {
         name: any(version["state"] == "ready" for version in model["versions"].values())
         for name, model in status["models"].items()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a call may keep the host waiting for its request.
+"""Limit how long a call may keep the host waiting for its request.
 
-A timer per call would cost more than most requests take, so a look every now and then serves all calls.
+A timer per call would cost more than most requests take, so one periodic check serves all calls.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from processor import DeadlineExceededError, InvalidArgumentError, ProcessorError, ResourceExhaustedError
 from serving_proxy.host.request_memory import RequestMemory
 
-# How often is looked, and after what time a request is late in coming.
+# Period of the check; a request that takes longer than this to arrive counts as late.
 _PERIOD = 0.1
-# How long streams stand open while there is no room.
+# How long streams may stay open while there is no memory.
 _STREAM_GRACE_S = 2.0
 _OUT_OF_MEMORY = "request: not complete when those in flight filled their memory (max_request_bytes_in_flight)"
 
@@ -26,15 +26,15 @@ class ReceiveTimeout:
     Parameters
     ----------
     seconds : float [s]
-        How long a call may take to bring its request.
+        How long a call may take to send its request.
     request_memory : RequestMemory, optional
-        Requests that are late in coming are refused when it is full.
+        If it is full, late requests are refused.
     """
 
     def __init__(self, seconds: float, request_memory: RequestMemory | None = None) -> None:
         self._seconds = seconds
         self._request_memory = request_memory
-        # Since when, in the order in which they began.
+        # Start of the wait by task, in the order of the starts.
         self._waiting: dict[asyncio.Task[object], float] = {}
         self._streams: dict[asyncio.Task[object], float] = {}
         self._full_since: float | None = None
@@ -46,11 +46,11 @@ class ReceiveTimeout:
         Raises
         ------
         InvalidArgumentError
-            If the client closed the call without one.
+            If the client closed the call without a request.
         DeadlineExceededError
-            If none came in time.
+            If no request came in time.
         ResourceExhaustedError
-            If it was not complete when requests in flight filled their memory.
+            If the request was not complete when requests in flight had filled their memory.
         """
         try:
             return await self._next(requests, self._waiting)
@@ -58,12 +58,14 @@ class ReceiveTimeout:
             raise InvalidArgumentError("request: none came, expected one message") from None
 
     async def each(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the requests of a stream, which may take their time.
+        """Yield the requests of a stream, without a time limit.
 
         Raises
         ------
         ResourceExhaustedError
-            If there has been no room for a while: whether a stream is idle or brings a request nobody knows.
+            If there has been no memory for a while. This ends idle streams too, because they cannot be told apart from
+            those
+            that are receiving a request.
         """
         while True:
             try:
@@ -89,7 +91,7 @@ class ReceiveTimeout:
             self._refused.pop(task, None)
 
     async def watch(self) -> None:
-        """Give up those who have waited too long, until cancelled."""
+        """Refuse calls that have waited too long, until the task is cancelled."""
         while True:
             await asyncio.sleep(min(_PERIOD, self._seconds))
             now = time.monotonic()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server reflection: what services there are and what their messages look like, for clients that know neither.
+"""Server reflection: the services and their messages, for clients that know neither.
 
 The descriptors are in a pool of their own. TensorFlow and the clients' packages register the same names in protobuf's
-default one; none of them is needed here, nor disturbed.
+default pool, which is neither needed here nor changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from serving_proxy.host.grpc_methods import SERVICES
 
 HEALTH = "grpc.health.v1.Health"
 _ALPHA = "grpc.reflection.v1alpha.ServerReflection"
-# The same messages on the wire under the name that newer clients ask for first.
+# The same messages under the name that newer clients request first.
 _STABLE = "grpc.reflection.v1.ServerReflection"
 REFLECTION = (_ALPHA, _STABLE)
 _ALPHA_PACKAGE, _STABLE_PACKAGE = "grpc.reflection.v1alpha", "grpc.reflection.v1"
@@ -29,7 +29,7 @@ _METHOD = "ServerReflectionInfo"
 
 
 def descriptors() -> descriptor_pool.DescriptorPool:
-    """Return a pool with the services of a host and all that they need."""
+    """Return a pool with the services of a host and all definitions that they need."""
     written = resources.files("serving_proxy.generated").joinpath("services.binpb").read_bytes()
     files = list(descriptor_pb2.FileDescriptorSet.FromString(written).file)
     for module in (health_pb2, reflection_pb2):
@@ -42,9 +42,9 @@ def descriptors() -> descriptor_pool.DescriptorPool:
 
 
 def stable_reflection(alpha: FileDescriptorProto) -> FileDescriptorProto:
-    """Return the description of version 1, which differs from that of v1alpha in the name of its package alone.
+    """Return the description of v1, which differs from that of v1alpha only in the name of its package.
 
-    The package `grpcio-reflection` brings only the older one.
+    The package `grpcio-reflection` contains only the older one.
     """
     stable = FileDescriptorProto()
     stable.CopyFrom(alpha)
@@ -62,7 +62,7 @@ def stable_reflection(alpha: FileDescriptorProto) -> FileDescriptorProto:
 
 
 def add_reflection(server: Any) -> None:
-    """Let a server answer what it is asked about itself."""
+    """Add server reflection to a server."""
     servicer = ReflectionServicer((*SERVICES, HEALTH, *REFLECTION), pool=descriptors())
     handler = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,

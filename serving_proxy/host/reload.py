@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HandleReloadConfigRequest: refused, or handed to the proxy as it came.
+"""HandleReloadConfigRequest: refused, or forwarded to the proxy unchanged.
 
-The answer of the RPC is TensorFlow Serving's `ReloadConfigResponse`, which says OK if it is empty.
+The response of the RPC is TensorFlow Serving's `ReloadConfigResponse`; an empty one means OK.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _ASKED = "HandleReloadConfigRequest", "--allow-reload-rpc"
 
 
 class Reload:
-    """Handler of the RPC.
+    """Handles the RPC.
 
     Parameters
     ----------
     admin : Admin or None
-        None refuses every request.
+        None: every request is refused.
     """
 
     def __init__(self, admin: Admin | None) -> None:
         self._admin = admin
 
     async def handle(self, data: bytes | bytearray, context: Any) -> bytes:
-        """Answer one request, once the models that are new are available."""
+        """Handle one request; return once the new models are available."""
         return await hand_on_call(self._admin, _ASKED, "/v1/reload", data, context)

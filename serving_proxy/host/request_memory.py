@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory requests take that have not come in full.
+"""Estimate the memory of requests that have not been received completely.
 
-gRPC keeps the parts of a request until it is complete, and tells nobody how much it has. So the growth of the process
-is what counts: from when no request was late in coming.
+gRPC keeps the parts of a request until it is complete, and does not report their size. So the growth of the process
+since
+the last moment without a late request is used.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is there."""
+    """Return the resident memory of this process [bytes]."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * _PAGE
 
 
 class RequestMemory:
-    """Says when requests that are coming have filled their share.
+    """Detects when requests that are being received have filled their share of the memory.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class RequestMemory:
     Attributes
     ----------
     loading : bool
-        Whether versions come or go, which is growth of another kind: nothing is told of requests then.
+        Whether versions are being loaded or unloaded, which changes the memory too: requests are not judged meanwhile.
     """
 
     def __init__(self, most: int) -> None:
@@ -38,7 +39,7 @@ class RequestMemory:
         self.loading = False
 
     def is_full(self, *, waiting: bool) -> bool:
-        """Look; `waiting`: whether requests are late in coming."""
+        """Return whether the share is full; `waiting`: whether requests are late."""
         now = resident_bytes()
         if not waiting or self.loading:
             self._quiet = now

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host as a whole: a ModelHost, two servers in front of it, and their end.
+"""The host as a whole: a ModelHost, two servers in front of it, and their shutdown.
 
-The ports for requests are reserved at the start and opened when the models are ready: where several hosts share a port,
-the kernel would hand connections to one that cannot answer yet. Health and metrics have a port of their own, from the
-start on.
+The ports for requests are reserved at the start and opened when the models are ready: if several hosts share a port,
+the
+kernel would otherwise hand connections to a host that cannot serve yet. Health and metrics have a port of their own,
+which
+is open from the start.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from serving_proxy.system.liveness import PERIOD_S, Heartbeat
 
 log = logging.getLogger("serving_proxy.host")
 
-# A load that cannot be interrupted must not keep the process.
+# A load that cannot be interrupted must not keep the process running for longer.
 _CLOSE_S = 5.0
 
 
@@ -48,7 +50,8 @@ class HostServer:
         self._readiness = Readiness(host, self._grpc.set_health, self._grpc.request_memory)
         control = ModelControl(admin if options.allow_model_control else None)
         application = Application(engine, self._readiness, control, options)
-        # Held to the end: nobody else takes the ports while gRPC and uvicorn have sockets of their own there.
+        # Held to the end, so that no other program takes the ports, at which gRPC and uvicorn have sockets of their
+        # own.
         self._grpc_port = reserve(host, options.address, options.grpc_port)
         self._http = HttpServer(
             with_cors(application, options.cors_origin), options, reserve(host, options.address, options.rest_port)
@@ -82,14 +85,14 @@ class HostServer:
         beating.cancel()
 
     async def _beat(self) -> None:
-        """Give signs of life from the loop that answers, until cancelled."""
+        """Give signs of life from the event loop that serves requests, until cancelled."""
         heartbeat = Heartbeat(self._options.state_dir, self._options.host_id)
         while True:
             heartbeat.beat()
             await asyncio.sleep(PERIOD_S)
 
     async def _listen(self) -> None:
-        """Take connections for requests."""
+        """Accept connections for requests."""
         self._listening = True
         port: int = self._grpc_port.getsockname()[1]
         await self._grpc.start(port)
@@ -110,7 +113,7 @@ class HostServer:
         self._stop.set()
 
     async def _end(self, watching: asyncio.Task[None]) -> None:
-        """Tell probes first, then refuse what is new, then wait for what is in flight."""
+        """Notify probes first, then refuse new requests, then wait for those in flight."""
         seconds = self._options.drain_seconds
         until = time.monotonic() + seconds
         await self._readiness.stop()
@@ -129,7 +132,7 @@ class HostServer:
         log.info("stopped")
 
     async def _close(self) -> None:
-        """Unload; what cannot be interrupted ends with the process."""
+        """Unload all models; a load that cannot be interrupted ends with the process."""
         closing = asyncio.create_task(asyncio.to_thread(self._host.close))
         done, _ = await asyncio.wait([closing], timeout=_CLOSE_S)
         if not done:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statuses of the library as gRPC and HTTP have them, and the two that the host gives itself."""
+"""The library's statuses as gRPC and HTTP statuses, and the host's message for a lack of memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HTTP: dict[int, int] = {
     16: 401,
 }
 
-#: Memory may be short beside what is counted: gRPC and Python keep copies of their own.
+#: Memory may be short although the counted bytes fit, because gRPC and Python keep copies of their own.
 NO_MEMORY = "request: no memory left for it beside those in flight (max_request_bytes_in_flight)"
 
 
@@ -36,6 +36,6 @@ def http_status(code: int) -> int:
 
 
 def retry_after_us(error: ProcessorError) -> int:
-    """Return when a refused request may come again [us from now]; 0 if nothing is said."""
+    """Return when a refused request may be retried [us from now]; 0 if that is unknown."""
     answer = error.answer
     return 0 if answer is None else answer.retry_after_us

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of the server, and of clients if they must have one, for both ports alike."""
+"""TLS certificates of the server, and those required of clients, for both ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving_proxy.host.options import HostOptions
 
 
 def grpc_credentials(options: HostOptions) -> Any:
-    """Return what a gRPC port needs; None without TLS."""
+    """Return the credentials of a gRPC port; None without TLS."""
     if options.tls_cert is None or options.tls_key is None:
         return None
     roots = None if options.client_ca is None else options.client_ca.read_bytes()
@@ -24,7 +24,7 @@ def grpc_credentials(options: HostOptions) -> Any:
 
 
 def http_context(options: HostOptions) -> ssl.SSLContext | None:
-    """Return what an HTTP port needs; None without TLS."""
+    """Return the TLS context of an HTTP port; None without TLS."""
     if options.tls_cert is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A span for every request, if OpenTelemetry is installed and its own variables say where spans go."""
+"""A span for every request, if OpenTelemetry is installed and its own variables name a destination."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def make_engine(host: Host) -> Engine:
-    """Return what answers calls, and records them if that is configured."""
+    """Return the engine that runs calls, with tracing if that is configured."""
     exporter = chosen_exporter(os.environ)
     return Engine(host) if exporter is None else TracedEngine(host, exporter)
 
 
 def chosen_exporter(environment: Mapping[str, str]) -> str | None:
-    """Return "otlp" or "console"; None if spans go nowhere.
+    """Return "otlp" or "console"; None if spans are not exported.
 
     Raises
     ------
     FailedPreconditionError
-        For an exporter that is not known here.
+        For an unknown exporter.
     """
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
@@ -58,7 +58,7 @@ class TracedEngine(Engine):
         self._propagator = TraceContextTextMapPropagator()
 
     def answer_now(self, call: Call, kind: Kind) -> Answer | None:
-        """Answer and record a call that is known to be short."""
+        """Run and record a call that is known to be short."""
         began = time.time_ns()
         try:
             answer = super().answer_now(call, kind)
@@ -70,7 +70,7 @@ class TracedEngine(Engine):
         return answer
 
     async def answer_later(self, call: Call, kind: Kind) -> Answer:
-        """Answer and record a call; one that is cancelled leaves no span."""
+        """Run and record a call; a cancelled call leaves no span."""
         began = time.time_ns()
         try:
             answer = await super().answer_later(call, kind)
@@ -81,7 +81,7 @@ class TracedEngine(Engine):
         return answer
 
     def close(self) -> None:
-        """Send what has not been sent."""
+        """Send the spans that have not been sent yet."""
         self._provider.shutdown()
 
     def _record(self, call: Call, began: int, answer: Answer | None, error: ProcessorError | None = None) -> None:
