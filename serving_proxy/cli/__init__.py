@@ -20,7 +20,7 @@ _EXTRA = {
 
 
 def main() -> None:
-    """Run the command line; say what to install where a package is missing."""
+    """Run the command line; if a package is missing, say what to install."""
     try:
         from serving_proxy.cli.app import main as run
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `serving-proxy` command: its verbs, its exit codes, and what every verb does alike.
+"""The `serving-proxy` command: its verbs, its exit codes, and what all verbs have in common.
 
-Exit codes: 0 done, 1 the proxy refused or the operation failed, 2 wrong use, or no proxy answers; 128 and the number of
-a signal that ended it, as shells have it.
+Exit codes: 0 done; 1 the proxy refused or the operation failed; 2 wrong usage, or no proxy responds; 128 plus the
+number
+of the signal that ended it, as in shells.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ def main() -> None:
 
 
 def load_commands() -> None:
-    """Import the modules of the verbs, which enter them into `app`, in the order of the help text."""
+    """Import the modules of the verbs, which register them in `app`, in the order of the help text."""
     for verb in COMMANDS:
         importlib.import_module(f"serving_proxy.cli.{verb}")
 
 
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
-    """Wrap a verb: its errors become one message and the exit code, an exit code that it returns is used."""
+    """Wrap a verb: an error becomes one message and the exit code, and an exit code that the verb returns is used."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -79,13 +80,13 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             complain(str(error))
             raise typer.Exit(2 if isinstance(error, _WRONG_USE) else 1) from error
         except OSError as error:
-            # Of the machine: a file that is something else, a disk that fails, no more descriptors.
+            # Errors of the machine: a file of another kind, a disk that fails, no more descriptors.
             named = f"{error.filename}: " if error.filename else ""
             complain(f"{named}{error.strerror or error}, expected to go on")
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
-            # Raised in code from a string (named tuples, data classes), it leaves a mark by which `python -m` dies of
-            # the signal although it was caught; other code from a string takes the mark away.
+            # If the interrupt was raised in code from a string (named tuples, data classes), Python remembers that, and
+            # `python -m` dies of the signal although it was caught; running other code from a string clears this.
             exec("")
             raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)
@@ -99,5 +100,5 @@ def complain(message: str) -> None:
 
 
 def remark(message: str) -> None:
-    """Print a note to stderr, so that stdout stays clean."""
+    """Print a note to stderr, so that stdout contains only results."""
     errors.print(escape(message), soft_wrap=True, highlight=False)

@@ -57,7 +57,7 @@ def rollback_command(
 
 
 def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, limit: float | None) -> dict[str, Any]:
-    """Wait until a promotion has been done, or given up."""
+    """Wait until a promotion has been made or given up."""
     end = None if limit is None else time.monotonic() + limit
     while model["baseline"] != version:
         if model["candidate"] != version:

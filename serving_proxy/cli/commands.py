@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that ask a proxy: the options that all of them have, and how their answers are shown."""
+"""Commands that send requests to a proxy: the options that all of them have, and the output of the responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON ins
 
 
 def option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """Return a parameter of a command, as typer takes it."""
+    """Return a parameter of a command in typer's form."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -37,7 +37,7 @@ _ASKED = (
 def proxy_command(
     name: str, about: str, render: Callable[[Any], RenderableType] | None = None, soft_wrap: bool = False
 ) -> Callable[[Command], Command]:
-    """Register a command whose function is given a `client`, and whose answer is shown as JSON or as a table.
+    """Register a command whose function gets a `client`, and whose result is printed as JSON or as a table.
 
     Parameters
     ----------
@@ -45,7 +45,8 @@ def proxy_command(
     about : str
         The help text.
     render : callable, optional
-        Turns what the function returns into a table. Without it the function is given `as_json`, and shows it itself.
+        Converts the function's result into a table. Without it, the function gets `as_json`, and prints its result
+        itself.
     soft_wrap : bool
     """
 
@@ -65,7 +66,7 @@ def proxy_command(
 
 
 def show(data: Any, as_json: bool, render: Callable[[Any], RenderableType], soft_wrap: bool = False) -> None:
-    """Print an answer as JSON or as a table."""
+    """Print a result as JSON or as a table."""
     if as_json:
         print_json(data)
     else:
@@ -75,7 +76,9 @@ def show(data: Any, as_json: bool, render: Callable[[Any], RenderableType], soft
 def set_parameters(
     run: Command, command: Command, without: set[str], added: Sequence[inspect.Parameter], first: bool = False
 ) -> None:
-    """Let typer see the parameters of a command, without some and with others, which may come before its options."""
+    """Set the parameters of a command for typer: its own, without some and with others, which may come before its
+    options.
+    """
     signature = inspect.signature(command, eval_str=True)
     own = [
         parameter.replace(kind=parameter.KEYWORD_ONLY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a verb from the declaration that the API goes by: fields with a `CliOption` each, or a `CliGroup`."""
+"""Make options of a verb from the declaration that the API uses: fields with a `CliOption` each, or a `CliGroup`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from serving_proxy.records.option import CliGroup, CliOption
 
 @dataclass(frozen=True)
 class _Declared:
-    """An option: the field it stands for, within which other field if that is a group, and how it is read."""
+    """An option: its field, the field that contains this field if that is a group, and how its value is read."""
 
     field: str
     group: str | None
@@ -37,7 +37,7 @@ class _Declared:
 
     @property
     def parameter(self) -> inspect.Parameter:
-        """The parameter of the verb's function, as typer takes it."""
+        """Return the parameter of the verb's function, in typer's form."""
         is_flag = self.kind is bool
         info: Any = typer.Option(
             self.flag,
@@ -51,7 +51,7 @@ class _Declared:
         return option((self.option.name or self.field).replace("-", "_"), annotation, self.default)
 
     def read(self, value: Any) -> Any:
-        """Turn what was typed into what the proxy is asked for."""
+        """Convert the typed value to the value for the proxy."""
         if self.option.word is not None:
             return str(value) if str(value) == self.option.word else str(value.absolute())
         if self.option.nullable and value == "none":
@@ -64,13 +64,13 @@ class _Declared:
 
 
 def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Command], Command]:
-    """Give a verb the options that a model declares; its function gets those that were typed as `given`.
+    """Add the options that a model declares to a verb; its function gets the typed ones as `given`.
 
     Parameters
     ----------
     model : type of BaseModel
     defaults : bool
-        Show the defaults of the model; else what is not typed stays as it is, whatever that is.
+        Show the defaults of the model; otherwise options that are not typed keep their present values.
     """
     declared = list(_options(model, defaults))
 
@@ -113,7 +113,7 @@ def _declared(name: str, group: str | None, field: FieldInfo, option: CliOption,
 
 
 def _kind(annotation: Any) -> type:
-    """Return the type that typer reads an annotation as."""
+    """Return the type that typer uses for an annotation."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind(get_args(annotation)[0])

@@ -56,7 +56,7 @@ def deploy_command(
         given.setdefault("shadow", 100.0)
     if not given.get("optimize"):
         given.pop("precision", None)
-    # A relative path is meant where the command is given, which is where the proxy is as a rule.
+    # A relative path belongs to the folder of the command, which usually runs on the proxy's machine.
     answer = client.deploy(name, path.absolute(), **given)
     for note in answer["notes"]:
         remark(note)

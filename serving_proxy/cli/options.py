@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that every verb has, and how what people type is read."""
+"""Options that every verb has, and functions that read typed values."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def shares(texts: list[str]) -> dict[int | str, float]:
 
 
 def json_object(text: str | None, option: str) -> dict[str, Any] | None:
-    """Read an option that holds a JSON object, or `@FILE` with one.
+    """Read an option that contains a JSON object, or `@FILE` with one.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for a long operation under a progress bar; Ctrl-C cancels it."""
+"""Wait for a long operation with a progress bar; Ctrl-C cancels it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from serving_proxy.errors import ProxyError
 
 
 def follow(client: Client, job: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-    """Wait for an operation and return it as it ended.
+    """Wait for an operation and return its final state.
 
     Raises
     ------
     KeyboardInterrupt
-        Ctrl-C or SIGTERM: it was cancelled.
+        Ctrl-C or SIGTERM: the operation was cancelled.
     """
     try:
         with _interruptible(), _shown(f"{job['model']}/{job['version']}") as told:
@@ -52,7 +52,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _shown(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Show what an operation does, if somebody sits at a terminal; else a line for each step."""
+    """Show the progress of an operation as a bar on a terminal, else as a line for each step."""
     screen = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     last = ""
@@ -61,7 +61,7 @@ def _shown(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
 
         def told(job: dict[str, Any]) -> None:
             nonlocal last
-            # It has ended: the last step stays.
+            # The operation has ended: keep the last step.
             if not job["step"]:
                 return
             total, done = job["total"] or None, job["done"]

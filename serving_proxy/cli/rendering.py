@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal's view of what the proxy answers; everything comes from the JSON data."""
+"""The terminal's view of the proxy's responses; all of it is made from the JSON data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def console() -> Console:
 
 
 def render_status(status: dict[str, Any]) -> RenderableType:
-    """Show hosts, models and what is being done."""
+    """Return hosts, models and running jobs as tables."""
     parts: list[RenderableType] = []
     if status["fault"]:
         parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
@@ -38,7 +38,7 @@ def render_status(status: dict[str, Any]) -> RenderableType:
 
 
 def render_model(model: dict[str, Any]) -> RenderableType:
-    """Show the versions of a model with where they come from."""
+    """Return the versions of a model and their sources as a table."""
     columns = (
         "version", "state", "role", "traffic", "shadow", "labels", "since", "precision", "bytes", "sha256", "source",
     )  # fmt: skip
@@ -63,7 +63,7 @@ def render_model(model: dict[str, Any]) -> RenderableType:
 
 
 def render_explain(found: dict[str, Any]) -> RenderableType:
-    """Show why a model is as it is."""
+    """Return the sentences that explain a model's state."""
     lines = [f"[bold]{escape(found['model'])}[/]"]
     lines += [f"  {escape(line)}" for line in found["lines"]]
     for version, why in found["versions"].items():
@@ -73,17 +73,17 @@ def render_explain(found: dict[str, Any]) -> RenderableType:
 
 
 def render_events(events: Iterable[dict[str, Any]]) -> RenderableType:
-    """Show events, a line each."""
+    """Return events, a line each."""
     return Text("\n".join(event_line(event) for event in events))
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """Write one event."""
+    """Return one event as a line."""
     return f"{event['id']:>6}  {clock(event['at'])}  {event['kind']:<9} {event['message']}"
 
 
 def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
-    """Show the limits of a model and what the guard says of its versions."""
+    """Return the limits of a model and the guard's verdicts on its versions."""
     limits = ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                        for key, value in found["settings"].items() if value is not None)  # fmt: skip
     columns = ("version", "as", "says", "requests", "errors", "p99", "because")
@@ -106,7 +106,7 @@ def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
 
 
 def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
-    """Show what hosts write down of a model's requests."""
+    """Return the request log of a model."""
     sample = found["sample"]
     share = "none" if sample is None else f"{sample:g} %"
     written = f"{_bytes(found['bytes'])} in {len(found['files'])} files"
@@ -116,7 +116,7 @@ def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
 
 
 def clock(at: float) -> str:
-    """Write a time, in the zone of whoever looks."""
+    """Return a time as text, in the user's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
@@ -173,7 +173,7 @@ def _ramp(model: dict[str, Any], version: int) -> str:
 
 
 def _on_hosts(version: dict[str, Any], detail: str) -> str:
-    """Write what hosts say of a version, once where they say the same."""
+    """Return what hosts report of a version; equal reports appear once."""
     return ", ".join(sorted({str(host[detail]) for host in version["hosts"].values() if host.get(detail)}))
 
 
@@ -194,7 +194,7 @@ def _bytes(count: float) -> str:
 
 
 def _table(title: str, columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> Table:
-    """Make a table without the columns that are empty."""
+    """Return a table without empty columns."""
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
     for place in shown:

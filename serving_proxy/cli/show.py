@@ -99,7 +99,7 @@ def events_command(
 
 
 def _watch(client: Client, as_json: bool) -> None:
-    """Show the status as it changes; as JSON, a line each."""
+    """Show the status whenever it changes; as JSON, a line each."""
     if as_json:
         for _, status in client.stream("status"):
             typer.echo(json.dumps(status))
