@@ -87,7 +87,7 @@ class StringPools:
 
 
 class IntegerPools:
-    """Integers by kind: known, absent, empty (-1, or 0 if the dtype is unsigned), negative, huge, mixed."""
+    """Integers by kind: known, absent, empty (-1, or 0 for row numbers and unsigned dtypes), negative, huge, mixed."""
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
