@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds of a graph in every request: values, shapes, sizes, ranges, rows and who gives them."""
+"""Analyses of properties that hold in every request: values, shapes, sizes, ranges, and rows of users and items."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensors have the same number of rows in every request that is answered.
+"""Find the tensors that have the same number of rows in every successful request.
 
-Two inputs of unknown length may differ: one user and many items. They are the same only where the graph demands it, as
-the parts of a `ConcatV2` along another axis, in all signatures that have them.
+Two inputs of unknown length may differ: one user and many items. They are equal only if the graph demands it, for
+example for the parts of a `ConcatV2` along another axis, in all signatures that have them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {"Div", "FloorDiv", "Mod", "Pow", "SquaredDifference", "TruncateMod", "Xdivy", "Xlogy"}
 _REDUCTIONS = {"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"}
-# Ops that other passes made: a row for each of what they are given.
+# Ops that other passes added: they return one row for each row of their input.
 _FUSED = {
     "RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
     "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention",
@@ -28,19 +28,19 @@ _FIRST = {"ArgMax", "ArgMin"}
 
 
 class Batches(SizeFinder):
-    """Sizes of tensors, and which of their symbols stand for one number."""
+    """Finds the sizes of tensors, and which of their symbols stand for the same number."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._static = shapes(model)
         self._leader: dict[Symbol, Size] = {}
-        #: By node: which signatures need it.
+        #: The signatures that need a node, by node.
         self.needs: dict[str, frozenset[str]] = _needs(model)
         for node in model.graph.ordered():
             self._learn(node)
 
     def leader(self, size: Size) -> Size:
-        """Return what stands for all sizes that are known to be the same."""
+        """Return the size that represents all sizes known to be equal to it."""
         while isinstance(size, Symbol) and size in self._leader:
             size = self._leader[size]
         return size
@@ -49,12 +49,12 @@ class Batches(SizeFinder):
         return self.leader(one) == self.leader(other)
 
     def rows(self, output: Output) -> Size | None:
-        """Return the first size of a tensor; None for a scalar, or where it is not known at all."""
+        """Return the first size of a tensor; None for a scalar, or if it is not known at all."""
         found = self.of(output)
         return found[0] if found else None
 
     def total(self, sizes: Sizes) -> tuple[int, tuple[Symbol, ...]]:
-        """Return the number of elements, as a number and the symbols that it is to be multiplied with."""
+        """Return the number of elements, as a number and the symbols by which it is multiplied."""
         number, symbols = 1, []
         for one in map(self.leader, sizes):
             if isinstance(one, Symbol):
@@ -64,7 +64,7 @@ class Batches(SizeFinder):
         return number, tuple(sorted(symbols))
 
     def keeps_rows(self, node: Node) -> bool:
-        """Return whether a node that changes the shape of a tensor gives rows of the same elements as it is given."""
+        """Return whether a node that changes the shape of a tensor keeps the elements of each row together."""
         if not is_reshape(self.graph, node):
             return False
         before, after = self.of(node.inputs[0]), self.of(node.output())
@@ -107,7 +107,7 @@ class Batches(SizeFinder):
         return None
 
     def _segment_rows(self, segments: Output) -> Size | None:
-        """Return the number of segments, where every row was filled."""
+        """Return the number of segments, if every row was filled."""
         matrix = first_column(self.graph, segments)
         fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
         shape = self.vector(fill.inputs[2]) if fill is not None else None
@@ -136,7 +136,7 @@ class Batches(SizeFinder):
 
     @staticmethod
     def _joint(left: Sizes, right: Sizes) -> Sizes | None:
-        """Return the sizes of what is broadcast to both."""
+        """Return the sizes to which two shapes are broadcast."""
         length = max(len(left), len(right))
         left, right = (1,) * (length - len(left)) + left, (1,) * (length - len(right)) + right
         if any(a != b and a != 1 and b != 1 for a, b in zip(left, right, strict=True)):
@@ -144,7 +144,7 @@ class Batches(SizeFinder):
         return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
 
     def _rows_kept(self, node: Node, output: Output) -> Sizes | None:
-        """Return what is inferred for a node that moves or picks columns, with the rows that it was given."""
+        """Return the inferred sizes of a node that moves or picks columns, with the rows of its input."""
         before, after = self.of(node.inputs[1 if node.op == "Split" else 0]), self._inferred(output)
         if not before or not after:
             return None
@@ -190,10 +190,10 @@ class Batches(SizeFinder):
         return (*first[:axis], total, *first[axis + 1 :])
 
     def _learn(self, node: Node) -> None:
-        """Note that a node refuses parts of different sizes."""
+        """Record sizes as equal if a node refuses parts of different sizes."""
         if node.op == "RecTargetAttention" and node.name in self.needs:
             query, keys = self.of(node.inputs[0]), self.of(node.inputs[1])
-            # It counts elements: a row for each of the keys'.
+            # It counts elements: one row for each row of the keys.
             if query and keys and self.total(query[1:]) == self.total(keys[2:]):
                 self._join(query[0], keys[0], self.needs[node.name])
             return
@@ -223,7 +223,7 @@ class Batches(SizeFinder):
 
 
 def is_reshape(graph: Graph, node: Node) -> bool:
-    """Return whether a node gives the elements of its first input in another shape: `x[:, None]` as well."""
+    """Return whether a node returns the elements of its first input in another shape, also as `x[:, None]`."""
     if node.op != "StridedSlice":
         return node.op in {"ExpandDims", "Reshape", "Squeeze"}
     steps = constant_list(graph, node.inputs[3])
@@ -235,7 +235,7 @@ def is_reshape(graph: Graph, node: Node) -> bool:
 
 
 def _with_new_axes(node: Node, before: Sizes, count: int) -> Sizes:
-    """Return the sizes of `x[:, None]`; `count` axes are named."""
+    """Return the sizes of `x[:, None]` with `count` entries in the brackets."""
     new_axis, ellipsis = attribute(node, "new_axis_mask", 0), attribute(node, "ellipsis_mask", 0)
     made: list[Size] = []
     left = list(before)
@@ -253,12 +253,12 @@ def _with_new_axes(node: Node, before: Sizes, count: int) -> Sizes:
 
 
 def joined_parts(node: Node) -> list[Output]:
-    """List what a ConcatV2, Pack or AddN joins."""
+    """Return the tensors that a ConcatV2, Pack or AddN joins."""
     return node.inputs[:-1] if node.op == "ConcatV2" else node.inputs
 
 
 def joined_axis(sizes: SizeFinder, node: Node) -> int | None:
-    """Return the axis of a ConcatV2 or Pack, 0 or more; None where it is not known."""
+    """Return the axis of a ConcatV2 or Pack, 0 or more, or None if it is not known."""
     rank = sizes.rank(node.inputs[0])
     if rank is None:
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which relus stock TensorFlow computes together with the product before them.
+"""Find the relus that stock TensorFlow computes together with the product before them.
 
-With oneDNN such a relu makes 0 of NaN, another leaves it NaN. What a model answers to NaN, or to a mean of nothing,
-hangs on it; so a fused op has to know which of both a relu was in the model as it was exported, before passes take away
-what stood between it and a product.
+With oneDNN, such a relu turns NaN into 0, while another relu keeps NaN. The answers of a model to NaN, or to a mean of
+no values, depend on it. A fused op must therefore know the kind of each relu in the exported model, before passes
+remove the nodes between it and a product.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.graph import Graph, Node, Output, attribute
 from graph_tools.model import Model
 
-#: Attribute of nodes that are such a relu; it is not written into an artifact.
+#: Attribute that marks such a relu; it is not written into an artifact.
 MARK = "_with_product"
 
 _RELUS = ("Relu", "Relu6")
@@ -23,9 +23,9 @@ _SUMS = {"Add", "AddV2"}
 def mark_contractions(model: Model) -> None:
     """Mark every relu that TensorFlow's rewriter (Grappler's remapper) joins with a product and a bias.
 
-    It does so for `MatMul → BiasAdd → Relu`, the bias being any vector that is added, of float32, where nothing else
-    takes the product or the sum: nodes that no output of a signature needs do not count. A relu that is in several
-    signatures is marked if it is joined in all of them.
+    TensorFlow joins `MatMul → BiasAdd → Relu` of float32, with any added vector as bias, if nothing else uses the
+    product or the sum. Nodes that no output of a signature needs do not count. A relu that is in several signatures is
+    marked if it is joined in all of them.
     """
     graph = model.graph
     relus = graph.of(*_RELUS)
@@ -42,7 +42,7 @@ def mark_contractions(model: Model) -> None:
 
 
 def drop_marks(graph: Graph) -> None:
-    """Take the marks off the relus that are left."""
+    """Remove the marks from the relus that are left."""
     for node in graph.of(*_RELUS):
         node.attrs.pop(MARK, None)
 
@@ -64,7 +64,7 @@ def _is_joined(graph: Graph, relu: Node, needed: set[str], outputs: set[Output],
 
 
 def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs: set[Output]) -> Node | None:
-    """Return the node that gives a tensor to a user alone, seen through identities; None where others take it too."""
+    """Return the node, behind identities, whose result only `user` uses; None if others use it too."""
     while True:
         if output.port or output in outputs:
             return None
@@ -78,7 +78,7 @@ def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs:
 
 
 def _is_same(one: Node, other: Node) -> bool:
-    """Return whether two nodes compute the same, so that TensorFlow keeps one of them."""
+    """Return whether two nodes compute the same, so that TensorFlow keeps only one of them."""
     return one.name == other.name or (one.op == other.op and one.inputs == other.inputs and not one.controls)
 
 
@@ -89,7 +89,7 @@ def _is_float32(node: Node) -> bool:
 
 
 def _is_bias(bias: tuple[int | None, ...] | None, product: tuple[int | None, ...] | None) -> bool:
-    """Return whether a shape is that of a vector for the last dimension of another."""
+    """Return whether a shape is that of a vector along the last dimension of another shape."""
     if not bias or not product or bias[-1] is None or bias[-1] != product[-1]:
         return False
     return len(bias) <= len(product) and all(size == 1 for size in bias[:-1])

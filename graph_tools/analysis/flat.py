@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that hold the same elements in the same order under different shapes."""
+"""Tensors that have the same elements in the same order, but different shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MASKS = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
 
 class Flat:
-    """Looks at a model. A snapshot: of nodes that were added since, shapes are not known.
+    """Analyzes a snapshot of a model: shapes of nodes that are added later are not known.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class Flat:
         return skip(self.graph, output)
 
     def constant(self, output: Output) -> Array | None:
-        """Return the elements of a constant, or of a small variable that nothing writes, else None."""
+        """Return the elements of a constant, or of a small variable that nothing writes, or None."""
         return self.values.value(output)
 
     def views(self, output: Output) -> Iterator[Output]:
-        """Go from an output back through nodes that give the same elements, itself first."""
+        """Yield an output, and then the outputs before it that have the same elements."""
         output = skip(self.graph, output)
         yield output
         node = self.graph[output.node]
@@ -54,7 +54,7 @@ class Flat:
             node = self.graph[output.node]
 
     def is_view(self, node: Node) -> bool:
-        """Return whether a node gives the elements of its input in their order."""
+        """Return whether a node returns the elements of its input in the same order."""
         if node.controls:
             return False
         if node.op == "StridedSlice":
@@ -106,7 +106,7 @@ class Flat:
         return node if node.op in ops and not node.controls else None
 
     def direct(self, output: Output, *ops: str) -> Node | None:
-        """Return the node that gives an output, seen through identities, if it is of one of `ops`."""
+        """Return the node that computes an output, behind identities, if it is of one of `ops`."""
         node = self.graph[skip(self.graph, output).node]
         return node if node.op in ops and not node.controls else None
 
@@ -114,7 +114,7 @@ class Flat:
         return self.shapes.of(output)
 
     def known(self, output: Output) -> list[int | None]:
-        """Return the sizes of an output, those that are not known as None; empty where its rank is not known."""
+        """Return the sizes of an output, with None for unknown ones; empty if its rank is not known."""
         return [one.known for one in self.shapes.of(output) or ()]
 
     def is_float(self, output: Output) -> bool:
@@ -129,7 +129,7 @@ class Flat:
         return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
 
     def scalar(self, output: Output) -> float | None:
-        """Return a constant number, also one that a tensor is filled with."""
+        """Return a constant number, or the number with which a tensor is filled."""
         value = self.values.value(output)
         if value is not None and value.dtype.kind in "fiu" and value.size:
             first = value.reshape(-1)[0]
@@ -143,7 +143,7 @@ class Flat:
         return self.scalar(node.inputs[1]) if node.op == "Fill" else float(node.op == "OnesLike")
 
     def kernel(self, output: Output) -> tuple[Output, list[int]] | None:
-        """Return a constant weight and its shape, else None."""
+        """Return a constant weight and its shape, or None."""
         output = skip(self.graph, output)
         shape = self.shape_of(output)
         if not self.is_constant(output) or shape is None or None in shape:
@@ -151,7 +151,7 @@ class Flat:
         return output, [one or 0 for one in shape]
 
     def row_vector(self, output: Output, like: Output) -> Output | Array | None:
-        """Return a constant that is the same for all rows of `like`, with as many elements as a row, else None."""
+        """Return a constant that is the same for all rows of `like`, with as many elements as a row, or None."""
         row = self.known(like)[1:]
         if not self.is_constant(output) or not row or None in row:
             return None
@@ -170,15 +170,15 @@ class Flat:
         return np.ascontiguousarray(np.broadcast_to(value.reshape(padded), [one or 0 for one in row]).reshape(size))
 
     def reduced(self, node: Node) -> tuple[int, ...] | None:
-        """Return the axes that a reduction reduces, counted from the first, else None."""
+        """Return the axes that a reduction reduces, counted from the first, or None."""
         sizes, axes = self.shapes.of(node.inputs[0]), self.shapes.numbers(node.inputs[1])
         return None if sizes is None or axes is None else tuple(sorted(axis % len(sizes) for axis in axes))
 
     def only_user(self, output: Output) -> Node | None:
-        """Return the node that alone uses an output, unless a signature names it."""
+        """Return the only node that uses an output, or None if a signature names the output."""
         users = self.graph.users(output.node)
         return users[0] if len(users) == 1 and output.node not in self.roots and not users[0].controls else None
 
     def adjoined(self, node: Node) -> bool:
-        """Return whether a product takes an operand transposed."""
+        """Return whether a product transposes an operand."""
         return any(attribute(node, one, False) for one in ("adj_x", "adj_y", "transpose_a", "transpose_b"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that TensorFlow does not know before a request, and that a layer's weights fix all the same."""
+"""Sizes that TensorFlow does not know before a request, but that follow from a layer's weights."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Symbol = tuple[str, int, int]
 
 
 def learn_widths(model: Model, shapes: SymbolicShapes, kernel_rows: Callable[[Output], int | None]) -> None:
-    """Let shapes say what a product of rows with constant weights demands of the rows.
+    """Complete shapes by the widths that products with constant weights demand of their rows.
 
-    `ConcatV2(known, unknown) → MatMul(W)`: as many columns as W has rows, and the unknown part is what is missing. A
-    request with others is refused by the product, and by the op that takes its place. Only what is multiplied in every
-    signature that has these rows is known for all of them.
+    `ConcatV2(known, unknown) → MatMul(W)` has as many columns as W has rows, so the unknown part has the missing ones.
+    The product refuses a request with another width, and so does the op that replaces it. A width is known only if
+    every signature that has these rows multiplies them.
 
     Parameters
     ----------
     model : Model
     shapes : SymbolicShapes
-        It is completed.
+        The shapes to complete.
     kernel_rows : callable
-        Returns the rows of constant weights, None for what is none.
+        Output -> number of rows of a constant weight, or None if it is not a constant weight.
     """
     found: dict[Symbol, int] = {}
     for node in model.graph.of("MatMul", "_FusedMatMul"):
@@ -48,7 +48,7 @@ def learn_widths(model: Model, shapes: SymbolicShapes, kernel_rows: Callable[[Ou
 
 
 def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, int]) -> None:
-    """Note the size of the last dimension of rows, and of the one part of a concatenation that is not known."""
+    """Record the size of the last dimension of rows, and of the only unknown part of a concatenation."""
     sizes = shapes.of(x)
     if not sizes or sizes[-1].number != 1 or len(sizes[-1].symbols) != 1:
         return
@@ -65,7 +65,7 @@ def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, in
 
 
 def _is_always_asked(model: Model, node: Node, x: Output) -> bool:
-    """Return whether every signature that computes rows multiplies them, too."""
+    """Return whether every signature that computes rows also multiplies them."""
     for signature in model.signatures.values():
         needed = model.graph.ancestors(output.tensor.node for output in signature.outputs.values())
         if x.node in needed and node.name not in needed:

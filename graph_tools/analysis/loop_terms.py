@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the body of a loop computes of its arguments, as terms in one form for all ways to write it."""
+"""The results of a loop's body as terms of its arguments, in one form for all ways to write them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 #: ("arg", i); ("const", numbers, shape); ("item", list, index): an element of a list of tensors;
 #: ("set", list, index, value); ("columns", i, row, begin, end): columns of an argument, of one row of it or (None) all;
 #: ("dot", x, i, begin, end): x times columns of an argument; ("slice", x, begin, end): columns;
-#: ("sum", terms) and ("product", terms), flat and in an order of their own; ("-", a, b); ("select", c, a, b);
-#: (op, terms) for a function of one term; ("?", node, op) for what is not understood.
+#: ("sum", terms) and ("product", terms), flat and in a canonical order; ("-", a, b); ("select", c, a, b);
+#: (op, terms) for a function of one term; ("?", node, op) for an unknown operation.
 Term = tuple[Any, ...]
 
-#: The shape of an argument, () or None where it is not known.
+#: Returns the shape of an argument, or None if it is not known.
 ShapeOfArgument = Callable[[int], Sequence[int | None] | None]
 
 _THROUGH = {"Identity", "ReadVariableOp", "Snapshot", "StopGradient", "PreventGradient", "EnsureShape"}
@@ -36,7 +36,7 @@ class Terms:
     Attributes
     ----------
     returned : list of Term
-        What it returns, in order.
+        The terms that it returns, in order.
     """
 
     def __init__(self, function: Any, shape_of: ShapeOfArgument) -> None:
@@ -120,7 +120,7 @@ class Terms:
         return self._slice(node, inputs) if node.op == "StridedSlice" else None
 
     def _row(self, term: Term, row: int, count: int) -> Term | None:
-        """Return one row of an argument that has so many."""
+        """Return one row of an argument that has `count` rows."""
         shape = self._shape_of(term[1]) if term[0] == "arg" else None
         if shape is None or len(shape) != 2 or shape[0] != count:
             return None
@@ -161,7 +161,7 @@ class Terms:
         return None
 
     def _columns(self, term: Term, begin: int, end: int) -> Term:
-        """Return columns of a term, as those of what it is made of where that has as many."""
+        """Return columns of a term, as columns of its operands if these have as many columns."""
         if term[0] == "arg":
             return ("columns", term[1], None, begin, end)
         if term[0] in {"dot", "columns"}:
@@ -172,7 +172,7 @@ class Terms:
 
 
 def _flat(kind: str, terms: list[Term]) -> Term:
-    """Return a sum or product; sums of sums are one."""
+    """Return a sum or product; nested sums become one sum."""
     parts = [inner for term in terms for inner in (term[1] if term[0] == kind else (term,))]
     return (kind, tuple(sorted(parts, key=repr)))
 
@@ -187,7 +187,7 @@ def _constant(node: Any) -> Term | None:
 
 
 def _attribute(node: Any, name: str) -> Any:
-    """Return an attribute, the default where it is not written; asking for it may not write it."""
+    """Return an attribute, or its default if it is not written; reading it must not add it to the message."""
     from tensorflow.core.framework import attr_value_pb2
 
     return node.attr[name] if name in node.attr else attr_value_pb2.AttrValue()

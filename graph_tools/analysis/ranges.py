@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between which numbers the elements of an integer tensor lie, in every request."""
+"""Find the range in which the elements of an integer tensor lie in every request."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Range = tuple[int | None, int | None]
 
 ANY: Range = (None, None)
 
-# The elements of input 0, some of them or in another order.
+# Ops that return elements of input 0, some of them or in another order.
 _PICK = {
     "EnsureShape", "ExpandDims", "GatherNd", "GatherV2", "Identity", "Reshape", "ReverseV2", "Slice", "Snapshot",
     "Squeeze", "StopGradient", "StridedSlice", "Tile", "Transpose", "Unique", "UniqueV2",
 }  # fmt: skip
 _JOIN = {"ConcatV2", "DynamicStitch", "Pack", "ParallelDynamicStitch"}
-# So are all of their outputs.
+# Ops for which this is true of all outputs.
 _PICK_ALL = {"DynamicPartition", "Split", "SplitV", "Unpack"}
 _HASHES = {"StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"}
 _SMALL = {"DT_UINT8": 2**8, "DT_UINT16": 2**16, "DT_UINT32": 2**32, "DT_BOOL": 2}
 
 
 class RangeFinder:
-    """Finds ranges in a graph that does not change meanwhile."""
+    """Finds ranges in a graph, which must not change meanwhile."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -40,12 +40,12 @@ class RangeFinder:
     def of(self, output: Output) -> Range:
         """Return the range of a tensor's elements."""
         if output not in self._known:
-            self._known[output] = ANY  # what a cycle finds
+            self._known[output] = ANY  # the range that a cycle sees
             self._known[output] = self._find(self.graph[output.node], output)
         return self._known[output]
 
     def is_nonnegative(self, output: Output) -> bool:
-        """Return whether no request can make an element negative."""
+        """Return whether no element can be negative in any request."""
         low, _ = self.of(output)
         return low is not None and low >= 0
 
@@ -87,7 +87,7 @@ class RangeFinder:
         return self._arithmetic(node)
 
     def _chosen(self, node: Node) -> Range:
-        """Range of what a Select takes where its condition holds: without c, of `select(x != c, x, …)`."""
+        """Return the range of the elements that a Select picks by its condition: not c in `select(x != c, x, …)`."""
         low, high = self.of(node.inputs[1])
         condition = self.graph[skip(self.graph, node.inputs[0]).node]
         if condition.op == "NotEqual":
@@ -126,7 +126,7 @@ class RangeFinder:
 
     @staticmethod
     def _clipped(values: Range, low: Range, high: Range) -> Range:
-        """Range of min(max(values, low), high)."""
+        """Return the range of min(max(values, low), high)."""
         least = max((one for one in (values[0], low[0]) if one is not None), default=None)
         most = max(values[1], low[1]) if values[1] is not None and low[1] is not None else None
         least = min(least, high[0]) if least is not None and high[0] is not None else None
@@ -155,7 +155,7 @@ def _union(one: Range, other: Range) -> Range:
 
 
 def _table_range(model: Model, handle: str) -> Range:
-    """Range of the values of a hash table that is filled once."""
+    """Return the range of the values of a hash table that is filled once."""
     content = model.hash_tables.get(handle)
     if content is not None and any(writes(user) for user in model.graph.users(handle)):
         return ANY
@@ -167,7 +167,7 @@ def _table_range(model: Model, handle: str) -> Range:
     if filler is None:
         return ANY
     if filler.op == "InitializeTableFromTextFileV2":
-        # -1: the number of the line.
+        # -1 stands for the line number.
         if attribute(filler, "value_index") != -1 or attribute(filler, "offset", 0):
             return ANY
         return (0, _lines(model, filler) - 1)
@@ -184,13 +184,13 @@ def _table_range(model: Model, handle: str) -> Range:
 
 
 def _filler(model: Model, handle: str) -> Node | None:
-    """Return the one node that fills a hash table."""
+    """Return the only node that fills a hash table, or None."""
     found = [user for user in model.graph.users(handle) if user.op not in {"LookupTableFindV2", "LookupTableSizeV2"}]
     return found[0] if len(found) == 1 else None
 
 
 def _most_keys(model: Model, handle: str) -> int | None:
-    """Return a number of keys that a hash table never has more than, or None."""
+    """Return an upper bound for the number of keys of a hash table, or None."""
     content, filler = model.hash_tables.get(handle), _filler(model, handle)
     if content is not None:
         return None if any(writes(user) for user in model.graph.users(handle)) else int(content.keys.shape[0])
@@ -206,7 +206,7 @@ def _most_keys(model: Model, handle: str) -> int | None:
 
 
 def _lines(model: Model, filler: Node) -> int:
-    """Count the lines that an initializer reads of its file: as many as it says, or all."""
+    """Return the number of lines that an initializer reads from its file: the number in its attribute, or all."""
     said = int(attribute(filler, "vocab_size", -1))
     file = model.assets.get(skip(model.graph, filler.inputs[1]).node)
     if said > 0 or file is None:
@@ -215,7 +215,7 @@ def _lines(model: Model, filler: Node) -> int:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file, a last one without an end included."""
+    """Return the number of lines of a file, including a last line without an end."""
     count, last = 0, b"\n"
     with path.open("rb") as file:
         while block := file.read(1 << 20):

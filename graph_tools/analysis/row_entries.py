@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of several values each, as tensors with an entry for each value: which entries are whose row's.
+"""Follow rows with several values each through tensors that have an entry for each value.
 
-`Where(x ≠ '')` lists the places of values row by row, `GatherNd` takes them, lookups go from each to its own, and a sum
-of segments makes rows again. With equal rows these are equal lists one after another.
+`Where(x ≠ '')` lists the places of values row by row, `GatherNd` reads the values, lookups map each value to its row,
+and a sum of segments makes rows again. If all rows are equal, these tensors are equal lists one after another.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"}
 
 
 def has_entries(rows: RowFacts, node: Node) -> bool:
-    """Return whether a node lists entries, or takes what has them."""
+    """Return whether a node lists entries, or has an input with entries."""
     return node.op in _BEGIN or any(source in rows.entries for source in node.inputs)
 
 
 def entries_of(rows: RowFacts, node: Node) -> Found | None:
-    """Return what outputs are, by port: entries, or rows with their first size; None where rows may be mixed."""
+    """Return the kind of outputs, by port: entries, or rows with their first size; None if rows may be mixed."""
     rule = _RULES.get(node.op)
     return rule(rows, node) if rule else None
 
@@ -71,7 +71,7 @@ def _same(rows: RowFacts, node: Node) -> Found | None:
 
 
 def _elementwise(rows: RowFacts, node: Node) -> Found | None:
-    """Follow what combines values of an entry with each other, or with what is the same for all."""
+    """Follow ops that combine values of an entry with each other, or with values that are the same for all entries."""
     others = [source for source in node.inputs if not rows.is_free(source)]
     shapes = [rows.of(one) for one in node.inputs]
     known = [shape for shape in shapes if shape is not None]
@@ -98,7 +98,7 @@ def _lookup(rows: RowFacts, node: Node) -> Found | None:
 
 
 def _sparse_segments(rows: RowFacts, node: Node) -> Found | None:
-    """Follow sums of rows of a table: as many as are asked for, or as there are where each row has an entry."""
+    """Follow sums of rows of a table: as many as requested, or as many as there are rows if each row has an entry."""
     numbers, ids = rows.entries.get(node.inputs[2]), rows.entries.get(node.inputs[1])
     if not rows.is_free(node.inputs[0]) or ids is None or ids.kind != VALUES:
         return None
@@ -121,7 +121,7 @@ def _sums(rows: RowFacts, numbers: Entries | None, values: Entries | None, count
 
 
 def _fill(rows: RowFacts, node: Node) -> Found | None:
-    """Follow entries to which one is added for each row that has none."""
+    """Follow entries after an entry is added for each row that has none."""
     places, values = (rows.entries.get(source) for source in node.inputs[:2])
     shape = rows.value(node.inputs[2])
     if places is None or values is None or places.kind != PLACES or values != replace(places, kind=VALUES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the rows of tensors, as the rules for ops ask for it."""
+"""The facts about the rows of tensors that the rules for ops use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graph_tools.analysis.symbolic_shapes import Size, SymbolicShapes
 from graph_tools.graph import Output
 from graph_tools.model import Model
 
-#: The number of rows of a request, whichever it is; no node has this name.
+#: The symbol for the number of rows of a request; no node has this name.
 SYMBOL = ("", 0, 0)
 ROWS = Size(1, (SYMBOL,))
 
@@ -23,15 +23,15 @@ PLACES, NUMBERS, VALUES = "places", "numbers of rows", "values"
 
 @dataclass(frozen=True)
 class Entries:
-    """What a tensor has for each entry.
+    """The meaning of a tensor that has an element or row for each entry.
 
     Attributes
     ----------
     kind : str
-        `PLACES` [entries, dimensions], of which the first is the number of the row; `NUMBERS` of rows [entries];
-        `VALUES` [entries, ...] that depend on the row alone.
+        `PLACES` [entries, dimensions], the first of which is the row number; `NUMBERS` of rows [entries]; `VALUES`
+        [entries, ...] that depend only on the row.
     of : Output
-        The places that the entries are listed by.
+        The places that list the entries.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Entries:
 
 
 def is_multiple(size: Size) -> bool:
-    """Return whether a size is the number of rows, once, times something else."""
+    """Return whether a size is the number of rows, exactly once, times other factors."""
     return size.symbols.count(SYMBOL) == 1
 
 
@@ -49,24 +49,24 @@ def is_number_of_rows(size: Size) -> bool:
 
 
 class RowFacts(SymbolicShapes):
-    """Holds what is known of rows, and answers what rules ask; `Rows` finds it out.
+    """The facts about rows that rules query; `Rows` computes them.
 
     Parameters
     ----------
     model : Model
     user, items : iterable of Output
-        Inputs. All that are not scalars have the same number of rows.
+        The inputs of each side. All that are not scalars have the same number of rows.
 
     Attributes
     ----------
     sides : dict of str to frozenset
-        By node: whose rows it is made from, `USER`, `ITEMS`, both or none.
+        By node: the sides from whose rows it is computed, `USER`, `ITEMS`, both or none.
     entries : dict of Output to Entries
         Tensors that have an entry for each of the values of a row.
     filled : dict of Output to Size
-        Entries of which each row has one at least, and how many rows these are.
+        Entries of which each row has at least one, and the number of rows.
     crossing : dict of str to str
-        Nodes that are not seen to act on each row alone, with the reason.
+        Nodes that are not known to compute each row independently, with the reason.
     """
 
     def __init__(self, model: Model, user: Iterable[Output], items: Iterable[Output]) -> None:
@@ -79,7 +79,7 @@ class RowFacts(SymbolicShapes):
         super().__init__(model.graph, shape_of)
 
     def is_of(self, output: Output, *sides: str) -> bool:
-        """Return whether an output has rows of these sides, or depends on how many they are."""
+        """Return whether an output has rows of these sides, or depends on their number."""
         return self.sides.get(output.node, frozenset()) == set(sides) and not self.is_free(output)
 
     def is_free(self, output: Output) -> bool:
@@ -90,12 +90,12 @@ class RowFacts(SymbolicShapes):
         return value is not None and not any(SYMBOL in one.symbols for one in value)
 
     def first(self, output: Output) -> Size | None:
-        """Return the first size of a tensor of rows: their number, or a multiple where a row is several of it."""
+        """Return the first size of a tensor of rows: their number, or a multiple if a row takes several places."""
         sizes = self.of(output)
         if not sizes or not is_multiple(sizes[0]) or any(SYMBOL in size.symbols for size in sizes[1:]):
             return None
         return sizes[0]
 
     def has_rows(self, output: Output) -> bool:
-        """Return whether the first dimension of a tensor is that of rows."""
+        """Return whether the first dimension of a tensor is the dimension of rows."""
         return self.first(output) == ROWS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each op does with rows: a rule gives the first size of its outputs, or None where it may mix rows."""
+"""How each op treats rows: a rule returns the first size of its outputs, or None if it may mix rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_tools.analysis.row_facts import RowFacts, is_multiple
 from graph_tools.analysis.symbolic_shapes import Size, product, quotient
 from graph_tools.graph import Node, Output, attribute
 
-#: Give each element from the element of the same place; with other inputs that are the same for all rows.
+#: Ops that compute each element from the element at the same place, and from other inputs equal for all rows.
 SAME_SHAPE = {
     "Abs", "Acos", "AsString", "Asin", "Atan", "Bucketize", "Cast", "Ceil", "CheckNumerics", "ClipByValue", "Cos",
     "Elu", "Erf", "Erfc", "Exp", "Expm1", "Floor", "Identity", "Inv", "Invert", "IsFinite", "IsInf", "IsNan",
@@ -19,19 +19,19 @@ SAME_SHAPE = {
     "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong", "StringToNumber", "StringUpper",
     "Tan", "Tanh", "ZerosLike",
 }  # fmt: skip
-#: Take operands of different shapes, of which one may have one row where the other has many.
+#: Ops whose operands may have different shapes: one operand may have one row if the other one has many.
 BROADCASTS = {
     "Add", "AddV2", "Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "DivNoNan", "Equal", "FloorDiv",
     "FloorMod", "Greater", "GreaterEqual", "LeftShift", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum",
     "Minimum", "Mod", "Mul", "MulNoNan", "NotEqual", "Pow", "RealDiv", "RightShift", "SelectV2", "SquaredDifference",
     "Sub", "TruncateDiv", "TruncateMod", "Xdivy", "Xlogy",
 }  # fmt: skip
-#: The same of products of matrices, over all dimensions but the last two.
+#: The same for products of matrices, over all dimensions but the last two.
 BATCH_PRODUCTS = {"BatchMatMulV2", "BatchMatMulV3"}
 
 _ONE = Size(1)
 _FIRST_ONLY = {"AvgPool", "Conv2D", "DepthwiseConv2dNative", "MaxPool", "SparseLookup"}
-#: Ops of libprocessor that take tensors of rows beside weights.
+#: Ops of libprocessor that have tensors of rows as inputs in addition to weights.
 _FUSED = {
     "RecCrossNetwork", "RecDotInteraction", "RecFieldOuter", "RecFmInteraction", "RecHeadAttention", "RecProduct",
     "RecRecurrentLayer", "RecSequencePooling", "RecTargetAttention",
@@ -41,13 +41,13 @@ _ALONG_AN_AXIS = {"ArgMax": 1, "ArgMin": 1, "Cumsum": 1, "Cumprod": 1, "ExpandDi
 
 
 def rows_of(rows: RowFacts, node: Node) -> Size | None:
-    """Return the first size of what a node gives, or None where it is not seen to act on each row alone."""
+    """Return the first size of a node's result, or None if it is not known to compute each row independently."""
     rule = _RULES.get(node.op)
     return rule(rows, node) if rule else None
 
 
 def why_not(node: Node) -> str:
-    """Say why rows cannot be followed through a node."""
+    """Return why rows cannot be followed through a node."""
     if node.op in _RULES:
         return f"'{node.name}' ({node.op}) may mix rows, expected an op on each row alone"
     return f"'{node.name}' ({node.op}) is not known to act on each row alone"
@@ -89,7 +89,7 @@ def _elementwise(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _is_of_items(rows: RowFacts, output: Output) -> bool:
-    """Return whether a tensor has rows of items alone: they are never collapsed, so that nothing has to be proved."""
+    """Return whether a tensor has only rows of items, which are never collapsed, so that nothing must be proved."""
     return "user" not in rows.sides.get(output.node, ()) and bool(rows.of(output)) and not rows.is_free(output)
 
 
@@ -100,7 +100,7 @@ def _select(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _of_equal_rows(rows: RowFacts, parts: list[Output]) -> Size | None:
-    """Return the rows of tensors that TensorFlow refuses unless they have as many."""
+    """Return the rows of tensors for which TensorFlow demands equal numbers of rows."""
     found = {rows.first(part) for part in parts if rows.first(part) is not None or not _is_of_items(rows, part)}
     return found.pop() if len(found) == 1 else None
 
@@ -119,7 +119,7 @@ def _pack(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _axis(rows: RowFacts, node: Node, index: int, of: int = 0) -> int | None:
-    """Return an axis that an input names, 1 or more; None where it is that of rows, or not known."""
+    """Return the axis that an input gives, 1 or more; None if it is the axis of rows, or not known."""
     axis, rank = rows.numbers(node.inputs[index]), _rank(rows, node.inputs[of])
     if not axis or len(axis) != 1 or not rank:
         return None
@@ -158,7 +158,7 @@ def _batch_mat_mul(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _einsum(rows: RowFacts, node: Node) -> Size | None:
-    """Follow the first letter of the result where it is that of every operand with rows, and of no other."""
+    """Follow the first letter of the result if it is the first letter of exactly the operands with rows."""
     operands, _, result = attribute(node, "equation", b"").decode().replace(" ", "").partition("->")
     letters = operands.split(",")
     if not result or "." in operands or len(letters) != len(node.inputs):
@@ -183,7 +183,7 @@ def _reshape(rows: RowFacts, node: Node) -> Size | None:
 
 def _squeeze(rows: RowFacts, node: Node) -> Size | None:
     axes, rank = attribute(node, "squeeze_dims", []), _rank(rows, node.inputs[0])
-    # Without axes it is one row that would be squeezed out.
+    # Without axes, a single row would be squeezed too.
     return rows.first(node.inputs[0]) if axes and rank and all(axis % rank for axis in axes) else None
 
 

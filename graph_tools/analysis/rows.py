@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensors have a row for each row of a request, whose they are, and which nodes act on each row alone."""
+"""Find the tensors with a row for each row of a request, their side, and the nodes that compute rows independently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ITEMS", "USER", "Rows"]
 
 
 class Rows(RowFacts):
-    """Follows rows from the inputs of a model to its outputs. A snapshot of the graph."""
+    """Follows rows from the inputs of a model to its outputs, in a snapshot of the graph."""
 
     def _rule(self, op: str) -> Rule | None:
         return _same if op in SAME_SHAPE else super()._rule(op)
@@ -30,7 +30,7 @@ class Rows(RowFacts):
         self.sides[node.name] = frozenset().union(*given)
         for output, side in self.inputs.items():
             if output.node == node.name:
-                # A number that a client gives once counts for all rows.
+                # A number that a client sends once is used for all rows.
                 self.sides[node.name] |= {side} if self.of(output) != () else set()
                 return
         if not self.sides[node.name] or self.value(node.output()) is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules that tell when a node's first output equals one of its inputs, in shape and every element."""
+"""Rules that prove that a node's first output equals one of its inputs, in shape and every element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESHAPES = ("Reshape", "Squeeze", "ExpandDims")
 
 
 class Rules:
-    """Looks at a graph as it was when the rules were made; nodes that went since must not be asked for."""
+    """Rules for a snapshot of a graph; they must not be applied to nodes that are removed since."""
 
     def __init__(self, model: Model, shape_of: ShapeOf) -> None:
         self.model, self.graph, self.shape_of = model, model.graph, shape_of
@@ -28,7 +28,7 @@ class Rules:
         self._same_sizes = {node.name for node in model.graph.of("Reshape") if sizes.is_same_shape(node)}
 
     def equal_input(self, node: Node) -> Output | None:
-        """Return the input, or what comes before it, that a node's output equals, else None."""
+        """Return the input, or an output before it, that equals a node's output, or None."""
         rule = _RULES.get(node.op)
         return rule(self, node) if rule is not None else None
 
@@ -36,7 +36,7 @@ class Rules:
         return self.values.constant(node.inputs[index])
 
     def shape_kept(self, source: Output, node: Node) -> bool:
-        """Return whether two tensors of equally many elements have one shape: at most one size is not known."""
+        """Return whether two tensors with equal numbers of elements have one shape: at most one size is not known."""
         return _equal_shapes(self.shape_of(source), self.shape_of(node.output()))
 
     def reshape(self, node: Node) -> Output | None:
@@ -99,7 +99,7 @@ class Rules:
         return node.inputs[0]
 
     def only_one(self, node: Node) -> Output | None:
-        """Of a list of tensors."""
+        """Return the only input of a node over a list of tensors, or None."""
         return node.inputs[0] if attribute(node, "N") == 1 else None
 
     def one_split(self, node: Node) -> Output | None:
@@ -110,7 +110,7 @@ class Rules:
         return node.inputs[0] if one is not None and one == other and None not in one else None
 
     def neutral(self, node: Node, number: int, sides: tuple[int, ...]) -> Output | None:
-        """Of an operand that changes nothing: all its elements are `number`, and it is not the larger one."""
+        """Return the other operand if one changes nothing: its elements are all `number`, and it is not larger."""
         for side in sides:
             source = node.inputs[1 - side]
             value = self.constant(node, side)
@@ -185,5 +185,5 @@ _RULES: dict[str, Callable[[Rules, Node], Output | None]] = {
     "DivNoNan": _divide,
 }
 
-#: Ops that some rule is about.
+#: Ops for which there is a rule.
 OPS = tuple(_RULES)

@@ -31,7 +31,7 @@ def shapes(model: Model) -> ShapeOf:
     Returns
     -------
     callable
-        Output -> shape; None in it is any size, None for it any rank. An output that was added since is of any rank.
+        Output -> shape; None in a shape is any size, None for a shape any rank. An output added later has any rank.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _infer(model: Model) -> ShapeOf:
 
 
 def _with_native_ops(model: Model) -> Graph:
-    """Copy the graph with native ops of equal output shapes in the place of those that TensorFlow does not know."""
+    """Copy the graph, with unknown ops replaced by native ops of equal output shapes."""
     copy = Graph.from_graph_def(model.graph.to_graph_def())
     copy.op_defs = model.graph.op_defs
     written = model.written_variables()
@@ -85,7 +85,7 @@ def _with_native_ops(model: Model) -> Graph:
 
 
 def _replace_find(graph: Graph, node: Node) -> None:
-    """Say that a table of scalars gives the shape of its keys, which TensorFlow knows of eager tables only."""
+    """Replace a lookup in a table of scalars by an op with the keys' shape; TensorFlow infers only eager tables."""
     import tensorflow as tf
 
     keys, key_type, value_type = node.inputs[1], attribute(node, "Tin"), attribute(node, "Tout")

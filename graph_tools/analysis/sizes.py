@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of tensors as numbers and symbols: enough to see that a reshape gives what it is given.
+"""Sizes of tensors as numbers and symbols: enough to prove that a reshape changes nothing.
 
-The first size of a batch is unknown before a request comes, and still the same in every tensor made from that batch. A
-symbol stands for such a size: two equal symbols are equal in every request.
+The first size of a batch is unknown before a request, but it is the same in every tensor computed from that batch. A
+symbol stands for such a size: equal symbols are equal numbers in every request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graph_tools.model import Model
 
 
 class Symbol(NamedTuple):
-    """A number that only a request fixes.
+    """A number that is known only with a request.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN"}
 
 
 class SizeFinder:
-    """Finds sizes in a graph that does not change meanwhile."""
+    """Finds sizes in a graph, which must not change meanwhile."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -56,7 +56,7 @@ class SizeFinder:
         self._known: dict[Output, Sizes | None] = {}
 
     def of(self, output: Output) -> Sizes | None:
-        """Return the sizes of a tensor; None where its rank is unknown."""
+        """Return the sizes of a tensor, or None if its rank is unknown."""
         output = skip(self.graph, output)
         if output not in self._known:
             self._known[output] = None
@@ -69,7 +69,7 @@ class SizeFinder:
         return None if sizes is None else len(sizes)
 
     def is_same_shape(self, reshape: Node) -> bool:
-        """Return whether a Reshape or SparseReshape gives the shape that it is given."""
+        """Return whether a Reshape or SparseReshape keeps the shape of its input."""
         if reshape.op == "SparseReshape":
             before, target = self.vector(reshape.inputs[1]), self.vector(reshape.inputs[2])
         else:
@@ -180,15 +180,15 @@ class SizeFinder:
         return self._sparse(node, output)
 
     def _rows_apart(self, node: Node, output: Output) -> Sizes | None:
-        """Sizes where the rows of a user are fewer than those of items."""
-        if node.op == "RecCollapseRows":  # all that it gives has the same number of rows
+        """Return the sizes of ops between the user's rows and the items' rows, of which there may be more."""
+        if node.op == "RecCollapseRows":  # all its outputs have the same number of rows
             given, rows = self.of(node.inputs[output.port]), (Symbol("size", node.output(), 0),)
             return (*rows, *given[1:]) if given else None
         value, like = (self.of(one) for one in node.inputs)
         return (like[0], *value[1:]) if value and like else None
 
     def _sparse(self, node: Node, output: Output) -> Sizes | None:
-        """Sizes of what ops on sparse tensors, and some others, give."""
+        """Return the sizes of the results of ops on sparse tensors, and of some other ops."""
         unknown, inputs = Symbol("size", output, 0), node.inputs
         if node.op == "Unpack":
             whole, axis = self.of(inputs[0]), attribute(node, "axis", 0)
@@ -236,7 +236,7 @@ class SizeFinder:
         return None
 
     def _filled_rows(self, node: Node, unknown: Size) -> Sizes:
-        """Count the rows of an op on segments: all of them, where each was filled."""
+        """Return the number of rows of an op on segments: all rows, if each was filled."""
         matrix = first_column(self.graph, node.inputs[2])
         fill = source(self.graph, matrix, "SparseFillEmptyRows") if matrix is not None else None
         return (self.vector(fill.inputs[2]) or (unknown,))[:1] if fill is not None else (unknown,)
@@ -285,7 +285,7 @@ class SizeFinder:
 
 
 def resolve(before: Sizes | None, target: Sizes, output: Output | None = None) -> Sizes | None:
-    """Return what a reshape to `target` gives: -1 in it becomes what is left over of `before`."""
+    """Return the sizes of a reshape from `before` to `target`, with -1 in it replaced by the remaining size."""
     if -1 not in target:
         return target
     at = target.index(-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that follow from static shapes alone."""
+"""Values that follow only from static shapes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def static_values(graph: Graph, shape_of: ShapeOf) -> dict[Output, Array]:
 
 
 def static_targets(graph: Graph, shape_of: ShapeOf) -> dict[str, Array]:
-    """Find the reshapes that compute their target and are known to give one of whose sizes at most one is not known.
+    """Find the reshapes that compute their target, although at most one size of their result is not known.
 
-    The unknown size follows from the number of elements, so -1 stands for it.
+    The unknown size follows from the number of elements, so it becomes -1.
     """
     found: dict[str, Array] = {}
     for node in graph.of("Reshape"):
@@ -62,7 +62,7 @@ def _values(graph: Graph, node: Node, shape_of: ShapeOf) -> list[Array | None]:
 
 
 def _slice_of_shape(graph: Graph, node: Node, shape_of: ShapeOf) -> Array | None:
-    """Read sizes out of a shape of which not all need be known: `Shape(x)[1:3]`, `Shape(x)[-1]`."""
+    """Return sizes from a shape that may be known only in part: `Shape(x)[1:3]`, `Shape(x)[-1]`."""
     source = graph.input(node, 0)
     if source.op != "Shape" or source.controls:
         return None

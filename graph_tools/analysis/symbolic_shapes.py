@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that are not known before a request, as symbols: which of them are equal, and which are products of others.
+"""Represent sizes that are not known before a request by symbols, and find equal sizes and products of sizes.
 
-TensorFlow's own inference forgets that `Reshape(x, [Prod(Shape(x)[:2]), 8])` has as many rows as x has, which is how
-Keras and `tf.tensordot` spell a layer over more than two dimensions.
+TensorFlow's own inference forgets that `Reshape(x, [Prod(Shape(x)[:2]), 8])` has as many rows as x. Keras and
+`tf.tensordot` write a layer over more than two dimensions in this form.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def quotient(whole: Size, part: Size) -> Size | None:
-    """Divide sizes, or return None where that is no size."""
+    """Divide sizes, or return None if the quotient is not a size."""
     left = list(whole.symbols)
     for symbol in part.symbols:
         if symbol not in left:
@@ -61,7 +61,7 @@ def quotient(whole: Size, part: Size) -> Size | None:
 
 
 class SymbolicShapes:
-    """Finds them. A snapshot of a graph as it is when this is made.
+    """Finds symbolic sizes in a snapshot of a graph, made when this object is created.
 
     Parameters
     ----------
@@ -74,18 +74,18 @@ class SymbolicShapes:
         self.graph, self.shape_of = graph, shape_of
         self._shapes: dict[Output, Sizes | None] = {}
         self._values: dict[Output, Sizes | None] = {}
-        for node in graph.ordered():  # in order, so that no chain is deeper than Python's stack
+        for node in graph.ordered():  # in order, so that recursion never exceeds Python's stack
             self._follow(node)
 
     def of(self, output: Output) -> Sizes | None:
-        """Return the sizes of an output, None where its rank is not known."""
+        """Return the sizes of an output, or None if its rank is not known."""
         if output not in self._shapes:
             same = output.port and self.graph.source(output).op == "Split"
             self._shapes[output] = self._shapes.get(Output(output.node)) if same else self._static(output)
         return self._shapes[output]
 
     def complete(self, known: dict[tuple[str, int, int], int]) -> None:
-        """Put numbers in the place of symbols that turned out to be known."""
+        """Replace symbols by numbers that are known by now."""
 
         def completed(size: Size) -> Size:
             factor = math.prod(known[symbol] for symbol in size.symbols if symbol in known)
@@ -97,7 +97,7 @@ class SymbolicShapes:
                     found[output] = tuple(map(completed, sizes))
 
     def _rule(self, op: str) -> Rule | None:
-        """Return what finds the sizes of the first output of an op."""
+        """Return the rule that finds the sizes of the first output of an op."""
         return _RULES.get(op)
 
     def _follow(self, node: Node) -> None:
@@ -106,7 +106,7 @@ class SymbolicShapes:
         found = rule(self, node) if rule and not _in_loop(self, node) else None
         static = self._static(output)
         if found is not None and static is not None and len(found) == len(static):
-            # What TensorFlow knows counts, what it does not know may be known to be equal to something.
+            # Use the sizes that TensorFlow knows; the others may be known to equal some symbol.
             static = tuple(b if b.known is not None else a for a, b in zip(found, static, strict=True))
         self._shapes[output] = static if static is not None else found
         rule = _VALUE_RULES.get(node.op)
@@ -119,17 +119,17 @@ class SymbolicShapes:
             return None
         found = [Size(1, ((*output, i),)) if one is None else Size(one) for i, one in enumerate(shape)]
         if found and self.graph[output.node].op == "RecCollapseRows":
-            found[0] = Size(1, ((output.node, 0, 0),))  # all that it gives has the same number of rows
+            found[0] = Size(1, ((output.node, 0, 0),))  # all its outputs have the same number of rows
         looked_up = _looked_up(self, output) if len(found) == 3 else None
         if looked_up is not None:
-            # A row for each value of a feature, of which TensorFlow may know no more than the graph does.
+            # A row for each value of a feature, whose sizes TensorFlow may not know.
             found[:2] = [b if a.known is None else a for a, b in zip(found[:2], looked_up, strict=True)]
         return tuple(found)
 
     # Values of integer tensors of rank 0 and 1
 
     def value(self, output: Output) -> Sizes | None:
-        """Return the elements of a small integer tensor that holds sizes, else None."""
+        """Return the elements of a small integer tensor of sizes, or None."""
         if output not in self._values:
             array = self.graph.const_value(output)
             if array is not None and array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MOST_SIZES:
@@ -139,7 +139,7 @@ class SymbolicShapes:
         return self._values[output]
 
     def numbers(self, output: Output) -> list[int] | None:
-        """Return the elements of a small constant integer tensor, else None."""
+        """Return the elements of a small constant integer tensor, or None."""
         found = self.value(output)
         if found is None or any(one.symbols for one in found):
             return None
@@ -154,7 +154,7 @@ def _holds_integers(node: Node) -> bool:
 
 
 def _in_loop(shapes: SymbolicShapes, node: Node) -> bool:
-    """Return whether something that a node is given has not been looked at, as in loops of TF 1."""
+    """Return whether an input of a node has not been visited yet, as in loops of TF 1."""
     return any(source not in shapes._shapes and not source.port for source in node.inputs)
 
 
@@ -300,7 +300,7 @@ def _reduce(shapes: SymbolicShapes, node: Node) -> Sizes | None:
 
 
 def _gather(shapes: SymbolicShapes, node: Node) -> Sizes | None:
-    """Follow the rows of a table that indices name."""
+    """Return the sizes of the rows that indices select from a table."""
     if attribute(node, "batch_dims", 0):
         return None
     if node.op == "GatherV2" and shapes.numbers(node.inputs[2]) != [0]:
@@ -315,7 +315,7 @@ Rule = Callable[[SymbolicShapes, Node], Sizes | None]
 
 
 def _looked_up(shapes: SymbolicShapes, output: Output) -> Sizes | None:
-    """Return the sizes of a feature [rows, positions] whose values a group of lookups gives a row each."""
+    """Return the sizes of a feature [rows, positions] for whose values a group of lookups returns a row each."""
     node = shapes.graph[output.node]
     if node.op != "RecEmbeddingGroup":
         return None
@@ -326,7 +326,7 @@ def _looked_up(shapes: SymbolicShapes, output: Output) -> Sizes | None:
 
 
 def _sliced(shapes: SymbolicShapes, node: Node) -> Sizes | None:
-    """Follow `x[..., None]` and the like, which only add dimensions."""
+    """Follow `x[..., None]` and similar slices, which only add dimensions."""
     sizes, steps = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[3])
     begin, end, new, ellipsis = (attribute(node, f"{one}_mask", 0) for one in ("begin", "end", "new_axis", "ellipsis"))
     if sizes is None or steps is None or attribute(node, "shrink_axis_mask", 0):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a tensor of a checkpoint is not needed for serving."""
+"""Find the tensors of a checkpoint that serving does not need, with the reason."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SLOTS = re.compile(
 
 
 def mark_unused_tensors(model: Model) -> None:
-    """Fill `model.unused_tensors`: all of the checkpoint but what the handles of the pruned graph are restored from.
+    """Fill `model.unused_tensors` with all tensors of the checkpoint from which no handle of the graph is restored.
 
-    To be called right after the graph was pruned: what later passes merge or fold is used.
+    Call this right after the graph was pruned: tensors that later passes merge or fold count as used.
     """
     model.marked_tensors = True
     if model.checkpoint is None:

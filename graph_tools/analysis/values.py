@@ -11,26 +11,26 @@ from graph_tools.graph import Node, Output, attribute, const_array
 from graph_tools.model import Model
 from graph_tools.tensors import Array, byte_size
 
-#: Values that a pass looks into are not larger than this.
+#: Passes examine values up to this size.
 SMALL_BYTES = 1 << 16
 
 _THROUGH = {"Identity", "Snapshot"}
 
 
 class Values:
-    """Looks at values. A snapshot of which variables are written, so it is made anew by each run of a pass."""
+    """Reads known values; it is a snapshot of the written variables, so each run of a pass makes a new one."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.written = model.written_variables()
 
     def constant(self, output: Output) -> Array | None:
-        """Return the elements of a Const, else None."""
+        """Return the elements of a Const, or None."""
         node = self._origin(output)
         return const_array(node) if node.op == "Const" and not node.controls else None
 
     def value(self, output: Output, limit: int = SMALL_BYTES) -> Array | None:
-        """Return the elements of a Const, or of a variable up to `limit` bytes that nothing writes, else None."""
+        """Return the elements of a Const, or of a variable up to `limit` bytes that nothing writes, or None."""
         handle = self.handle(output)
         if handle is None:
             return self.constant(output)
@@ -47,7 +47,7 @@ class Values:
         return handle if readable and self.model.graph[handle].op == "VarHandleOp" else None
 
     def scalar(self, output: Output) -> Any | None:
-        """Return the one element of a constant that has one, whatever its rank, else None."""
+        """Return the element of a constant with exactly one element and any rank, or None."""
         value = self.constant(output)
         return None if value is None or value.size != 1 else value.reshape(-1)[0]
 
@@ -72,5 +72,5 @@ def dtype_attr(node: Node, name: str = "T") -> Any:
 
 
 def same(one: Array, other: float | int) -> bool:
-    """Return whether every element of an array is a number."""
+    """Return whether every element of an array equals a number."""
     return one.dtype != object and bool(np.all(one == other))
