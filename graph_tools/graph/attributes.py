@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of nodes to and from Python values."""
+"""Convert attributes of nodes to and from Python values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def attr_value(value: Any) -> Any:
 
 
 def const_attributes(value: Any) -> dict[str, Any]:
-    """Attributes of a Const that holds an array, number, string or list of them."""
+    """Return the attributes of a Const with an array, a number, a string or a list of them."""
     import tensorflow as tf
 
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -69,9 +69,9 @@ def const_array(node: Node) -> Array:
 
 
 def attribute(node: Node, name: str, default: Any = None) -> Any:
-    """Return an attribute as Python has it: bool, int, float, bytes, TensorFlow dtype, shape as tuple, or list.
+    """Return an attribute as a Python value: bool, int, float, bytes, TensorFlow dtype, shape as tuple, or list.
 
-    An attribute that is not written has the default of the op, which the caller knows.
+    An attribute that is not written has the op's default, which the caller must pass.
     """
     import tensorflow as tf
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read constants of a graph, through the nodes that pass them on and arithmetic on integers."""
+"""Read constants of a graph, also behind nodes that pass them on and behind arithmetic on integers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCALAR_ARITHMETIC: dict[str, Any] = {
 
 
 def constant(graph: Graph, output: Output) -> Array | None:
-    """Return the elements of a constant, seen through identities, casts and arithmetic on integers."""
+    """Return the elements of a constant, also behind identities, casts and arithmetic on integers."""
     node = graph[skip(graph, output).node]
     if node.op == "Cast":
         before = constant(graph, node.inputs[0])

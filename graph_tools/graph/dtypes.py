@@ -12,7 +12,7 @@ from graph_tools.graph.op_defs import input_types, op_def, output_types, tf_type
 
 
 def dtype_of(graph: Graph, output: Output) -> Any | None:
-    """Return the TensorFlow dtype of an output, or None where its op is not described."""
+    """Return the TensorFlow dtype of an output, or None if its op is not described."""
     node = graph[output.node]
     described = op_def(node.op, graph.op_defs)
     if described is not None:

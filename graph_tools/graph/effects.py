@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What running a node changes beyond its outputs, functions of control flow included."""
+"""Find the effects of nodes beyond their outputs, including those of functions of control flow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a part of a graph to run it in TensorFlow."""
+"""Extract a part of a graph to run it in TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from graph_tools.graph.op_defs import op_def, output_types, tf_type
 
 
 def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = None, *, controls: bool = True) -> Any:
-    """Return a GraphDef of some nodes and of all that they need.
+    """Return a GraphDef of some nodes and of all nodes that they need.
 
     Parameters
     ----------
     graph : Graph
-        Stays as it is.
+        It is not changed.
     names : iterable of str
     fed : mapping of str to TensorFlow dtype, optional
-        Nodes of one output that become placeholders; what only they need is left out.
+        Nodes with one output that become placeholders; nodes that only they need are omitted.
     controls : bool
         Whether nodes still run after those that their control inputs name.
     """
@@ -44,7 +44,7 @@ def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = 
 
 
 def output_dtype(graph: Graph, output: Output) -> Any:
-    """Return the TensorFlow dtype of an output, None where nobody describes the op."""
+    """Return the TensorFlow dtype of an output, or None if the op is not described."""
     node = graph.source(output)
     described = op_def(node.op, graph.op_defs)
     return tf_type(output_types(described, node.attrs)[output.port]) if described is not None else None

@@ -10,29 +10,29 @@ from graph_tools.errors import UnreadableError
 from graph_tools.graph.node import Node, Output
 from graph_tools.tensors import Array
 
-# Placement is the server's matter, and colocation names nodes that are gone; shapes are inferred anew.
+# The server decides placement, colocation names nodes that are removed, and shapes are inferred again.
 _DROPPED_ATTRIBUTES = {"_class", "_output_shapes"}
 
 
 def serving_attributes(attrs: Any) -> dict[str, Any]:
-    """Return a node's attributes without those that only mattered where it was exported."""
+    """Return a node's attributes without those that matter only in the exporting program."""
     return {key: value for key, value in attrs.items() if key not in _DROPPED_ATTRIBUTES}
 
 
 class Graph:
-    """Nodes by name, with their users.
+    """A graph: nodes by name, with their users.
 
-    Every removal says why, and `removed` keeps it for the report. Functions stay in `library` where they are bodies of
-    control flow; calls are inlined before passes see the graph.
+    Every removal has a reason, which `removed` keeps for the report. Functions stay in `library` if they are bodies of
+    control flow; calls are inlined before passes run.
 
     Attributes
     ----------
     nodes : dict of str to Node
     library : dict of str to FunctionDef
     op_defs : dict of str to OpDef
-        Ops that TensorFlow does not know, as the export describes them.
+        Ops that TensorFlow does not know, described by the export.
     removed : dict of str to (op, reason)
-        Last reason for each name.
+        The last reason for each name.
     """
 
     def __init__(self) -> None:
@@ -60,15 +60,15 @@ class Graph:
         return iter(list(self.nodes.values()))
 
     def of(self, *ops: str) -> list[Node]:
-        """Return the nodes of some ops."""
+        """Return the nodes with one of the given ops."""
         return [node for node in self.nodes.values() if node.op in ops]
 
     def source(self, output: Output) -> Node:
-        """Return the node that gives an output."""
+        """Return the node of an output."""
         return self.nodes[output.node]
 
     def input(self, node: Node, index: int) -> Node:
-        """Return the node that gives input `index`."""
+        """Return the node of input `index`."""
         return self.nodes[node.inputs[index].node]
 
     def users(self, name: str) -> list[Node]:
@@ -76,13 +76,13 @@ class Graph:
         return [self.nodes[user] for user in self._users.get(name, ())]
 
     def uses(self, output: Output) -> list[tuple[Node, int]]:
-        """List (node, index) of the inputs that an output feeds."""
+        """Return (node, index) for each input that an output feeds."""
         return [
             (user, i) for user in self.users(output.node) for i, source in enumerate(user.inputs) if source == output
         ]
 
     def ancestors(self, names: Iterable[str]) -> set[str]:
-        """Name every node that these need, themselves included, through data and control edges."""
+        """Return the names of these nodes and of all nodes that they need, through data and control edges."""
         seen: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -95,7 +95,7 @@ class Graph:
         return seen
 
     def ordered(self) -> list[Node]:
-        """Return the nodes so that each comes after its inputs. Loops of TF 1 (NextIteration) are cut there."""
+        """Return the nodes in an order in which each comes after its inputs; loops of TF 1 are cut at NextIteration."""
         order: list[Node] = []
         state: dict[str, int] = {}
         for root in self.nodes:
@@ -116,7 +116,7 @@ class Graph:
                 for before in [*(source.node for source in node.inputs), *node.controls]:
                     if not state.get(before):
                         stack.append((before, False))
-        # A loop's NextIteration comes before what it waits for; that is right, since it closes the cycle.
+        # The NextIteration of a loop comes before its own inputs; this is right, since it closes the cycle.
         return order
 
     # Changing
@@ -131,9 +131,9 @@ class Graph:
         attrs: dict[str, Any] | None = None,
         device: str = "",
     ) -> Node:
-        """Add a node under a name that is not taken yet; `name` is the wish.
+        """Add a node with an unused name, which is `name` if possible.
 
-        `attrs` values may be AttrValue messages or what `attr_value` takes.
+        `attrs` values may be AttrValue messages or any value that `attr_value` accepts.
         """
         from graph_tools.graph.attributes import attr_value
 
@@ -163,7 +163,7 @@ class Graph:
         self._drop(name, why)
 
     def prune(self, keep: Iterable[str], why: str) -> int:
-        """Remove every node that `keep` does not need, and say how many."""
+        """Remove every node that `keep` does not need, and return their number."""
         wanted = self.ancestors(keep)
         gone = [name for name in self.nodes if name not in wanted]
         for name in gone:
@@ -186,7 +186,7 @@ class Graph:
         self.revision += 1
 
     def set_inputs(self, node: Node, inputs: Iterable[Output], controls: Iterable[str] | None = None) -> None:
-        """Give a node other inputs, and other control inputs unless None."""
+        """Replace the inputs of a node, and its control inputs unless `controls` is None."""
         for before in [*(source.node for source in node.inputs), *node.controls]:
             self._unlink(before, node.name)
         node.inputs = list(inputs)
@@ -204,7 +204,7 @@ class Graph:
         attrs: dict[str, Any],
         controls: Iterable[str] | None = None,
     ) -> None:
-        """Turn a node into one of another op under the same name, so that its users stay connected.
+        """Change the op of a node and keep its name, so that its users stay connected.
 
         Control inputs stay unless others are given; `attrs` is as for `add`.
         """
@@ -222,7 +222,7 @@ class Graph:
         self.revision += 1
 
     def rename(self, name: str, wish: str) -> str:
-        """Give a node another name, which its users follow, and return it."""
+        """Rename a node, update its users, and return the new name."""
         node = self.nodes.pop(name)
         users = self._users.pop(name, {})
         for before in [*(source.node for source in node.inputs), *node.controls]:
@@ -239,21 +239,21 @@ class Graph:
         return new
 
     def replace(self, old: Output, new: Output) -> int:
-        """Let every user of an output use another, and say how many inputs that were."""
+        """Connect every user of an output to another output, and return the number of changed inputs."""
         uses = self.uses(old)
         for node, index in uses:
             self.set_input(node, index, new)
         return len(uses)
 
     def replace_control(self, old: str, new: Iterable[str]) -> None:
-        """Let every node that runs after `old` run after `new` instead."""
+        """Replace the control input `old` of every node by `new`."""
         for user in self.users(old):
             if old in user.controls:
                 controls = [name for name in user.controls if name != old]
                 self.set_inputs(user, user.inputs, [*controls, *(name for name in new if name != user.name)])
 
     def fresh_name(self, wish: str) -> str:
-        """Return `wish`, or `wish_1`, `wish_2`, … where that is taken now or was before."""
+        """Return `wish`, or `wish_1`, `wish_2`, … if that name is or was in use."""
         if wish not in self._counters and wish not in self.removed:
             self._counters[wish] = 0
             return wish
@@ -283,7 +283,7 @@ class Graph:
         Raises
         ------
         UnreadableError
-            A node is there twice, or an input names a node that is not there.
+            A node occurs twice, or an input names a node that does not exist.
         """
         graph = cls()
         graph.producer = graph_def.versions.producer
@@ -317,7 +317,7 @@ class Graph:
         return graph_def
 
     def const_value(self, output: Output) -> Array | None:
-        """Return a constant's elements, or None where the output is not of a Const (seen through Identity)."""
+        """Return a constant's elements, or None if the output is not that of a Const (also behind Identity)."""
         from graph_tools.graph.attributes import const_array
 
         node = self.nodes[output.node]

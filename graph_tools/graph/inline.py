@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the bodies of called functions in the place of the calls."""
+"""Replace calls by the bodies of the called functions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 
 
 def inline_calls(graph: Graph, keep: frozenset[str] = frozenset()) -> int:
-    """Inline every call, calls in bodies included, and say how many.
+    """Inline every call, including calls in bodies, and return their number.
 
     Calls named in `keep` are replaced by an IdentityN of the same name, so that their outputs keep theirs.
 
-    A body's stateful nodes keep their order: what ran after the call runs after the nodes that its function names as
-    control outputs. Bodies of If, While and Case stay functions.
+    The stateful nodes of a body keep their order: nodes that ran after the call run after the control outputs of its
+    function. Bodies of If, While and Case stay functions.
 
     Raises
     ------
     UnreadableError
-        A function is missing, calls itself, or has a node of an op that nobody describes.
+        A function is missing, calls itself, or has a node with an op that is not described.
     """
     count = 0
     waiting: list[tuple[str, tuple[str, ...]]] = [(node.name, ()) for node in graph if _function(graph, node)]
@@ -63,7 +63,7 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
     outputs = {one.name: _ports(graph, one, function_name) for one in function.node_def}
 
     def resolve(text: str) -> Output:
-        """`argument`, `node:output:index` or `node:output`."""
+        """Return the output that `argument`, `node:output:index` or `node:output` refers to."""
         parts = text.split(":")
         if parts[0] in arguments and len(parts) == 1:
             return arguments[parts[0]]
@@ -75,7 +75,8 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
     for one in function.node_def:
         inputs = [resolve(text) for text in one.input if not text.startswith("^")]
         controls = [names[text[1:]] for text in one.input if text.startswith("^") and text[1:] in names]
-        # An argument that is waited for is there already; the call's own control inputs are for every node without any.
+        # Control inputs that name arguments are dropped, since arguments are computed already. The call's own control
+        # inputs are added to nodes without inputs and to stateful nodes.
         if (not inputs and not controls) or _stateful(graph, one.op):
             controls += call.controls
         attrs = {key: _substituted(value, call) for key, value in serving_attributes(one.attr).items()}
@@ -100,14 +101,14 @@ def _stateful(graph: Graph, op: str) -> bool:
 
 
 def _substituted(value: Any, call: Node) -> Any:
-    """Replace a function's attribute placeholder by what the call gives."""
+    """Replace a function's attribute placeholder by the attribute of the call."""
     if value.WhichOneof("value") == "placeholder":
         return call.attrs.get(value.placeholder, value)
     return value
 
 
 def _ports(graph: Graph, node: Any, function: str) -> dict[str, int]:
-    """First port of each named output of a node in a function."""
+    """Return the first port of each named output of a node in a function."""
     if node.op in graph.library:
         signature = graph.library[node.op].signature
         return {argument.name: port for port, argument in enumerate(signature.output_arg)}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Output(NamedTuple):
-    """Output `port` of the node called `node`: what TensorFlow writes `node:port`."""
+    """Output `port` of the node with the name `node`; TensorFlow writes `node:port`."""
 
     node: str
     port: int = 0
@@ -25,7 +25,7 @@ class Output(NamedTuple):
 
 @dataclass
 class Node:
-    """A node: an op with its inputs and attributes. Inputs are changed through `Graph` only, which knows the users.
+    """A node: an op with its inputs and attributes. Change inputs only through `Graph`, which tracks the users.
 
     Attributes
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of ops: names, number and dtypes of their outputs, statefulness."""
+"""Properties of ops: names, number and dtypes of their outputs, statefulness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_tools.graph.node import Node
 
-# Serving needs none of these for their effect; they read, or make what they give.
+# Serving needs none of these ops for an effect; they read, or create their result.
 _HARMLESS = {
     "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "VariableV2", "Variable", "ReadVariableOp",
     "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "MutableDenseHashTableV2", "HashTable",
@@ -20,7 +20,7 @@ _HARMLESS = {
 
 
 def op_def(op: str, known: dict[str, Any] | None = None) -> Any | None:
-    """Return the OpDef of an op, TensorFlow's own before the export's; None where nobody describes it."""
+    """Return the OpDef of an op from TensorFlow, or else from the export; None if neither describes it."""
     from tensorflow.python.framework import op_def_registry
 
     found = op_def_registry.get(op)
@@ -35,7 +35,7 @@ def is_native(op: str) -> bool:
 
 
 def writes(node: Node) -> bool:
-    """Return whether a node changes what others read: assigns, inserts, prints, asserts."""
+    """Return whether a node has an effect: it assigns, inserts, prints or asserts."""
     if node.op in _HARMLESS:
         return False
     described = op_def(node.op)
@@ -43,12 +43,12 @@ def writes(node: Node) -> bool:
 
 
 def output_lengths(definition: Any, attrs: dict[str, Any]) -> list[tuple[str, int]]:
-    """List (name, number of tensors) of an op's outputs, in order."""
+    """Return (name, number of tensors) for each output of an op, in order."""
     return [(argument.name, argument_length(argument, attrs)) for argument in definition.output_arg]
 
 
 def argument_length(argument: Any, attrs: dict[str, Any]) -> int:
-    """Count the tensors of an argument: one, as many as an int attribute says, or one for each of a list of types."""
+    """Return the number of tensors of an argument: one, the value of an int attribute, or the length of a type list."""
     if argument.number_attr:
         return int(attrs[argument.number_attr].i)
     if argument.type_list_attr:
@@ -67,7 +67,7 @@ def input_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
 
 
 def with_defaults(definition: Any, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Add to attributes those that are not written because they have the op's default."""
+    """Return attributes, with those that are not written because they have the op's default."""
     return {one.name: one.default_value for one in definition.attr if one.HasField("default_value")} | dict(attrs)
 
 

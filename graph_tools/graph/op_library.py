@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find libprocessor and let TensorFlow load its ops: once per process, by one real path.
+"""Find libprocessor and load its ops into TensorFlow: once per process, by one real path.
 
 The library is found without importing the `processor` package; a second copy of it would register every op twice.
 """
@@ -25,13 +25,13 @@ from graph_tools.graph import Graph
 
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
-#: Versions of docs/fused_ops.md in which ops came after the first; an artifact's manifest says which one it needs.
+#: The version of docs/fused_ops.md that added an op, if not the first; an artifact's manifest has the version it needs.
 _SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2}
 
 Libraries = str | Path | Sequence[str | Path] | None
-"""One library of ops, several, or none that is named."""
+"""One library of ops, several, or None if none is given."""
 
-# No op of TensorFlow is named so: Reciprocal, RecordInput and Recv go on with a small letter.
+# No op of TensorFlow has such a name: Reciprocal, RecordInput and Recv continue with a small letter.
 _OURS = re.compile("Rec[A-Z]")
 _ONEDNN = "libdnnl.so.3"
 
@@ -42,13 +42,13 @@ _others: list[Path] = []
 
 @dataclass(frozen=True)
 class LibraryInfo:
-    """What a library says of itself.
+    """Information that a library reports about itself.
 
     Attributes
     ----------
     path : str
     version : str or None
-        None: a library of kernels alone does not say it.
+        None: a library that contains only kernels does not report its version.
     """
 
     path: str
@@ -61,12 +61,12 @@ def ops_version(ops: Iterable[str]) -> int:
 
 
 def is_ours(op: str) -> bool:
-    """Return whether an op is one of libprocessor, as docs/fused_ops.md lists them."""
+    """Return whether an op belongs to libprocessor; docs/fused_ops.md lists its ops."""
     return _OURS.match(op) is not None
 
 
 def our_ops(graph: Graph) -> list[str]:
-    """Return the names of the ops of libprocessor that a graph uses, functions included."""
+    """Return the names of the ops of libprocessor that a graph and its functions use."""
     ops = {node.op for node in graph} | {node.op for one in graph.library.values() for node in one.node_def}
     return sorted(op for op in ops if is_ours(op) and op not in graph.library)
 
@@ -74,13 +74,13 @@ def our_ops(graph: Graph) -> list[str]:
 def find_library(path: str | Path | None = None) -> Path:
     """Return the real path of the library.
 
-    The first of these that is given counts: `path`, the variable PROCESSOR_LIBRARY, the file beside the installed
+    The first of these that is given is used: `path`, the variable PROCESSOR_LIBRARY, the file next to the installed
     `processor` package.
 
     Raises
     ------
     UnreadableError
-        That is not a file; the message lists what was tried.
+        This is not a file; the message lists the paths that were tried.
     """
     variable, packaged = os.environ.get(VARIABLE), _packaged()
     if path is not None:
@@ -100,12 +100,13 @@ def find_library(path: str | Path | None = None) -> Path:
 
 
 def load_library(path: str | Path | None = None) -> Path:
-    """Let TensorFlow load the library, unless it has done so, and return its real path.
+    """Load the library into TensorFlow, unless it is loaded already, and return its real path.
 
     Raises
     ------
     UnreadableError
-        It is not there, not a library of ops, made for another TensorFlow, or another one is loaded already.
+        The library does not exist, is not a library of ops, or was built for another TensorFlow, or another one is
+        loaded already.
     """
     global _loaded
     with _lock:
@@ -121,12 +122,12 @@ def load_library(path: str | Path | None = None) -> Path:
 
 
 def load_libraries(given: Libraries) -> None:
-    """Let TensorFlow load libraries of ops: libprocessor, and others that have ops of a model's own.
+    """Load libraries of ops into TensorFlow: libprocessor, and others with custom ops of a model.
 
     Raises
     ------
     UnreadableError
-        One is not there or no library of ops, or there are two of libprocessor.
+        A library does not exist or is not a library of ops, or two of them are libprocessor.
     """
     paths = [given] if isinstance(given, (str, Path)) else given or ()
     for path in paths:
@@ -141,7 +142,7 @@ def load_libraries(given: Libraries) -> None:
 
 
 def loaded_libraries() -> list[Path]:
-    """Return the libraries of ops that were loaded, libprocessor among them."""
+    """Return the loaded libraries of ops, including libprocessor."""
     return [*([] if _loaded is None else [_loaded]), *_others]
 
 
@@ -156,7 +157,7 @@ def _is_libprocessor(path: Path) -> bool:
 def load_for(graph: Graph) -> None:
     """Load the library for a graph that uses its ops, if it can be found.
 
-    Where it cannot, the ops are known by what the export says of them: the model can be looked at, and not be run.
+    If not, the export's descriptions of the ops are used: the model can be inspected, but cannot be run.
     """
     if _loaded is None and our_ops(graph):
         try:
@@ -167,7 +168,7 @@ def load_for(graph: Graph) -> None:
 
 
 def require_for(graph: Graph, path: Path) -> None:
-    """Check that every op of libprocessor that the graph of a model uses is there, so that TensorFlow can run it.
+    """Check that every op of libprocessor that a graph uses is available, so that TensorFlow can run the model.
 
     Raises
     ------
@@ -189,7 +190,7 @@ def require_for(graph: Graph, path: Path) -> None:
 
 
 def library_info(path: Path) -> LibraryInfo:
-    """Ask a library that is loaded for its version."""
+    """Return the path of a loaded library, with the version that it reports."""
     try:
         ask = ctypes.CDLL(str(path)).processor_build_info
     except (OSError, AttributeError):
@@ -201,7 +202,7 @@ def library_info(path: Path) -> LibraryInfo:
 def _packaged() -> Path | None:
     try:
         spec = importlib.util.find_spec("processor")
-    except ValueError:  # a `processor` in sys.modules that was not made by an import
+    except ValueError:  # sys.modules has a `processor` that was not created by an import
         return None
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -229,7 +230,7 @@ def _load(real: Path) -> None:
 
 
 def _open_onednn() -> bool:
-    """Open the oneDNN package's library, which lies in <prefix>/lib, where the RUNPATH misses it."""
+    """Open the library of the oneDNN package in <prefix>/lib, which the RUNPATH does not contain."""
     for prefix in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()):
         candidate = Path(prefix, "lib", _ONEDNN)
         if candidate.is_file():

@@ -11,7 +11,7 @@ from graph_tools.graph.tracing import operand, skip
 
 
 def first_column(graph: Graph, output: Output) -> Output | None:
-    """Return the matrix whose column 0 an output is, a cast of it to another integer type included."""
+    """Return the matrix whose column 0 an output is, also after a cast to another integer type."""
     node = graph[skip(graph, output).node]
     if node.op == "Cast":
         node = graph[operand(graph, node, 0).node]

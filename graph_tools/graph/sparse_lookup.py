@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one form that every custom sparse lookup is given before any pass sees it.
+"""The common form to which readers convert every custom sparse lookup before any pass runs.
 
 `SparseLookup` is an op of this package, never of an exported model: TensorFlow does not know it, and no output of
-`cut` holds it. A family's reader replaces its own ops by it; passes, the conversion to native ops and the evaluation in
-NumPy then know one op only.
+`cut` contains it. The reader of each family replaces the family's ops by it. Passes, the conversion to native ops and
+the evaluation in NumPy then handle only one op.
 
-    inputs   keys [...] Tkeys; and, where `has_default`, default [dim] or [..., dim] dtype: what absent keys are given
+    inputs   keys [...] Tkeys; and, where `has_default`, default [dim] or [..., dim] dtype: the value of absent keys
              instead of the table's own absent value
     attrs    table: name in `Model.sparse_tables`, Tkeys, dtype, dim: int, has_default: bool
     output   rows [..., dim] dtype
@@ -45,7 +45,7 @@ def become_lookup(
     dtype: Any,
     default: Output | None = None,
 ) -> None:
-    """Turn a node into a lookup; its name, its users and what it runs after stay."""
+    """Turn a node into a lookup; keep its name, its users and its control inputs."""
     node.op = OP
     node.attrs = {key: attr_value(one) for key, one in _attributes(table, key_dtype, dim, dtype, default).items()}
     graph.set_inputs(node, [keys] if default is None else [keys, default])
@@ -61,5 +61,5 @@ def table_of(node: Node) -> str:
 
 
 def lookups(graph: Graph, table: str | None = None) -> list[Node]:
-    """Return the lookups, of one table or of all."""
+    """Return the lookups in one table or in all tables."""
     return [node for node in graph.of(OP) if table is None or table_of(node) == table]

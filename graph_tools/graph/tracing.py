@@ -19,11 +19,11 @@ def skip(graph: Graph, output: Output) -> Output:
 
 
 def source(graph: Graph, output: Output, *ops: str) -> Node | None:
-    """Return the node that gives an output, seen through identities, if it is of one of `ops`."""
+    """Return the node of an output, behind identities, if it has one of `ops`."""
     node = graph[skip(graph, output).node]
     return node if node.op in ops else None
 
 
 def operand(graph: Graph, node: Node, index: int) -> Output:
-    """Return input `index` of a node, seen through identities."""
+    """Return input `index` of a node, behind identities."""
     return skip(graph, node.inputs[index])

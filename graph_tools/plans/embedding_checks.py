@@ -50,7 +50,7 @@ def check_key(key: Key, where: str, features: int) -> None:
 
 
 def _check_step(step: Step, where: str, text: bool | None) -> bool:
-    """Check a step on text (None: what the feature has), and return whether it gives text."""
+    """Check a step on text or numbers (`text` None: the feature's type), and return whether its result is text."""
     hashes = isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash))
     if text is not None and hashes != text:
         raise wrong(where, f"{step.op} of {'a string' if text else 'a number'}", "the other")
@@ -96,7 +96,7 @@ def check_column(
     features: int,
     dims: Sequence[int],
 ) -> None:
-    """Raise `UnreadableError` unless what the column names exists and its columns lie inside the output."""
+    """Raise `UnreadableError` unless the objects that the column refers to exist and its columns fit the output."""
     _within(where, "output", column.output, len(outputs))
     if isinstance(column, Lookup):
         width = _check_lookup(column, where, outputs, keys, features, dims)

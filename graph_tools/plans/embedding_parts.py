@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-#: The features that a layout needs besides the values, as fields of `Key`.
+#: The features that a layout needs in addition to the values, as fields of `Key`.
 LAYOUTS = {
     "dense": (),
     "sparse": ("indices", "shape"),
@@ -27,7 +27,7 @@ class FastHash:
 
 @dataclass(frozen=True)
 class StrongHash:
-    """`StringToHashBucketStrong`; `key` are the two numbers of SipHash's key, as the op's attribute has them."""
+    """`StringToHashBucketStrong`; `key` contains the two numbers of SipHash's key, as in the op's attribute."""
 
     op: ClassVar[str] = "strong_hash"
     buckets: int
@@ -78,7 +78,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class WrapNegative:
-    """Adds `by` to what is below 0, as Keras 3 lets ids count from the end of a table."""
+    """Adds `by` to numbers below 0, as in Keras 3, where negative ids count from the end of a table."""
 
     op: ClassVar[str] = "wrap_negative"
     by: int
@@ -97,7 +97,7 @@ Step = FastHash | StrongHash | LegacyHash | ToString | Mod | Add | Multiply | Cl
 
 @dataclass(frozen=True)
 class Key:
-    """How the values of a feature become keys or row numbers of a table.
+    """The steps from the values of a feature to keys or row numbers of a table.
 
     Attributes
     ----------
@@ -107,9 +107,9 @@ class Key:
     indices, shape, row_splits, segment_ids, rows : int or None
         Features that the layout needs.
     ignore : str or int or None
-        A value that counts as none, before the steps.
+        A value that is ignored, compared before the steps.
     ignore_negative : bool
-        A number below 0 after the steps counts as none.
+        Whether a number below 0 after the steps is ignored.
     steps : tuple of Step
     """
 
@@ -125,7 +125,7 @@ class Key:
     steps: tuple[Step, ...] = ()
 
     def features(self) -> Iterator[int]:
-        """Yield every feature that the key is made from."""
+        """Yield every feature from which the key is computed."""
         yield self.feature
         for name in LAYOUTS.get(self.layout, ()):
             yield getattr(self, name)
@@ -133,18 +133,18 @@ class Key:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The rows of a table for a key; `combiner` None: side by side.
+    """The rows of a table for a key; with `combiner` None, they are side by side.
 
     Attributes
     ----------
     weights : int or None
         A float feature with the layout of the key's values.
     positive_weights : bool
-        A value whose weight is not above 0 counts as none.
+        Whether a value whose weight is not above 0 is ignored.
     empty : str or int or None
-        The key whose row is read where a row of the batch has no value; None: zeros.
+        The key whose row is used if a row of the batch has no value; None: zeros.
     accumulate : bool
-        Add to what is there.
+        Whether to add to the output instead of writing it.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -188,12 +188,12 @@ Column = Lookup | Copy | Linear
 
 @dataclass(frozen=True)
 class GroupOutput:
-    """An output [batch, width], or [batch, T, width] where `sequence` names the key that has T.
+    """An output [batch, width], or [batch, T, width] if `sequence` is the number of the key that has T.
 
     Attributes
     ----------
     initial : tuple of float [width], or None
-        What elements are that no column covers; None: 0.
+        The initial elements, which remain where no column writes; None: 0.
     """
 
     width: int

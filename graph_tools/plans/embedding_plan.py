@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `RecEmbeddingGroup` looks up, pools and concatenates.
+"""The plan of a `RecEmbeddingGroup`: what it looks up, pools and concatenates.
 
-Features, tables, outputs and keys are referred to by their number. Use `EmbeddingPlan.check` before a plan goes into
-a node: the kernel checks the same, but only when the model is loaded.
+A plan refers to features, tables, outputs and keys by their numbers. Call `EmbeddingPlan.check` before a plan is
+written into a node: the kernel checks the same, but only when the model is loaded.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class EmbeddingPlan:
 
     @staticmethod
     def from_json(text: str | bytes) -> EmbeddingPlan:
-        """Read the text of the op's attribute; `UnreadableError` names what is wrong with it."""
+        """Read the text of the op's attribute; raise `UnreadableError`, with the fault, if it is not valid."""
         return records.from_json(EmbeddingPlan, text, "embedding plan")
 
     def check(self, features: int, dims: Sequence[int]) -> None:
-        """Raise `UnreadableError` for a number that leads nowhere, or a column that does not fit.
+        """Raise `UnreadableError` for a number without an object, or a column that does not fit.
 
         Parameters
         ----------
         features : int
-            How many features the op has.
+            Number of features of the op.
         dims : sequence of int [tables]
             Lengths of the tables' rows.
         """

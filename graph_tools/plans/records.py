@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen dataclasses to and from JSON objects: fields that have their default are left out, unknown ones refused."""
+"""Convert frozen dataclasses to and from JSON objects: omit fields with default values, and refuse unknown fields."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graph_tools.errors import UnreadableError
 
 _Record = TypeVar("_Record")
 
-#: Class variables that say which of several dataclasses an object is.
+#: Class variables that tell which of several dataclasses an object is.
 _TAGS = ("op", "kind")
 
 
 def wrong(where: str, found: str, expected: str) -> UnreadableError:
-    """Make the error of a plan."""
+    """Return the error for a fault in a plan."""
     return UnreadableError(f"{where}: {found}, expected {expected}")
 
 
@@ -34,7 +34,7 @@ def from_json(cls: type[_Record], text: str | bytes, where: str) -> _Record:
     Raises
     ------
     UnreadableError
-        The text is not JSON, of another version, or has fields that the class does not have.
+        The text is not JSON, has another version, or has fields that the class does not have.
     """
     try:
         found = json.loads(text)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a `RecDenseTower` computes.
+"""The plan of a `RecDenseTower`: what it computes.
 
-A reference is `x0` for input 0 and `h0` for what layer 0 computes; weights are referred to by their number. Use
-`TowerPlan.check` before a plan goes into a node: the kernel checks the same, but only when the model is loaded.
+A reference is `x0` for input 0 and `h0` for the result of layer 0; a plan refers to weights by their numbers. Call
+`TowerPlan.check` before a plan is written into a node: the kernel checks the same, but only when the model is loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
 class Activation:
     """An activation; `weight`, `scale` and `shift` are numbers of weights [k] or [1].
 
-    With `onednn`, `relu` and `relu6` make 0 of NaN where TensorFlow runs with oneDNN, as its product with relu does.
+    With `onednn`, `relu` and `relu6` turn NaN into 0 if TensorFlow runs with oneDNN, as its product with relu does.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Dense:
-    """`activation(Σ x·W + bias + Σ add)`: one weight [k, units] for each input, [units, k] with `transpose`."""
+    """`activation(Σ x·W + bias + Σ add)`, one weight for each input: [k, units], or [units, k] with `transpose`."""
 
     op: ClassVar[str] = "dense"
     inputs: tuple[str, ...]
@@ -118,7 +118,7 @@ Layer = Dense | Affine | Add | Multiply | Concat | LayerNorm | Mix
 
 @dataclass(frozen=True)
 class TowerPlan:
-    """The plan of a `RecDenseTower`; a layer uses those before it only."""
+    """The plan of a `RecDenseTower`; a layer uses only layers before it."""
 
     layers: tuple[Layer, ...]
     outputs: tuple[str, ...]
@@ -129,16 +129,16 @@ class TowerPlan:
 
     @staticmethod
     def from_json(text: str | bytes) -> TowerPlan:
-        """Read the text of the op's attribute; `UnreadableError` names what is wrong with it."""
+        """Read the text of the op's attribute; raise `UnreadableError`, with the fault, if it is not valid."""
         return records.from_json(TowerPlan, text, "tower plan")
 
     def check(self, inputs: int, weights: int) -> None:
-        """Raise `UnreadableError` for a reference that leads nowhere or a layer that lacks something.
+        """Raise `UnreadableError` for a reference without a target, or a layer that lacks something.
 
         Parameters
         ----------
         inputs, weights : int
-            How many of them the op has.
+            Number of inputs and weights of the op.
         """
         for number, layer in enumerate(self.layers):
             where = f"tower plan: layer {number}"
@@ -155,7 +155,7 @@ class TowerPlan:
 
 
 def references(layer: Layer) -> tuple[str, ...]:
-    """Name what a layer reads."""
+    """Return the references to the inputs of a layer."""
     return layer.inputs + (layer.add if isinstance(layer, Dense) else ())
 
 
@@ -181,7 +181,7 @@ def _check_reference(reference: str, where: str, inputs: int, layers: int) -> No
 
 
 def _check_shape(layer: Layer, where: str) -> None:
-    """Check how many inputs and weights a layer has."""
+    """Check the number of inputs and weights of a layer."""
     count = len(layer.inputs)
     if isinstance(layer, (Affine, LayerNorm)) and count != 1:
         raise wrong(where, f"{layer.op} of {count} inputs", "one")
