@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model as the passes see it: one flat graph, where its weights are, and what its clients rely on."""
+"""A model as the passes see it: one flat graph, the sources of its weights, and its interface for clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Endpoint:
     tensor : Output
     dtype : TensorFlow dtype
     shape : tuple of int or None, or None
-        None in it: any size; None: any rank.
+        None in a shape is any size; None instead of a shape is any rank.
     """
 
     tensor: Output
@@ -34,7 +34,7 @@ class Endpoint:
 
 @dataclass
 class Signature:
-    """A way to call a model.
+    """One interface to call a model.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Signature:
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def default(self, key: str) -> Array | None:
-        """Return the value of an input that a request leaves out; None if it must bring it."""
+        """Return the value of an input that a request omits; None if the request must have the input."""
         import numpy as np
         import tensorflow as tf
 
@@ -59,14 +59,14 @@ class Signature:
 
 @dataclass
 class HashTableContent:
-    """What fills a native hash table at load.
+    """The content with which a native hash table is filled at load.
 
     Attributes
     ----------
     keys, values : TensorSource [n], [n, …]
         `values` None: 0, 1, …, n - 1.
     mutable : bool
-        The handle is of a MutableHashTable, which is filled by import.
+        Whether the handle is that of a MutableHashTable, which is filled by import.
     """
 
     keys: TensorSource
@@ -76,40 +76,40 @@ class HashTableContent:
 
 @dataclass
 class Model:
-    """Everything that a pass may look at and change.
+    """Everything that a pass may read and change.
 
     Attributes
     ----------
     path : Path
-        What the user named.
+        The path that the user gave.
     kind : str
         `SavedModel (TF 1)`, `SavedModel (TF 2)` or `GraphDef`.
     graph : Graph
     signatures : dict of str to Signature
     variables : dict of str to TensorSource
-        By name of the handle node (VarHandleOp, VariableV2): the value that is restored.
+        The value that is restored, by the name of the handle node (VarHandleOp, VariableV2).
     hash_tables : dict of str to HashTableContent
-        By name of the handle node: tables whose content is in the checkpoint.
+        Tables whose content is in the checkpoint, by the name of the handle node.
     sparse_tables : dict of str to SparseTable
-        By the name that `SparseLookup` gives.
+        Sparse tables, by their name in `SparseLookup`.
     embedding_tables : dict of str to TableSpec
-        By name of the RecEmbeddingTable node: tables in files of their own.
+        Tables in files of their own, by the name of the RecEmbeddingTable node.
     merged_tables : dict of str to str
-        Sparse tables that were parts of another, which has their rows now.
+        Sparse tables that were parts of another table, which now has their rows.
     tensor_names : dict of str to tuple of str
-        By handle node: which tensors of the checkpoint it is restored from.
+        The tensors of the checkpoint from which a handle is restored, by handle node.
     unused_tensors : dict of str to str
-        Tensors of the checkpoint that the result is not made from, with the reason: some as readers know them, all of
-        them once `marked_tensors` is set.
+        Tensors of the checkpoint from which nothing in the result is made, with the reason: first only those that
+        readers find, and all of them once `marked_tensors` is set.
     marked_tensors : bool
     removed_functions, removed_assets, removed_signatures : dict of str to str
-        What is gone, with the reason.
+        Removed objects, with the reason.
     table_records : list of TableRecord
-        What was found in each table and how it is stored now, as the report has it.
+        The content and the storage of each table, for the report.
     stored_tables : list of StoredTable
-        Which variables and tables each of them is in, so that what was written can be compared with it.
+        The variables and tables in which each table is stored, to compare the written artifact with the original.
     assets : dict of str to Path
-        By name of the constant or placeholder that holds the file's name.
+        Files, by the name of the constant or placeholder that contains the file's name.
     init : list of str
         Nodes that run once after the restore.
     checkpoint : BundleReader or None
@@ -150,7 +150,7 @@ class Model:
         return {output.tensor.node for signature in self.signatures.values() for output in signature.outputs.values()}
 
     def roots(self) -> set[str]:
-        """Return the names of the nodes that must stay, whatever uses them."""
+        """Return the names of the nodes that must stay even if nothing uses them."""
         return self.inputs() | self.outputs() | set(self.init) | (set(self.assets) & set(self.graph.nodes))
 
     def written_variables(self) -> set[str]:
@@ -168,5 +168,5 @@ class Model:
 
 
 def disk_bytes(path: Path) -> int:
-    """Bytes of a file, or of the files below a folder."""
+    """Return the size of a file, or of all files below a folder [bytes]."""
     return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())

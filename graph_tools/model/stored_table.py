@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion remembers of a table: where its rows were, and under which names they are now."""
+"""The record of a converted table: where its rows were, and under which names they are now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_tools.tensors import Array
 
 @dataclass(frozen=True)
 class Reach:
-    """Integers between two ends that are included; None: no end is known."""
+    """The integers between two ends, both included; None: the end is not known."""
 
     low: int | None = None
     high: int | None = None
@@ -33,7 +33,7 @@ class Reach:
         return inside
 
     def union(self, other: Reach) -> Reach:
-        """Return the smallest range that holds both."""
+        """Return the smallest range that contains both."""
         low = None if self.low is None or other.low is None else min(self.low, other.low)
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Reach(low, high)
@@ -44,31 +44,31 @@ EVERYTHING = Reach()
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table as it was and as it is stored.
+    """A table, as it was exported and as it is stored.
 
     Attributes
     ----------
     source : SparseTable
-        Keys int64 or strings, as lookups ask for them; of a plain variable, the row numbers.
+        The original table. Keys are int64 or strings, as in lookups; for a plain variable, they are row numbers.
     reach : Reach
-        Keys that the graph can ask for: only they have to have their rows.
+        Keys that the graph can look up: only these must have their rows.
     plain : bool
-        A variable, not a sparse table.
+        Whether this is a variable and not a sparse table.
     layout, share, row_type : str
         As in `TablePlan`.
     names : mapping of str to str
         Handles by part: `rows`, or `codes` and `scale_bias`; `index`; `table`.
     low : int
-        Key of row 0, where keys are not hashed.
+        Key of row 0, if keys are not hashed.
     stored : int
-        Rows with keys; the last is of zeros where `has_zero_row`. Those of absent keys are behind them.
+        Number of rows with keys; with `has_zero_row`, the last one has zeros. The rows of absent keys come after them.
     has_zero_row : bool
     absent : int
-        Rows of absent keys.
+        Number of rows of absent keys.
     missing : int
-        What an index holds for a key that is absent.
+        The number in an index that marks an absent key.
     has_gaps : bool
-        Between the smallest and the largest key, some are absent.
+        Whether some keys between the smallest and the largest one are absent.
     """
 
     source: SparseTable

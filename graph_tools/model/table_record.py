@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports say of a table."""
+"""The description of a table in reports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from graph_tools.options import RowType
 AbsentKind = Annotated[str, JsonSchema(enum=["zero", "row", "modulo"])]
 TableKind = Annotated[str, JsonSchema(enum=["variable", "sparse"])]
 
-# Row types that hold every value of a dtype; fp32 leaves rows as they were exported.
+# Row types that represent every value of a dtype; fp32 leaves rows as they were exported.
 _EXACT = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass
 class UnusedTensor:
-    """A tensor of the checkpoint that serving does not need, and why not."""
+    """A tensor of the checkpoint that serving does not need, with the reason."""
 
     name: str
     bytes: Count
@@ -27,18 +27,18 @@ class UnusedTensor:
 
 @dataclass
 class AbsentValue:
-    """What a key is given that a table does not hold.
+    """The value for a key that a table does not contain.
 
     Attributes
     ----------
     kind : str
         Zeros, one row, or the row of the key's remainder.
     rows : int
-        Rows that it takes.
+        Number of rows that it occupies.
     source : str
         Where it was found.
     lookups_with_their_own : int
-        Lookups that give a value of their own instead.
+        Number of lookups that have their own value instead.
     """
 
     kind: AbsentKind
@@ -49,7 +49,7 @@ class AbsentValue:
 
 @dataclass
 class TableRecord:
-    """What was found in a table, how it is stored, and what it would take in each row type.
+    """The content of a table, how it is stored, and its size in each row type.
 
     Attributes
     ----------
@@ -58,37 +58,37 @@ class TableRecord:
     dim : int
         Length of a row.
     source_bytes : int
-        As it was exported.
+        Size as exported.
     dropped_tensors : list of UnusedTensor
         Tensors of the source that serving does not need.
     equal_absent : int
-        Rows that equal what an absent key is given.
+        Number of rows that equal the value of an absent key.
     duplicates : int
-        Rows that equal another.
+        Number of rows that equal another row.
     duplicates_exact : bool
-        False: there are more than could be counted.
+        False: there are more duplicates than could be counted.
     below_norm, below_frequency : int
-        Rows whose norm is smaller, or whose keys were seen less often, than was asked for.
+        Number of rows whose norm is smaller, or whose keys were seen less often, than the requested limit.
     dropped : dict of str to int
-        Keys that are gone, by reason.
+        Number of dropped keys, by reason.
     lossy_rows : int
-        Rows that are gone although they could change a score.
+        Number of rows that were dropped although they could change a score.
     kept_keys, stored_rows : int
-        Fewer rows than keys are stored where several keys share one.
+        Number of kept keys and of stored rows; fewer rows than keys are stored if several keys share a row.
     layout : str
         How keys lead to rows.
     share : str
         Which rows are stored once for many keys.
     dtype : str
-        How rows are stored; `fp32` as exported.
+        Type of the stored rows; `fp32` leaves them as exported.
     absent : AbsentValue or None
-        What a key is given that the table does not hold; None: the table is a plain variable.
+        The value for a key that the table does not contain; None: the table is a plain variable.
     forecast : dict of str to int
-        Bytes by row type.
+        Size in bytes, by row type.
     bytes : int
-        As it is stored.
+        Size as stored.
     reasons : list of str
-        Why it is stored so.
+        Why this form of storage was chosen.
     """
 
     name: str
@@ -119,6 +119,6 @@ class TableRecord:
 
     @property
     def lossy(self) -> bool:
-        """Whether what the table gives may differ from what it gave before."""
+        """Return whether rows from the table may differ from the exported ones."""
         narrower = self.dtype != "fp32" and _EXACT.get(self.dtype) != self.source_dtype
         return narrower or self.lossy_rows > 0

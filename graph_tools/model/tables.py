@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sparse table as its training system left it: keys, rows, and what a key that is absent is given."""
+"""A sparse table as its training system exported it: keys, rows, and the value of an absent key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from graph_tools.tensors import Array, StreamTensor, TensorSource
 
 @dataclass(frozen=True)
 class Absent:
-    """What a lookup returns for a key that is not in the table.
+    """The result of a lookup for a key that is not in the table.
 
     Attributes
     ----------
     rows : ndarray [count, dim] or None
-        None: zeros. One row: that row. Several: row `key mod count`, with the sign of the divisor as Python's `%`.
+        None: zeros. One row: that row. Several: row `key mod count`, where `mod` is Python's `%`.
     source : str
-        Where this comes from, in words for the report: an attribute of the graph, a tensor of the checkpoint, or the
+        The origin of this value, as text for the report: an attribute of the graph, a tensor of the checkpoint, or the
         documented behavior of the system.
     """
 
@@ -53,8 +53,8 @@ class Part:
     frequencies : TensorSource [n] or None
         How often each key was seen.
     ignored : set of keys or None
-        Keys that the system itself would not serve: blacklisted or filtered by admission. A lookup gives them the
-        absent value.
+        Keys that the system itself would not serve, since they are blacklisted or filtered by admission. A lookup
+        returns the absent value for them.
     """
 
     keys: TensorSource
@@ -70,21 +70,21 @@ class SparseTable:
     Attributes
     ----------
     name : str
-        As the user knows it: the variable's name in the training program.
+        The name that the user knows: that of the variable in the training program.
     family : str
         `deeprec`, `tfplus`, `tfra`, `monolith`, `tensornet`, `hps`, or `tensorflow`.
     key_dtype : numpy dtype
     dim : int
         Length of a row.
     dtype : numpy dtype
-        Of a row's elements.
+        The type of a row's elements.
     parts : list of Part
-        A partitioned table has several; their keys do not meet.
+        A partitioned table has several parts; no key is in two of them.
     absent : Absent
     dropped_tensors : list of (tensor name, bytes, reason)
-        What the checkpoint holds for this table and serving does not need: slots, versions, filtered keys.
+        Tensors of the checkpoint for this table that serving does not need: slots, versions, filtered keys.
     misplaced : int
-        Keys that are in none of the parts any more: they were in another one than requests for them are sent to.
+        Number of keys that were dropped from a part because lookups search for them in another part.
     """
 
     name: str
@@ -99,15 +99,15 @@ class SparseTable:
 
     @property
     def count(self) -> int:
-        """Number of keys."""
+        """Return the number of keys."""
         return sum(part.keys.shape[0] for part in self.parts)
 
     @property
     def source_bytes(self) -> int:
-        """Bytes of keys and rows as exported."""
+        """Return the size of keys and rows as exported [bytes]."""
         key = 16 if self.key_dtype.kind == "O" else self.key_dtype.itemsize
         return self.count * (key + self.dim * self.dtype.itemsize)
 
 
 class PlannedTensor(StreamTensor):
-    """Rows, or what stands for them, as a plan stores them: no table to be planned again."""
+    """Rows, or their representation, as a plan stores them; this marks a tensor that must not be planned again."""

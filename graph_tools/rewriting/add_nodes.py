@@ -12,7 +12,7 @@ from graph_tools.tensors import Array
 
 
 def shared_const(graph: Graph, value: Array, name: str) -> Output:
-    """Return a constant that every site of the passes may share; `name` says what it holds."""
+    """Return a constant that all sites of the passes may share; `name` describes its content."""
     wish = f"shared/{name}"
     node = graph.nodes.get(wish)
     if node is not None and node.op == "Const":
@@ -57,7 +57,7 @@ def add_reshape(graph: Graph, tensor: Output, dtype: object, shape: Iterable[int
 
 
 def read_variable(graph: Graph, handle: Output, dtype: object, name: str) -> Output:
-    """Return the value of a variable that nothing writes while it serves, from a read that is there if there is one."""
+    """Return the value of a variable that nothing writes during serving, from an existing read if there is one."""
     for user in graph.users(handle.node):
         if user.op == "ReadVariableOp" and not user.controls:
             return user.output()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give a model values that are known: as constants, or as variables where they are large."""
+"""Add known values to a model: as constants, or as variables if they are large."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from graph_tools.graph.attributes import const_attributes
 from graph_tools.model import Model
 from graph_tools.tensors import Array, ArrayTensor
 
-#: Up to this size a computed weight is a constant of the graph, beyond it a variable, which stays outside.
+#: Up to this size, a computed weight is a constant in the graph; a larger weight is a variable outside of it.
 CONST_BYTES = 1 << 10
 
 
 def become_weight(model: Model, node: Node, value: Array) -> None:
-    """Let a node of one output give a value that is known: as a constant, or as a new variable where it is large."""
+    """Replace a node with one output by a known value: a constant, or a new variable if the value is large."""
     import tensorflow as tf
 
     dtype = tf.as_dtype(tf.string if value.dtype == object else value.dtype)
@@ -25,7 +25,7 @@ def become_weight(model: Model, node: Node, value: Array) -> None:
 
 
 def add_weight(model: Model, name: str, value: Array) -> Output:
-    """Add a value that is known: as a constant, or as a variable where it is large."""
+    """Add a known value: as a constant, or as a variable if it is large."""
     node = model.graph.add("NoOp", name=name)
     become_weight(model, node, value)
     return node.output()

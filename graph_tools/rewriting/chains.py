@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find chains of elementwise nodes, and make them again of other elements."""
+"""Find chains of elementwise nodes, and clone them for other elements."""
 
 from __future__ import annotations
 
 from graph_tools.graph import PASS_THROUGH, Graph, Node, Output, constant, skip, source
 
-# Give each element from the elements at the same place, whatever these are, and never fail on any of them.
+# Ops that compute each element from the elements at the same place only, and that never fail on any element.
 _ELEMENTWISE = {
     "Abs", "Add", "AddV2", "AsString", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Bucketize", "Cast", "Equal",
     "Greater", "GreaterEqual", "Identity", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum",
@@ -20,10 +20,10 @@ FINDS = {"LookupTableFindV2"}
 
 
 def chain_between(graph: Graph, begin: Output, end: Output) -> list[Node] | str:
-    """Return the nodes that make `end` from `begin`, inputs first, or say which of them does more than that.
+    """Return the nodes that compute `end` from `begin`, inputs first, or the reason why one of them is not elementwise.
 
-    Every node must give each element from the elements of the same place (and from scalars), and must not fail on any
-    value, so that it may be given other elements, or more of them.
+    Every node must compute each element from the elements at the same place (and from scalars), and must not fail on
+    any value, so that it may be applied to other elements, or to more of them.
     """
     begin, end = skip(graph, begin), skip(graph, end)
     order: list[Node] = []
@@ -48,7 +48,7 @@ def chain_between(graph: Graph, begin: Output, end: Output) -> list[Node] | str:
 
 
 def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str:
-    """Say why a node is not elementwise in its dependent inputs, or ""."""
+    """Return why a node is not elementwise in its dependent inputs, or ""."""
     refusal = f"'{node.name}' ({node.op}) is not known to look at each id alone"
     if node.controls:
         return f"'{node.name}' ({node.op}) runs after '{node.controls[0]}', which may check the ids"
@@ -71,7 +71,7 @@ def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str:
 
 
 def _rank(graph: Graph, output: Output) -> int | None:
-    """Return the rank of what is a constant or a count."""
+    """Return the rank of an output that is a constant or a count."""
     array = constant(graph, output)
     if array is not None:
         return array.ndim
@@ -79,7 +79,7 @@ def _rank(graph: Graph, output: Output) -> int | None:
 
 
 def clone_chain(graph: Graph, chain: list[Node], begin: Output, end: Output, new: Output) -> Output:
-    """Make what a chain makes of `begin` from `new` instead."""
+    """Clone a chain so that it computes `end` from `new` instead of `begin`."""
     made = {skip(graph, begin): new}
     for node in chain:
         if node.op in PASS_THROUGH:

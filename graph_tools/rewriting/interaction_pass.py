@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the passes that fuse interactions and sequences share."""
+"""The base of the passes that fuse interactions and sequences."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from graph_tools.tensors import Array
 
 @dataclass
 class Fusion:
-    """A node that computes what a subgraph does.
+    """A node that replaces a subgraph.
 
     Attributes
     ----------
     root : Output
-        What it stands for; its elements are those of the node's one output.
+        The output that it replaces; the node's only output has the same elements.
     op : str
     inputs : list of Output or ndarray
         An array becomes a weight.
     attrs : dict of str to value
     shape : tuple of int or None
-        What the node gives, None being the batch. The root may have these elements under another shape.
+        The shape of the node's output, with None for the batch. The root may have another shape.
     keep_dims : tuple of int or None, optional
-        What it gives with the attribute `keep_dims`, where the op has that.
+        The shape of the output with the attribute `keep_dims`, if the op has it.
     """
 
     root: Output
@@ -47,14 +47,14 @@ class Fusion:
 
 
 class InteractionPass(Pass):
-    """A pass that looks at one node after the other; children give `roots` and `match`."""
+    """A pass that examines one node after the other; subclasses define `roots` and `match`."""
 
     def roots(self, flat: Flat) -> Iterable[Node]:
         """Return the nodes at which a pattern may end."""
         raise TypeError(f"pass '{self.name}': no roots, expected a method that lists them")
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion] | Fusion | str | None:
-        """Return what may stand for a node's output; a text says why nothing may, None that it is no such pattern."""
+        """Return the fusion that replaces a node's output, text with a refusal, or None if the pattern is absent."""
         raise TypeError(f"pass '{self.name}': no match, expected a method that makes it")
 
     def apply(self, model: Model) -> PassResult:
@@ -79,10 +79,10 @@ class InteractionPass(Pass):
 
 
 def fuse(flat: Flat, fusion: Fusion) -> None:
-    """Put a node in the place of what computes the root, and of views of it where the node gives that shape."""
+    """Replace the nodes that compute the root by one node, and also views of the root if the node has their shape."""
     model, graph = flat.model, flat.graph
     root = _settle(flat, fusion)
-    # What the pattern says of its own root counts where TensorFlow does not know it.
+    # For sizes of the root that TensorFlow does not know, use the sizes from the pattern.
     sizes = _completed(flat.known(root), fusion) if root == fusion.root else flat.known(root)
     attrs = dict(fusion.attrs)
     given = fusion.shape
@@ -102,13 +102,13 @@ def fuse(flat: Flat, fusion: Fusion) -> None:
 
 
 def reshapable(flat: Flat, root: Output) -> bool:
-    """Return whether a node's result can be given the shape of a root."""
+    """Return whether a node's result can be reshaped to the shape of a root."""
     sizes = flat.known(root)
     return bool(sizes) and sizes.count(None) <= 1
 
 
 def _settle(flat: Flat, fusion: Fusion) -> Output:
-    """Return the last view of the root that has a shape that the node gives, or the root."""
+    """Return the last view of the root that has a shape of the node's output, or the root."""
     shapes = [one for one in (fusion.shape, fusion.keep_dims) if one is not None]
     output = best = fusion.root
     while True:
@@ -121,7 +121,7 @@ def _settle(flat: Flat, fusion: Fusion) -> Output:
 
 
 def _completed(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
-    """Fill in sizes after the first that are not known, where the node gives as many dimensions."""
+    """Fill in unknown sizes after the first, if the node's output has as many dimensions."""
     if len(sizes) != len(fusion.shape):
         return sizes
     return [sizes[0], *(b if a is None else a for a, b in zip(sizes[1:], fusion.shape[1:], strict=True))]
@@ -132,7 +132,7 @@ def _fits(sizes: list[int | None], shape: tuple[int | None, ...]) -> bool:
 
 
 def as_matrix(flat: Flat, output: Output, width: int) -> Output:
-    """Return a view of an output that is [rows, width], a new one if there is none."""
+    """Return a view [rows, width] of an output, or a new reshape if there is none."""
     for view in flat.views(output):
         sizes = flat.known(view)
         if len(sizes) == 2 and sizes[1] == width:
@@ -141,9 +141,9 @@ def as_matrix(flat: Flat, output: Output, width: int) -> Output:
 
 
 def fields_input(flat: Flat, fields: Output) -> tuple[Output, int]:
-    """Return vectors [rows, fields, dim] as [rows, ...] and the attribute `dim`, 0 where that says dim itself.
+    """Return vectors [rows, fields, dim] as [rows, ...], and the attribute `dim`; 0 if the shape already gives dim.
 
-    A reshape from the rows of a group of lookups is left out.
+    A reshape of the rows of a group of lookups is skipped.
     """
     fields = skip(flat.graph, fields)
     sizes = flat.known(fields)
@@ -156,7 +156,7 @@ def fields_input(flat: Flat, fields: Output) -> tuple[Output, int]:
 
 
 def joined(flat: Flat, parts: list[Output]) -> Output:
-    """Return the parts, [rows, 1, dim] each, side by side: what joins them already, or a new node."""
+    """Return the parts, [rows, 1, dim] each, side by side: from an existing join, or from a new node."""
     graph = flat.graph
     first = {user.name for user in graph.users(parts[0].node)}
     for name in sorted(first):

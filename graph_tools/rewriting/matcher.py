@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look for patterns in a graph."""
+"""Search for patterns in a graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_tools.tensors import Array
 
 
 class GraphFacts:
-    """What a graph tells without an analysis."""
+    """Facts about a graph that need no analysis."""
 
     def __init__(self, graph: Graph, roots: Set[str] = frozenset()) -> None:
         self.graph, self.roots = graph, roots
@@ -24,12 +24,12 @@ class GraphFacts:
         return skip(self.graph, output)
 
     def constant(self, output: Output) -> Array | None:
-        """Return the elements of a constant, seen through casts and arithmetic on integers."""
+        """Return the elements of a constant, also behind casts and arithmetic on integers."""
         return constant(self.graph, output)
 
 
 class Match:
-    """What a pattern found, by the patterns that it is made of."""
+    """The values that a pattern matched, by the patterns of which it consists."""
 
     def __init__(self, facts: Facts, bound: Mapping[Any, Any]) -> None:
         self._facts, self._bound = facts, bound
@@ -40,11 +40,11 @@ class Match:
         return found
 
     def get(self, pattern: Value) -> Output | None:
-        """Return the output that a pattern matched, None where it has no part in the match."""
+        """Return the output that a pattern matched, or None if the pattern has no part in the match."""
         return self._bound.get(pattern)
 
     def __contains__(self, pattern: Value) -> bool:
-        """Return whether a pattern has a part in the match, of alternatives and what is optional."""
+        """Return whether a pattern that is optional or an alternative has a part in the match."""
         return pattern in self._bound
 
     def node(self, pattern: Value) -> Node:
@@ -52,7 +52,7 @@ class Match:
         return self._facts.graph[self[pattern].node]
 
     def attribute(self, pattern: AnyAttribute) -> Any:
-        """Return the value of an attribute, None where the node has none."""
+        """Return the value of an attribute, or None if the node does not have it."""
         return self._bound[pattern]
 
     def elements(self, pattern: Value) -> Array:
@@ -62,16 +62,16 @@ class Match:
         return found
 
     def above(self, root: Value) -> Match | None:
-        """Return the match with one more root, which uses what is matched already, None where nothing does so."""
+        """Return the match with one more root, which uses a matched value, or None if there is no such root."""
         return next(self.each_above(root), None)
 
     def each_above(self, root: Value) -> Iterator[Match]:
-        """Yield the match with one more root for each node that may be it."""
+        """Yield the match with one more root, once for each node that may be this root."""
         return (Match(self._facts, state.bound) for state in _above(self._facts, root, State(self._bound)))
 
 
 class Pattern:
-    """A pattern of one root or several, each of which uses a value that those before it hold."""
+    """A pattern with one or several roots, each of which uses a value of the roots before it."""
 
     def __init__(self, root: Value, *others: Value) -> None:
         self.root, self.others = root, others
@@ -83,7 +83,7 @@ class Pattern:
     def match(
         self, facts: Facts, output: Output, given: Mapping[Value, Output] = MappingProxyType({})
     ) -> Outcome[Match]:
-        """Look for the pattern with its first root at an output, and with values that are given in their places."""
+        """Search for the pattern with its first root at an output, and with given values for some of its parts."""
         refused: Outcome[Match] = NoMatch()
         for state in self.root.matches(facts, output, State(given)):
             for whole in _with_others(facts, self.others, state):
@@ -103,7 +103,7 @@ def _with_others(facts: Facts, others: tuple[Value, ...], state: State) -> Itera
 
 
 def _settle(facts: Facts, state: State) -> Outcome[Match]:
-    """Match what is expected besides, or say what is there instead."""
+    """Check the additional expectations of a match; refuse the match if one does not hold."""
     while state.expected:
         (expected, output), *rest = state.expected
         found = next(expected.inner.matches(facts, output, State(state.bound, tuple(rest))), None)
@@ -114,7 +114,7 @@ def _settle(facts: Facts, state: State) -> Outcome[Match]:
 
 
 def _above(facts: Facts, root: Value, state: State) -> Iterator[State]:
-    """Match a root that uses, by as many nodes as the pattern has between, the nearest value that is matched."""
+    """Match a root that uses the nearest matched value, through as many nodes as the pattern has between them."""
     level: tuple[Value, ...] = (root,)
     held: list[Value] = []
     steps, anchor = 0, None
@@ -129,7 +129,7 @@ def _above(facts: Facts, root: Value, state: State) -> Iterator[State]:
 
 
 def _users(facts: Facts, name: str, steps: int) -> Iterator[Output]:
-    """Yield the first outputs of the nodes that use a node by at most so many nodes; identities do not count."""
+    """Yield the first outputs of nodes that use a node through at most `steps` nodes; identities do not count."""
     for user in facts.graph.users(name):
         result = user.output()
         passes_on = facts.origin(result) != result

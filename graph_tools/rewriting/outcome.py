@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looking for a pattern at a node comes to: no match, a refusal with its reason, or what was found."""
+"""The outcome of a search for a pattern at a node: no match, a refusal with its reason, or the found value."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class NoMatch:
 
 @dataclass(frozen=True)
 class Refused:
-    """The node looks like the pattern and must stay as it is, which is reported.
+    """The node looks like the pattern but must stay as it is, which is reported.
 
     Attributes
     ----------
     reason : str
-        What was found, and what was expected.
+        The facts that were found, and those that were expected.
     node : str
-        Name of the node to report; "" stands for the one that the pass looked at.
+        Name of the node to report; "" stands for the node that the pass examined.
     """
 
     reason: str
@@ -38,7 +38,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """The pattern is there and may be rewritten; `value` is what the rewrite needs to know of it."""
+    """The pattern was found and may be rewritten; `value` is the information that the rewrite needs."""
 
     value: T
 

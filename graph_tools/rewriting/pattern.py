@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe subgraphs by patterns, written as the programs that they match.
+"""Describe subgraphs by patterns, which are written like the programs that they match.
 
     x, keep = value(), any_attribute()
     total = op("Sum", x, const(1), keep_dims=keep)
     squares = op("Sum", squared(x), const(1), keep_dims=keep)
     fm = op("Sub", squared(total), squares)
 
-A pattern that stands in two places matches one and the same value in both. What is found is read with the patterns
-themselves: `match[x]`, `match.node(total)`, `match.attribute(keep)`. `graph_tools.rewriting.matcher` looks for them.
+A pattern that is used in two places matches the same value in both. The patterns are the keys to the matched values:
+`match[x]`, `match.node(total)`, `match.attribute(keep)`. `graph_tools.rewriting.matcher` searches for patterns.
 
-Operands of commutative ops match in either order. Nodes with control inputs match only where `waits=True` says so.
+Operands of commutative ops match in either order. Nodes with control inputs match only if `waits=True`.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ _COMMUTATIVE = {
 
 
 class Facts(Protocol):
-    """What a pattern may ask about a graph; analyses that have more to tell are asked by tests of `where`."""
+    """The facts about a graph that patterns use; the tests of `where` may use analyses that have more of them."""
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
 
     @property
     def roots(self) -> Set[str]:
-        """Names of nodes that are outputs or are kept for another reason."""
+        """Return the names of nodes that are outputs or are kept for another reason."""
 
     def origin(self, output: Output) -> Output:
         """Follow an output back through nodes that only pass it on."""
 
     def constant(self, output: Output) -> Array | None:
-        """Return the elements of an output that is known before any request, else None."""
+        """Return the elements of an output that is known before any request, or None."""
 
 
-#: A condition on a value, given what is known about the graph. `Any` stands for the facts that the pass matches with.
+#: A condition on a value, given the facts about the graph. `Any` stands for the type of facts that the pass uses.
 Test = Callable[[Any, Output], object]
 
 
 class State(NamedTuple):
-    """What has been matched so far.
+    """The values that have been matched so far.
 
     Attributes
     ----------
     bound : mapping
         Value or attribute by its pattern.
     expected : tuple of (Expected, Output)
-        What must hold besides once the rest has matched.
+        The additional conditions to check once the rest has matched.
     """
 
     bound: Mapping[Any, Any] = MappingProxyType({})
@@ -67,29 +67,29 @@ class State(NamedTuple):
 
 
 class Value:
-    """A value, whatever gives it.
+    """Any value, independent of the node that computes it.
 
     Attributes
     ----------
     parts : tuple of Value
-        The patterns that this one is made of.
+        The patterns of which this one consists.
     ops : frozenset of str
-        Ops of the nodes that may give it; none: any.
+        Ops of the nodes that may compute it; empty: any.
     """
 
     def __init__(self, parts: Iterable[Value] = (), ops: Iterable[str] = ()) -> None:
         self.parts, self.ops = tuple(parts), frozenset(ops)
 
     def where(self, test: Test) -> Value:
-        """Match only where a test holds."""
+        """Match only if a test holds."""
         return _Where(self, test)
 
     def __and__(self, other: Value) -> Value:
-        """Match where both of two patterns do."""
+        """Match if both patterns match."""
         return _Both(self, other)
 
     def __or__(self, other: Value) -> Value:
-        """Match either of two patterns, the first one first."""
+        """Match either of two patterns; try the first one first."""
         return _Either((*(self.parts if isinstance(self, _Either) else (self,)), other))
 
     def matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
@@ -239,7 +239,7 @@ class _Repeated(Value):
 
 
 class Expected(Value):
-    """What a site that looks alike must have; where it has not, `reason` says so."""
+    """A condition on a site that otherwise matches; if it does not hold, the site is refused with `reason`."""
 
     def __init__(self, inner: Value, reason: str) -> None:
         super().__init__([inner])
@@ -250,7 +250,7 @@ class Expected(Value):
 
 
 def value() -> Value:
-    """Match any value, the same one wherever the pattern stands."""
+    """Match any value; the same value wherever the pattern is used."""
     return Value()
 
 
@@ -266,14 +266,14 @@ def op(ops: str, *inputs: Value | EllipsisType, waits: bool = False, **attribute
     waits : bool
         Whether the node may have control inputs.
     **attributes
-        What attributes must be: a value (one that is false stands for an absent attribute as well), a test of it, or
-        an `any_attribute()`.
+        Conditions on attributes: a value (a false value also matches an absent attribute), a test of the value, or an
+        `any_attribute()`.
     """
     return Op(ops.split("|"), inputs, attributes, waits)
 
 
 def const(*numbers: float | bytes, accepts: Callable[[Array], object] | None = None) -> Constant:
-    """Match a constant: any, one whose only element is among `numbers`, or one that passes a test."""
+    """Match a constant: any constant, one whose only element is among `numbers`, or one that passes a test."""
     if accepts is not None:
         return Constant(accepts)
     return Constant(lambda elements: not numbers or (elements.size == 1 and elements.ravel()[0] in numbers))
@@ -285,7 +285,7 @@ def integers(*numbers: int) -> Constant:
 
 
 def any_attribute() -> AnyAttribute:
-    """Match any value of an attribute, the same one wherever the pattern stands."""
+    """Match any value of an attribute; the same value wherever the pattern is used."""
     return AnyAttribute()
 
 
@@ -295,20 +295,20 @@ def optional(wrap: Callable[[Value], Value], inner: Value) -> Value:
 
 
 def repeated(link: Callable[[Value], Value], inner: Value) -> Value:
-    """Match `inner`, `link(inner)`, `link(link(inner))` and so on, the longest first; links hold nothing to read."""
+    """Match `inner`, `link(inner)`, `link(link(inner))` …, the longest first; links are not in the match."""
     return _Repeated(link, inner)
 
 
 def through(step: Callable[[Any, Output], Output | None], inner: Value) -> Value:
-    """Match `inner` where a step from an output leads: to what has the same elements, for example."""
+    """Match `inner` at the output to which a step leads, for example to one that has the same elements."""
     return _Through(step, inner)
 
 
 def expected(inner: Value, reason: str) -> Value:
-    """Refuse a site where all but this matches; in `reason`, `{0}` is the output that is there, `{0.node}` its node."""
+    """Refuse a site if all but this matches; in `reason`, `{0}` is the output found there, `{0.node}` its node."""
     return Expected(inner, reason)
 
 
 def used_once(facts: Facts, output: Output) -> bool:
-    """Return whether one node alone uses an output, and no signature."""
+    """Return whether only one node, and no signature, uses an output."""
     return len(facts.graph.users(output.node)) == 1 and output.node not in facts.roots

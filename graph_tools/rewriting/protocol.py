@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pass is, and how passes run."""
+"""The interface of passes, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 @dataclass
 class PassResult:
-    """What a pass did.
+    """The result of a pass.
 
     Attributes
     ----------
     name : str
     applied : int
-        Sites that were rewritten.
+        Number of sites that were rewritten.
     refused : list of (site, reason)
-        Sites that look alike and were left as they are.
+        Sites that look like the pattern but were left as they are.
     nodes_before, nodes_after : int
     at : list of str
-        The sites that were rewritten, where they have names; not part of a report.
+        The sites that were rewritten, if they have names; not part of a report.
     """
 
     name: str
@@ -42,14 +42,14 @@ class PassResult:
 class Pass:
     """One rewrite of the graph, named by a verb; its docstring shows the graph before and after.
 
-    Children give `candidates`, `check` and `rewrite`; those that look at the whole graph at once give `apply`.
+    Subclasses define `candidates`, `check` and `rewrite`, or `apply` if they process the whole graph at once.
     """
 
-    #: As the report and `--skip-pass` name it.
+    #: Its name in the report and in `--skip-pass`.
     name: str
     #: Sites to leave alone, by name, with the reason.
     left_alone: Mapping[str, str] = MappingProxyType({})
-    #: Rewrites a site that `check` let through.
+    #: Rewrites a site that `check` accepted.
     rewrite: Callable[..., None]
 
     def candidates(self, model: Model) -> Iterable[str]:
@@ -57,7 +57,7 @@ class Pass:
         return ()
 
     def check(self, model: Model, site: str) -> str | None:
-        """Return why the site must stay as it is, or None; "" where it is no such pattern at all."""
+        """Return None if the site may be rewritten, the reason why not, or "" if it does not have the pattern."""
         return ""
 
     def apply(self, model: Model) -> PassResult:
@@ -80,14 +80,14 @@ class Pass:
 
 
 class SitePass(Pass, Generic[T]):
-    """A pass that looks at one node after the other."""
+    """A pass that examines one node after the other."""
 
     def match(self, model: Model, site: str) -> Outcome[T]:
-        """Look for the pattern at a node."""
+        """Search for the pattern at a node."""
         raise TypeError(f"pass '{self.name}': no match, expected a method that looks at '{site}'")
 
     def rewrite(self, model: Model, site: str, found: T) -> None:
-        """Rewrite a site, of which `match` found what `found` holds."""
+        """Rewrite a site, with the value `found` that `match` found there."""
         raise TypeError(f"pass '{self.name}': no rewrite, expected a method that rewrites '{site}'")
 
     def apply(self, model: Model) -> PassResult:
@@ -108,6 +108,6 @@ class SitePass(Pass, Generic[T]):
 
 
 def run_passes(model: Model, passes: Iterable[Pass], skip: Iterable[str] = ()) -> list[PassResult]:
-    """Run passes in order, once each, and return what each did."""
+    """Run passes in order, once each, and return their results."""
     skipped = set(skip)
     return [pass_.apply(model) for pass_ in passes if pass_.name not in skipped]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put an output in the place of another."""
+"""Replace an output by another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_tools.rewriting.sweep import sweep
 
 
 def replace_output(model: Model, old: Output, new: Output, dtype: object, why: str) -> None:
-    """Let users have `new` for `old`, and remove what only `old` needed.
+    """Connect the users of `old` to `new`, and remove the nodes that only `old` needed.
 
     A node that a signature names becomes an Identity of `new`.
     """

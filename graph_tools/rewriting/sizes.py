@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add nodes that give the sizes of tensors, and remove reshapes to the shape that is there."""
+"""Add nodes that compute the sizes of tensors, and remove reshapes that keep the shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_tools.rewriting.replace import replace_output
 
 
 def drop_same_shape_reshapes(model: Model, output: Output, why: str) -> None:
-    """Remove the reshapes of an output, one after another, that give the shape that it has."""
+    """Remove the reshapes after an output, one after another, that keep its shape."""
     graph = model.graph
     again = True
     while again:
@@ -26,7 +26,7 @@ def drop_same_shape_reshapes(model: Model, output: Output, why: str) -> None:
 
 
 def add_size(model: Model, size: Size) -> Output:
-    """Return a size along an axis as an int64 scalar, from nodes that every site shares."""
+    """Return a size along an axis as an int64 scalar, from nodes that all sites share."""
     graph = model.graph
     if not isinstance(size, Symbol):
         return shared_const(graph, np.array(size, np.int64), f"int64_{size}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove nodes together with what only they needed."""
+"""Remove nodes together with the nodes that only they needed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from graph_tools.model import Model
 def sweep(
     model: Model, names: Iterable[str], why: str, inputs_why: str | None = None, *, give_way: bool = False
 ) -> int:
-    """Remove those of some nodes that nothing uses, then those of their inputs that nothing uses any more, and so on.
+    """Remove those of the given nodes that nothing uses, then their inputs that nothing uses any more, and so on.
 
-    What the model holds for a handle goes with the handle: a writer would store it otherwise.
+    The content that the model has for a handle is removed with the handle; otherwise a writer would store it.
 
     Parameters
     ----------
     model : Model
     names : iterable of str
-        Names that are gone already are left out.
+        Names of nodes that are removed already are ignored.
     why : str
-        Why these go.
+        The reason for the removal of these nodes.
     inputs_why : str, optional
-        Why what they needed goes; the same where None.
+        The reason for the removal of their inputs; None: the same reason.
     give_way : bool
-        A node that others only wait for gives way to what it waited for itself, unless it tells them that a branch
-        runs; a node with an effect stays.
+        Whether to remove also a node for which others only wait; they then wait for the nodes for which it waited. It
+        stays if it tells them that a branch runs, or if it has an effect.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def sweep(
 
 
 def _give_way(model: Model, name: str) -> bool:
-    """Let what only waits for a node wait for what the node waited for; False if something needs the node itself."""
+    """Replace a node in control inputs by the nodes for which it waits; return False if something needs the node."""
     graph, node = model.graph, model.graph[name]
     if any(source.node == name for user in graph.users(name) for source in user.inputs) or anchors_branch(model, name):
         return False
@@ -61,17 +61,17 @@ def _give_way(model: Model, name: str) -> bool:
 
 
 def before_of(node: Node) -> list[str]:
-    """Return the names of the nodes that a node waits for, through data and control edges, each once."""
+    """Return the names of the nodes before a node, through data and control edges, each once."""
     return list(dict.fromkeys([*(source.node for source in node.inputs), *node.controls]))
 
 
 def bypass_controls(model: Model, name: str) -> None:
-    """Let whatever runs after a node run after what the node itself waits for."""
+    """Connect the nodes that run after a node to the nodes for which it waits itself."""
     model.graph.replace_control(name, before_of(model.graph[name]))
 
 
 def anchors_branch(model: Model, name: str) -> bool:
-    """Return whether others wait for a node to learn that a branch runs, which what the node is given does not tell."""
+    """Return whether others wait for a node because it tells that a branch runs, which its inputs do not tell."""
     graph = model.graph
     given = {graph[source.node].op for source in graph[name].inputs}
     return bool(given & CONTROL_FLOW) and any(name in user.controls for user in graph.users(name))

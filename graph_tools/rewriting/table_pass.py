@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes that plan how tables are stored have in common."""
+"""The base of the passes that plan how tables are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TablePass(Pass):
     Attributes
     ----------
     plans : list of TablePlan
-        One for each table, those that stay as they are included, after `apply`.
+        One for each table, also for tables that stay as they are; set by `apply`.
     """
 
     def __init__(self, options: CutOptions | None = None, progress: Progress | None = None) -> None:
@@ -26,5 +26,5 @@ class TablePass(Pass):
 
     @property
     def records(self) -> list[TableRecord]:
-        """The plans, for the report."""
+        """Return the records of the plans, for the report."""
         return [plan.record() for plan in self.plans]
