@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute the buckets in which keys are found, for some thousand keys at a time.
 
-With buckets of five slots and linear probing, key i in the order of homes has the slot `max(5 · home[i], slot[i - 1] +
-1)`, which is a cumulative maximum. A bucket is complete once all keys with homes up to it are placed. Buckets are
-therefore yielded before keys with later homes are processed.
+With buckets of five slots and linear probing, key i in the order of homes has the slot
+`max(5 · home[i], slot[i - 1] + 1)`, which is a cumulative maximum. A bucket is complete once all keys with homes up to
+it are placed. Buckets are therefore yielded before keys with later homes are processed.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
 def collapse_buffer(model: Model, tables: Tables, node: Node) -> None:
     """Merge the lookups of all servers that fill a shared buffer into one lookup per table.
 
-    Before: `ids → MonolithUniqueKeyWithValueAndOffset → FloorMod → MonolithRaggedSplitByIndices → N x
-    MonolithMultiHashTableLookup → N x MonolithFillWithOffsetMap → MonolithFinalizeSharedTensor`.
+    Before: `ids → MonolithUniqueKeyWithValueAndOffset → FloorMod → MonolithRaggedSplitByIndices →
+    N x MonolithMultiHashTableLookup → N x MonolithFillWithOffsetMap → MonolithFinalizeSharedTensor`.
 
     After: the ids of each table → SparseLookup in the table of all servers → all values, one after another.
 
