@@ -98,7 +98,7 @@ def _lookup(rows: RowFacts, node: Node) -> Found | None:
 
 
 def _sparse_segments(rows: RowFacts, node: Node) -> Found | None:
-    """Follow sums of rows of a table: as many as requested, or as many as there are rows if each row has an entry."""
+    """Follow sums of rows of a table: a requested number of sums, or one per row if each row has an entry."""
     numbers, ids = rows.entries.get(node.inputs[2]), rows.entries.get(node.inputs[1])
     if not rows.is_free(node.inputs[0]) or ids is None or ids.kind != VALUES:
         return None

@@ -193,7 +193,7 @@ class GroupOutput:
     Attributes
     ----------
     initial : tuple of float [width], or None
-        The initial elements, which remain where no column writes; None: 0.
+        The initial elements, which remain if no column writes them; None: 0.
     """
 
     width: int

@@ -52,7 +52,7 @@ def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs
 
 
 def _joined(flat: Flat, output: Output) -> list[Output] | None:
-    """Return the parts of a join along the second of three dimensions, where each has size 1."""
+    """Return the parts of a join along the second of three dimensions, in which each has size 1."""
     sizes = flat.known(output)
     if len(sizes) != 3:
         return None

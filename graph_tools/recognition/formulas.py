@@ -113,7 +113,7 @@ def the_tensor() -> Formula:
 
 
 def apply(name: str, argument: Formula) -> Formula:
-    """Apply a function to a formula: return a number if it is constant, else a form equal for equal formulas."""
+    """Apply a function to a formula; the result is a number if the formula is one, else equal for equal formulas."""
     value = argument.number
     if value is not None and name in _NUMBERS:
         with np.errstate(all="ignore"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look up a table that is split into parts as the one table that it is."""
+"""Replace lookups in the parts of a table by a lookup in one table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use the sparse tensor that a string was split into, instead of making it ragged and sparse again."""
+"""Use the sparse tensor of a split string directly, instead of converting it to ragged and back."""
 
 from __future__ import annotations
 

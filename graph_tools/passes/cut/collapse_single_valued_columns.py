@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look up a column that holds one value per row directly."""
+"""Look up a column with one value per row directly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leave columns dense that were made sparse and dense again."""
+"""Keep columns dense that were converted to sparse and back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare with one zero instead of a tensor of them."""
+"""Compare with one zero instead of a tensor of zeros."""
 
 from __future__ import annotations
 

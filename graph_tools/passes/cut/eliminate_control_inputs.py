@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove control inputs that order nothing, and side effects that no answer depends on."""
+"""Remove control inputs that order nothing, and side effects on which no output depends."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class EliminateControlInputs(Pass):
     Before: `y → Identity` waits for a NoOp that waits for `ReadVariableOp`, and for `AssignAddVariableOp(counter, 1)`.
     After: `y → Identity`.
 
-    A control input stays if its node matters for order: it has an effect, reads what another node writes, or is in a
-    branch that may not run. A write stays if an output reads the variable: it changes answers, which is reported.
+    A control input stays if the node that it names has an effect, uses a variable that is written, comes after such a
+    node, or is in a branch that may not run. A write stays if an output reads the variable: it changes answers, which
+    is reported.
     """
 
     name = "eliminate_control_inputs"

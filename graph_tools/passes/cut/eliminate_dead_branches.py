@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what does not depend on a request: branches and selections whose condition is constant."""
+"""Decide branches and selections before serving if their condition is constant."""
 
 from __future__ import annotations
 

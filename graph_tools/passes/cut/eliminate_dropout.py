@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove dropout that drops nothing."""
+"""Remove dropout with rate 0, which drops nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove nodes that pass their inputs on unchanged."""
+"""Remove nodes that pass on their inputs unchanged."""
 
 from __future__ import annotations
 

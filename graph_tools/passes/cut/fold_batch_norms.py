@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fold batch normalization, and other scaling and shifting by known vectors, into the weights beside it."""
+"""Fold batch normalization, and other scaling and shifting by known vectors, into adjacent weights."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class FoldBatchNorms(Pass):
         result.applied += 1
 
     def _insert_bias(self, affines: Affines, node: Node, x: Output, bias: Array) -> None:
-        """Let a MatMul use x, and add a bias to its result, within an existing bias after it if there is one."""
+        """Change a MatMul's input to x and add a bias to its result, in the existing bias after it if there is one."""
         graph, dtype = affines.graph, attribute(node, "T")
         user = affines.only_user(node.output()) if node.name not in affines.roots else None
         after = affines.of(user) if user is not None else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute before serving what every request would compute alike."""
+"""Compute values before serving that are the same for every request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute once what is computed twice, and keep once what is stored twice."""
+"""Compute equal nodes once, and store equal constants and variables once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remove what no chosen signature needs."""
+"""Remove everything that no chosen signature needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let interactions take rows in the shape in which lookups give them."""
+"""Pass rows to interactions in the shape in which lookups return them."""
 
 from __future__ import annotations
 

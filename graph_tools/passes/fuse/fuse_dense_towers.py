@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make one op of dense layers and what is between them."""
+"""Fuse dense layers and the nodes between them into one op."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _mean(flat: Flat, node: Node) -> _Pooling | None:
         attrs = _count(flat, node.inputs[1], found.mask, (flat.sizes(found.values) or ())[0])
         if attrs is None:
             continue
-        # Weights from clients may be negative or cancel, so sums near 0 occur; counts of positions are never near 0.
+        # Weights from clients may be negative or cancel, so their sum may be near 0; a count is 0 or at least 1.
         if node.op == "DivNoNan" and ({"least", "epsilon"} & set(attrs) or found.mask.dtype.is_floating):
             continue
         # Zero divided by a tiny number is zero.

@@ -38,8 +38,8 @@ class FuseTargetAttention(InteractionPass):
     BatchMatMul(k)`, where q is the candidate repeated for each position.
     After: `RecTargetAttention(q, k, mask; weights)`.
 
-    The mask, the softmax and a factor before it may be absent; the input may consist of others of these four parts. The
-    first layer is computed in another order.
+    The mask, the softmax and a factor before it may be absent; the input may consist of only some of these four parts.
+    The first layer is computed in another order.
     """
 
     name = "fuse_target_attention"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute what depends on the user alone once for a request, however many items are to be scored."""
+"""Compute nodes that depend only on the user once per request, for any number of items to score."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | 
 
 
 def _meets(rows: Rows, output: Output) -> set[bool]:
-    """Follow item rows to nodes that also use the user's; return for these whether they demand as many rows."""
+    """Follow item rows to nodes that also use user rows; return whether these demand equal numbers of rows."""
     found: set[bool] = set()
     seen, waiting = {output.node}, [output.node]
     while waiting:
@@ -189,7 +189,7 @@ class _Splitter:
         return self.rows.is_of(output, USER)
 
     def _join(self, node: Node) -> None:
-        """Give a node that uses both sides as many rows of the user's side as of the items' side."""
+        """Repeat the user's inputs of a node that uses both sides, unless they broadcast to the items' rows."""
         if node.op == "AddN":
             self._add_apart(node)
         elif node.op == "ConcatV2":

@@ -25,7 +25,7 @@ from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabular
 from graph_tools.tensors import rows_per_chunk
 
 _SEGMENTS = {"SparseSegmentMean": "mean", "SparseSegmentSum": "sum", "SparseSegmentSqrtN": "sqrtn"}
-# Columns of ones and zeros: their table has as many rows.
+# Largest number of columns of ones and zeros; their table has as many rows.
 _MOST_ONE_HOT = 1024
 # At most this is added to a number of values to avoid a division by zero.
 _TINY = 1e-6
