@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator can do with a model and its versions, each after a question.
+// The operator's actions on a model and its versions; each asks for confirmation first.
 
 import { ask, modelPath } from "./api.js";
 import { question } from "./dialogs.js";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admin API: requests of a session, and its stream, which reconnects by itself.
+// The admin API: requests of a session, and its stream, which reconnects automatically.
 
-// The session's cookie is out of reach here; requests need this key beside it. The token itself is not kept.
+// Scripts cannot read the session's cookie; requests need this key in addition. The token itself is not stored.
 const KEY = "serving-proxy-key";
-// The server sends something every fifteen seconds; after this long the connection is dead, whatever TCP thinks.
+// The server sends something every fifteen seconds; after this time without data, the connection is dead.
 const SILENCE_MS = 25000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15000;
@@ -47,7 +47,7 @@ async function failure(answer) {
   }
 }
 
-/** Ask for something; `body` is sent as JSON. */
+/** Send a request; `body` is sent as JSON. */
 export async function ask(method, path, body) {
   const options = { method, headers: headers(), cache: "no-store", signal: AbortSignal.timeout(30000) };
   if (body !== undefined) {
@@ -65,7 +65,7 @@ export async function ask(method, path, body) {
   return text === "" ? null : parse(text);
 }
 
-/** Read JSON; whole numbers that JavaScript would round, as versions made of nanoseconds are, stay text. */
+/** Parse JSON; integers that JavaScript would round, such as versions in nanoseconds, are returned as text. */
 export function parse(text) {
   return JSON.parse(text, (_, value, context) => {
     const rounded = Number.isInteger(value) && !Number.isSafeInteger(value);
@@ -73,12 +73,12 @@ export function parse(text) {
   });
 }
 
-/** Name a model's verb. */
+/** Return the path of a model's verb. */
 export const modelPath = (name, verb) => `/v1/models/${encodeURIComponent(name)}/${verb}`;
 
 /**
- * Follow the stream for good. `told` has `message(kind, data)`, `up()`, `down(error, pauseMs)`, and `refused(error)`, after
- * which nothing is tried until `retry` is called.
+ * Follow the stream without end. `told` has `message(kind, data)`, `up()`, `down(error, pauseMs)`, and `refused(error)`,
+ * after which nothing is tried until `retry` is called.
  */
 export class Stream {
   constructor(topics, told) {
@@ -89,7 +89,7 @@ export class Stream {
     this.wake = null;
   }
 
-  /** Try at once, whatever it waits for. */
+  /** Try at once, without the rest of the pause. */
   retry() {
     this.failures = 0;
     this.wake?.();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts of the last minutes: lines as SVG, and the figures of the axes as text beside them.
+// Charts of the last minutes: lines as SVG, and the numbers of the axes as text next to them.
 
 import { h, svg } from "./dom.js";
 import { duration, short } from "./format.js";
@@ -7,19 +7,19 @@ import { duration, short } from "./format.js";
 const WIDTH = 240;
 const HEIGHT = 60;
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
-// A scale shows a limit that is at most so many times what the lines need.
+// A scale includes a limit of at most this many times the height that the lines need.
 const LIMIT_TO_TOP = 2.5;
-// A scale leaves out what is further than this from nine tenths of the points: one spike must not flatten the rest.
+// A scale cuts off values above this multiple of the 90th percentile, so that one spike does not flatten the rest.
 const WORST_TO_USUAL = 4;
 
-/** Round up to a figure that reads well on an axis, so that the scale does not move with every point. */
+/** Round up to a number that reads well on an axis, so that the scale does not move with every point. */
 export function ceiling(value) {
   if (!(value > 0)) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
   return STEPS.map((step) => step * unit).find((top) => top >= value * 0.999);
 }
 
-/** Choose the end of a scale for values; `limit`, if given, is shown if that leaves the lines readable. */
+/** Return the upper end of a scale for values; `limit`, if given, is included if the lines stay readable. */
 export function scaleFor(values, limit) {
   const sorted = values.filter((value) => value !== null && value !== undefined).sort((a, b) => a - b);
   if (sorted.length === 0) return 1;
@@ -48,7 +48,7 @@ function path(points, column, start, span, top) {
 }
 
 /**
- * Draw lines over the same time and scale, with the figures of both axes.
+ * Draw lines over the same time and scale, with the numbers of both axes.
  *
  * `lines` are [class, column of the points]; `limit`, if given, is a dashed line.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to the operator. Native dialogs: they keep the focus, close with Escape and give the focus back.
+// Dialogs that ask the operator. Native dialogs keep the focus, close with Escape and then return the focus.
 
 import { h, render } from "./dom.js";
 
@@ -18,9 +18,9 @@ function open(content, { onClose } = {}) {
 }
 
 /**
- * Ask, and do what was asked for; a refusal is shown where the question was.
+ * Ask the operator, then run the action; if the proxy refuses it, the dialog shows the error.
  *
- * `fields` are [{name, label, value, hint, check}], `check` gives a message or null; `act` gets their values.
+ * `fields` are [{name, label, value, hint, check}], `check` returns a message or null; `act` gets their values.
  */
 export function question({ title, lines = [], fields = [], verb, danger = false, act, onClose }) {
   let problem = null;

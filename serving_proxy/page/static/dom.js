@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions of elements, and the least change that makes the document fit them: focus, open details and scroll
-// positions stay. Text is only ever set as text, so that no name can be markup.
+// Descriptions of elements, and the smallest change that makes the document match them, so that focus, open details and
+// scroll positions stay. Text is only ever set as text, so that no name can be markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,7 +8,7 @@ function flat(children) {
   return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
 }
 
-/** Describe an HTML element; `key` among its attributes tells it from its neighbors. */
+/** Describe an HTML element; the attribute `key` distinguishes it from its neighbors. */
 export function h(tag, attributes, ...children) {
   return { tag, attributes: attributes ?? {}, children: flat(children), space: null };
 }
@@ -18,7 +18,7 @@ export function svg(tag, attributes, ...children) {
   return { tag, attributes: attributes ?? {}, children: flat(children), space: SVG };
 }
 
-/** Make the children of an element fit their descriptions. */
+/** Make the children of an element match their descriptions. */
 export function render(parent, ...wanted) {
   const nodes = flat(wanted);
   const keyed = new Map();
@@ -79,7 +79,7 @@ function update(element, node) {
 function set(element, name, value) {
   if (name === "key") return;
   if (name.startsWith("on")) element[name] = value;
-  // Not as an attribute: the page's policy permits no inline style.
+  // Not as an attribute, because the dashboard's content policy permits no inline style.
   else if (name === "style") for (const [key, one] of Object.entries(value ?? {})) element.style.setProperty(key, one);
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : String(value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has happened, the newest first, and what is being done.
+// Events, the newest first, and running jobs.
 
 import { ask } from "./api.js";
 import { question } from "./dialogs.js";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experiments: what variants and shadows do beside the baseline, in the guard's window.
+// Experiments: variants and shadow versions compared with the baseline, within the guard's window.
 
 import { h } from "./dom.js";
 import { milliseconds, NONE, percent, short } from "./format.js";

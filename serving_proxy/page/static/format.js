@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and times for people.
+// Numbers and times as text.
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const DAY = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "2-digit", day: "2-digit" });
 
 export const NONE = "–";
 
-/** Three digits at most, thousands as k and M. */
+/** Return a number with at most three digits, thousands as k and M. */
 export function short(value) {
   if (value === null || value === undefined) return NONE;
   const size = Math.abs(value);
@@ -22,14 +22,14 @@ function trim(value) {
 export const percent = (value) => (value === null || value === undefined ? NONE : `${short(value)} %`);
 export const milliseconds = (value) => (value === null || value === undefined ? NONE : `${short(value)} ms`);
 
-/** A time of day, with the date if that is another. */
+/** Return a time of day, with the date if it is not today. */
 export function clock(seconds) {
   const at = new Date(seconds * 1000);
   const day = DAY.format(at);
   return day === DAY.format(new Date()) ? CLOCK.format(at) : `${day} ${CLOCK.format(at)}`;
 }
 
-/** A duration such as 45 s, 12 min or 3 h 5 min. */
+/** Return a duration such as 45 s, 12 min or 3 h 5 min. */
 export function duration(seconds) {
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
   const minutes = Math.round(seconds / 60);
@@ -49,7 +49,7 @@ export function bytes(count) {
   return `${trim(value)} ${units[at]}`;
 }
 
-/** Read 30, 30s, 15m, 1h, 1h30m as seconds; NaN of anything else. */
+/** Return 30, 30s, 15m, 1h or 1h30m in seconds; NaN for anything else. */
 export function parseDuration(text) {
   const units = { "": 1, s: 1, m: 60, h: 3600, d: 86400 };
   if (!/^(\d+(\.\d+)?)$|^(\d+(\.\d+)?[smhd])+$/.test(text.trim())) return NaN;
@@ -58,7 +58,7 @@ export function parseDuration(text) {
   return sum;
 }
 
-/** Every list of numbers as 0–3, 8. */
+/** Return a list of numbers in the form 0–3, 8. */
 export function ranges(numbers) {
   const parts = [];
   for (const one of [...numbers].sort((a, b) => a - b)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine: which version has which CPU, how busy each is, and the hosts.
+// The machine: the CPUs with their versions and load, and the hosts.
 
 import { h } from "./dom.js";
 import { percent, ranges } from "./format.js";

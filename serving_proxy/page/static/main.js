@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the proxy, keeps what it says, and draws it, at most once a frame.
+// Follows the proxy, stores its state, and draws it at most once per frame.
 
 import { ask, hasSession, logIn, logOut, Stream } from "./api.js";
 import { question } from "./dialogs.js";
@@ -64,7 +64,7 @@ function draw() {
   document.title = wrong ? `(${wrong}) serving-proxy` : "serving-proxy";
 }
 
-/** Count what an operator should look at. */
+/** Return the number of problems that an operator should look at. */
 function faults() {
   const failed = state.status.models.flatMap((one) => one.versions).filter((one) => one.state === "failed").length;
   const bad = Object.values(state.guards).flatMap((one) => Object.values(one.versions)).filter((one) => one.ruling === "bad").length;
@@ -122,7 +122,7 @@ async function leave() {
   try {
     await logOut();
   } catch {
-    // It ends by itself, and nobody has its key any more.
+    // The session expires on its own, and its key is forgotten here.
   }
   location.reload();
 }
@@ -207,7 +207,7 @@ const told = {
 };
 
 const stream = new Stream(["events", "status", "watch"], told);
-// A laptop that was asleep need not wait.
+// A laptop that wakes up reconnects at once.
 addEventListener("online", () => stream.retry());
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && state.connection === "down") stream.retry();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models: a card each, with who gets which requests; cards of models that nobody needs to look at are folded.
+// Models: a card each, with the split of its requests; cards of idle models are folded.
 
 import { pause, rollback } from "./actions.js";
 import { h } from "./dom.js";
 import { duration, milliseconds, percent, short } from "./format.js";
 import { POINT, versionsTable } from "./versions.js";
 
-// With more models than these, only cards with something to look at are open.
+// With more models than this, only cards of models with a problem or a change in progress are open.
 const MOST_OPEN = 8;
 const chosen = new Map();
 let wanted = "";
@@ -44,7 +44,7 @@ function finder(models, shown, redraw) {
   ];
 }
 
-/** Say what to type, as it has to be typed for this proxy. */
+/** Return the command to type for this proxy. */
 function empty() {
   const server = location.origin === "http://127.0.0.1:8502" ? "" : ` --server ${location.origin}`;
   return h(
@@ -56,7 +56,7 @@ function empty() {
   );
 }
 
-/** Summarize what a model does now: its requests a second, its baseline's p99, and whether something is wrong. */
+/** Summarize a model's present state: its requests a second, its baseline's p99, and whether something is wrong. */
 function summary(model, state) {
   const lines = state.history.get(model.name) ?? new Map();
   const rate = [...lines.values()].reduce((sum, points) => sum + (points.at(-1)?.[POINT.rate] ?? 0), 0);

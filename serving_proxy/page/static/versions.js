@@ -13,13 +13,13 @@ const LEAST_SECONDS = 60;
 export const POINT = { at: 0, rate: 1, errors: 2, p50: 3, p99: 4 };
 const unfolded = new Set();
 
-/** Return over which time lines are drawn: what there is, but so long at least that two points are no curve. */
+/** Return the time span of the lines: that of the points, but not so short that two points look like a curve. */
 function span(points, most) {
   const times = points.map((point) => point[POINT.at]);
   return times.length ? Math.min(most, Math.max(LEAST_SECONDS, Math.max(...times) - Math.min(...times))) : LEAST_SECONDS;
 }
 
-/** Tell whether nothing happens to a version: it gets no requests, none are mirrored to it, and it waits for none. */
+/** Return whether a version is idle: not the baseline, without requests or mirrored requests, and not about to change. */
 function isIdle(model, version) {
   const waits = version.version === model.candidate || model.ramps.some((moving) => moving.version === version.version);
   const settled = version.state === "ready" || version.state === "stopped";
