@@ -35,7 +35,7 @@ CREATE TABLE events (
 
 CREATE INDEX events_by_model ON events (model, id);
 
--- Hosts that this proxy has started, to know them again after it was killed.
+-- Hosts that a proxy has started, so that the next proxy recognizes them if the former was killed.
 CREATE TABLE hosts (
   name TEXT PRIMARY KEY,
   pid INTEGER NOT NULL,
