@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of `bench_graph_tools`: each cuts real exports, checks the answers, and gives figures with targets."""
+"""Define the cases of `bench_graph_tools`: each cuts real exports, checks outputs, and returns figures with targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Results = tuple[list[Target], Figures]
 
 
 def cut_into(source: Path, folder: Path, **options: Any) -> Figures:
-    """Cut a model into `folder/model`, keep the report in `folder/report.json`, and answer it."""
+    """Cut a model into `folder/model`, save the report as `folder/report.json`, and return it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     report = cut(source, folder / "model", options=CutOptions(**options)).to_json()
@@ -32,12 +32,12 @@ def cut_into(source: Path, folder: Path, **options: Any) -> Figures:
 
 
 def is_exact(report: Figures) -> bool:
-    """Say whether every number that both models answered is the same bit for bit."""
+    """Return whether all outputs of both models are equal bit for bit."""
     return all(one["bit_exact"] for one in report["verification"]["outputs"])
 
 
 def saved(report: Figures) -> float:
-    """Answer how much smaller the cut model is [%]."""
+    """Return how much smaller the cut model is [%]."""
     return float(100 * (1 - report["target"]["bytes"] / report["source"]["bytes"]))
 
 
@@ -54,7 +54,7 @@ def exports(folder: Path) -> Results:
 
 
 def nodes(folder: Path) -> Results:
-    """Count what is left of W1, whose scores must not change in any bit."""
+    """Count the remaining nodes of W1, whose scores must not change in any bit."""
     report = cut_into(ensure_model("W1"), folder / "w1")
     assert is_exact(report), "W1: scores differ"
     left = 100 * report["target"]["nodes"] / report["source"]["nodes"]
@@ -107,7 +107,7 @@ def row_types(folder: Path) -> Results:
 
 
 def throughput(folder: Path) -> Results:
-    """Convert an fp32 table of 1.2 GB on one core; the graph is small, so reading and writing is all there is."""
+    """Convert an fp32 table of 1.2 GB on one core; the graph is small, so that reading and writing dominate."""
     import os
 
     from load_tests.workloads.big_table import ensure_big_table

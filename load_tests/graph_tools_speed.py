@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much faster stock TensorFlow answers one-row requests once a model is cut."""
+"""Measure how much faster stock TensorFlow runs one-row requests after a model is cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Request = Callable[[], Any]
 
 
 def bag_request(random: np.random.Generator, rows: int = 1, words: int = 4) -> dict[str, np.ndarray[Any, Any]]:
-    """Make a request for the workload `bags`: up to `words` words in every bag.
+    """Return a request for the workload `bags`: up to `words` words in every bag.
 
     Returns
     -------
@@ -31,9 +31,9 @@ def bag_request(random: np.random.Generator, rows: int = 1, words: int = 4) -> d
 
 
 def through_session(model: Path, feeds: dict[str, np.ndarray[Any, Any]]) -> tuple[Request, Any]:
-    """Load a model as a server does, and return what answers a request, and the session that it needs.
+    """Load a model as a server does, and return a function that runs a request, and the session that it needs.
 
-    A request runs on the caller's thread alone: one row is too little to share, and what is compared is the graph.
+    A request runs only on the caller's thread: one row is too small to divide, and the graphs are compared.
     """
     import tensorflow as tf
 
@@ -52,9 +52,9 @@ def through_session(model: Path, feeds: dict[str, np.ndarray[Any, Any]]) -> tupl
 
 
 def through_function(model: Path, feeds: dict[str, np.ndarray[Any, Any]]) -> tuple[Request, Any]:
-    """Load a model as TF 2 does, and return what answers a request, and the model that it needs.
+    """Load a model as TF 2 does, and return a function that runs a request, and the model that it needs.
 
-    Every call goes through some 100 us of Python, cut or not.
+    Every call includes some 100 us of Python, whether the model is cut or not.
     """
     import tensorflow as tf
 
@@ -80,7 +80,7 @@ def one_row_speed(
     Parameters
     ----------
     before, after : Path
-        SavedModels that answer alike.
+        SavedModels with the same outputs.
     feeds : dict of str to ndarray
     loader : str
         "session" or "function".
@@ -97,7 +97,7 @@ def one_row_speed(
     Raises
     ------
     AssertionError
-        The two models answer differently.
+        If the outputs of the two models differ.
     """
     requests = [LOADERS[loader](path, feeds) for path in (before, after)]
     first, second = (request() for request, _ in requests)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to hosts at a rate, whatever the answers take, timed from when each was to be sent."""
+"""Send requests to hosts at a fixed rate, regardless of response times; latency counts from the due time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from load_tests.hosts.throughput import PATHS, built
 
 __all__ = ["Loop", "open_loop", "placement"]
 
-#: More than run at once, so that none waits for another.
+#: More connections than requests in flight, so that no request waits for another.
 CONNECTIONS = 32
 _BEGIN_S = 0.3
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -31,18 +31,18 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Loop:
-    """What an open loop saw; complete once it has ended.
+    """Contain the results of an open loop; complete after it has ended.
 
     Attributes
     ----------
     latencies : Latencies
-        From when each request was to be sent.
+        From the due time of each request.
     failed : dict
-        Requests by status.
+        Failed requests by status.
     late_us : float
         p99 of how late requests were sent.
     cpu_s : float
-        Processor time that it took, of `seconds`.
+        CPU time that it used during `seconds`.
     """
 
     seconds: float = 0.0
@@ -54,7 +54,7 @@ class Loop:
 
 
 def placement(cpu: int) -> str:
-    """Say how generators are placed on a CPU."""
+    """Describe how generators are placed on a CPU."""
     child = os.fork()
     if child == 0:
         os._exit(0 if _step_forward(cpu) else 1)
@@ -64,7 +64,7 @@ def placement(cpu: int) -> str:
 
 
 def _step_forward(cpu: int) -> bool:
-    """Let the calling process run when it wants to, on one CPU."""
+    """Give the calling process priority on one CPU."""
     os.sched_setaffinity(0, {cpu})
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -75,18 +75,18 @@ def _step_forward(cpu: int) -> bool:
 
 @contextlib.contextmanager
 def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None, seed: int = 1) -> Iterator[Loop]:
-    """Send at a rate until the block ends.
+    """Send at a fixed rate until the block ends.
 
     Parameters
     ----------
     cpu : int, optional
-        Where the generator runs, before all else there: it disturbs hosts as little as clients on other machines would.
-        By default it is a program like any other.
+        CPU of the generator, on which it has the highest priority: it disturbs hosts as little as clients on other
+        machines would. By default it runs like any other program.
 
     Raises
     ------
     ProgramError
-        The generator failed, not merely a request.
+        If the generator failed, not only a request.
     """
     loop = Loop()
     with tempfile.NamedTemporaryFile(suffix=".samples") as samples:

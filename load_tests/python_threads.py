@@ -2,11 +2,11 @@
 """Measure how the Python binding scales from one thread to two.
 
     python -m load_tests.python_threads            # the figures: about two minutes
-    python -m load_tests.python_threads --quick    # answers and plumbing only: seconds
+    python -m load_tests.python_threads --quick    # checks outputs and the program only: seconds
 
-Two Python threads on two sessions of W1 at 128 rows, against one thread, in alternating rounds; the strings come as
-arrays of fixed width or of `bytes` objects. Also how long the description of a request takes, which is what holds the
-GIL. Writes results/python_threads.json.
+Compares two Python threads on two sessions of W1 at 128 rows with one thread, in alternating rounds. The strings are
+arrays of fixed width or arrays of `bytes` objects. Also measures how long the description of a request takes, which is
+the time under the GIL. Writes results/python_threads.json.
 """
 
 import argparse
@@ -48,7 +48,7 @@ Inputs = Mapping[str, np.ndarray[Any, Any]]
 
 
 def _forms(workload: str, rows: int) -> dict[str, list[Inputs]]:
-    """Answer the same requests with their strings in each form."""
+    """Return the same requests with their strings in each form."""
     rng = np.random.default_rng(rows)
     objects: list[Inputs] = [random_inputs(workload, rows, rng) for _ in range(DISTINCT_REQUESTS)]
     fixed: list[Inputs] = [
@@ -59,12 +59,12 @@ def _forms(workload: str, rows: int) -> dict[str, list[Inputs]]:
 
 
 def check_answers(model: Model, forms: Mapping[str, Sequence[Inputs]]) -> None:
-    """Check that every form of a request has the same answer, on every session, and that answers differ by request.
+    """Check that every form of a request has the same outputs on every session, and that outputs differ by request.
 
     Raises
     ------
     AssertionError
-        They do not.
+        If they do not.
     """
     answers = {form: [model.run(inputs)["prob"] for inputs in requests] for form, requests in forms.items()}
     again = [model.run(inputs)["prob"] for inputs in forms["objects"][1:]]  # RR: now on the other session
@@ -74,7 +74,7 @@ def check_answers(model: Model, forms: Mapping[str, Sequence[Inputs]]) -> None:
 
 
 def _rate(model: Model, requests: Sequence[Inputs], threads: int, seconds: float) -> float:
-    """Answer the requests/s of that many threads."""
+    """Return the requests/s of `threads` threads."""
     counts = [0] * threads
     begin = threading.Barrier(threads + 1)
     end = 0.0
@@ -99,7 +99,7 @@ def _rate(model: Model, requests: Sequence[Inputs], threads: int, seconds: float
 
 
 def _description_us(model: Model, requests: Sequence[Inputs]) -> float:
-    """Answer how long it takes to describe a request to the library [us]: the best of five rounds."""
+    """Return how long it takes to describe a request to the library [us]: the best of five rounds."""
     layout = InputLayout(model.signatures["serving_default"])
     rounds = []
     for _ in range(5):

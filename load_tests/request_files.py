@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of serialized requests for the reference workloads: valid, random, the same on every machine.
+"""Create files of serialized requests for the reference workloads: valid, random, the same on every machine.
 
     python -m load_tests.request_files --workload W1 --rows 16 --protocol tfserving requests.bin
 
-A file holds, for each request, a 4-byte little-endian length and then its bytes. The messages are written here by hand,
-field by field, so that generating them needs no generated code; the tests read them back with protobuf itself.
+A file contains, for each request, a 4-byte little-endian length and then its bytes. The messages are encoded by hand,
+so that generating them needs no generated code; the tests read them back with protobuf.
 """
 
 import argparse
@@ -29,12 +29,12 @@ __all__ = [
 Protocol = Literal["eas", "tfserving"]
 Array = npt.NDArray[Any]
 
-# tensorflow.DataType, which both protocols use.
+# Values of tensorflow.DataType, which both protocols use.
 _DTYPES = {"f": 1, "d": 2, "i": 3, "O": 7, "S": 7, "q": 9, "l": 9, "?": 10}
 
 
 def random_inputs(workload: str, rows: int, rng: np.random.Generator) -> dict[str, Array]:
-    """Draw the inputs of one request.
+    """Generate the inputs of one request.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def random_inputs(workload: str, rows: int, rng: np.random.Generator) -> dict[st
     rows : int
         Size of the batch.
     rng : numpy.random.Generator
-        Where the numbers come from.
+        Source of the random numbers.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def random_inputs(workload: str, rows: int, rng: np.random.Generator) -> dict[st
 
 
 def _categories(rows: int, rng: np.random.Generator) -> Array:
-    """Eight hexadecimal digits each, as in the Criteo logs."""
+    """Return eight hexadecimal digits each, as in the Criteo logs."""
     return np.array([b"%08x" % value for value in rng.integers(0, 2**32, rows)], dtype=object)
 
 
@@ -93,15 +93,15 @@ def encode_request(inputs: Mapping[str, Array], protocol: Protocol, signature: s
 
 
 def name_model(request: bytes, model: str, version: int | None = None) -> bytes:
-    """Let a serialized `tensorflow.serving.PredictRequest` of `encode_request` name its model, and the version."""
-    end = 2 + request[1]  # a signature's name is short
+    """Add the model's name and optionally the version to a `tensorflow.serving.PredictRequest` of `encode_request`."""
+    end = 2 + request[1]  # the name of a signature is short
     # A google.protobuf.Int64Value.
     number = b"" if version is None else _field(2, _varint(1 << 3) + _varint(version))
     return _field(1, _field(1, model.encode()) + number + request[2:end]) + request[end:]
 
 
 def _varint(value: int) -> bytes:
-    value &= 2**64 - 1  # a negative int64 takes ten bytes
+    value &= 2**64 - 1  # a negative int64 needs ten bytes
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -121,7 +121,7 @@ def _dtype(array: Array) -> int:
 
 
 def _array_proto(array: Array) -> bytes:
-    """`tensorflow.eas.ArrayProto`: typed, packed values."""
+    """Return a `tensorflow.eas.ArrayProto`: typed, packed values."""
     dtype = _dtype(array)
     message = _varint(1 << 3) + _varint(dtype)
     message += _field(2, _field(1, b"".join(map(_varint, array.shape))) if array.ndim else b"")
@@ -134,7 +134,7 @@ def _array_proto(array: Array) -> bytes:
 
 
 def _tensor_proto(array: Array) -> bytes:
-    """`tensorflow.TensorProto`: numbers as `tensor_content`, as TensorFlow's own clients send them."""
+    """Return a `tensorflow.TensorProto`: numbers as `tensor_content`, as TensorFlow's own clients send them."""
     dtype = _dtype(array)
     shape = b"".join(_field(2, _varint(1 << 3) + _varint(size)) for size in array.shape)
     message = _varint(1 << 3) + _varint(dtype) + _field(2, shape)
@@ -149,7 +149,7 @@ def write_requests(path: Path, requests: Iterable[bytes]) -> None:
     Parameters
     ----------
     path : Path
-        The file; its folder is made if it is not there.
+        The file; its folder is created if necessary.
     requests : iterable of bytes
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def read_requests(path: Path) -> list[bytes]:
     Raises
     ------
     ValueError
-        The file is cut short.
+        If the file is truncated.
     """
     data = path.read_bytes()
     requests = []
@@ -192,7 +192,7 @@ def read_requests(path: Path) -> list[bytes]:
 
 
 def random_requests(workload: str, rows: int, protocol: Protocol, count: int) -> Iterator[bytes]:
-    """Draw requests; the same ones for the same arguments.
+    """Generate requests; the same ones for the same arguments.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def random_requests(workload: str, rows: int, protocol: Protocol, count: int) ->
     protocol : str
         "eas" or "tfserving"; both carry the same values.
     count : int
-        How many.
+        Number of requests.
 
     Yields
     ------
@@ -215,17 +215,17 @@ def random_requests(workload: str, rows: int, protocol: Protocol, count: int) ->
 
 
 def default_count(rows: int) -> int:
-    """Answer how many distinct requests a file holds: enough that the rows that they look up do not all stay cached."""
+    """Return the number of distinct requests in a file: so many that the rows they look up do not all stay cached."""
     return max(16, 1024 // rows)
 
 
 def ensure_requests(folder: Path, workload: str, rows: int, protocol: Protocol) -> Path:
-    """Answer a file of requests, writing it if it is not there.
+    """Return a file of requests; write it if it is missing.
 
     Parameters
     ----------
     folder : Path
-        Where the files are kept.
+        Folder for the files.
     workload : str
         "W1", "W2" or "tiny".
     rows : int
@@ -244,7 +244,7 @@ def ensure_requests(folder: Path, workload: str, rows: int, protocol: Protocol) 
 
 
 def main() -> None:
-    """Write one file, as the command line says."""
+    """Write one file according to the command line."""
     parser = argparse.ArgumentParser(description="Write a file of random, valid, serialized requests.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--workload", choices=["W1", "W2", "tiny"], required=True)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model against this machine: traces of real open-loop runs, and what was predicted for them."""
+"""Compare the cost model with this machine: traces of real open-loop runs and the predictions for them."""

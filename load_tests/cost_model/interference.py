@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Measure what models cost each other on this machine, for `cost_model/scenarios/interference.json`.
+r"""Measure how much models slow each other down here, for `cost_model/scenarios/interference.json`.
 
     python -m load_tests.cost_model.interference [--seconds 1] [--rounds 5] [--out results/interference.json]
 
@@ -40,7 +40,7 @@ _BLOCKS = 64
 
 
 def copy_memory(cpu: int, pace: float, copied: Synchronized[float], going: Synchronized[int]) -> None:
-    """Copy blocks of a large array on a CPU, resting so long that it works for a part `pace` of the time."""
+    """Copy blocks of a large array on a CPU, working for a part `pace` of the time."""
     os.sched_setaffinity(0, {cpu})
     source = np.ones((_BLOCKS, _MEGABYTES * 1_000_000 // _BLOCKS // 8))
     target = np.empty_like(source)
@@ -48,14 +48,14 @@ def copy_memory(cpu: int, pace: float, copied: Synchronized[float], going: Synch
     while going.value:
         began = time.perf_counter()
         np.copyto(target[block], source[block])
-        # Read, and written after it was read into the cache.
+        # Read into the cache and then written.
         copied.value += 3 * source[block].nbytes
         block = (block + 1) % _BLOCKS
         time.sleep((time.perf_counter() - began) * (1 / pace - 1))
 
 
 class Copying:
-    """Processes that copy memory while a `with` lasts; `rate` tells how much [GB/s]."""
+    """Run processes that copy memory during a `with` statement; `rate` returns their traffic [GB/s]."""
 
     def __init__(self, cpus: Sequence[int], pace: float) -> None:
         context = multiprocessing.get_context("spawn")
@@ -88,14 +88,14 @@ class Copying:
 
 
 def most_copied(cpus: Sequence[int], seconds: float) -> float:
-    """Return what all CPUs together copy [GB/s]."""
+    """Return the traffic of all CPUs together [GB/s]."""
     with Copying(cpus, 1.0) as copying:
         time.sleep(seconds)
         return copying.rate()
 
 
 def slow_downs(workload: str, rows: int, cpus: Sequence[int], seconds: float) -> list[tuple[float, float]]:
-    """Return (traffic [GB/s], slow-down) at each pace; between any two paces the model is measured alone."""
+    """Return (traffic [GB/s], slow-down) at each pace; the model is measured alone between paces."""
     from processor import Model
 
     inputs = random_inputs(workload, rows, np.random.default_rng(1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of predictions, beside the spread of two runs of the same thing. Pure functions."""
+"""Compute errors of predictions and the spread of two equal runs. All functions are pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 0.2
 
 @dataclass(frozen=True)
 class Verdict:
-    """One model at one load.
+    """Describe one model at one load.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Verdict:
     p50_ms, p99_ms : tuple of float [ms]
         Measured in each of the runs.
     qps, measured_qps : float [requests/s]
-        Offered, and answered.
+        Offered and completed.
     predicted : mapping of "queue", "simulator" and "uncalibrated" to (p50, p99) [ms]
-        The last is the queueing model on profiles alone.
+        `uncalibrated` is the queueing model with profiles alone.
     """
 
     case: str
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def spread(self) -> float:
-        """Difference between the runs of the same load, over their mean."""
+        """Return the difference between the runs of the same load, divided by their mean."""
         return (max(self.p99_ms) - min(self.p99_ms)) / (sum(self.p99_ms) / len(self.p99_ms))
 
     def off(self, what: str) -> float:
@@ -68,14 +68,14 @@ class Verdict:
 
 
 def judge(labels: Sequence[str], **predicted: Sequence[Line]) -> list[Verdict]:
-    """Gather the runs of the same case and load.
+    """Group the runs of the same case and load.
 
     Parameters
     ----------
     labels : sequence of "case|load"
-        Of each run.
+        One label per run.
     predicted : sequences of Line
-        By what predicted them, one for each model of each run.
+        For each method of prediction, one line for each model of each run.
     """
     first = next(iter(predicted.values()))
     groups: dict[tuple[str, str], list[int]] = {}
@@ -109,7 +109,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """Make a table of all points: measured, predicted, and off by how much."""
+    """Return a table of all points: measured and predicted values, and errors."""
     table = Table(title="p99 [ms], predicted against measured; off by (beyond the spread)", title_justify="left")
     for name in ("case", "model"):
         table.add_column(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play models under Poisson arrivals through libprocessor, with the native generator, and make a trace of it."""
+"""Run models under Poisson arrivals through libprocessor, with the native generator, and record a trace."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _SAMPLE = np.dtype(
     [("model", "i4"), ("request", "i4"), ("due", "i8"), ("sent", "i8"), ("done", "i8"), ("queue", "i8"), ("run", "i8")]
 )
 _REQUESTS = 256
-# Before a request is due, for a generator that has a CPU of its own.
+# Before a request is due, for a generator that has its own CPU.
 _SPIN_US = 200.0
-# A run in which other processes or the hypervisor took more of the core than this is played again, so many times.
+# A run is repeated, up to this many times, if other processes or the hypervisor used more of the core than this.
 _MOST_TAKEN, _MOST_TRIES = 0.03, 3
-# Before each try the machine is to be quiet for a second; it is waited for so long.
+# Longest time to wait before each try until the machine has been quiet for a second.
 _QUIET, _PATIENCE_S = 0.05, 5.0
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A model on the cores of a run.
+    """Describe a model on the cores of a run.
 
     Parameters
     ----------
     name : str
     workload : str
-        Of `load_tests.workloads`: "W1", "W2", "tiny".
+        Name in `load_tests.workloads`: "W1", "W2", "tiny".
     rows : mapping of rows to weight
     qps : float [requests/s]
     """
@@ -55,7 +55,7 @@ class Tenant:
 
 
 def may_go_first() -> bool:
-    """Say whether this process may give a thread real-time priority."""
+    """Return whether this process may give a thread real-time priority."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -66,7 +66,7 @@ def may_go_first() -> bool:
 
 
 def requests_of(tenant: Tenant, folder: Path) -> Path:
-    """Write a file of requests with as many of each number of rows as its weight says."""
+    """Write a file of requests in which numbers of rows occur according to their weights."""
     counts = _counts(tenant)
     path = folder / f"{tenant.workload}-{'_'.join(f'{count}x{rows}' for rows, count in counts.items())}.bin"
     if not path.exists():
@@ -78,7 +78,7 @@ def requests_of(tenant: Tenant, folder: Path) -> Path:
 
 
 def _counts(tenant: Tenant) -> dict[int, int]:
-    """Return how many requests of each number of rows the file holds, in its order."""
+    """Return how many requests of each number of rows the file contains, in its order."""
     total = sum(tenant.rows.values())
     return {rows: max(1, round(_REQUESTS * weight / total)) for rows, weight in sorted(tenant.rows.items())}
 
@@ -94,11 +94,11 @@ def play(
     careful: bool = True,
     told: Callable[[str], None] = lambda _: None,
 ) -> Run:
-    """Run models, each with one session on the same CPU, under Poisson arrivals.
+    """Run models under Poisson arrivals, each with one session on the same CPU.
 
-    The generator runs on that CPU too, before all others, where that is allowed: on a virtual machine another CPU is
-    stopped at other times, and sends late what was due meanwhile. Else it spins on the next CPU. Where it is allowed,
-    the models' threads come before other processes, too, and are equal among themselves.
+    If allowed, the generator runs on that CPU too, with higher priority: on a virtual machine, another CPU is stopped
+    at other times and then sends requests late. Otherwise it spins on the next CPU. If allowed, the models' threads
+    have priority over other processes, too, and equal priority among themselves.
 
     Parameters
     ----------
@@ -107,17 +107,17 @@ def play(
     seed : int
     cpu : int
     folder : Path
-        For files of requests.
+        Folder for request files.
     label : str
     careful : bool
-        Wait until the machine is quiet, and play a run again that was disturbed.
+        Wait until the machine is quiet, and repeat a run that was disturbed.
     told : callable
-        Is told of a run that was disturbed and is played again.
+        Called with a message if a run was disturbed and is repeated.
 
     Raises
     ------
     ProgramError
-        The generator failed.
+        If the generator failed.
     """
     best: Run | None = None
     for attempt in range(_MOST_TRIES if careful else 1):
@@ -212,9 +212,9 @@ def _summary(
 
 
 def _services(ended: Any, counts: Mapping[int, int]) -> tuple[tuple[tuple[int, Times], ...], ...]:
-    """Return the times from when the session could begin to the answer, by rows; requests in the order of answers.
+    """Return the times from the possible start in the session to completion, by rows, in the order of completion.
 
-    First of requests that waited, then of those that found the core idle.
+    First of requests that waited, then of requests that found the core idle.
     """
     before = np.concatenate(([0], ended["done"][:-1]))
     idle = ended["due"] >= before
@@ -229,7 +229,7 @@ def _services(ended: Any, counts: Mapping[int, int]) -> tuple[tuple[tuple[int, T
 
 
 def _busy_ns(ended: Any) -> float:
-    """Return the time in which at least one request was in the core: the union of their stays."""
+    """Return the time during which at least one request was running: the union of their periods."""
     by_due = ended[np.argsort(ended["due"], kind="stable")]
     reached = np.maximum.accumulate(by_due["done"])
     begin = np.maximum(by_due["due"][1:], reached[:-1])

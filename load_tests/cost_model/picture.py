@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""p99 against load, measured and predicted."""
+"""Draw measured and predicted p99 against load."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted against measured latency on this machine: one model on a core, and a baseline that shares it with variants.
+"""Compare predicted with measured latency: one model on a core, and a baseline that shares a core with variants.
 
     python -m load_tests.cost_model.predictions [--seconds 20] [--quick] [--resume] [--out results/predictions.json]
 
-Profiles the models, plays them through libprocessor under Poisson arrivals (native open loop), fits a calibration to a
-part of the runs, and holds what the queueing model and the simulator predict against the others, each of which is
-played twice with different arrivals. Runs to fit and runs to validate take turns. Beside the results stay the profiles,
-both traces and the calibration, for `cost-model calibrate` and `--calibration`.
+Profiles the models, runs them through libprocessor under Poisson arrivals (native open loop), and fits a calibration to
+a part of the runs. The predictions of the queueing model and the simulator are compared with the other runs, each of
+which is repeated with different arrivals. Runs for fitting and for validation alternate. The folder of the results also
+receives the profiles, both traces and the calibration, for `cost-model calibrate` and `--calibration`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MIXED = {1: 0.5, 16: 0.3, 64: 0.2}
 PROFILED = {"W2": (1, 16, 64), "W1": (1, 16)}
 FIT_LOADS = (0.35, 0.55, 0.75)
 LOADS = (0.3, 0.5, 0.7, 0.8)
-# Of the pilot, whose utilisation tells what rate makes what load.
+# Rate of the pilot run, whose utilization shows which rate causes which load.
 _PILOT_LOAD, _PILOT_S = 0.5, 4.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """Models that share a core, with their part of its work; some cases only serve to know their model."""
+    """Describe models that share a core, with their parts of its work; some cases are only used to fit a model."""
 
     name: str
     tenants: tuple[tuple[Tenant, float], ...]
@@ -52,7 +52,7 @@ class Case:
 
 
 def cases(profiles: Mapping[str, Profile]) -> list[Case]:
-    """Return what is played, with rates that keep the core as busy as profiles say."""
+    """Return the cases, with rates that keep the core as busy as profiles predict."""
 
     def sized(tenant: Tenant, part: float) -> tuple[Tenant, float]:
         service = profiles[tenant.workload].service
@@ -90,7 +90,7 @@ def measure(
     folder: Path,
     told: Callable[[str], None],
 ) -> None:
-    """Play what is missing: runs to fit, and runs to validate, each load of these twice with other arrivals."""
+    """Make missing runs: for fitting, and for validation, with each validation load twice with other arrivals."""
     order = [(case, load, 1, fit) for case in known for load in FIT_LOADS]
     order += [(case, load, seed, validate) for case in known if case.judged for load in LOADS for seed in (11, 12)]
     random.Random(1).shuffle(order)
@@ -115,7 +115,7 @@ def measure(
 
 
 def _scale(case: Case, runs: Sequence[Run]) -> float | None:
-    """Return the factor of rates that runs before these had."""
+    """Return the factor of rates that earlier runs used."""
     first = case.tenants[0][1]
     for run in runs:
         name, _, load = run.label.partition("|")
@@ -125,7 +125,7 @@ def _scale(case: Case, runs: Sequence[Run]) -> float | None:
 
 
 def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) -> list[Verdict]:
-    """Hold predictions against the runs that nothing was fitted to."""
+    """Compare predictions with the runs that were not used for fitting."""
     return judge(
         [run.label for run in trace.runs],
         queue=check_runs(profiles, trace, calibration),
@@ -135,7 +135,7 @@ def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) 
 
 
 def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
-    """Hold the errors against what was asked for: within 20 %, beyond the spread of two runs of the same."""
+    """Compare the errors with the targets: within 20 %, beyond the spread of two equal runs."""
     made = []
     for case in dict.fromkeys(verdict.case for verdict in verdicts):
         mine = [one for one in verdicts if one.case == case]
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, rows in PROFILED.items():
         told(f"profile of {name}")
         wait_for_quiet()
-        # A core of its own for the second copy, whose cost it measures.
+        # A separate core for the second copy, whose cost is measured.
         cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
         out = folder / f"profile-{name}.json"
         known[name] = profile_model(ensure_model(name), cpus, rows, [1], seconds=min(seconds, 2.0), out=out)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on purpose, against a real proxy and real hosts, while clients ask and check every answer."""
+"""Inject faults into a real proxy and real hosts while clients send requests and check every response."""

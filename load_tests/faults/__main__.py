@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make faults on purpose, and see that all answers stay right and serving comes back.
+"""Inject faults, and check that all responses stay right and serving recovers.
 
     python -m load_tests.faults                      # all of them, with both hosts: under 30 minutes
     python -m load_tests.faults --only aborts --host go --seed 7
 
-Writes results/faults.json. Exits with 1 if something was not as it should be. docs/testing.md lists the faults.
+Writes results/faults.json. Exits with 1 if a check failed. docs/testing.md lists the faults.
 """
 
 from __future__ import annotations
@@ -125,12 +125,12 @@ def _run(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the faults, print and write what came of them.
+    """Inject the faults, print and write the results.
 
     Returns
     -------
     status : int
-        0; 1 if something was not as it should be.
+        0; 1 if a check failed.
     """
     options = _parse(arguments)
     options.only = options.only or list(CASES)

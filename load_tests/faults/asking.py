@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that ask without a pause, check every answer, and know how long nobody answered."""
+"""Send requests without a pause, check every response, and record how long there was no response."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from types import TracebackType
 __all__ = ["FEATURES", "MODEL", "VERSIONS", "WIDTH", "Asked", "Clients"]
 
 MODEL = "ranking"
-#: Good versions of it, by their number, and columns of a row.
+#: Numbers of its good versions, and columns of a row.
 VERSIONS = range(1, 9)
 WIDTH = 3
-#: Inputs of the model that bombs claim rows of.
+#: Number of inputs of the model for requests that claim many rows.
 FEATURES = 39
-#: Between two requests of a client.
+#: Pause between two requests of a client.
 _PAUSE_S = 0.01
 _TIMEOUT_S = 5.0
 
 
 @dataclass
 class Asked:
-    """What clients saw.
+    """Contain the results of the clients.
 
     Attributes
     ----------
     answered : list of float
-        When right answers came (monotonic), ascending.
+        Times of right responses (monotonic), ascending.
     wrong : list of str
-        Answers with a score that their version does not give.
+        Responses with a score that differs from that of their version.
     failed : Counter
         Requests without a score, by HTTP code or the name of the error.
     """
@@ -45,18 +45,18 @@ class Asked:
     failed: Counter[str] = field(default_factory=Counter)
 
     def longest_gap(self, begin: float, end: float) -> float:
-        """Return the longest time without a right answer within a stretch [s]."""
+        """Return the longest time without a right response within a period [s]."""
         moments = [begin, *(at for at in self.answered if begin < at < end), end]
         return max(after - before for before, after in itertools.pairwise(moments))
 
 
 class Clients:
-    """Threads that send one request after the other over REST, on connections that they keep.
+    """Run threads that send one request after the other over REST on persistent connections.
 
     Parameters
     ----------
     port : int
-        Of the host, on 127.0.0.1.
+        Port of the host, on 127.0.0.1.
     count : int
     seed : int
     """
@@ -82,7 +82,7 @@ class Clients:
             thread.join()
 
     def wait_answered(self, seconds: float, since: float) -> bool:
-        """Wait for a right answer after a moment; say whether one came in time."""
+        """Wait for a right response after a moment; return whether one came in time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions that end their host, never finish their warm-up, or eat its memory, at 0 % of the traffic."""
+"""Deploy versions that end their host, never finish their warm-up, or exhaust its memory, at 0 % of the traffic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from load_tests.faults.case import Case
 __all__ = ["aborts", "eats_memory", "hangs"]
 
 _BAD = 50
-#: From its deployment until a version is given up for good: two deaths, and a start after each.
+#: From its deployment until a version is permanently given up: two crashes, and a start after each.
 _GIVEN_UP_S = 60.0
 _MEMORY_LEFT = 2 << 30
 
@@ -37,7 +37,7 @@ def aborts(case: Case) -> None:
 
 
 def hangs(case: Case) -> None:
-    """Deploy a version whose warm-up never ends, another beside it, and take it out again."""
+    """Deploy a version whose warm-up never ends, deploy another one, and remove the first."""
     with case.stage() as stage:
         with stage.fault():
             stage.client.deploy(MODEL, case.models / "hangs", version=_BAD, traffic=0)
@@ -53,12 +53,12 @@ def hangs(case: Case) -> None:
         time.sleep(2)
         busy = (_cpu_s(pid) - before) / 2
         case.found.figures["cpus_busy_after"] = round(busy, 2)
-        # The clients take some of it; a loop takes a whole CPU.
+        # The clients use some CPU time; a loop uses a whole CPU.
         case.expect(busy < 0.7, f"{busy:.2f} CPUs busy after undeploy, expected what the clients cause")
 
 
 def eats_memory(case: Case) -> None:
-    """Deploy a version whose warm-up takes all the memory that its host may have."""
+    """Deploy a version whose warm-up uses all the memory that its host may have."""
     with case.stage() as stage:
         pid = stage.service.any_host_pid()
         assert pid is not None
@@ -66,7 +66,7 @@ def eats_memory(case: Case) -> None:
         resource.prlimit(pid, resource.RLIMIT_AS, (size + _MEMORY_LEFT, size + _MEMORY_LEFT))
         with stage.fault():
             stage.client.deploy(MODEL, case.models / "eats_memory", version=_BAD, traffic=0)
-            # It fails, or becomes ready and says that it was not warmed up: what it must not do is to end the others.
+            # It may fail, or become ready and report a missing warm-up; it must not end the other versions.
             seen = stage.wait_state(_BAD, ["failed", "ready"], _GIVEN_UP_S)
             case.found.figures["state"] = seen.get("state")
             case.found.figures["reason"] = seen.get("error")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are small on the wire and want to be large in memory, under a limit of the host's memory."""
+"""Send requests that are small on the wire but large in memory, under a limit of the host's memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from load_tests.faults.case import Case, Stage
 __all__ = ["bombs"]
 
 _MANY_INPUTS = "many"
-#: Of compressed bodies, how many at once.
+#: Number of simultaneous requests with compressed bodies.
 _AT_ONCE = 40
 _ROUNDS = 3
-#: The byte budget that the host is given; the limit leaves twice as much.
+#: Byte budget of the host; the memory limit leaves twice as much.
 BUDGET_BYTES = 512 << 20
 
 Sender = Callable[[int], int]
@@ -39,13 +39,13 @@ def _post(port: int, path: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 def _gzip_bomb(megabytes: int) -> bytes:
-    """Compress a valid body whose numbers are zeros: about a thousandth of its size."""
+    """Return a compressed valid body whose numbers are zeros: about a thousandth of its size."""
     row = b"[0,0,0],"
     return gzip.compress(b'{"instances":[' + row * (megabytes * (1 << 20) // len(row)) + b"[0,0,0]]}", 9)
 
 
 def _claims(rows: int) -> bytes:
-    """Write a PredictRequest of one value for each input that stands for a whole tensor."""
+    """Return a PredictRequest with one value per input that represents a whole tensor."""
     from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest()
@@ -60,7 +60,7 @@ def _claims(rows: int) -> bytes:
 
 
 def _at_once(send: Callable[[], int], count: int) -> Counter[str]:
-    """Send the same from so many threads, and count the answers by code or error."""
+    """Send the same request from several threads, and count the responses by code or error."""
     seen: Counter[str] = Counter()
     lock = threading.Lock()
 
@@ -94,7 +94,7 @@ def _peak(pid: int) -> int:
 
 
 def bombs(case: Case) -> None:
-    """Send bombs from many clients at once; the host stays the same process and answers the others."""
+    """Send such requests from many clients at once; the host must not restart and must serve the other requests."""
     with case.stage(options=["--host-option", f"max-request-mb-in-flight={BUDGET_BYTES >> 20}"]) as stage:
         stage.client.deploy(_MANY_INPUTS, case.models / "many_inputs", version=1, wait=True, timeout=60)
         pid = stage.service.any_host_pid()

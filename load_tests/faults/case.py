@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault test is given, and what it finds."""
+"""Define the context and the results of a fault test."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from serving_proxy.errors import ProxyError
 
 __all__ = ["RECOVERY_S", "Case", "Found", "Stage", "another"]
 
-#: How long nobody may be answered after a fault.
+#: Longest allowed time without a response after a fault.
 RECOVERY_S = 10.0
 _CLIENTS = 2
-#: How long all must be well again at the end of a case.
+#: How long all checks must pass at the end of a case.
 _QUIET_S = 1.0
 
 
 @dataclass
 class Found:
-    """What a case came to.
+    """Contain the results of a case.
 
     Attributes
     ----------
     faults : int
-        That were made.
+        Number of injected faults.
     recovery_s : float [s]
-        The longest time after a fault in which no client got a right answer.
+        The longest time after a fault in which no client received a right response.
     problems : list of str
-        What is not as it should be, a sentence each.
+        Failed checks, a sentence each.
     figures : dict
-        What else was measured.
+        Other measurements.
     """
 
     faults: int = 0
@@ -49,25 +49,25 @@ class Found:
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it should be."""
+        """Return whether all checks passed."""
         return not self.problems
 
 
 @dataclass
 class Case:
-    """What a case may use.
+    """Provide what a case may use.
 
     Attributes
     ----------
     kind : str
-        Host: `python` or `go`.
+        Kind of host: `python` or `go`.
     models : Path
-        What `models.py` has written.
+        Folder that `models.py` has written.
     folder : Path
-        Empty, its own.
+        An empty folder for this case.
     draw : Random
     kills : int
-        How many to make, for the case that kills.
+        Number of kills, for the case that kills.
     """
 
     kind: str
@@ -79,15 +79,15 @@ class Case:
     found: Found = field(default_factory=Found)
 
     def expect(self, holds: bool, problem: str) -> None:
-        """Note a problem unless something holds."""
+        """Record a problem unless a condition holds."""
         if not holds:
             self.found.problems.append(problem)
 
     @contextlib.contextmanager
     def stage(self, disk_bytes: int | None = None, options: Sequence[str] = ()) -> Iterator[Stage]:
-        """Start a proxy and its host, deploy the first version, and let clients ask until the end.
+        """Start a proxy and its host, deploy the first version, and let clients send requests until the end.
 
-        At the end all answers must have been right, and the last ones have come.
+        At the end, all responses must have been right and the last ones must have arrived.
         """
         with Service(self.kind, self.folder, disk_bytes, options) as service, service.client() as client:
             client.deploy(MODEL, self.models / "1", version=1, wait=True, timeout=60)
@@ -107,7 +107,7 @@ class Case:
 
 @dataclass
 class Stage:
-    """A proxy with its host and clients that ask."""
+    """Provide a proxy with its host and clients that send requests."""
 
     case: Case
     service: Service
@@ -116,12 +116,12 @@ class Stage:
 
     @contextlib.contextmanager
     def fault(self, lasts: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
-        """Make a fault within this block, which returns when all should be well again; note how long nobody answered.
+        """Inject a fault in this block, which returns when the system should have recovered; record the outage.
 
         Parameters
         ----------
         lasts : callable
-            Asked at the end: how long [s] the fault itself kept everybody from answering, which is no recovery.
+            Called at the end: how long [s] the fault itself prevented all responses, which is not recovery time.
         """
         begin = time.monotonic()
         yield
@@ -131,7 +131,7 @@ class Stage:
         self.case.found.recovery_s = max(self.case.found.recovery_s, gap)
 
     def works(self, version: int) -> None:
-        """Deploy a version and promote it: the verbs must do what they did before."""
+        """Deploy and promote a version: the verbs must work as before."""
         try:
             self.client.deploy(MODEL, self.case.models / str(version), version=version, wait=True, timeout=60)
             self.client.promote(MODEL, version)
@@ -146,7 +146,7 @@ class Stage:
         self.case.found.problems.append(f"version {version} did not become the baseline within 30 s")
 
     def wait_state(self, version: int, states: Sequence[str], seconds: float) -> dict[str, Any]:
-        """Wait until the host tells one of these states of a version; note it as a problem if it does not."""
+        """Wait until the host reports one of these states for a version; record a problem if it does not."""
         until = time.monotonic() + seconds
         seen: dict[str, Any] = {}
         while time.monotonic() < until:
@@ -162,5 +162,5 @@ class Stage:
 
 
 def another(draw: Random, than: int) -> int:
-    """Draw a good version that is not the given one."""
+    """Draw a good version other than the given one."""
     return draw.choice([number for number in VERSIONS if number != than])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 of hosts and proxies at random moments of deploys."""
+"""Kill hosts and proxies with kill -9 at random moments of deploys."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from serving_proxy.errors import ProxyError
 
 __all__ = ["kills"]
 
-#: Of the kills, how many hit the proxy.
+#: Number of kills that hit the proxy.
 _PROXY_SHARE = 0.2
-#: The moments: so many seconds after everything was well.
+#: Range of the moments [s] after recovery.
 _LEAST_S, _MOST_S = 0.1, 1.5
 _BACK_S = 60.0
 
 
 def _change(stage: Stage, draw: Random, ended: threading.Event) -> None:
-    """Take versions through their lives until the end, whatever becomes of a verb."""
+    """Deploy, promote and roll back versions until the end, whether or not a verb succeeds."""
     serving, made = 1, 0
     with stage.service.client() as client:
         while not ended.is_set():
@@ -48,13 +48,13 @@ def _change(stage: Stage, draw: Random, ended: threading.Event) -> None:
                         client.undeploy(MODEL, version["version"])
                 made += 1
             except ProxyError:
-                # The proxy or the host has just been killed; a moment later the next change is made.
+                # The proxy or the host has just been killed; the next change follows a moment later.
                 ended.wait(0.2)
     stage.case.found.figures["changes"] = made
 
 
 def kills(case: Case) -> None:
-    """Kill hosts, and now and then the proxy, while versions are deployed, promoted and rolled back."""
+    """Kill hosts, and sometimes the proxy, while versions are deployed, promoted and rolled back."""
     with case.stage() as stage:
         ended = threading.Event()
         changing = threading.Thread(target=_change, args=(stage, case.draw, ended), daemon=True)

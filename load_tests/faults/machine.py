@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine does to a server: a full disk, a lost database, a process that stands still."""
+"""Inject faults of the machine: a full disk, a lost database, a stopped process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTICED_S = 10.0
 
 
 def full_disk(case: Case) -> None:
-    """Fill the disk of the state directory: pause must work and the fault be seen; free it, and all works again."""
+    """Fill the disk of the state directory: pause must work and the fault be reported; free it, and all recovers."""
     with case.stage(disk_bytes=_DISK_BYTES) as stage:
         stage.client.deploy(MODEL, case.models / "2", version=2, traffic=50, wait=True, timeout=60)
         filler = stage.service.state / "filler"
@@ -65,7 +65,7 @@ def _only_baseline(case: Case, port: int) -> bool:
 
 
 def lost_database(case: Case) -> None:
-    """Lose the proxy's database while it is down: what is served goes on, and verbs work on it."""
+    """Delete the proxy's database while it is down: serving must continue, and verbs must work."""
     with case.stage() as stage:
         stage.client.deploy(MODEL, case.models / "2", version=2, wait=True, timeout=60)
         stage.client.promote(MODEL, 2)
@@ -86,7 +86,7 @@ def lost_database(case: Case) -> None:
 
 
 def host_stands_still(case: Case) -> None:
-    """Stop the host's process for ten seconds: the proxy sees it, and when it goes on so does serving."""
+    """Stop the host's process for ten seconds: the proxy must notice, and serving must resume with the process."""
     with case.stage() as stage:
         pid = stage.service.any_host_pid()
         assert pid is not None

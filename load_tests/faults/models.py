@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export the models of the fault tests: good ones, and one for each way in which a version can be bad.
+"""Export the models of the fault tests: good ones, and one for each kind of bad version.
 
     python -m load_tests.faults.models OUT_DIR       # needs tensorflow or tensorflow-cpu 2.21
 
 Input x float32 [batch, 3]; output y float32 [batch, 1] = scale * (x0 + x1 + x2), where the scale is the number of the
-version: whoever knows the version that answered knows the answer.
+version: the version that served a request determines the right response.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def _score(x: tf.Tensor) -> tf.Tensor:
 
 
 def good(scale: float) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Make a model that answers."""
+    """Return a model that works."""
     return lambda x: {"y": _score(x) * tf.constant(scale)}
 
 
 def aborts(x: tf.Tensor) -> dict[str, tf.Tensor]:
-    """End the process that runs it."""
+    """End the process that runs the model."""
     with tf.control_dependencies([tf.raw_ops.Abort(error_msg="a version that aborts", exit_without_error=False)]):
         return {"y": _score(x)}
 
@@ -52,17 +52,17 @@ def hangs(x: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def eats_memory(x: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Ask for 8 GB, 64 MB at a time, and hold it."""
+    """Allocate 8 GB in pieces of 64 MB, and keep it."""
     zero = 0.0 * tf.reduce_sum(x)
     parts = [tf.fill([16 * 1024 * 1024], zero + float(number)) for number in range(128)]
-    # All of them before the first is given back.
+    # All pieces exist before the first is freed.
     with tf.control_dependencies(parts):
         largest = [tf.reduce_max(part) for part in parts]
     return {"y": _score(x) + 0.0 * tf.add_n(largest)}
 
 
 def many_inputs(folder: Path) -> None:
-    """Write a model with as many float inputs as a click model has features: y = the sum of their first columns."""
+    """Write a model with as many float inputs as a click model has: y = the sum of their first columns."""
     names = [f"f{number}" for number in range(FEATURES)]
     module = tf.Module()
 

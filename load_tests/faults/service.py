@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `serving-proxy serve` with one host that can be killed, stopped, starved and started again."""
+"""Run `serving-proxy serve` with one host that can be killed, stopped, limited and restarted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["HOST", "Service"]
 
 HOST = "host-0"
 _START_S = 120.0
-#: Mounts a file system of its own over the folder for the state; `$1` is its size, `$2` the folder.
+#: Mounts a separate file system over the folder for the state; `$1` is its size, `$2` the folder.
 _SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
 
 
@@ -38,18 +38,18 @@ def _free_ports(count: int) -> list[int]:
 
 
 class Service:
-    """A proxy, the host that it starts, and their ports, which stay the same.
+    """Run a proxy and the host that it starts; their ports stay the same.
 
     Parameters
     ----------
     kind : str
         `python` or `go`.
     folder : Path
-        For its state and logs; empty.
+        Empty folder for state and logs.
     disk_bytes : int, optional
-        The state lies on a file system of that size, which nobody else sees.
+        The state is on a file system of this size, which no other process sees.
     options : sequence of str
-        More of `serve`.
+        Further options of `serve`.
 
     Attributes
     ----------
@@ -82,19 +82,19 @@ class Service:
 
     @property
     def state(self) -> Path:
-        """The state directory, as this process reaches it."""
+        """Return the state directory under the path that this process can use."""
         if self._disk_bytes is None or self._process is None:
             return self._state
         return Path(f"/proc/{self._process.pid}/root{self._state}")
 
     @property
     def proxy_pid(self) -> int:
-        """The process of the proxy."""
+        """Return the id of the proxy's process."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Start the proxy, and wait until it answers."""
+        """Start the proxy, and wait until it responds."""
         environment = dict(os.environ)
         if self._kind == "go":
             environment["RECPROCESSOR_HOST"] = str(built("recprocessor-host"))
@@ -109,19 +109,19 @@ class Service:
         self.wait(self._answers, "a proxy that answers")
 
     def client(self) -> Client:
-        """Make a client of the admin port."""
-        # Not as the command line finds it: a disk of its own is not seen from here.
+        """Return a client of the admin port."""
+        # Not in the way of the command line: a separate file system is not visible from here.
         token = read_token(self.state / "admin.token")
         return Client(f"http://127.0.0.1:{self.admin}", token=token, timeout=10.0)
 
     def kill_proxy(self) -> None:
-        """End the proxy as a crash would; its host goes on."""
+        """Kill the proxy as a crash would; its host continues."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def host_pid(self) -> int | None:
-        """Return the process of the host, as soon as it is ready."""
+        """Return the id of the host's process, as soon as the host is ready."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             actual = json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())
             if actual["state"] == "ready" and "rest" in actual["endpoints"]:
@@ -130,7 +130,7 @@ class Service:
         return None
 
     def any_host_pid(self) -> int | None:
-        """Return the process of the host, ready or not."""
+        """Return the id of the host's process, ready or not."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             pid = int(json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())["pid"])
             os.kill(pid, 0)
@@ -138,19 +138,19 @@ class Service:
         return None
 
     def versions(self, model: str) -> dict[int, dict[str, Any]]:
-        """Return what the host says of a model's versions."""
+        """Return the host's report on a model's versions."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             actual = json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())
             return {int(number): one for number, one in actual["models"][model]["versions"].items()}
         return {}
 
     def wait(self, found: Callable[[], Any], what: str, seconds: float = _START_S) -> Any:
-        """Return what a function finds, as soon as that is something.
+        """Call a function until its result is true, and return the result.
 
         Raises
         ------
         ProgramError
-            It took too long, or the proxy ended.
+            If this took too long, or the proxy ended.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `load_tests.bench_hosts` measures, a file for each subject."""
+"""Measure the subjects of `load_tests.bench_hosts`, one module per subject."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The changes under load: what a cycle of each kind does, by the proxy's own client, and when it took effect."""
+"""Make the changes under load with the proxy's client: the steps of each kind of cycle, and their times of effect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _is(seen: Seen, version: int, states: Sequence[str | None]) -> bool:
 
 @dataclass
 class Changes:
-    """Makes changes and notes when they took effect.
+    """Make changes and record when they took effect.
 
     Attributes
     ----------
     moments : dict
-        By the name of a switch, the Unix times at which the host made it.
+        By the name of a switch, the Unix times at which the host applied it.
     """
 
     proxy: Proxy
@@ -43,7 +43,7 @@ class Changes:
     _deployed: int = 0
 
     def serve(self, version: int = 1, cpuset: str | None = None) -> None:
-        """Deploy the model under load, or give it other CPUs."""
+        """Deploy the model under load, or change its CPUs."""
         self.proxy.client.deploy(
             MODEL, self.model, version=version, config=self.config, cpuset=cpuset, wait=True, timeout=120
         )
@@ -53,13 +53,13 @@ class Changes:
         self.moments.setdefault(switch, []).append(at)
 
     def deployment(self) -> None:
-        """Deploy the large model, and take it out."""
+        """Deploy the large model, and remove it."""
         self._deployed += 1
         number = self._deployed
         begun = time.time()
         self.note("deploy", begun)
         self.proxy.client.deploy(LARGE, self.large, version=number, config=self.config, wait=True, timeout=300)
-        # What is loaded within a look may never be seen loading.
+        # A load that takes less than one poll may never be seen.
         for switch, states in (("loading", ("loading", "warming", "ready")), ("ready", ("ready",))):
             self.note(switch, self.proxy.first(begun, partial(_is, version=number, states=states)))
         time.sleep(_SETTLE_S)
@@ -76,43 +76,43 @@ class Changes:
         time.sleep(_SETTLE_S)
 
     def split(self, percent: int) -> None:
-        """Give a second version traffic."""
+        """Send a part of the traffic to a second version."""
         self._switch("traffic", lambda: self.proxy.client.traffic(MODEL, {2: percent}))
 
     def promote(self) -> None:
-        """Give the second version all traffic."""
+        """Send all traffic to the second version."""
         self._switch("promote", lambda: self.proxy.client.promote(MODEL, 2))
 
     def roll_back(self) -> None:
-        """Give the first version all traffic again."""
+        """Send all traffic to the first version again."""
         self._switch("rollback", lambda: self.proxy.client.rollback(MODEL))
 
     def cpusets(self) -> tuple[str, str]:
-        """Answer two ways to give each session a CPU."""
+        """Return two ways to give each session a CPU."""
         turned = [*self.cpus[1:], *self.cpus[:1]]
         return ";".join(map(str, self.cpus)), ";".join(map(str, turned))
 
     def pin(self, way: int) -> None:
-        """Let the sessions change their CPUs."""
+        """Move the sessions to other CPUs."""
         self._switch("re-pin", partial(self.serve, cpuset=self.cpusets()[way]))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of changes.
+    """Describe a kind of changes.
 
     Attributes
     ----------
     title : str
     prepare : callable
-        Before the first cycle and what else is measured beside it.
+        Called before the first cycle and before other measurements.
     cycle : callables
-        One after the other, a cycle; it ends as it began.
+        Steps of a cycle, in order; it ends in the initial state.
     states : bool
-        Whether each step leads to a state of its own that costs what it costs, such as two versions that share the
-        caches: the level without changes is then that of these states, held for equal times as in a cycle.
+        Whether each step leads to a state with its own cost, such as two versions that share the caches. The level
+        without changes is then that of these states, held for the same times as in a cycle.
     reach, step : float [s]
-        Of the course around a switch.
+        Range and step of the latencies around a switch.
     """
 
     title: str

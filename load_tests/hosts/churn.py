@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one model's clients notice of changes to others: deployments, switches and re-pinning under an open loop."""
+"""Measure how changes to other models affect one model's clients: deployments, switches and re-pinning, open loop."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from load_tests.request_files import ensure_requests, name_model, read_requests,
 
 __all__ = ["half_load", "judge", "measure", "print_courses", "summarize", "table"]
 
-#: Most p99 over that without changes, beside the spread of A against A.
+#: Largest p99 divided by that without changes, in addition to the spread of A against A.
 P99 = 1.10
-#: Most difference of the resident memory after any two cycles, over its median.
+#: Largest difference of resident memory after any two cycles, divided by its median.
 MEMORY = 0.05
-#: Share of the first cycles that memory is not judged by.
+#: Share of the first cycles that are excluded from the judgment of memory.
 WARM_UP = 0.1
 _WINDOW_S = 1.0
-#: Half load: the CPUs are busy for this part of the time, with the generator on them, give or take `_NEAR`.
+#: Half load: the CPUs, with the generator on them, are busy for this part of the time, within `_NEAR`.
 _BUSY, _NEAR = 0.5, 0.05
-#: Part of the first rate below which others keep the CPUs busy, and no load is half.
+#: Part of the first rate below which other processes keep the CPUs busy, so that half load is impossible.
 _LEAST = 0.1
 _LOOK_S = 2.0
 _LOOKS = 6
@@ -51,20 +51,20 @@ Span = tuple[float, float]
 def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_S) -> tuple[float, float]:
     """Find the rate that keeps the machine's CPUs half busy.
 
-    Half of what clients get who ask again at once is no half load: a request costs several times the processor time
-    when CPUs fall idle before it, and those that clients send at random leave hosts no queue to work off in one go.
+    Half of the rate of a closed loop is not half load: a request costs several times the CPU time if CPUs become idle
+    before it, and with random arrivals there is no queue that hosts can process in one batch.
 
     Parameters
     ----------
     most : float
-        Requests/s not to exceed: half of the rate of a closed loop.
+        Largest allowed rate [requests/s]: half of the rate of a closed loop.
 
     Returns
     -------
     rate : float
         Requests/s.
     busy : float
-        Part of the CPUs' time that was used at this rate.
+        Part of the CPU time that was used at this rate.
     """
     rate, busy = most, 1.0
     for _ in range(_LOOKS):
@@ -78,7 +78,7 @@ def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_
 
 
 def _quiet(kind: Kind, changes: Changes, seconds: float) -> list[Span]:
-    """Let nothing happen for a while, in all in each state of a cycle if these differ."""
+    """Wait for some time without changes, divided among the states of a cycle if these differ."""
     spans = []
     for step in kind.cycle if kind.states else (None,):
         if step is not None:
@@ -92,7 +92,7 @@ def _quiet(kind: Kind, changes: Changes, seconds: float) -> list[Span]:
 def _part(
     kind: Kind, changes: Changes, requests: Path, rate: float, options: argparse.Namespace, progress: Progress
 ) -> dict[str, Any]:
-    """Measure one kind of changes: in each of some rounds nothing for a while, twice, and then cycles."""
+    """Measure one kind of changes: each round has two periods without changes, and then cycles."""
     kind.prepare(changes)
     changes.moments.clear()
     quiet: tuple[list[list[Span]], list[list[Span]]] = ([], [])
@@ -105,7 +105,7 @@ def _part(
         open_loop(changes.proxy.address, requests, rate) as loop,
     ):
         for number in range(rounds):
-            # In turns, so that neither always comes later.
+            # In turns, so that neither is always later.
             for spans in quiet if number % 2 == 0 else quiet[::-1]:
                 spans.append(operator.submit(_quiet, kind, changes, options.quiet).result())
             begin = time.time()
@@ -130,12 +130,12 @@ def summarize(
     moments: dict[str, list[float]],
     kind: Kind,
 ) -> dict[str, Any]:
-    """Compare latencies while nothing happened (in two parts, A and A) and while changes were made.
+    """Compare latencies without changes (in two parts, A and A) and with changes.
 
     Parameters
     ----------
     quiet : tuple of two lists
-        Of each part, the spans of each round.
+        For each part, the spans of each round.
     busy : list
         The span of each round.
 
@@ -159,7 +159,7 @@ def summarize(
             "p99_us": percentile(part, 99),
             "windows_us": latencies.windows(spans, _WINDOW_S),
         }
-    # What other machines on this hardware do spoils rounds: they stand in the results, and the others are judged by.
+    # Other machines on this hardware disturb rounds: these stay in the results, but the other rounds decide.
     rounds: list[dict[str, Any]] = []
     for number, (one, other, span) in enumerate(zip(*quiet, busy, strict=True)):
         parts = [latencies.pooled(spans) for spans in (one, other, one + other, [span])]
@@ -186,7 +186,7 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
     large = model if options.quick else ensure_large_model(options.cache, library)
     cases = []
     with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), options.maintenance_cpus) as proxy:
-        # There are several models, so requests say which.
+        # There are several models, so requests name theirs.
         requests = Path(folder) / "requests"
         write_requests(requests, [name_model(one, MODEL) for one in anonymous])
         changes = Changes(proxy, model.resolve(), large.resolve(), config)
@@ -206,13 +206,13 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
 
 
 def memory_spread(memory: Sequence[dict[str, int]], figure: str = "resident") -> float:
-    """Answer by how much memory after cycles differs at most, over its median; the first tenth is left out."""
+    """Return the largest difference of memory after cycles, divided by its median, without the first tenth."""
     values = sorted(one[figure] for one in memory[int(len(memory) * WARM_UP) :])
     return (values[-1] - values[0]) / values[len(values) // 2]
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets: no request lost, p99, and memory."""
+    """Compare the cases with the targets: no request lost, p99, and memory."""
     targets = []
     for case in cases:
         title = f"{case['host']} host, {KINDS[case['changes']].title}"
@@ -223,7 +223,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
-    """Show the cases."""
+    """Return a table of the cases."""
     found = Table(title="W2 optimized at half load while things change")
     for heading in ("host", "changes"):
         found.add_column(heading)

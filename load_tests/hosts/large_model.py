@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimized model with a table of about 1 GB, to be deployed and taken out again while others answer."""
+"""Create an optimized model with a table of about 1 GB, to deploy and remove it while others serve requests."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ROWS = 12_200_000
 
 
 def ensure_large_model(cache: Path, library: Path, rows: int = ROWS) -> Path:
-    """Answer the folder of the optimized model, made if the cache does not hold it.
+    """Return the folder of the optimized model; create it if the cache does not contain it.
 
     Raises
     ------
     ProgramError
-        It could not be made; the message is the output of the program that failed.
+        If it could not be created; the message is the output of the failed program.
     """
     target = cache / "fused" / f"large-{rows}"
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The export is as large again, and of no further use.
+    # The export has the same size and is not needed any more.
     scratch = Path(tempfile.mkdtemp(prefix=".large-", dir=target.parent))
     try:
         export, made = scratch / "export", scratch / "made"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an open loop saw: latencies in spans of time, and around moments."""
+"""Collect latencies of an open loop in time spans and around moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Latencies:
-    """Latencies of requests by when they were to be sent.
+    """Contain latencies of requests by the time at which they were due.
 
     Parameters
     ----------
@@ -30,31 +30,31 @@ class Latencies:
 
     @classmethod
     def read(cls, path: Path, started: float) -> Latencies:
-        """Read what `loadgen --samples` wrote."""
+        """Read the output of `loadgen --samples`."""
         pairs = np.fromfile(path, "<i8").reshape(-1, 2).astype(np.float64)
         return cls(started + pairs[:, 0] / 1e9, pairs[:, 1] / 1e3)
 
     @classmethod
     def joined(cls, parts: Iterable[Latencies]) -> Latencies:
-        """Put measurements together."""
+        """Concatenate measurements."""
         every = list(parts)
         return cls(np.concatenate([one._at for one in every]), np.concatenate([one._us for one in every]))
 
     def within(self, begin: float, end: float) -> Floats:
-        """Answer the latencies of requests from `begin` up to `end` [µs]."""
+        """Return the latencies of requests due from `begin` up to `end` [µs]."""
         return self._us[np.searchsorted(self._at, begin) : np.searchsorted(self._at, end)]
 
     def answered(self, begin: float, end: float) -> int:
-        """Answer how many requests were answered from `begin` up to `end`, whenever they were to be sent."""
+        """Return how many requests were completed from `begin` up to `end`, regardless of when they were due."""
         answers = self._at + self._us / 1e6
         return int(np.count_nonzero((answers >= begin) & (answers < end)))
 
     def pooled(self, spans: Iterable[tuple[float, float]]) -> Floats:
-        """Answer the latencies within any of the spans [µs]."""
+        """Return the latencies within any of the spans [µs]."""
         return np.concatenate([np.empty(0), *(self.within(*span) for span in spans)])
 
     def windows(self, spans: Iterable[tuple[float, float]], seconds: float) -> list[float]:
-        """Answer the p99 of each window of so many seconds within the spans [µs], without what is left of a span."""
+        """Return the p99 of each window of `seconds` within the spans [µs], without the rest of a span."""
         found = []
         for begin, end in spans:
             for number in range(int((end - begin) / seconds)):
@@ -64,12 +64,12 @@ class Latencies:
         return found
 
     def around(self, moments: Sequence[float], reach: float, step: float) -> list[dict[str, float]]:
-        """Answer the course of latencies around moments, those of all put together.
+        """Return the latencies around moments, pooled over all moments.
 
         Returns
         -------
         course : list of dict
-            `from` [s] relative to the moment, `requests`, and where there are any `p50_us`, `p99_us`, `max_us`.
+            `from` [s] relative to the moment, `requests`, and if there are any, `p50_us`, `p99_us`, `max_us`.
         """
         course = []
         for number in range(round(2 * reach / step)):
@@ -83,5 +83,5 @@ class Latencies:
 
 
 def percentile(values: Floats, percent: float) -> float:
-    """Answer a percentile of measured values, one of them (nearest rank)."""
+    """Return a percentile of measured values, which is one of them (nearest rank)."""
     return float(np.percentile(values, percent, method="inverted_cdf"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ModelHost adds to the bare model, called from the same process, with one model and with many loaded."""
+"""Measure the overhead of a ModelHost over the bare model in the same process, with one and with many models."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from load_tests.request_files import ensure_requests
 __all__ = ["desired_state", "judge", "measure", "summarize", "table"]
 
 MODELS = (1, 40)
-#: At most so much more than the bare model [µs].
+#: Largest overhead over the bare model [µs].
 TARGETS = {"p50_us": 10.0, "p99_us": 30.0}
 _ASKED = "ranking"
 
 
 def desired_state(model: Path, config: dict[str, Any], count: int) -> dict[str, Any]:
-    """Name so many models of one artifact: each has sessions and weights of its own; the tables are mapped once."""
+    """Return a desired state with `count` models of one artifact: own sessions and weights, shared mapped tables."""
     version = {"path": str(model.resolve()), "config": config}
     names = [_ASKED, *(f"other-{number}" for number in range(1, count))]
     models = {name: {"baseline": 1, "versions": {"1": version}} for name in names}
-    # Nobody asks while they are loaded, so they need not wait for idle time.
+    # No requests arrive while they are loaded, so loading need not wait for idle time.
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {"schema": 1, "generation": 1, "maintenance_cpus": cpus, "models": models}
 
 
 def measure(model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Let one client ask the bare model and each host in turns, in one process."""
+    """Let one client call the bare model and each host in turns, in one process."""
     config = default_config(usable_cpus())
     engines: list[dict[str, Any]] = [
         {"name": "bare", "engine": "processor", "model": str(model.resolve()), "config": config}
@@ -59,7 +59,7 @@ def measure(model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "library": find_library(options.library),
                 "contestants": json.dumps(engines),
                 "threads": 1,
-                # Short turns: what a shared machine does meanwhile hits all alike.
+                # Short turns: disturbances of a shared machine affect all alike.
                 "seconds": options.seconds / 3,
                 "rounds": 5 * options.rounds,
             },
@@ -68,7 +68,7 @@ def measure(model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def summarize(output: dict[str, Any]) -> list[dict[str, Any]]:
-    """Turn what the program wrote into cases; `added_us` are medians of the differences within a round."""
+    """Convert the output of the program to cases; `added_us` are medians of the differences within a round."""
     bare, *hosts = output["engines"]
     cases = []
     for engine in (bare, *hosts):
@@ -86,7 +86,7 @@ def summarize(output: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold what hosts add against the targets."""
+    """Compare the overhead of hosts with the targets."""
     targets = []
     for case in cases:
         if case["models"] is None:
@@ -99,7 +99,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
-    """Show the cases."""
+    """Return a table of the cases."""
     found = Table(title="W2 optimized, one row, one caller in the process")
     found.add_column("who answers")
     for heading in ("p50 µs", "p99 µs", "added to p50", "added to p99"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running `serving-proxy serve` with one host, and a record of what that host told of itself and when."""
+"""Run `serving-proxy serve` with one host, and record the host's reports with their times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True)
 class Seen:
-    """One state of a host: `at` is the Unix time at which the host wrote it, `states` are by model and version."""
+    """Describe one state of a host: `at` is the Unix time at which the host wrote it, `states` by model and version."""
 
     at: float
     generation: int
@@ -36,7 +36,7 @@ class Seen:
 
 
 def memory_of(pid: int) -> dict[str, int]:
-    """Answer what the kernel says of a process [bytes]: all that is resident, and of that what no file holds."""
+    """Return the memory of a process [bytes]: all resident memory, and its part that is not backed by a file."""
     found = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, value = line.split(":")
@@ -45,20 +45,20 @@ def memory_of(pid: int) -> dict[str, int]:
 
 
 def step_back() -> None:
-    """Give the calling thread the lowest priority: who asks for changes and looks on sits elsewhere in service."""
+    """Give the calling thread the lowest priority: in production, this work happens on other machines."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
 
 
 class Proxy:
-    """A proxy and the host that it starts.
+    """Run a proxy and the host that it starts.
 
     Attributes
     ----------
     client : Client
     pid : int
-        Of the host.
+        Process id of the host.
     address : str
-        Where the host answers gRPC.
+        Address of the host's gRPC server.
     """
 
     client: Client
@@ -130,8 +130,8 @@ class Proxy:
         step_back()
         last = b""
         while not self._ended.wait(_LOOK_S):
-            # The file is replaced as a whole, so the time that it shows is that of its content. Two contents may show
-            # the same: the kernel's clock of files moves on some hundred times a second.
+            # The file is replaced as a whole, so its time is that of its content. Two contents may have the same time:
+            # the kernel's clock of files advances some hundred times a second.
             with contextlib.suppress(FileNotFoundError), self._actual.open("rb") as file:
                 written, content = os.fstat(file.fileno()).st_mtime_ns, file.read()
                 if content == last:
@@ -148,12 +148,12 @@ class Proxy:
                     self._changed.notify_all()
 
     def first(self, since: float, fits: Callable[[Seen], bool], timeout: float = 120.0) -> float:
-        """Wait for a state of the host, and answer when it came about (Unix time; `since` if it was so then).
+        """Wait for a state of the host, and return its time (Unix time; `since` if the state already existed).
 
         Raises
         ------
         ProgramError
-            It did not come.
+            If the state was not reached.
         """
         until = time.monotonic() + timeout
         with self._changed:
@@ -166,10 +166,10 @@ class Proxy:
                     raise ProgramError("host", 0, f"{self._seen[-1:]} after {timeout:g} s, expected something else")
 
     def generation(self) -> int:
-        """Answer the generation that the host is to reach."""
+        """Return the generation that the host must reach."""
         return int(json.loads((self._state / "desired.json").read_bytes())["generation"])
 
     def applied(self, since: float) -> float:
-        """Wait until the host follows what is desired now, and answer when it did."""
+        """Wait until the host has applied the current desired state, and return the time at which it did."""
         wanted = self.generation()
         return self.first(since, lambda one: one.generation >= wanted)

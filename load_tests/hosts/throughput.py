@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests/s and latency of hosts over gRPC and REST, with the bare model's figure beside."""
+"""Measure requests/s and latency of hosts over gRPC and REST, and of the bare model for comparison."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from load_tests.workloads import WORKLOADS
 __all__ = ["CLIENTS", "HostProcess", "bare_model", "built", "judge", "measure", "send", "table", "write_json_requests"]
 
 MODEL = "ranking"
-#: The requests for the bare model, over gRPC and over REST: the same numbers, each in its protocol.
+#: Requests for the bare model, over gRPC and over REST: the same numbers in different protocols.
 PATHS = {"grpc": "/tensorflow.serving.PredictionService/Predict", "rest": f"/v1/models/{MODEL}:predict"}
 CLIENTS = {"python": (1, 8), "go": (1, 16)}
-#: Host: least requests/s over gRPC at its most clients, and most p50 [µs] at one.
+#: Per host: least requests/s over gRPC with the most clients, and largest p50 [µs] with one client.
 TARGETS = {"python": (2500.0, 1000.0), "go": (10_000.0, 400.0)}
-#: Least share of the rate of gRPC that REST has, and most p50 as a multiple.
+#: Least rate of REST as a share of gRPC's rate, and largest p50 as a multiple.
 REST = 0.5
 _START_S = 120.0
 
 
 class HostProcess:
-    """A host that serves one model.
+    """Run a host that serves one model.
 
     Attributes
     ----------
     addresses : dict of str to str
-        By transport, as in "127.0.0.1:8500".
+        By transport, for example "127.0.0.1:8500".
     """
 
     def __init__(self, kind: str, model: Path, folder: Path, config: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ def _serving(kind: str, model: Path, config: dict[str, Any]) -> Iterator[HostPro
 
 
 def built(name: str) -> Path:
-    """Answer a program of the Go module."""
+    """Return the path of a program of the Go module."""
     path = ROOT / "build" / "host-go" / name
     if not path.is_file():
         raise FileNotFoundError(f"{path}: not there; `make host-go` makes it")
@@ -138,7 +138,7 @@ def send(address: str, over: str, requests: Path, clients: int, seconds: float) 
 
 
 def bare_model(model: Path, threads: int, options: argparse.Namespace) -> dict[str, float]:
-    """Measure the model alone, with callers in the same process."""
+    """Measure only the model, with callers in the same process."""
     config = default_config(usable_cpus())
     engine = {"name": "bare", "engine": "processor", "model": str(model.resolve()), "config": config}
     output = run_program(
@@ -185,7 +185,7 @@ def measure(kind: str, model: Path, options: argparse.Namespace) -> list[dict[st
 
 
 def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
-    """Hold the cases against the targets: rate at many clients and p50 at one, of gRPC, and of REST by them."""
+    """Compare the cases with the targets: rate at many clients and p50 at one, of gRPC, and of REST relative to it."""
     found = {(case["host"], case["over"], case["clients"] == 1): case for case in cases}
     targets = []
     for kind, (rate, p50) in TARGETS.items():
@@ -204,7 +204,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def table(cases: Sequence[dict[str, Any]]) -> Table:
-    """Show the cases."""
+    """Return a table of the cases."""
     found = Table(title="W2 optimized, one row, hosts and load generator on the same CPUs")
     for heading in ("host", "over", "clients"):
         found.add_column(heading)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the ONNX form of W2, once, from the weights of its SavedModel."""
+"""Create the ONNX form of W2, once, from the weights of its SavedModel."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PYTHON = Path(os.environ.get("PROCESSOR_PEERS_PYTHON", ROOT / ".venv-peers" / "b
 
 @dataclass(frozen=True)
 class Peer:
-    """An engine to compare with.
+    """Describe an engine for comparison.
 
     Attributes
     ----------
     name : str
-        As it stands in the results.
+        Its name in the results.
     engine : str
         "onnxruntime" or "openvino".
     precision : str
         "fp32" or "bf16".
     tolerance : float
-        By how much its scores may differ from stock TensorFlow's, absolute and relative.
+        Allowed difference of its scores from stock TensorFlow's, absolute and relative.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Peer:
     tolerance: float
 
     def command(self, model: Path, rows: int) -> list[str]:
-        """Return what `bench_serving` starts."""
+        """Return the command that `bench_serving` starts."""
         script = Path(__file__).with_name("serve_peer.py")
         options = {"engine": self.engine, "precision": self.precision, "model": model, "workload": "W2", "rows": rows}
         return [str(PYTHON), str(script), *(f"--{name}={value}" for name, value in options.items())]
@@ -51,14 +51,14 @@ PEERS = (
 
 
 def ensure_peer_model(cache: Path = CACHE) -> Path:
-    """Answer the ONNX file of W2, making it if the cache does not hold it.
+    """Return the ONNX file of W2; create it if the cache does not contain it.
 
     Raises
     ------
     FileNotFoundError
-        The peers' environment is not there.
+        If the peers' environment does not exist.
     subprocess.CalledProcessError
-        It could not be made; messages have gone to stderr.
+        If it could not be created; messages are on stderr.
     """
     if not PYTHON.exists():
         raise FileNotFoundError(f"{PYTHON}: not there; `make bench` makes the environment of the peers")

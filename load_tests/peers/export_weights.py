@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def main(model: str, target: str) -> None:
-    """Read the variables by their place in the module."""
+    """Read the variables by their position in the module."""
     reader = tf.train.load_checkpoint(os.path.join(model, "variables", "variables"))
     places = {"tables": 26, "kernels": 4, "biases": 4}
     arrays = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answer the requests of W2 with ONNX Runtime or OpenVINO, as `bench_serving` asks. Runs in the peers' environment.
+"""Run the requests of W2 with ONNX Runtime or OpenVINO for `bench_serving`. Runs in the peers' environment.
 
-Requests are NumPy arrays before the clock starts and answers stay arrays, so that the engine pays for no codec. Each
-client thread has a request object of its own; the engine computes each request on one thread, as ours does.
+Requests are NumPy arrays before the clock starts and results stay arrays, so that the engine needs no codec. Each
+client thread has its own request object; the engine computes each request on one thread, as libprocessor does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = Callable[[Feeds], np.ndarray]
 
 
 def _onnxruntime(model: str, precision: str, threads: int) -> list[Run]:
-    """Return one callable a client thread; they share one session, as ONNX Runtime is meant to be used."""
+    """Return one callable per client thread; they share one session, as ONNX Runtime recommends."""
     import onnxruntime
 
     if precision != "fp32":
@@ -40,7 +40,7 @@ def _onnxruntime(model: str, precision: str, threads: int) -> list[Run]:
 
 
 def _openvino(model: str, precision: str, threads: int) -> list[Run]:
-    """Return one callable a client thread, each with its own infer request on a stream of its own."""
+    """Return one callable per client thread, each with its own infer request on its own stream."""
     import openvino
 
     core = openvino.Core()
@@ -107,7 +107,7 @@ def measure(runs: list[Run], requests: list[Feeds], seconds: float) -> dict[str,
 
 
 def main() -> None:
-    """Answer lines until standard input ends."""
+    """Respond to lines until standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--engine", choices=("onnxruntime", "openvino"), required=True)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
@@ -116,7 +116,7 @@ def main() -> None:
         parser.add_argument(f"--{name}")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    # The values of the file of requests, which is drawn from the same seed.
+    # The same values as in the request file, which is generated from the same seed.
     rng = np.random.default_rng([options.rows, *options.workload.encode()])
     requests = [random_inputs(options.workload, options.rows, rng) for _ in range(default_count(options.rows))]
     make = _onnxruntime if options.engine == "onnxruntime" else _openvino

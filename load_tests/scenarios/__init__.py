@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load scenarios against a real proxy and host, each with limits that it passes or fails."""
+"""Run load scenarios against a real proxy and host; each passes or fails by its limits."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Play a load scenario against a proxy and a host that it starts; pass or fail.
+"""Run a load scenario against a proxy and a host that it starts; pass or fail.
 
     python -m load_tests.scenarios steady
     python -m load_tests.scenarios overload --host go --seconds 20
 
-Writes results/load-test/SCENARIO.json and SCENARIO.html, and beside them the report of locust where it sends.
+Writes results/load-test/SCENARIO.json and SCENARIO.html, and in the same folder locust's report if locust is used.
 docs/benchmarks/load_scenarios.md explains the scenarios.
 """
 
@@ -37,7 +37,7 @@ from serving_proxy.errors import ProxyError
 
 __all__ = ["main"]
 
-#: What is sent before, unmeasured: first requests open connections and fill caches.
+#: Requests that are sent before measuring, because first requests open connections and fill caches.
 _WARM_UP_S = 3.0
 
 
@@ -65,7 +65,7 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if workload != "tiny":
-            # Not into the cache, where another scenario may be about the same.
+            # Not into the cache, where another scenario may do the same.
             console.print("Optimizing the model")
             model = optimize(model, folder / "model", "auto", find_library())
         with open_stage(options.host, workload, scenario.rows, model, folder, options.cache) as stage:
@@ -104,12 +104,12 @@ def _table(entries: Sequence[dict[str, Any]], generator: str) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play, judge, print and write.
+    """Run the scenario, judge, print and write.
 
     Returns
     -------
     status : int
-        0; 1 if a limit is missed; 2 if the scenario could not be played.
+        0; 1 if a limit is missed; 2 if the scenario could not be run.
     """
     options = _parse(arguments)
     console = make_console()

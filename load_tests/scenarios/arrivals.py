@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When requests are to be sent: phases of Poisson arrivals, the same for the same seed."""
+"""Compute when requests are due: phases of Poisson arrivals, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["LOCUST_MOST", "Phase", "arrivals", "offsets"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Requests/s up to which greenlets keep their times; above it the native generator sends.
+#: Largest rate [requests/s] at which greenlets send on time; above it the native generator sends.
 LOCUST_MOST = 500.0
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of a scenario with one rate.
+    """Describe a period of a scenario with one rate.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ def offsets(phases: Sequence[Phase]) -> Iterator[tuple[Phase, float, float]]:
 
 
 def arrivals(phases: Sequence[Phase], seed: int) -> Floats:
-    """Draw the moments at which requests are to be sent.
+    """Draw the moments at which requests are due.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def arrivals(phases: Sequence[Phase], seed: int) -> Floats:
 
     Notes
     -----
-    In a Poisson process the number of a stretch is Poisson distributed, and given the number the moments are
-    independent and uniform. Each phase has a stream of its own, so another rate in one moves nothing in the others.
+    In a Poisson process, the number of arrivals in a period is Poisson distributed, and for a given number the moments
+    are independent and uniform. Each phase has its own random stream, so changing one rate does not affect the others.
     """
     parts = [np.empty(0)]
     for number, (phase, begin, end) in enumerate(offsets(phases)):

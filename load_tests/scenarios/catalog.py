@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenarios: what is sent, what happens meanwhile, and what has to come out."""
+"""Define the scenarios: requests, events during the run, and expected results."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from load_tests.scenarios.stage import MODEL, VARIANT, Stage
 
 __all__ = ["SCENARIOS", "SLO_MS", "Play", "Scenario"]
 
-#: What a client of a ranking model waits for at most; half of it is lost on a machine that the generator shares.
+#: Longest wait of a client of a ranking model; on a machine shared with the generator, half of it is lost.
 SLO_MS = 50.0
-#: Overload: requests that may wait in the host, and how long an answer is of use to a client that asked at overload.
+#: Overload: requests that may wait in the host, and how long a response is still useful to a client.
 _QUEUE, _PATIENCE_MS = 32, 250.0
 _QUIET = ("quiet", "quiet again")
 _ANSWERED = (
     Limit("failed", 0.0, "failed requests"),
     Limit("unanswered", 0.0, "requests without an answer"),
 )
-# Otherwise it was the generator that was measured.
+# Otherwise the generator itself was measured.
 _ON_TIME = Limit("late_p99_ms", 20.0, "p99 of how late requests were sent, ms")
 
 
 @dataclass
 class Play:
-    """One run of a scenario.
+    """Describe one run of a scenario.
 
     Attributes
     ----------
     rate : float [1/s]
-        Of the ordinary load.
+        Rate of the ordinary load.
     seconds : float [s]
-        Length of the scenario, about.
+        Approximate duration of the scenario.
     pinned : bool
         Whether models of `noisy_variant` have CPUs of their own.
     noted : dict
-        What was seen while it ran.
+        Observations during the run.
     """
 
     stage: Stage
@@ -63,18 +63,18 @@ def _deploy(play: Play) -> None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario.
+    """Define a scenario.
 
     Attributes
     ----------
     seconds : float [s]
-        Its usual length.
+        Its usual duration.
     rate : float [1/s]
         Its usual load.
     prepare, phases, during, figures : callable
-        Deploys; answers what to send; what happens in a phase; and figures beside those of all scenarios.
+        They deploy; return the phases; act during a phase; and return figures in addition to those of all scenarios.
     rows : int
-        Of a request; more than one only where the native generator sends.
+        Rows of a request; more than one only with the native generator.
     """
 
     title: str
@@ -103,7 +103,7 @@ def _steady_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dic
     return {"p99_ms": _p99_ms(phases, "steady")}
 
 
-# burst: three times the rate for a while, again and again
+# burst: three times the rate for some time, repeatedly
 
 
 def _burst(play: Play) -> list[Phase]:
@@ -121,7 +121,7 @@ def _burst_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict
     }
 
 
-# version_switch: a second version takes traffic, is promoted and rolled back
+# version_switch: a second version receives traffic, is promoted and rolled back
 
 
 def _versions(play: Play) -> None:
@@ -162,7 +162,7 @@ def _switch_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dic
     }
 
 
-# overload: twice what the host can do
+# overload: twice the host's capacity
 
 
 def _limited(play: Play) -> None:
@@ -175,7 +175,7 @@ def _limited(play: Play) -> None:
 def _overload(play: Play) -> list[Phase]:
     part = play.seconds / 4
     rate = min(play.rate, play.noted["capacity"] / 4)
-    # The name says which of the generators sends: this one is always native.
+    # The name decides which generator sends: this one is always native.
     over = max(2 * play.noted["capacity"], 501.0)
     return [Phase("before", part, rate), Phase("overload", part, over), Phase("after", 2 * part, rate)]
 
@@ -195,7 +195,7 @@ def _overload_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> d
     }
 
 
-# noisy_variant: a variant is flooded beside the baseline
+# noisy_variant: a variant is overloaded next to the baseline
 
 
 def _two_models(play: Play) -> None:
@@ -229,7 +229,7 @@ def _noisy_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict
     }
 
 
-# soak: long enough for what leaks to show
+# soak: long enough for leaks to show
 
 
 def _soak(play: Play) -> list[Phase]:
@@ -304,7 +304,7 @@ SCENARIOS = {
         _overload,
         _overload_figures,
         _limited,
-        # Enough that the model is what is short, and not what reads requests.
+        # Enough rows that the model is the bottleneck, not the reading of requests.
         rows=128,
     ),
     "noisy_variant": Scenario(

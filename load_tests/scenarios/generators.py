@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the phases of a scenario: with locust's greenlets up to 500 requests/s, with the native generator above."""
+"""Send the phases of a scenario: with locust's greenlets up to 500 requests/s, above with the native generator."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = ["NATIVE_CLIENTS", "Endpoint", "Sent", "flood", "send_phases", "uses_l
 
 _LOCUST_FILE = Path(__file__).with_name("locust_open_loop.py")
 _START_S = 60.0
-#: Requests of the native generator in flight at most.
+#: Largest number of requests in flight of the native generator.
 NATIVE_CLIENTS = 128
 TIMEOUT_S = 10.0
 
-#: What to do while a phase lasts, until the given Unix time.
+#: Called while a phase lasts, with the Unix time of its end.
 During = Callable[[Phase, float], None]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A host, and the same requests in both forms.
+    """Describe a host, and files of the same requests in both protocols.
 
     Attributes
     ----------
     rest, grpc : str
         host:port.
     path : str
-        Of REST.
+        Path of REST requests.
     json_requests, grpc_requests : Path
-        Files of requests, as `request_files` has them.
+        Files in the format of `request_files`.
     """
 
     rest: str
@@ -55,16 +55,16 @@ class Endpoint:
 
 @dataclass
 class Sent:
-    """What the generator saw.
+    """Contain the results of the generator.
 
     Attributes
     ----------
     spans : list
-        Begin and end of each phase, Unix time.
+        Begin and end of each phase as Unix times.
     sent : list of int
-        Requests of each phase, answered or not.
+        Requests of each phase, completed or not.
     failed : list of dict
-        By phase, failed requests by status.
+        For each phase, failed requests by status.
     late_us : float
         p99 of how late requests were sent.
     """
@@ -78,7 +78,7 @@ class Sent:
 
 
 def uses_locust(phases: Sequence[Phase]) -> bool:
-    """Say whether greenlets keep up with every phase."""
+    """Return whether greenlets can send every phase on time."""
     return all(phase.rate <= LOCUST_MOST for phase in phases)
 
 
@@ -90,7 +90,7 @@ def send_phases(
     Raises
     ------
     ProgramError
-        The generator failed, not merely a request.
+        If the generator failed, not only a request.
     """
     if uses_locust(phases):
         return _with_locust(endpoint, phases, seed, folder, html, during)
@@ -200,6 +200,6 @@ def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Pa
 
 
 def flood(endpoint: Endpoint, requests: Path, clients: int, seconds: float) -> dict[str, Any]:
-    """Send as fast as answers come, over so many connections; failed requests are counted, no error."""
+    """Send as fast as responses arrive, over `clients` connections; failed requests are counted and raise no error."""
     process = _loadgen(endpoint, requests, clients=clients, time=f"{seconds:g}s")
     return _report(process, seconds + 3 * TIMEOUT_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what a generator saw into figures, and holds the figures against the limits of a scenario."""
+"""Convert the results of a generator to figures, and compare them with the limits of a scenario."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from load_tests.scenarios.generators import Sent
 
 __all__ = ["REFUSALS", "Limit", "growth", "judge", "p99_ratio", "phase_figures", "recovery_s", "spread_of", "totals"]
 
-#: Answers by which a host says that it has too much to do: no fault of it.
+#: Statuses by which a host reports overload: not a fault of the host.
 REFUSALS = frozenset({"RESOURCE_EXHAUSTED", "HTTP 429"})
 _WINDOW_S = 1.0
 _STEP_S = 0.25
@@ -24,7 +24,7 @@ _STEP_S = 0.25
 
 @dataclass(frozen=True)
 class Limit:
-    """What one figure of a scenario has to reach.
+    """Describe the limit of one figure of a scenario.
 
     Attributes
     ----------
@@ -32,10 +32,10 @@ class Limit:
         Name in the figures.
     limit : float
     title : str
-        What is measured, with its unit.
+        Name of the measurement, with its unit.
     at_least : bool
     spread : str
-        Name of a figure that is added to the limit: what the same differs from itself.
+        Name of a figure that is added to the limit: the spread of repeated measurements.
     """
 
     figure: str
@@ -46,7 +46,7 @@ class Limit:
 
 
 def phase_figures(phases: Sequence[Phase], sent: Sent) -> list[dict[str, Any]]:
-    """Describe each phase: requests sent, answered and failed, and latency from the intended start."""
+    """Return figures of each phase: requests sent, completed and failed, and latency from the due time."""
     found = []
     for phase, span, count, failed in zip(phases, sent.spans, sent.sent, sent.failed, strict=True):
         part = sent.latencies.within(*span)
@@ -68,7 +68,7 @@ def phase_figures(phases: Sequence[Phase], sent: Sent) -> list[dict[str, Any]]:
 
 
 def totals(phases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Count over all phases: failed requests, those refused for too much load, and those without any answer."""
+    """Count over all phases: failed requests, requests refused because of overload, and those without a response."""
     failed: dict[str, int] = {}
     for phase in phases:
         for kind, count in phase["failed"].items():
@@ -89,22 +89,22 @@ def _p99(phases: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[floa
 
 
 def p99_ratio(phases: Sequence[Mapping[str, Any]], busy: str, quiet: Sequence[str]) -> float:
-    """Answer the p99 of one phase over the mean of those of others."""
+    """Return the p99 of one phase divided by the mean of other phases."""
     return float(_p99(phases, [busy])[0] / np.mean(_p99(phases, quiet)))
 
 
 def spread_of(phases: Sequence[Mapping[str, Any]], quiet: Sequence[str]) -> float:
-    """Answer by how much the p99 of phases that do the same differ, over their mean."""
+    """Return the difference between the p99 of equal phases, divided by their mean."""
     values = _p99(phases, quiet)
     return float((max(values) - min(values)) / np.mean(values))
 
 
 def recovery_s(sent: Sent, span: tuple[float, float], limit_us: float) -> float:
-    """Answer how long after the begin of a span latency stays above a limit [s].
+    """Return how long after the begin of a span latency stays above a limit [s].
 
     Notes
     -----
-    The end of the last quarter of a second whose p95 is above it, or that has no answer; 0 if there is none.
+    This is the end of the last quarter of a second whose p95 is above it or that has no response; 0 if there is none.
     """
     begin, end = span
     last = 0.0
@@ -116,18 +116,18 @@ def recovery_s(sent: Sent, span: tuple[float, float], limit_us: float) -> float:
 
 
 def growth(values: Sequence[float]) -> float:
-    """Return the median of the last tenth of some values less the median of the second tenth.
+    """Return the median of the last tenth of some values minus the median of the second tenth.
 
     Notes
     -----
-    The first tenth is the start. A median does not see moments in which a busy machine made clients connect anew.
+    The first tenth is the start. A median ignores moments in which clients reconnected because the machine was busy.
     """
     tenth = max(1, len(values) // 10)
     return float(np.median(values[-tenth:]) - np.median(values[tenth : 2 * tenth]))
 
 
 def judge(scenario: str, limits: Sequence[Limit], figures: Mapping[str, float]) -> list[Target]:
-    """Hold figures against limits; a figure that is missing is a fault of the scenario."""
+    """Compare figures with limits; a missing figure is a fault of the scenario."""
     return [
         Target(
             f"{scenario}: {limit.title}",

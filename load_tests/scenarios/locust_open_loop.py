@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What locust runs: one user that starts a greenlet for each request of a schedule, answered or not.
+"""Run in locust: one user that starts a greenlet for each request of a schedule, without waiting for responses.
 
 `python -m locust -f` loads this file; LOAD_TEST_PLAN names a JSON file with `moments`, `requests`, `path`, `folder`,
-`timeout_s`. A request counts from when it was to be sent, so that one that starts late or waits is not flattered.
+`timeout_s`. Latency counts from the due time, so that requests that start late or wait do not look faster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from locust.exception import StopUser
 
 from load_tests.request_files import read_requests
 
-#: Connections: more than are ever in flight where the host keeps up.
+#: More connections than requests in flight if the host keeps up.
 _CONNECTIONS = 256
 _BEFORE_S = 0.5
 
 
 class OpenLoop(User):
-    """Sends the whole schedule, and ends the run."""
+    """Send the whole schedule, and end the run."""
 
     def on_start(self) -> None:
         self._plan = json.loads(Path(os.environ["LOAD_TEST_PLAN"]).read_text())
@@ -57,7 +57,7 @@ class OpenLoop(User):
             size = len(response.read())
             if response.status_code != 200:
                 failure = RuntimeError(f"HTTP {response.status_code}")
-        except Exception as error:  # whatever a connection comes up with is a failed request
+        except Exception as error:  # any exception of a connection counts as a failed request
             failure = error
         latency = time.perf_counter() - intended
         at = intended - self._began
@@ -77,7 +77,7 @@ class OpenLoop(User):
 
     @task
     def schedule(self) -> None:
-        """Start each request at its moment, and wait for those that are still out."""
+        """Start each request at its moment, and wait for the unfinished ones."""
         moments = self._plan["moments"]
         requests = Group()
         self._began = time.perf_counter() + _BEFORE_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a scenario as one HTML page without scripts."""
+"""Write the result of a scenario as one HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _text(x: float, y: float, words: str, anchor: str = "middle") -> str:
 
 
 def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
-    """Draw the p99 of each second, over phases, with a logarithmic axis and the objective of clients."""
+    """Draw the p99 of each second, over phases, with a logarithmic axis and the clients' limit."""
     values = [value / 1000 for phase in phases for value in phase["windows_us"]]
     if len(values) < 2:
         return ""
@@ -56,7 +56,7 @@ def _course(phases: Sequence[dict[str, Any]], limit_ms: float) -> str:
             f'height="{floor - _TOP}" fill="{shade}"/>' + _text(across((begin + end) / 2), _TOP - 8, phase["phase"])
         )
         drawn.append(_text(across(begin), _HEIGHT - 10, f"{begin:.0f}", "start"))
-        # A second without an answer has no p99, so they are spread over the phase.
+        # A second without a response has no p99, so the others are spread over the phase.
         step = phase["seconds"] / max(1, len(phase["windows_us"]))
         points += [
             f"{across(begin + (second + 0.5) * step):.1f},{down(value / 1000):.1f}"
@@ -87,7 +87,7 @@ def _verdicts(targets: Sequence[dict[str, Any]]) -> str:
 
 
 def render(results: dict[str, Any], other: str | None) -> str:
-    """Write the page; `other` is the name of the generator's own report beside it, if there is one."""
+    """Return the page; `other` is the name of the generator's own report in the same folder, or None."""
     environment, settings = results["environment"], results["settings"]
     rows = [
         [
@@ -103,7 +103,7 @@ def render(results: dict[str, Any], other: str | None) -> str:
     missed = sum(not one["ok"] for one in results["targets"])
     word = "FAIL" if missed else "PASS"
     counted = f"{missed} of {len(results['targets'])} limits missed" if missed else "all limits kept"
-    # The length that the scenario usually has is what its limits are for.
+    # The limits are meant for the usual duration of the scenario.
     quick = ", shorter than usual: the figures mean little" if results["quick"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version)
     commit = f"{(environment['commit'] or 'none')[:12]}{', files modified' if environment['modified'] else ''}"

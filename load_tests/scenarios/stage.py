@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scenario plays on: a proxy with a host, a model deployed, and requests for it."""
+"""Set up a scenario: a proxy with a host, a deployed model, and requests for it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _DEPLOY_S = 300.0
 
 @dataclass(frozen=True)
 class Stage:
-    """A running proxy.
+    """Provide a running proxy.
 
     Attributes
     ----------
     proxy : Proxy
     endpoint : Endpoint
-        Of the model.
+        Endpoint of the model.
     variant_requests : Path
-        For the variant, over gRPC.
+        Requests for the variant, over gRPC.
     """
 
     proxy: Proxy
@@ -51,10 +51,10 @@ class Stage:
         )
 
     def resources(self) -> dict[str, int]:
-        """Return what the host holds: bytes of memory, threads, connections of clients, other open files."""
+        """Return the resources of the host: bytes of memory, threads, connections of clients, other open files."""
         process = psutil.Process(self.proxy.pid)
         ports = {int(address.rpartition(":")[2]) for address in (self.endpoint.rest, self.endpoint.grpc)}
-        # A connection that its client has left (CLOSE_WAIT) is a file like others: the host has to close it.
+        # A connection that its client has closed (CLOSE_WAIT) counts as a file: the host has to close it.
         clients = [
             connection
             for connection in process.net_connections("tcp")
@@ -68,13 +68,13 @@ class Stage:
         }
 
     def alive(self) -> bool:
-        """Say whether the host is still the process that it was."""
+        """Return whether the host's process is still the same."""
         return any(one["alive"] and one["pid"] == self.proxy.pid for one in self.proxy.client.status()["hosts"])
 
 
 @contextlib.contextmanager
 def open_stage(host: str, workload: str, rows: int, model: Path, folder: Path, cache: Path) -> Iterator[Stage]:
-    """Start a proxy with one host, and write requests: over gRPC of so many rows, over REST of one."""
+    """Start a proxy with one host, and write requests: over gRPC with `rows` rows, over REST with one."""
     anonymous = read_requests(ensure_requests(cache / "requests", workload, rows, "tfserving"))
     named = {}
     for name in (MODEL, VARIANT):

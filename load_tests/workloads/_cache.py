@@ -19,20 +19,20 @@ TOWER = 4 * (429 * 1024 + 1024 * 512 + 512 * 256 + 256)
 
 @dataclass(frozen=True)
 class Workload:
-    """A reference model.
+    """Describe a reference model.
 
     Parameters
     ----------
     name : str
-        Short name, as in the results: "W1".
+        Short name in the results, for example "W1".
     folder : str
         Folder of the SavedModel in the cache.
     generator : str
         File in this package that exports it.
     title : str
-        What it is, in a few words.
+        Short description.
     weights : int
-        Bytes of the matrices that every request reads whole.
+        Bytes of the matrices that every request reads completely.
     """
 
     name: str
@@ -55,14 +55,14 @@ WORKLOADS = {
 
 
 def ensure_model(name: str, cache: Path = CACHE) -> Path:
-    """Answer the folder of a reference model, exporting it if the cache does not hold it.
+    """Return the folder of a reference model; export it if the cache does not contain it.
 
     Parameters
     ----------
     name : str
         "W1", "W2" or "tiny".
     cache : Path
-        Where the models are kept.
+        Folder for the models.
 
     Returns
     -------
@@ -72,16 +72,16 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
     Raises
     ------
     KeyError
-        There is no such workload.
+        If there is no such workload.
     subprocess.CalledProcessError
-        The generator failed; its messages have gone to stderr.
+        If the generator failed; its messages are on stderr.
     """
     workload = WORKLOADS[name]
     folder = cache / workload.folder
     if any(folder.rglob("saved_model.pb")):
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    # One process exports it; others that want it meanwhile wait.
+    # One process exports the model; other processes wait.
     with (cache / f".{workload.folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not any(folder.rglob("saved_model.pb")):
@@ -90,8 +90,8 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
 
 
 def _export(workload: Workload, folder: Path) -> None:
-    # What it prints goes to stderr, also where Python's own is somebody's buffer.
-    # Beside the target and renamed when complete: a run that is interrupted leaves no half model in the cache.
+    # Its output goes to stderr, even if Python's own stderr is a buffer.
+    # Written to a temporary folder and renamed, so that an interrupted run leaves no incomplete model in the cache.
     scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=folder.parent))
     try:
         generator = Path(__file__).with_name(workload.generator)

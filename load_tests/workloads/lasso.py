@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports of a table of which Group Lasso left 93 % of the rows zero, in the form of each training system."""
+"""Export a table in which Group Lasso set 93 % of the rows to zero, in the format of each training system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def lasso_table(seed: int = 0) -> tuple[Array, Array]:
-    """Make keys [n] int64 all over the range, and rows [n, dim] float32 of which `ZERO_SHARE` are zero."""
+    """Return keys [n] int64 over the whole range, and rows [n, dim] float32 of which `ZERO_SHARE` are zero."""
     random = np.random.default_rng(seed)
     keys = np.unique(random.integers(-(2**62), 2**62, KEYS + 1000))[:KEYS]
     random.shuffle(keys)
@@ -27,12 +27,12 @@ def lasso_table(seed: int = 0) -> tuple[Array, Array]:
 
 
 def default_matrix() -> Array:
-    """Rows [4096, dim] that DeepRec gives to absent keys by `key % 4096`, where the initializer is not zero."""
+    """Return rows [4096, dim] that DeepRec uses for absent keys by `key % 4096` if the initializer is not zero."""
     return np.random.default_rng(1).normal(scale=0.1, size=(4096, DIM)).astype(np.float32)
 
 
 def ensure_lasso(system: str, *, zero_default: bool = True, cache: Path = CACHE) -> Path:
-    """Answer the SavedModel of a system, exporting it if the cache does not hold it."""
+    """Return the SavedModel of a system; export it if the cache does not contain it."""
     folder = cache / "lasso" / (system if zero_default else f"{system}-matrix")
     if folder.is_dir():
         return folder

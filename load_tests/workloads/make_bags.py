@@ -22,7 +22,7 @@ SPECS = [tf.TensorSpec([None, BAGS, None], tf.string, name="words")]
 
 
 class Bags(tf.Module):  # type: ignore[misc]
-    """Twenty bags of words and a tower of three layers."""
+    """Define twenty bags of words and a tower of three layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Bags(tf.Module):  # type: ignore[misc]
         Parameters
         ----------
         words : tf.Tensor [batch, 20, n] string
-            At most n words in each bag, '' where it has fewer.
+            At most n words in each bag, '' if it has fewer.
 
         Returns
         -------

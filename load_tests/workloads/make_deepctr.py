@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train models of the DeepCTR package for a moment, with the package's own code and Keras 2, and export them.
+"""Train models of the DeepCTR package briefly, with the package's own code and Keras 2, and export them.
 
     python make_deepctr.py DEEPCTR_FOLDER OUT_DIR MODEL ...      # needs tf-keras beside TensorFlow
 
@@ -7,7 +7,7 @@ MODEL is a key of `MODELS`, and is exported into OUT_DIR/MODEL. Inputs C0..C3 an
 model hashes, I0..I2 numbers; models of sequences take user, gender, item_id, cate_id, pay_score, the history
 hist_item_id, hist_cate_id (0: padding) and its seq_length.
 
-DIEN is not among them: DeepCTR 0.9.4 writes it with what TensorFlow 2.13 took away.
+DIEN is missing: DeepCTR 0.9.4 uses functions for it that TensorFlow 2.13 removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNITS = (64, 32)
 
 
 class Recipe(NamedTuple):
-    """How a model is made: the name of its maker, which features it takes, and what it is told besides.
+    """Describe how a model is made: the name of its constructor, its features, and further arguments.
 
     `features` is "fields" for linear and deep features, "deep" for deep features only, "history" for deep features and
     the names of those with a history.
@@ -69,7 +69,7 @@ MODELS = {
 def main(package: str, out: str, *names: str) -> None:
     """Export models into folders below `out`."""
     sys.path.insert(0, package)
-    # It asks its registry for a newer version when it is imported.
+    # The package queries its registry for a newer version when it is imported.
     sys.modules.setdefault("requests", types.ModuleType("requests"))
     import deepctr.models
     import numpy as np
@@ -81,7 +81,7 @@ def main(package: str, out: str, *names: str) -> None:
         random = np.random.default_rng(0)
         columns, data = _histories(random) if recipe.features == "history" else _fields(random, recipe.features)
         model = getattr(deepctr.models, recipe.maker)(*columns, **recipe.arguments)
-        # Fast enough for what is learned in a moment to count for scores.
+        # A high rate, so that short training has a visible effect on scores.
         model.compile(tf.keras.optimizers.Adam(0.02), "binary_crossentropy")
         labels = [random.integers(0, 2, ROWS) for _ in range(recipe.labels)]
         model.fit(data, labels if len(labels) > 1 else labels[0], verbose=0, batch_size=16)

