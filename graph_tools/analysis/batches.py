@@ -28,7 +28,7 @@ _FIRST = {"ArgMax", "ArgMin"}
 
 
 class Batches(SizeFinder):
-    """Finds the sizes of tensors, and which of their symbols stand for the same number."""
+    """Finds the sizes of tensors, and the symbols among them that are equal numbers."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

@@ -180,7 +180,7 @@ class SizeFinder:
         return self._sparse(node, output)
 
     def _rows_apart(self, node: Node, output: Output) -> Sizes | None:
-        """Return the sizes of ops between the user's rows and the items' rows, of which there may be more."""
+        """Return the sizes of ops for a user whose rows may be fewer than the items' rows."""
         if node.op == "RecCollapseRows":  # all its outputs have the same number of rows
             given, rows = self.of(node.inputs[output.port]), (Symbol("size", node.output(), 0),)
             return (*rows, *given[1:]) if given else None

@@ -206,7 +206,7 @@ class Graph:
     ) -> None:
         """Change the op of a node and keep its name, so that its users stay connected.
 
-        Control inputs stay unless others are given; `attrs` is as for `add`.
+        Control inputs stay unless `controls` is given; `attrs` is as for `add`.
         """
         from graph_tools.graph.attributes import attr_value
 

@@ -39,7 +39,7 @@ from graph_tools.tables.analysis import Progress
 def serving_passes(options: CutOptions, progress: Progress | None = None) -> list[Pass]:
     """Return the passes of `cut` in order, with the reason for each place; report table bytes to `progress`."""
     passes: list[Pass] = [
-        # First, so that no other pass looks at savers, losses and other signatures.
+        # First, so that no other pass processes savers, losses and other signatures.
         PruneUnreachable(),
         # The other passes handle resource variables only.
         UseResourceVariables(),

@@ -133,7 +133,7 @@ class EntryFinder:
         return None if isinstance(masked, str) else Entries(masked, sizes[0])
 
     def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
-        """Recognize values of a sparse tensor of which a mask drops some."""
+        """Recognize values of a sparse tensor after a mask dropped some of them."""
         where = source(self.graph, rows.inputs[1], "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
         if where is None or gather is None or skip(self.graph, gather.inputs[1]) != where.output():

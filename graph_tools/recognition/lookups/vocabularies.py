@@ -31,7 +31,7 @@ class Vocabulary:
     values : TensorSource [n] integer, or None
         None: 0, 1, …, n - 1.
     least, most : int
-        The least and greatest value; 0 and -1 if there are none.
+        The least and the greatest value; 0 and -1 if there are no values.
     """
 
     keys: TensorSource

@@ -35,7 +35,7 @@ class Layer:
     units : int
     bias : Output, ndarray or None
     activation : str
-        "" for none.
+        "" for no activation.
     alpha : float
     weights : list of Output or ndarray
         The weights of the activation.
