@@ -52,7 +52,7 @@ class PromoteBody(Body):
 
 
 class PauseBody(Body):
-    """Whether experiments are paused."""
+    """Pause the experiments of a model, or resume them."""
 
     paused: bool = True
 

@@ -42,7 +42,7 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class _Failed:
-    """How often measuring a version has failed, and when [s] it is tried again: by default never."""
+    """The number of failures to measure a version, and when [s] it is tried again: by default never."""
 
     times: int = 0
     again_at: float = math.inf

@@ -55,7 +55,7 @@ class PoolView(View):
 
 
 class CoresView(View):
-    """How cores are divided among versions; `mode` is `off`, `plan` or `control`."""
+    """The division of cores among versions; `mode` is `off`, `plan` or `control`."""
 
     mode: str
     pools: list[PoolView]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the hosts' counters to what happened within a time: restarts are handled, and several hosts are added up."""
+"""Convert the hosts' counters to counts within a time window, across restarts and summed over hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Host:
 
 
 class Totals:
-    """Adds up what all hosts have counted since this object was made; it never decreases."""
+    """Adds up the counts of all hosts since this object was made; the sums never decrease."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
@@ -95,7 +95,7 @@ class Window:
     _samples: deque[tuple[float, Tally]] = field(default_factory=deque)
 
     def add(self, now: float, total: Tally) -> Tally:
-        """Add the counters of this moment, and return what has happened within the window."""
+        """Add the counters of this moment, and return the counts within the window."""
         samples = self._samples
         if not samples or now - samples[-1][0] >= self.seconds / _SAMPLES:
             samples.append((now, total))

@@ -204,7 +204,7 @@ class Control:
             self._faults.pop(what, None)
 
     def pin(self, cpusets: dict[str, dict[str, str]], limits: dict[str, int]) -> None:
-        """Set CPUs of versions, by host, and limits; versions that are not named use their own settings."""
+        """Set CPUs of versions, by host, and limits; others use their own settings, or all CPUs and no limit."""
         self.host_settings = self.host_settings.model_copy(update={"cpusets": cpusets, "limits": limits})
         self._wake_up()
 

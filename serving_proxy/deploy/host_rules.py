@@ -135,7 +135,7 @@ def prospective(model: Model) -> Model:
 
 
 def unwritable(value: Any, key: str = "") -> list[tuple[str, str]]:
-    """Return the values that JSON cannot express: the key that contains each, and what is wrong with it."""
+    """Return the values that JSON cannot express, each with its key and the reason."""
     found: list[tuple[str, str]] = []
     left = [(key, value)]
     while left:

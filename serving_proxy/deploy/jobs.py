@@ -26,7 +26,7 @@ class Job:
     deployed_at : float
         When its version was deployed: a later deployment under the same number is another version.
     step : str
-        What it does now.
+        The current step.
     done, total, unit
         Progress of the step; total None: not known.
     """

@@ -130,9 +130,7 @@ class Operations:
         self._commit_and_step(changes.promote(self._control.model(name), version))
 
     def choose(self, name: str, numbers: Iterable[int]) -> None:
-        """Let the versions that a version policy chooses serve requests that name them, with or without a share of the
-        traffic.
-        """
+        """Let the versions that a policy chooses serve requests that name them, whatever their share of the traffic."""
         self._control.commit(changes.choose(self._control.model(name), numbers))
 
     def rollback(self, name: str) -> None:

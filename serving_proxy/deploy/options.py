@@ -26,7 +26,7 @@ _ANY_CPUS = "auto"
 
 
 class CommonOptions(BaseModel):
-    """How a version is made and run: the options that both `deploy` and a configuration accept."""
+    """The options for making and running a version that both `deploy` and a configuration accept."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -173,7 +173,7 @@ def _baseline_moved(model: Model, version: Version, now: float) -> Change:
 
 
 def _let_go(model: Model, number: int | None, now: float) -> Change:
-    """Unload what was the last good version before, if nothing else holds it."""
+    """Unload the former last good version, unless something else needs it."""
     if number is None or number in {model.baseline, model.last_good} or number not in model.versions:
         return Change(model)
     version = model.versions[number]
@@ -190,7 +190,7 @@ def _labels(model: Model) -> Model:
 
 
 def _ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
-    """Write the weights that ramps have reached; the record changes only where a weight does."""
+    """Write the weights that ramps have reached; the record changes only if a weight does."""
     if model.paused or not model.ramps:
         return Change(model)
     running = {ramp.version for ramp in model.ramps if model.versions[ramp.version].state == State.READY}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find what a SavedModel would do in addition to computing: ops of `op_list` that a request or the start can reach.
+"""Find the ops of `op_list`, which do more than compute, that a request or the start of a SavedModel can reach.
 
 The check covers what runs: everything that a served signature or the initializer depends on, by data, by control and
 through functions. It does not look behind the inputs of a signature. Savers and their restore ops are reached by

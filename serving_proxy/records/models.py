@@ -25,7 +25,7 @@ class Record(BaseModel):
 
 
 class Batching(Record):
-    """How requests of a version are batched."""
+    """The batching of a version's requests."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,7 +44,7 @@ class Limits(Record):
 
 
 class Settings(Record):
-    """How a version is run, as in `desired.json`."""
+    """The settings with which a version is run, as in `desired.json`."""
 
     config: dict[str, Any] = Field(default_factory=dict)
     warmup_file: str | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a field of a declaration is written on the command line; the field itself says what it means."""
+"""The command-line form of a field of a declaration; the field itself describes its meaning."""
 
 from __future__ import annotations
 

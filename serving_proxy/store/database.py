@@ -88,7 +88,7 @@ class Database:
         try:
             with self.faults():
                 self.connection.execute("PRAGMA journal_mode = WAL")
-                # What was reported to a client as done survives a loss of power.
+                # A change that was reported as done must survive a loss of power.
                 self.connection.execute("PRAGMA synchronous = FULL")
                 self.connection.execute("PRAGMA foreign_keys = ON")
                 self.connection.execute("PRAGMA journal_size_limit = 4194304")
