@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models to cut, the command line in this process and in another, and what a folder holds."""
+"""Provide models to cut, run the command line in this process and in another, and list the content of folders."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ DIM = 8
 
 
 def rows(count: int = len(KEYS)) -> np.ndarray:
-    """Rows [count, 8] float32 that int8 cannot hold; every other one is zero."""
+    """Return rows [count, 8] float32 that int8 cannot represent exactly; every second row is zero."""
     made = np.random.default_rng(7).normal(size=(count, DIM)).astype(np.float32)
     made[::2] = 0
     return made
 
 
 def build_sparse(path: Path, *, change: dict[str, np.ndarray | None] | None = None, **table: Any) -> Path:
-    """A DeepRec export: item int64 [batch] -> rows [batch, 8], score [batch, 1]; table `emb` with an Adagrad slot.
+    """Write a DeepRec export: item int64 [batch] -> rows [batch, 8], score [batch, 1]; table `emb` with Adagrad slot.
 
-    `change` replaces tensors of its checkpoint, or takes them away.
+    `change` replaces or removes tensors of its checkpoint.
     """
     export = Export()
     ids = export.input("item")
@@ -47,7 +47,7 @@ def build_sparse(path: Path, *, change: dict[str, np.ndarray | None] | None = No
 
 
 def build_served(source: Path, path: Path) -> Path:
-    """Copy the string model and add what servers find beside a model: a warm-up file and a note."""
+    """Copy the string model and add files that servers find next to a model: a warm-up file and a note."""
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -64,7 +64,7 @@ def build_served(source: Path, path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, hidden ones included, by its path; folders stand as such."""
+    """Return the SHA-256 of every file below a folder by path, including hidden files; folders are listed as such."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
         for path in sorted(folder.rglob("*"))
@@ -73,7 +73,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Ran:
-    """How a command ended."""
+    """Contain the result of a command."""
 
     code: int
     out: str
@@ -88,16 +88,16 @@ def run(*arguments: object) -> Ran:
     found = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="graph-tools")
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
-    # Tables fill their lines with spaces.
+    # Tables pad their lines with spaces.
     return Ran(found.exit_code, re.sub(r" +$", "", found.stdout, flags=re.MULTILINE), found.stderr)
 
 
 def command(*arguments: object) -> list[str]:
-    """The command line that runs `graph-tools` in another process."""
+    """Return the command line that runs `graph-tools` in another process."""
     return [sys.executable, "-m", "graph_tools", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """Variables for such a process: this checkout's packages, no GPU, plain text."""
+    """Return environment variables for such a process: this checkout's packages, no GPU, plain text."""
     kept = {key: value for key, value in os.environ.items() if key not in {"TF_CPP_MIN_LOG_LEVEL", "FORCE_COLOR"}}
     return kept | {"PYTHONPATH": str(Path(graph_tools.__file__).parent.parent), "CUDA_VISIBLE_DEVICES": ""}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small tower to fuse, and a pass that fuses it, which can be made to do so wrongly."""
+"""Provide a small tower to fuse, and a pass that fuses it correctly or, on request, wrongly."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FuseLayers(SitePass[None]):
 
     Parameters
     ----------
-    wrong : bool
+        Omit the activation.
         Forget the activation.
     """
 
@@ -93,7 +93,7 @@ class FuseLayers(SitePass[None]):
 
 
 def _chain(model: Model, site: str, ops: Iterable[str]) -> list[Node] | None:
-    """Return the nodes before a site, each the first input of the one after it, where they are of these ops."""
+    """Return the nodes before a site as long as they have these ops; each is the first input of the next one."""
     found = [model.graph[site]]
     for op in ops:
         found.append(model.graph.input(found[-1], 0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask models in stock TensorFlow, before and after graph-tools."""
+"""Run models in stock TensorFlow, before and after graph-tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = [b"", b"apple", b"banana", "żółw".encode(), b"1", b"7", b"a rather lo
 
 
 def answers(path: Path, feeds: Feeds, signature: str = "serving_default") -> dict[str, np.ndarray]:
-    """Run a signature of a SavedModel once, through TF 1's loader, which reads every kind."""
+    """Run a signature of a SavedModel once, through TF 1's loader, which reads every kind of model."""
     import tensorflow as tf
 
     v1 = tf.compat.v1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of embedding groups do: export, cut, fuse, and compare each output with what NumPy makes of the plan."""
+"""Test embedding groups: export, cut, fuse, and compare each output with NumPy's result for the plan."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SHAPES = {"Identity", "IdentityN", "Reshape"}
 
 @dataclass
 class Fused:
-    """A model before and after groups were made.
+    """Contain a model before and after groups were made.
 
     Attributes
     ----------
     plain : Path
-        As it was cut, with the names of its nodes.
+        The cut model, with the names of its nodes.
     model : Model
     result : PassResult
     """
@@ -49,28 +49,28 @@ class Fused:
 
     @property
     def plan(self) -> EmbeddingPlan:
-        """The plan of the one group."""
+        """Return the plan of the only group."""
         return embedding_reference.group(self.model)[1]
 
     @property
     def features(self) -> list[str]:
-        """The tensors that the one group is given."""
+        """Return the input tensors of the only group."""
         return [
             one.node for one in embedding_reference.features_of(self.model, embedding_reference.group(self.model)[0])
         ]
 
     @property
     def tables(self) -> list[Any]:
-        """The tables of the one group."""
+        """Return the tables of the only group."""
         return embedding_reference.tables_of(self.model, embedding_reference.group(self.model)[0])
 
     def ops(self) -> set[str]:
-        """Name the ops that are left, beside groups and what is there before any request."""
+        """Return the remaining ops, except groups and ops that run before any request."""
         known = {"Const", "Placeholder", "RecEmbeddingTable", "RecEmbeddingGroup", "VarHandleOp", *_SHAPES}
         return {node.op for node in self.model.graph} - known
 
     def check(self, *feeds: Feeds, exact: bool = True, signature: str = KEY) -> None:
-        """Compare every output that a group gives, by NumPy and by its kernel, with what stock TensorFlow gave."""
+        """Compare every output of a group, by NumPy and by its kernel, with stock TensorFlow's."""
         for feed in feeds:
             self._check(feed, exact, signature)
         load_library()
@@ -119,7 +119,7 @@ class Fused:
 
 
 def _answers(path: Path, feeds: Feeds, outputs: list[Output], signature: str) -> list[np.ndarray]:
-    """Ask a SavedModel for tensors of its graph."""
+    """Run a SavedModel and return tensors of its graph."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -163,14 +163,14 @@ def fuse_model(model: Model) -> PassResult:
 
 
 def strings(*values: str | bytes) -> np.ndarray:
-    """Make a vector of strings."""
+    """Return a vector of strings."""
     made = np.empty(len(values), object)
     made[:] = [value.encode() if isinstance(value, str) else value for value in values]
     return made
 
 
 def _source(model: Model, output: Output) -> Output:
-    """Return the output of a group that a tensor is, its shape aside."""
+    """Return the output of a group that a tensor equals, apart from its shape."""
     node = model.graph[output.node]
     while node.op in _SHAPES:
         output = node.inputs[output.port if node.op == "IdentityN" else 0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of a pass over interactions does: export, cut, fuse twice, and compare scores with the export's."""
+"""Test passes over interactions: export, cut, fuse twice, and compare scores with the export's."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ROWS = (1, 2, 7)
 
 @dataclass
 class Fused:
-    """What a pass made of a model.
+    """Contain the result of a pass.
 
     Attributes
     ----------
     ops : Counter of str
-        The ops that compute something.
+        The ops that compute values.
     reasons : list of str
-        Why sites stay as they are.
+        Reasons why sites are unchanged.
     """
 
     model: Model
@@ -57,12 +57,12 @@ class Fused:
 
 
 def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
-    """Make float32 of both signs."""
+    """Return float32 values of both signs."""
     return (scale * np.random.default_rng(seed + len(shape)).normal(size=shape)).astype(np.float32)
 
 
 def requests(**sizes: Any) -> list[Feeds]:
-    """Make requests of 1, 2 and 7 rows; a size is a tuple for float32, or makes the array of a number of rows."""
+    """Return requests of 1, 2 and 7 rows; a size is a shape of float32, or a function from rows to an array."""
     return [
         {name: size(rows) if callable(size) else floats(rows, *size, seed=rows) for name, size in sizes.items()}
         for rows in ROWS
@@ -70,7 +70,7 @@ def requests(**sizes: Any) -> list[Feeds]:
 
 
 def fuse(tmp_path: Path, function: Callable[..., Any], feeds: list[Feeds], *passes: Pass, **held: Any) -> Fused:
-    """Export a function of the requests' inputs, cut and fuse it, and compare what it gives for the requests."""
+    """Export a function of the requests' inputs, cut and fuse it, and compare its outputs for the requests."""
     import tensorflow as tf
 
     load_library(LIBRARY)
@@ -88,7 +88,7 @@ def fuse(tmp_path: Path, function: Callable[..., Any], feeds: list[Feeds], *pass
 
 
 def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fused:
-    """Cut and fuse a model, twice, and compare its answers with the source's."""
+    """Cut and fuse a model, twice, and compare its outputs with the source's."""
     load_library(LIBRARY)
     model = read_model(source)
     rewrite(model, CutOptions(keep_graph_names=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of a pass does: export, rewrite twice, write, compare with stock TensorFlow."""
+"""Test passes: export, rewrite twice, write, compare with stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ROWS = (1, 3, 7)
 
 
 def floats(rows: int, *sizes: int, seed: int = 0) -> np.ndarray:
-    """Make float32 [rows, ...] of both signs."""
+    """Return float32 values [rows, ...] of both signs."""
     return np.random.default_rng(seed + rows).normal(size=(rows, *sizes)).astype(np.float32)
 
 
 def x_of(*sizes: int) -> list[Feeds]:
-    """Make requests that feed `x`, float32 [rows, ...]."""
+    """Return requests that feed `x`, float32 [rows, ...]."""
     return [{"x": floats(rows, *sizes)} for rows in ROWS]
 
 
 def from_graph(path: Path, build: Callable[[Any, Any], Any], *sizes: int | None, dtype: str = "float32") -> Path:
-    """Export a TF 1 graph x -> y; `build(v1, x)` makes y."""
+    """Export a TF 1 graph x -> y; `build(v1, x)` returns y."""
 
     def both(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x = v1.placeholder(dtype, [None, *sizes], name="x")
@@ -64,7 +64,7 @@ def rewritten(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
 def checked(
     source: Path, feeds: list[Feeds], *passes: Pass, exact: bool = True, signature: str = KEY
 ) -> tuple[Model, PassResult]:
-    """Do what `rewritten` does, write the model and compare its answers with the source's."""
+    """Call `rewritten`, write the model and compare its outputs with the source's."""
     model, results = rewritten(source, *passes)
     out = next(path for path in map(source.with_name, map("out_{}".format, range(9))) if not path.exists())
     write_saved_model(model, out)
@@ -74,7 +74,7 @@ def checked(
 
 
 def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
-    """Load a SavedModel once and ask it for each of the requests."""
+    """Load a SavedModel once and run each of the requests."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -86,7 +86,7 @@ def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str
 
 
 def ops_of(model: Model) -> set[str]:
-    """Name the ops of a model's graph."""
+    """Return the names of the ops in a model's graph."""
     return {node.op for node in model.graph}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of a user/item split does: export, cut, split twice, and compare scores in all forms of a request."""
+"""Test user/item splits: export, cut, split twice, and compare scores for all forms of a request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def split(source: Path, *user: str) -> tuple[Model, PassResult]:
 
 
 def forms(feeds: Feeds, user: Iterable[str]) -> list[tuple[Feeds, Feeds]]:
-    """Return what both models are asked: rows of users that differ, equal rows, one row for the split model alone."""
+    """Return the requests: different user rows, equal rows, and one row for the split model only."""
     user = set(user)
     rows = max((len(value) for key, value in feeds.items() if key not in user and np.ndim(value)), default=0)
     once = {key: value[:1] if key in user else value for key, value in feeds.items()}
@@ -51,9 +51,9 @@ def forms(feeds: Feeds, user: Iterable[str]) -> list[tuple[Feeds, Feeds]]:
 def checked(
     source: Path, feeds: Sequence[Feeds], *patterns: str, signature: str = KEY, out: Path | None = None
 ) -> tuple[Model, PassResult]:
-    """Split a model and compare its scores with those of the source, whatever the form of the requests.
+    """Split a model and compare its scores with those of the source, for all forms of the requests.
 
-    The split model is written to `out`, or beside the source.
+    The split model is written to `out`, or to the folder of the source.
     """
     model, result = split(source, *patterns)
     assert result.applied, result.refused
@@ -75,14 +75,14 @@ def checked(
 
 
 def collapsed(feeds: Feeds, user: Iterable[str]) -> Feeds:
-    """Do what RecCollapseRows does."""
+    """Compute RecCollapseRows."""
     parts = [feeds[key] for key in user]
     equal = all(len(part) and bool(np.all(part == part[:1])) for part in parts)
     return feeds | {key: feeds[key][:1] for key in user} if equal else feeds
 
 
 def _write_stock(model: Model, out: Path, signature: str) -> None:
-    """Write a split model with ops of TensorFlow in the place of libprocessor's; its requests are collapsed already."""
+    """Write a split model with TensorFlow's ops instead of libprocessor's; its requests are already collapsed."""
     copy = Model(**vars(model))
     copy.graph = Graph.from_graph_def(model.graph.to_graph_def())
     copy.signatures = {signature: model.signatures[signature]}
@@ -96,7 +96,7 @@ def _write_stock(model: Model, out: Path, signature: str) -> None:
 
 
 def _expand(graph: Graph, node: Node) -> None:
-    """Gather row 0, or each row, as often as `like` has rows."""
+    """Gather row 0 as often as `like` has rows, or each row once."""
     value, like = node.inputs
     sizes = [_rows(graph, one, attrs) for one, attrs in ((value, node.attrs["T"]), (like, node.attrs["Tlike"]))]
     zero, one = (graph.add_const(np.array(each, np.int32), f"{node.name}/{each}") for each in (0, 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of towers does: export, cut, fuse twice, and compare scores with those of the export."""
+"""Test towers: export, cut, fuse twice, and compare scores with those of the export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from helpers.oracles.outputs import assert_same_outputs
 from helpers.oracles.tower_reference import TOWER, plans_of, reference_answers
 from helpers.system.programs import LIBRARY
 
-#: Ops that hold what others compute with, or only pass it on.
+#: Ops that contain operands of others or only pass values on.
 PLAIN = {"Placeholder", "Const", "VarHandleOp", "ReadVariableOp", "Identity", "IdentityN", TOWER}
 
 
@@ -50,8 +50,8 @@ def towers(
 ) -> tuple[list[dict[str, Any]], set[str], PassResult]:
     """Fuse a model and compare its scores with the source's, once with the kernel and once with NumPy.
 
-    The fused model is written below `out`, or beside the source. Returned are the plans, the ops that are left, and
-    what the pass did.
+    The fused model is written below `out`, or to the folder of the source. Return the plans, the remaining ops, and the
+    result of the pass.
     """
     load_library(LIBRARY)
     model, result = fused(source, cut)
@@ -70,7 +70,7 @@ def _assert_alike(wanted: list[dict[str, np.ndarray]], found: list[dict[str, np.
 
 
 def layers(plans: list[dict[str, Any]]) -> list[str]:
-    """Name the layers of the only plan, each with its activation: `dense relu`."""
+    """Return the layers of the only plan, each with its activation: `dense relu`."""
     (plan,) = plans
     return [
         " ".join([one["op"], *([one["activation"]["kind"]] if "activation" in one else [])]) for one in plan["layers"]

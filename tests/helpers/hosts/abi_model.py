@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model through the C ABI itself, for what the Python package does not show: sessions, generations, completions."""
+"""Load a model through the C ABI, which shows more than the Python package: sessions, generations, completions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _DTYPES = {np.dtype(np.float32): "PROCESSOR_FLOAT", np.dtype(np.int32): "PROCESS
 
 
 def status_name(code: int) -> str:
-    """Return the canonical name of a status, as in "CANCELLED"."""
+    """Return the canonical name of a status, for example "CANCELLED"."""
     name: str = ffi.string(get_lib().processor_status_name(code)).decode()
     return name
 
 
 class StatusError(Exception):
-    """A status other than OK."""
+    """The library returned a status other than OK."""
 
     def __init__(self, error: Any) -> None:
         self.status = status_name(error.code)
@@ -38,7 +38,7 @@ class StatusError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The first output of a request, and how it was run."""
+    """Contain the first output of a request, and how the request was run."""
 
     y: np.ndarray
     session: int
@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Completion:
-    """The end of an asynchronous request."""
+    """Contain the end of an asynchronous request."""
 
     tag: int
     status: str
@@ -59,7 +59,7 @@ class Completion:
 
 
 class AbiModel:
-    """A loaded model and a queue of completions."""
+    """Own a loaded model and a queue of completions."""
 
     def __init__(self, path: Path, config: dict[str, Any]) -> None:
         self._lib = get_lib()
@@ -89,7 +89,7 @@ class AbiModel:
 
     @property
     def queue_fd(self) -> int:
-        """The descriptor that can be read while completions wait."""
+        """Return the descriptor that is readable while completions wait."""
         fd: int = self._lib.processor_queue_fd(self._queue)
         return fd
 
@@ -103,7 +103,7 @@ class AbiModel:
     def start(
         self, inputs: Inputs, tag: int, deadline_us: int = 0, priority: int = 0, signature: str | None = None
     ) -> int:
-        """Start a request that ends in the queue; return its number."""
+        """Start a request that ends in the queue; return its tag."""
         request, _kept = _request(inputs, deadline_us, priority)
         name = ffi.new("char[]", (signature or "").encode())
         request.signature_name = name
@@ -114,19 +114,19 @@ class AbiModel:
         return int(number[0])
 
     def cancel(self, number: int) -> None:
-        """Cancel a request that waits."""
+        """Cancel a waiting request."""
         self._call(self._lib.processor_model_cancel, self._model, number)
 
     def drain(self, deadline_us: int = 0) -> None:
-        """Wait until no request is left."""
+        """Wait until no request remains."""
         self._call(self._lib.processor_model_drain, self._model, deadline_us)
 
     def set_cpuset(self, cpuset: str) -> None:
-        """Move the sessions."""
+        """Move the sessions to other CPUs."""
         self._call(self._lib.processor_model_set_cpuset, self._model, cpuset.encode())
 
     def ask(self, what: str) -> Any:
-        """Return what "info", "stats" or "signatures" answers."""
+        """Return the result of "info", "stats" or "signatures"."""
         result = ffi.new("processor_result **")
         self._call(getattr(self._lib, f"processor_model_{what}"), self._model, result)
         data, size = ffi.new("const void **"), ffi.new("size_t *")
@@ -136,7 +136,7 @@ class AbiModel:
         return json.loads(text)
 
     def completions(self, count: int, timeout: float = 30.0) -> list[Completion]:
-        """Wait for that many completions, by the descriptor."""
+        """Wait on the descriptor for `count` completions."""
         taken: list[Completion] = []
         end = time.monotonic() + timeout
         memory = ffi.new("processor_completion[]", 8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of the drop-in contract, declared from its table rather than from our files, and read by protobuf."""
+"""Declare the messages of the drop-in contract from its table instead of our files, and read them with protobuf."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def messages() -> dict[str, Any]:
         message = file.message_type.add(name=name)
         _add_fields(message, fields)
         if any(type_name == f"{name}.Entry" for *_, type_name in fields):
-            # A map on the wire is a list of entries; as a list the tests can also say what no map can.
+            # A map is encoded as a list of entries; a list also permits cases that no map can express.
             _add_fields(message.nested_type.add(name="Entry"), _MAP_ENTRY)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -69,7 +69,7 @@ def _add_fields(message: Any, fields: Iterable[tuple[str, int, int, int, str | N
 
 
 def make_request(inputs: Mapping[str, Any], signature: str = "", outputs: Iterable[str] = ()) -> Any:
-    """Return a `PredictRequest` message; bytes objects make strings."""
+    """Return a `PredictRequest` message; bytes objects become strings."""
     request = messages()["PredictRequest"](signature_name=signature, output_filter=list(outputs))
     for name, value in inputs.items():
         array = np.asarray(value)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call libprocessor.so as a host in another language does: by the signatures of the drop-in contract, through ctypes.
+"""Call libprocessor.so like a host in another language: by the signatures of the drop-in contract, through ctypes.
 
-What the contract has no function for (free, statistics, the log) is asked of processor.h.
+Functions that the contract lacks (free, statistics, the log) are those of processor.h.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ libc.free.argtypes, libc.free.restype = [c_void_p], None
 
 
 class Answer(NamedTuple):
-    """What one of the contract's functions answered; `data` is None if it left no buffer."""
+    """Contain the result of one of the contract's functions; `data` is None if it left no buffer."""
 
     status: int
     data: bytes | None
 
     @property
     def text(self) -> str:
-        """The buffer of a failure."""
+        """Return the buffer of a failure."""
         assert self.data is not None
         return self.data.decode()
 
@@ -52,7 +52,7 @@ class _LoadOptions(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL:
     """Return the library, with the signatures of its functions declared."""
-    processor.load_library()  # finds TensorFlow and oneDNN for it
+    processor.load_library()  # finds TensorFlow and oneDNN for the library
     lib = ctypes.CDLL(str(processor.library_path()))
     out = [POINTER(c_void_p), POINTER(c_int)]
     lib.initialize.argtypes, lib.initialize.restype = [c_char_p, c_char_p, POINTER(c_int)], c_void_p
@@ -74,7 +74,7 @@ def library() -> ctypes.CDLL:
 
 @contextmanager
 def captured_log(severity: int = NOTICE) -> Iterator[list[LogLine]]:
-    """Collect the lines of the library's log from `severity` on, which would go to stderr."""
+    """Collect the library's log lines of at least `severity`, which would otherwise go to stderr."""
     lines: list[LogLine] = []
     sink = _LOG_FUNCTION(lambda _, level, message: lines.append(LogLine(level, message.decode(errors="replace"))))
     lib = library()
@@ -86,7 +86,7 @@ def captured_log(severity: int = NOTICE) -> Iterator[list[LogLine]]:
 
 
 def drop_in_config(path: str | Path, **keys: Any) -> dict[str, Any]:
-    """Return the keys that the contract requires for a model, and others."""
+    """Return the keys that the contract requires for a model, and additional ones."""
     required = {
         "signature_name": "serving_default",
         "savedmodel_dir": str(path),
@@ -98,7 +98,7 @@ def drop_in_config(path: str | Path, **keys: Any) -> dict[str, Any]:
 
 
 def initialize(config: dict[str, Any] | str | bytes | None, entry: str | None = "") -> tuple[int | None, int]:
-    """Return what `initialize` returns, and the state it writes."""
+    """Return the result of `initialize` and the state that it writes."""
     text = json.dumps(config) if isinstance(config, dict) else config
     raw = text.encode() if isinstance(text, str) else text
     state = c_int(77)
@@ -107,7 +107,7 @@ def initialize(config: dict[str, Any] | str | bytes | None, entry: str | None = 
 
 
 def refusal(config: dict[str, Any] | str | bytes | None, entry: str | None = "") -> str:
-    """Return the reason that the log gives for an `initialize` that must fail."""
+    """Return the reason in the log for an `initialize` that must fail."""
     with captured_log(ERROR) as lines:
         handle, state = initialize(config, entry)
     assert (handle, state) == (None, -1)
@@ -124,7 +124,7 @@ def process(handle: int | None, request: bytes | None, size: int | None = None) 
 
 
 def batch_process(handle: int | None, requests: Sequence[bytes]) -> tuple[int, list[Answer]]:
-    """Call `batch_process`; the status of each answer is what its text says."""
+    """Call `batch_process`; the status of each result is read from its text."""
     count = len(requests)
     buffers = [ctypes.create_string_buffer(request, len(request) + 1) for request in requests]
     inputs = (c_void_p * count)(*[ctypes.addressof(buffer) for buffer in buffers])
@@ -157,7 +157,7 @@ def _take(status: int, data: int | None, length: int) -> Answer:
 
 
 class DropInModel:
-    """A model that `initialize` loaded, freed at the end of a `with`."""
+    """Own a model that `initialize` loaded; free it at the end of a `with` statement."""
 
     def __init__(self, path: str | Path = "", entry: str | None = "", **keys: Any) -> None:
         with captured_log() as self.log:
@@ -167,7 +167,7 @@ class DropInModel:
 
     @classmethod
     def of(cls, handle: int | None) -> DropInModel:
-        """Return a model that `initialize` has answered."""
+        """Return a model that `initialize` has returned."""
         assert handle is not None
         model = cls.__new__(cls)
         model.handle, model.log = handle, []

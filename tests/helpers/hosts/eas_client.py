@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python eas_client.py ADDRESS MODEL NUMBERS`: ask with the client of eas-prediction, as its makers publish it.
+"""Send a request with the published client of eas-prediction: `python eas_client.py ADDRESS MODEL NUMBERS`.
 
-It needs an old protobuf and so an interpreter of its own. NUMBERS are the rows of the input "x" as JSON; it prints the
-first output of the answer as JSON, its shape and its numbers, or the status and the message of a failure.
+It needs an old protobuf and therefore a separate interpreter. NUMBERS are the rows of the input "x" as JSON. It prints
+the first output as JSON (shape and numbers), or the status and the message of a failure.
 """
 
 import json

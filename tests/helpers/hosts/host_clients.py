@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of a host in this process, and the models that they ask: each multiplies by a number of its own."""
+"""Call a host in this process; each of its models multiplies by a different number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 ONE = encode({"x": X})
-# One request at a time, so that tests can have others wait.
+# One request at a time, so that tests can let other requests wait.
 QUICK = {
     "intra_op_parallelism_threads": 1,
     "inter_op_parallelism_threads": 1,
@@ -27,17 +27,17 @@ QUICK = {
 
 
 def build_scaled(folder: Path) -> dict[int, Path]:
-    """Export models that multiply by 1, 2 and 3, by that number."""
+    """Export models that multiply by 1, 2 and 3, and return their paths by that number."""
     return {scale: model_builders.build_linear(folder / f"scale{scale}", float(scale)) for scale in (1, 2, 3)}
 
 
 def scale_of(answer: processor.Answer) -> float:
-    """By what the version that answered multiplies."""
+    """Return the factor of the version that served the request."""
     return float(decode(answer.data)["y"][0, 0] / model_builders.linear_score(X)[0, 0])
 
 
 class Clients:
-    """Threads that send requests without a pause, and keep every failure."""
+    """Run threads that send requests without a pause, and record every failure."""
 
     def __init__(self, host: processor.Host, number: int = 4, **request: Any) -> None:
         self.answers: list[list[processor.Answer]] = [[] for _ in range(number)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to hosts, for tests that are about something else than their messages."""
+"""Send requests to hosts, for tests that do not concern the messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ranking_body(rows: int = 1) -> bytes:
 
 
 class SlowRequest:
-    """A request for the model `slow` on a thread of its own."""
+    """Send a request for the model `slow` on a separate thread."""
 
     def __init__(self, host: ServedHost, loops: int) -> None:
         self._answer: httpx.Response | None = None
@@ -33,23 +33,23 @@ class SlowRequest:
             self._answer = httpx.post(self._url, content=body, timeout=120)
 
     def is_alive(self) -> bool:
-        """Whether it has not been answered."""
+        """Return whether there is no response yet."""
         return self._thread.is_alive()
 
     def end(self) -> httpx.Response:
-        """Wait for its answer."""
+        """Wait for its response."""
         answer = self.end_if_any()
         assert answer is not None
         return answer
 
     def end_if_any(self) -> httpx.Response | None:
-        """Wait for its answer, or for the connection to be closed without one."""
+        """Wait for its response, or for the connection to be closed without one."""
         self._thread.join(120)
         return self._answer
 
 
 def in_flight(host: ServedHost) -> int:
-    """Return how many requests wait or run for the model `slow`."""
+    """Return how many requests are waiting or running for the model `slow`."""
     text = httpx.get(f"http://{host.rest}/metrics", timeout=10).text
     lines = [line for line in text.splitlines() if line.startswith("recprocessor_in_flight{") and '"slow"' in line]
     return int(float(lines[0].rpartition(" ")[2])) if lines else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of several messages, as the options `--requests` and `--output` of hosts have them."""
+"""Read and write files of several messages, as for the options `--requests` and `--output` of hosts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 
 def frame(messages: Iterable[bytes]) -> bytes:
-    """Put messages end to end, each behind its length: the format of `--requests` and `--output`."""
+    """Concatenate messages, each after its length: the format of `--requests` and `--output`."""
     return b"".join(struct.pack("<I", len(message)) + message for message in messages)
 
 
 def unframe(data: bytes) -> list[bytes]:
-    """Take apart what `frame` put together."""
+    """Split data that `frame` has written into messages."""
     messages = []
     while data:
         (size,) = struct.unpack_from("<I", data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC calls whose request never comes in full, which no client library sends: HTTP/2 by hand."""
+"""Make gRPC calls whose request is never complete, which no client library can do: HTTP/2 by hand."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _header(name: str, value: str) -> bytes:
-    """Write a header without index and without Huffman's code."""
+    """Encode a header without index and without Huffman code."""
     return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
 class PartialCall:
-    """Announces a request of `size` bytes and sends `sent` of them, as the server lets it.
+    """Announce a request of `size` bytes and send `sent` of them, within the server's flow control.
 
     Attributes
     ----------
     done : threading.Event
-        Set when all that is to be sent has been, or the server has ended the call or the connection.
+        Set when everything has been sent, or the server has ended the call or the connection.
     """
 
     def __init__(self, address: str, path: str, size: int, sent: int) -> None:
@@ -52,7 +52,7 @@ class PartialCall:
             thread.start()
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._end()
         self._socket.close()
 
@@ -66,7 +66,7 @@ class PartialCall:
         self.done.set()
 
     def _take(self, most: int) -> int:
-        """Wait for room in both windows; return how much there is, 0 at the end."""
+        """Wait for room in both windows; return its size, 0 at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or min(self._windows.values()) > 0)
             if self._ended:
@@ -118,7 +118,7 @@ class PartialCall:
                             self._windows[stream] += int.from_bytes(payload, "big")
                         self._changed.notify_all()
                 elif stream == 1:
-                    # An answer although the request is not complete, or a reset.
+                    # A response although the request is not complete, or a reset.
                     self._end()
         except OSError:
             self._end()

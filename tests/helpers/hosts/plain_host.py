@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host in a process of its own: `python tests/helpers/hosts/plain_host.py STATE_DIR [FILE_SIZE_LIMIT]`.
+"""Run a host in a separate process: `python tests/helpers/hosts/plain_host.py STATE_DIR [FILE_SIZE_LIMIT]`.
 
-Answers the requests of a model "m" that it reads from stdin, one in hexadecimal a line, by a line each: the version and
-the response. With a limit, files that it writes may not become larger, as on a full disk.
+It reads requests of a model "m" from stdin, one per line in hexadecimal, and prints a line for each: the version and
+the response. With a limit, files that it writes cannot become larger, as on a full disk.
 """
 
 from __future__ import annotations

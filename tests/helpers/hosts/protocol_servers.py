@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of a few lines that hand the bytes of real clients to a function: gRPC and HTTP on 127.0.0.1."""
+"""Pass the bytes of real clients to a function: small gRPC and HTTP servers on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import grpc
 
 import processor
 
-# (service, method, request) -> answer
+# (service, method, request) -> response
 Answer = Callable[[str, str, bytes], bytes]
 # (method and path, headers, body) -> (headers, body)
 HttpAnswer = Callable[[str, Mapping[str, str], bytes], tuple[dict[str, str], bytes]]
@@ -40,7 +40,7 @@ class _AnyMethod(grpc.GenericRpcHandler):
 
 @contextmanager
 def grpc_server(answer: Answer) -> Iterator[str]:
-    """Serve every unary method with `answer`; yields "127.0.0.1:port"."""
+    """Serve every unary method with `answer`; yield "127.0.0.1:port"."""
     server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[_AnyMethod(answer)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -52,7 +52,7 @@ def grpc_server(answer: Answer) -> Iterator[str]:
 
 @contextmanager
 def http_server(answer: HttpAnswer) -> Iterator[str]:
-    """Serve GET and POST with `answer`, failures as 400 with a JSON error; yields "127.0.0.1:port"."""
+    """Serve GET and POST with `answer`, failures as 400 with a JSON error; yield "127.0.0.1:port"."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

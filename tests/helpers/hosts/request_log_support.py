@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request logs as hosts write them, without a host: PredictionLog messages as TFRecords."""
+"""Write request logs like hosts, without a host: PredictionLog messages as TFRecords."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graph_tools.verification.messages import messages
 
 
 def prediction_log(model: str, values: Sequence[float], name: str = "x") -> bytes:
-    """Make a PredictionLog of a request with one float input [1, n]."""
+    """Return a PredictionLog of a request with one float input [1, n]."""
     log = messages()["PredictionLog"]()
     request = log.predict_log.request
     request.model_spec.name = model

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host programs, started for a test: a state directory, a process, and where it listens."""
+"""Start host programs for tests: a state directory, a process, and its addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _START_S = 60.0
 
 
 def program(kind: str) -> list[str]:
-    """Return the program of a kind of host."""
+    """Return the program for a kind of host."""
     if kind == "python":
         return [sys.executable, "-m", "serving_proxy.host"]
     return [str(go_program("recprocessor-host"))]
@@ -41,12 +41,12 @@ def model(baseline: int, versions: Mapping[int, Mapping[str, Any]], **more: Any)
 
 
 class ServedHost:
-    """One host process.
+    """Run one host process.
 
     Attributes
     ----------
     grpc, rest : str
-        As in "127.0.0.1:8500".
+        For example "127.0.0.1:8500".
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ServedHost:
     def start(self) -> ServedHost:
         """Start the process and wait until it is ready."""
         command = [*self._within, *program(self.kind), "--state-dir", str(self.state_dir), "--host-id", self.name]
-        # An option is given once.
+        # An option may be given only once.
         for option in ("--grpc-port", "--rest-port"):
             command += [] if option in self._arguments else [option, "0"]
         command += self._arguments
@@ -102,12 +102,12 @@ class ServedHost:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Return the process id."""
         assert self.process is not None
         return self.process.pid
 
     def actual(self) -> dict[str, Any]:
-        """Return what actual.json says; nothing if it is not there, or of an earlier process."""
+        """Return the content of actual.json; empty if it does not exist or is of an earlier process."""
         try:
             state: dict[str, Any] = json.loads((self.state_dir / "hosts" / self.name / "actual.json").read_bytes())
         except FileNotFoundError:
@@ -117,7 +117,7 @@ class ServedHost:
         return state
 
     def wait_for(self, condition: Any, seconds: float = _START_S) -> None:
-        """Wait until actual.json is as wanted."""
+        """Wait until actual.json satisfies a condition."""
         assert self.process is not None
         until = time.monotonic() + seconds
         while not condition(self.actual()):
@@ -145,5 +145,5 @@ def served(*arguments: Any, **more: Any) -> Iterator[ServedHost]:
 
 
 def _all_cpus() -> str:
-    # Not all of them with a low priority, as without this: tests may run on a busy machine.
+    # Without this, all of them have low priority: tests may run on a busy machine.
     return ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))

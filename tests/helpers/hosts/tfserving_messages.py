@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of TensorFlow Serving, written and read by its own stubs."""
+"""Write and read messages of TensorFlow Serving with its own stubs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.system.programs import skip_or_fail
 
 
 def require_serving_stubs() -> None:
-    """Skip the test if TensorFlow Serving's public stubs are missing; in CI that is a failure."""
+    """Skip the test if TensorFlow Serving's public stubs are missing; fail it in CI."""
     if importlib.util.find_spec("tensorflow_serving") is None:
         skip_or_fail("tensorflow-serving-api: not installed; `pip install --no-deps tensorflow-serving-api==2.21.0`")
 

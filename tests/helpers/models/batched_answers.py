@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose requests are run together, and what they answer compared with what each request gets alone."""
+"""Provide models whose requests are batched, and compare their outputs with those of single requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def same_answers(
     rounds: int = 3,
     model: processor.Model | None = None,
 ) -> processor.Model:
-    """Ask a model all at once, in runs of several, and compare with what it answers alone. Some times, for trials."""
+    """Run all requests at once, in batches, and compare with their outputs alone. Repeats, because batches vary."""
     with ThreadPoolExecutor(len(requests)) as pool, processor.Model(path, batching_config("off")) as alone:
         rows = sum(len(next(iter(request.values()))) for request in requests)
         model = model or processor.Model(path, batching_config("timed", max_rows=rows, max_wait_us=300_000))
@@ -48,7 +48,7 @@ def same_answers(
 
 
 def build_batched(path: Path, serve: Callable[..., Any], spec: list[Any]) -> Path:
-    """Save `serve(tf, module, x)`, where `module.counter` is a variable of 0."""
+    """Save `serve(tf, module, x)`; `module.counter` is a variable with value 0."""
     import tensorflow as tf
 
     module = tf.Module()

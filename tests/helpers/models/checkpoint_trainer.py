@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer that writes full checkpoints of a native TF 1 graph, as `tf.train.Saver` does."""
+"""Write full checkpoints of a native TF 1 graph, as `tf.train.Saver` does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WEIGHTS = np.array([[1.0], [2.0], [3.0]], np.float32)
 
 
 def score(x: np.ndarray, step: int) -> np.ndarray:
-    """What the model answers at a step: [batch, 3] float32 to [batch, 1] float32, exact for small integers."""
+    """Return the model's outputs at a step: [batch, 3] float32 to [batch, 1] float32, exact for small integers."""
     return x @ WEIGHTS + np.float32(step)
 
 
@@ -57,7 +57,7 @@ class CheckpointTrainer:
             return Path(self._saver.save(self._session, path, global_step=step, write_meta_graph=False))
 
     def close(self) -> None:
-        """Give the variables back."""
+        """Release the variables."""
         self._session.close()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that take tf.Examples, exported as TF 1 estimators export them."""
+"""Export models that take tf.Examples, as TF 1 estimators export them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from helpers.models.quiet_tensorflow import tensorflow
 
 
 def scores(x: np.ndarray) -> np.ndarray:
-    """What a classifier answers: [batch] to [batch, 2], for the labels "low" and "high"."""
+    """Return a classifier's outputs: [batch] to [batch, 2], for the labels "low" and "high"."""
     high = 1 / (1 + np.exp(-x.astype(np.float32)))
     return np.stack([1 - high, high], axis=1)
 
 
 def build_classifier(path: Path) -> Path:
-    """Features x (float, default 0) and bias (float, default 0).
+    """Export a model with the features x (float, default 0) and bias (float, default 0).
 
     Signatures: serving_default (classify: classes and scores), scores_only and classes_only (classify), regress
     (2 * (x + bias), [batch, 1]), and predict (the serialized examples -> "sum").

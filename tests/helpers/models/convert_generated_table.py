@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a table that no file holds, and print as JSON how much memory that took.
+"""Convert a table that exists in no file, and print the memory that this needs as JSON.
 
 `python convert_generated_table.py OUT GIGABYTES MEMORY_LIMIT_BYTES [ROW_TYPE]`
 """
@@ -29,7 +29,7 @@ _CYCLE = 4099
 
 
 def generated_table(count: int) -> SparseTable:
-    """Make a table of count keys in no order, rows mostly zero and otherwise all different."""
+    """Return a table of `count` unordered keys; rows are mostly zero and otherwise all different."""
     random = np.random.default_rng(0)
     base = random.normal(size=(_CYCLE, DIM)).astype(np.float32)
     base[random.random(_CYCLE) < ZEROS] = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that end the process which loads them, or that never become ready."""
+"""Export models that end the process that loads them, or that never become ready."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from helpers.models.quiet_tensorflow import tensorflow
 
 
 def build_deadly(path: Path, kind: str) -> Path:
-    """x float32 [batch] -> y float32 [batch]; its first run, which is the warm-up, ends badly.
+    """Export x float32 [batch] -> y float32 [batch], whose first run, the warm-up, fails badly.
 
-    `abort` ends the process by an op that is made for that, `memory` takes more than any machine has, piece by piece,
-    and `endless` loops for ever.
+    `abort` ends the process by an op with this purpose, `memory` allocates more than any machine has, in pieces, and
+    `endless` loops forever.
     """
     tf = tensorflow()
     module = tf.Module()
@@ -34,7 +34,7 @@ def _abort(tf: Any, x: Any) -> Any:
 
 
 def _memory(tf: Any, x: Any) -> Any:
-    # Each turn keeps what it has made: 64 MiB more.
+    # Each iteration keeps its result: 64 MiB more.
     pieces = tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False)
 
     def more(i: Any, pieces: Any) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SavedModel with defaults (`SignatureDef.defaults`) for inputs that a request may leave out."""
+"""Export a SavedModel with default values (`SignatureDef.defaults`) for inputs that a request may omit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BONUS = {b"none": 0.0, b"gold": 10.0}
 
 
 def expected(x: np.ndarray, scale: float = SCALE, word: bytes = WORD) -> np.ndarray:
-    """Compute what `build_defaults` does: [batch, 3] float32 to [batch] float32."""
+    """Compute the outputs of `build_defaults`: [batch, 3] float32 to [batch] float32."""
     return (x.sum(axis=1) * np.float32(scale) + np.float32(BONUS[word])).astype(np.float32)
 
 
@@ -24,7 +24,7 @@ def build_defaults(path: Path, defaults: dict[str, Any] | None = None) -> Path:
     Parameters
     ----------
     defaults : dict of str to TensorProto, optional
-        Instead of those.
+        Replaces these default values.
     """
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2

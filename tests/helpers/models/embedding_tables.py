@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for the tests of embedding table files."""
+"""Create tables for the tests of embedding table files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEX_KINDS = ("direct", "int64", "string")
 
 
 def rows_of(count: int, dim: int, seed: int = 0) -> Array:
-    """Make float32 [count, dim] with a row of zeros and one of a single value."""
+    """Return float32 [count, dim] with a zero row and a row with a single value."""
     rows = np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
     rows[1:2] = 0
     rows[2:3] = 3
@@ -25,7 +25,7 @@ def rows_of(count: int, dim: int, seed: int = 0) -> Array:
 
 
 def keys_of(kind: str, count: int, seed: int = 0) -> Array | None:
-    """Make keys [count] of a kind: int64 with both ends of their range, or strings, one of them empty."""
+    """Return keys [count] of a kind: int64 with both ends of their range, or strings, one of them empty."""
     if kind == "direct":
         return None
     if kind == "string":
@@ -38,7 +38,7 @@ def keys_of(kind: str, count: int, seed: int = 0) -> Array | None:
 
 
 def absent_of(kind: str, count: int) -> Array:
-    """Make keys that no table of `keys_of` with so many has."""
+    """Return keys that no table of `keys_of` with this count contains."""
     if kind == "direct":
         return np.array([-1, -(1 << 63), count, count + 5, (1 << 63) - 1], np.int64)
     if kind == "string":
@@ -49,7 +49,7 @@ def absent_of(kind: str, count: int) -> Array:
 
 
 def spec_of(kind: str, count: int, dim: int = 5, row_type: str = "fp32", **more: Any) -> TableSpec:
-    """Make a table of `rows_of` and `keys_of`."""
+    """Return a table of `rows_of` and `keys_of`."""
     keys = keys_of(kind, count)
     held = None if keys is None else ArrayTensor(keys)
     return TableSpec(dim, ArrayTensor(rows_of(count, dim)), row_type, held, **more)
@@ -62,7 +62,7 @@ def present_of(kind: str, count: int) -> Array:
 
 
 def streamed(count: int, dim: int, make: Callable[[int, int], Array]) -> StreamTensor:
-    """Make rows float32 [count, dim] while they are read: `make(begin, end)` gives some of them."""
+    """Generate rows float32 [count, dim] on demand: `make(begin, end)` returns some of them."""
 
     def chunks(rows: int) -> Iterator[Array]:
         for begin in range(0, count, rows):
@@ -72,12 +72,12 @@ def streamed(count: int, dim: int, make: Callable[[int, int], Array]) -> StreamT
 
 
 def written(folder: Path, spec: TableSpec) -> Path:
-    """Write a table and return its file."""
+    """Write a table and return the path of its file."""
     return write_table(folder, spec).path
 
 
 def altered(file: Path, place: int, value: bytes, recount: bool = False) -> Path:
-    """Copy a file with other bytes at a place; `recount`: with a header checksum that is right."""
+    """Copy a file with other bytes at an offset; `recount` corrects the checksum of the header."""
     from graph_tools.bundle import checksum
 
     raw = bytearray(file.read_bytes())

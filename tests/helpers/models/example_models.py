@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of tf.Example, for Classify, Regress and MultiInference."""
+"""Export a model of tf.Example, for Classify, Regress and MultiInference."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose requests run until the test says so: they write into a named pipe."""
+"""Export a model whose requests run until the test releases them: they write into a named pipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_gated(path: Path) -> Path:
 
 
 def build_gated_rows(path: Path) -> Path:
-    """Two signatures over rows.
+    """Export a model with two signatures over rows.
 
     serving_default: x float32 [batch, columns] -> y float32 [batch], twice the sum of each row, or an error if one
     begins with a negative number; gate: as `build_gated`.
@@ -60,12 +60,12 @@ def build_gated_rows(path: Path) -> Path:
 
 
 def passing(number: float) -> dict[str, Any]:
-    """Return the inputs of a request that nothing holds up."""
+    """Return the inputs of a request that is not held."""
     return {"x": np.array([number], np.float32), "gate": _OPEN}
 
 
 class Gate:
-    """A closed gate: a request with its `inputs` runs until `open` is called."""
+    """Hold a closed gate: a request with its `inputs` runs until `open` is called."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "gate"
@@ -74,11 +74,11 @@ class Gate:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Inputs of the request that is held up; there can be one."""
+        """Return the inputs of the request that is held; there can be only one."""
         return {"x": np.array([0.0], np.float32), "gate": str(self._path).encode()}
 
     def open(self) -> None:
-        """Let the request go on, waiting until it is there."""
+        """Wait for the request and let it continue."""
         if self._opened:
             return
         self._opened = True

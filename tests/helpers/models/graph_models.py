@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the kinds of graph that are loaded in different ways: control flow, tables, no variables at all."""
+"""Export models with graphs that are loaded in different ways: control flow, tables, no variables at all."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def double_until_hundred(v1: Any, x: Any, w: Any) -> Any:
 
 
 def negate_if_negative(v1: Any, x: Any, w: Any) -> Any:
-    """Return w * x if the sum is positive, else -x."""
+    """Return w * x if the sum is positive, otherwise -x."""
     return v1.cond(v1.reduce_sum(x) > 0, lambda: x * w, lambda: -x)
 
 
 def look_up_in_asset(folder: Path) -> Callable[[Any, Any, Any], Any]:
-    """Look words up in a vocabulary file, which becomes an asset; its table has no shared_name."""
+    """Look up words in a vocabulary file, which becomes an asset; its table has no shared_name."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = folder / "words.txt"
     vocabulary.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
@@ -76,7 +76,7 @@ def build_without_variables(path: Path) -> Path:
 
 
 def build_keras(path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
-    """Export a Keras 3 model; return its folder, an input and what Keras answers."""
+    """Export a Keras 3 model; return its folder, an input and Keras's output."""
     tf = tensorflow()
     keras = tf.keras
     keras.utils.set_random_seed(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model that the tests of the hosts serve."""
+"""Export the model that the tests of the hosts serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers.system.programs import run_ok
 
-# Run in a process of its own: TensorFlow need not be loaded where only a host is driven.
+# Run in a separate process: tests that only use a host need not load TensorFlow.
 _EXPORT = """
 import sys, tensorflow as tf
 
@@ -45,7 +45,7 @@ def export_host_model(folder: Path) -> Path:
     """Export the model of the host tests into `folder`.
 
     Its signatures: `serving_default` (x float32 [n, 3], s string [n]) -> (y = x . [1, 2, 4], echo = s + "!"), `slow`
-    (size int32 []), whose time grows with the cube of `size`, and `types`, which hands every dtype back.
+    (size int32 []), whose time grows with the cube of `size`, and `types`, which returns every dtype unchanged.
     """
     run_ok([sys.executable, "-c", _EXPORT, folder])
     return folder
