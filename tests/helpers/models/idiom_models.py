@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with the idioms that training libraries leave in a graph, and what passes make of them."""
+"""Export models with the idioms that training libraries leave in a graph, and run passes over them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KEY = "serving_default"
 
 
 def table(rows: int, dim: int, seed: int = 0) -> np.ndarray:
-    """Rows [rows, dim] float32 of which none is zero."""
+    """Return rows [rows, dim] float32 without a zero row."""
     return np.random.default_rng(seed).normal(size=(rows, dim)).astype(np.float32)
 
 
 def export_graph(path: Path, build: Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]) -> Path:
-    """Export what `build(v1)` makes in a TF 1 graph: its inputs and outputs by key."""
+    """Export the TF 1 graph of `build(v1)`, which returns its inputs and outputs by key."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -37,7 +37,7 @@ def export_graph(path: Path, build: Callable[[Any], tuple[dict[str, Any], dict[s
             inputs, outputs = build(v1)
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
         for number, variable in enumerate(v1.global_variables()):
-            if not session.run(variable).any():  # as a linear model starts, where all rows are alike
+            if not session.run(variable).any():  # as in a new linear model, whose rows are all equal
                 variable.load(np.random.default_rng(number).normal(size=variable.shape), session)
         builder = v1.saved_model.Builder(str(path))
         signature = v1.saved_model.signature_def_utils.predict_signature_def(inputs, outputs)
@@ -65,7 +65,7 @@ def export_function(path: Path, function: Callable[..., Any], specs: list[Any], 
 
 
 def passed(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
-    """Read a model, run passes over what its signatures need, and prune again."""
+    """Read a model, run passes over the nodes that its signatures need, and prune again."""
     model = read_model(source)
     PruneUnreachable().apply(model)
     results = [pass_.apply(model) for pass_ in passes]
@@ -74,7 +74,7 @@ def passed(source: Path, *passes: Pass) -> tuple[Model, list[PassResult]]:
 
 
 def ops(model: Model) -> dict[str, int]:
-    """Count the nodes of each op, constants and handles aside."""
+    """Count the nodes of each op, except constants and handles."""
     counted: dict[str, int] = {}
     for node in model.graph:
         if node.op not in {"Const", "VarHandleOp", "Placeholder"}:
@@ -83,9 +83,9 @@ def ops(model: Model) -> dict[str, int]:
 
 
 def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds], refused: Iterable[Feeds] = ()) -> None:
-    """Check that stock TensorFlow gives the same bits for a model as it was exported and as it is now.
+    """Check that stock TensorFlow returns the same bits for the exported model and for the present one.
 
-    What is in `refused` both must refuse.
+    Both must refuse the inputs in `refused`.
     """
     import tensorflow as tf
 

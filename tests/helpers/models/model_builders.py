@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small real SavedModels for tests: `python tests/helpers/models/model_builders.py KIND FOLDER` or the functions below.
+"""Build small real SavedModels for tests: `python tests/helpers/models/model_builders.py KIND FOLDER` or by function.
 
-TensorFlow is imported by the first of them that is called.
+The first function that is called imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from helpers.models.quiet_tensorflow import tensorflow
 
 VOCABULARY = ("apple", "pear", "plum", "m\u00fcsli")
-# DataType name -> what tf.as_dtype takes.
+# DataType name -> argument of tf.as_dtype.
 DTYPES = {
     "DT_FLOAT": "float32",
     "DT_DOUBLE": "float64",
@@ -38,7 +38,7 @@ DTYPES = {
 
 
 def linear_score(x: np.ndarray, scale: float = 1.0) -> np.ndarray:
-    """What `build_linear` computes: [batch, 3] float32 to [batch, 1] float32."""
+    """Compute the outputs of `build_linear`: [batch, 3] float32 to [batch, 1] float32."""
     return (x @ (scale * np.array([[1.0], [2.0], [3.0]], np.float32)) + np.float32(scale * 0.5)).astype(np.float32)
 
 
@@ -96,7 +96,7 @@ def build_string(path: str | Path) -> Path:
 
 
 def build_tf1(path: str | Path, use_resource: bool = True, scale: float = 1.0) -> Path:
-    """The same as `build_linear` from a TF 1 graph; without resources its variables are VariableV2, reference-typed."""
+    """Export `build_linear` from a TF 1 graph; without resources its variables are VariableV2, reference-typed."""
     v1 = tensorflow().compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(v1.float32, [None, 3], name="x")
@@ -110,7 +110,7 @@ def build_tf1(path: str | Path, use_resource: bool = True, scale: float = 1.0) -
 
 
 def build_parallel(path: str | Path) -> Path:
-    """x float32 [batch, 256] -> y float32 [batch, 1024]: the sum of eight products that do not wait for each other."""
+    """x float32 [batch, 256] -> y float32 [batch, 1024]: the sum of eight independent products."""
     tf = tensorflow()
     module = tf.Module()
     module.w = [tf.Variable(tf.fill([256, 1024], np.float32(i + 1)), name=f"w{i}") for i in range(8)]
@@ -155,7 +155,7 @@ def build_multi_signature(path: str | Path) -> Path:
 
 
 def build_echo(path: str | Path) -> Path:
-    """One signature per dtype, named as the dtype ("DT_FLOAT"): x, of any shape -> y, the same."""
+    """Export one signature per dtype, named like it ("DT_FLOAT"): x, of any shape -> y, the same."""
     tf = tensorflow()
     module = tf.Module()
     signatures = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRC-32C (Castagnoli) by a table, which shares nothing with the product."""
+"""Compute CRC-32C (Castagnoli) with a table; the code shares nothing with the product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _crc_table() -> tuple[int, ...]:
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), a byte at a time."""
+    """Return the CRC-32C (Castagnoli), computed one byte at a time."""
     table, crc = _crc_table(), 0xFFFFFFFF
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

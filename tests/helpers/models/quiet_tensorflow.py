@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow without its log."""
+"""Import TensorFlow without its log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def tensorflow() -> Any:
-    """Import TensorFlow, with errors as all that it logs unless the environment says otherwise."""
+    """Import TensorFlow; it logs only errors unless the environment says otherwise."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 

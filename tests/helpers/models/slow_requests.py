@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to `model_builders.build_slow`, and how long they take."""
+"""Create requests to `model_builders.build_slow` with a given duration."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from processor import Model
 
 
 def loops_for(model: Model, seconds: float) -> int:
-    """Return how many loops take at least about so long on this machine."""
+    """Return how many loops take at least about `seconds` on this machine."""
 
     def run(loops: int) -> float:
         begin = time.monotonic()
         model.run({"x": [0.0], "loops": loops})
         return time.monotonic() - begin
 
-    run(1)  # the first request makes what later ones find
-    # A busy machine makes a run longer, never shorter: the shortest one says what a loop costs.
+    run(1)  # the first request initializes state that later ones use
+    # A busy machine makes a run longer, never shorter: the shortest run shows the cost of a loop.
     return max(int(20 * seconds / min(run(20) for _ in range(5))), 1)
 
 
 def slow_request(loops: int) -> bytes:
-    """Return a request for `slow_model` that takes about so many milliseconds."""
+    """Return a request for `build_slow` that runs this many loops."""
     return encode({"x": np.zeros(1, np.float32), "loops": np.int32(loops)})

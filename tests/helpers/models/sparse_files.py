@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes sparse tables as the training systems do, value by value, after their documented layouts.
+"""Write sparse tables like the training systems, value by value, from their documented formats.
 
-Nothing here is shared with the readers: checksums are computed bit by bit and messages are made by protobuf itself.
+No code is shared with the readers: checksums are computed bit by bit and messages are encoded by protobuf itself.
 """
 
 from __future__ import annotations
@@ -104,25 +104,25 @@ def write_monolith(folder: Path, prefix: str, shards: Sequence[Sequence[bytes]],
 def tensornet_adagrad_line(
     sign: int, row: Row, g2sum: float = 0.1, show: float = 1, days: int = 0, click: float | None = None
 ) -> str:
-    """A line as current releases write it: with a tab at its end, unless it has clicks."""
+    """Return a line in the format of current releases: with a tab at its end, unless it has clicks."""
     values = "".join(f"{value:g}\t" for value in row)
     return f"{sign}\t{len(row)}\t{values}{g2sum:g}\t{show:g}\t{days}\t" + ("" if click is None else f"{click:g}")
 
 
 def tensornet_old_line(sign: int, row: Row, g2sum: float, version: int, show: float) -> str:
-    """A line as in the tutorial of the first releases."""
+    """Return a line in the format of the first releases' tutorial."""
     return "\t".join(
         [str(sign), str(len(row)), *(f"{value:g}" for value in row), f"{g2sum:g}", f"{version}", f"{show:g}"]
     )
 
 
 def tensornet_moments_line(sign: int, row: Row, show: float) -> str:
-    """A line of Adam or Ftrl: each weight with its two moments."""
+    """Return a line of Adam or Ftrl: each weight with its two moments."""
     return f"{sign}\t" + "".join(f"{value:g}\t{value / 2:g}\t{value * value:g}\t" for value in row) + f"{show:g}"
 
 
 def tensornet_text(optimizer: str, dim: int, lines: Sequence[str]) -> bytes:
-    """A block: the stream's last `endl` leaves an empty line."""
+    """Return a block: the stream's last `endl` leaves an empty line."""
     return ("".join(f"{line}\n" for line in [f"opt_name:{optimizer}", f"dim:{dim}", *lines]) + "\n").encode()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes SavedModels whose tables are in files of their own: Monolith, TensorNet, HugeCTR HPS."""
+"""Write SavedModels whose tables are in separate files: Monolith, TensorNet, HugeCTR HPS."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ sparse_exports.OPS.update(
 
 
 def add_signature(path: Path, name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
-    """Give a SavedModel one more signature; all tensors are vectors, of int64 but for those named `…value`."""
+    """Add a signature to a SavedModel; all tensors are vectors, of int64 except those named `…value`."""
     import tensorflow as tf
 
     def change(meta: Any) -> None:
@@ -104,7 +104,7 @@ def _edit(path: Path, change: Any) -> None:
 
 
 def monolith_config(dim: int, compressor: str = "", serving: bool = True) -> bytes:
-    """EmbeddingHashTableConfig with two segments, or one where dim is 1."""
+    """Return an EmbeddingHashTableConfig with two segments, or with one if dim is 1."""
 
     def field(number: int, content: bytes | int) -> bytes:
         if isinstance(content, int):
@@ -125,7 +125,7 @@ def monolith_configs(dims: Mapping[str, int]) -> bytes:
 
 
 class MonolithExport(Export):
-    """A SavedModel with Monolith's tables, whose dumps are assets, restored by the main op."""
+    """Build a SavedModel with Monolith's tables, whose dumps are assets, restored by the main op."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def _entries(rows: Mapping[int, Row]) -> list[bytes]:
 
 
 def remote(export: Export, server: int, signature: str, inputs: Mapping[str, str], outputs: Sequence[str]) -> str:
-    """Ask a parameter server; the answers are outputs 2, 3, … of the node."""
+    """Add a call of a parameter server; the results are outputs 2, 3, … of the node."""
     ends = [export.const([name.encode() for name in names]) for names in (list(inputs), list(outputs))]
     types, floats = [np.dtype(np.int64)] * len(inputs), [np.dtype(np.float32)] * len(outputs)
     return export.node(
@@ -227,7 +227,7 @@ def from_servers(export: Export, ids: Sequence[str], rows: Sequence[str], wanted
 
 
 def tensornet_blocks(rows: Mapping[int, Row], ranks: int = 2) -> list[list[bytes]]:
-    """Spread signs over ranks and eight blocks, as text."""
+    """Distribute signs over ranks and eight blocks, as text."""
     dim = len(next(iter(rows.values())))
     spread: list[list[list[str]]] = [[[] for _ in range(8)] for _ in range(ranks)]
     for sign, row in rows.items():
@@ -240,7 +240,7 @@ def tensornet_pull(export: Export, handle: int, variables: Sequence[str], values
 
 
 def tensornet_variable(export: Export, name: str, rows: int, dim: int) -> str:
-    """Add the variable that pulls write to; what it was saved with means nothing."""
+    """Add the variable that pulls write to; its saved value has no meaning."""
     export.variable(name, np.full((rows, dim), 123.0, np.float32))
     return name
 
@@ -256,7 +256,7 @@ def tensornet_gather(export: Export, variable: str, ids: str, pull: str) -> str:
 
 
 def hps_configuration(path: Path, models: Mapping[str, Sequence[tuple[str, str, int, float]]], **others: Any) -> None:
-    """Write a server's configuration: by model, its tables as (name, folder, dim, default)."""
+    """Write a server's configuration: for each model, its tables as (name, folder, dim, default)."""
     listed = []
     for model, tables in models.items():
         names, folders, dims, defaults = ([*column] for column in zip(*tables, strict=True))
@@ -288,7 +288,7 @@ def hps_lookup(
 
 
 def moved(source: Path, target: Path) -> Path:
-    """Move a folder, as when an export is taken to another machine."""
+    """Move a folder, as if an export is copied to another machine."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(source, target)
     return target

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one lookup in one sparse table, made without any training system, and what NumPy says they give."""
+"""Build models with one lookup in one sparse table, without any training system, and compute NumPy's results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "user/embedding"
 def make_table(
     keys: np.ndarray, rows: np.ndarray, absent: np.ndarray | None = None, parts: int = 1, **part: Any
 ) -> SparseTable:
-    """Divide keys [n] and rows [n, dim] among some parts; `part` are further arguments of the first one."""
+    """Divide keys [n] and rows [n, dim] into parts; `part` are further arguments of the first part."""
     cuts = [len(keys) * index // parts for index in range(parts + 1)]
     made = []
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
@@ -39,7 +39,7 @@ def make_table(
 
 
 def lookup_model(table: SparseTable, *, default: Any = None, lookups: int = 1, modulus: int = 0) -> Model:
-    """Make a model: keys [...] -> rows [..., dim], and rows_1 and so on of further lookups.
+    """Build a model: keys [...] -> rows [..., dim], and rows_1 and so on for further lookups.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def lookup_model(table: SparseTable, *, default: Any = None, lookups: int = 1, m
         Second input of the first lookup: none, a constant, or an input `default` of the model.
     lookups : int
     modulus : int
-        Keys are taken modulo this before they are looked up; 0: as they come.
+        Keys are taken modulo this before lookup; 0: unchanged.
     """
     import tensorflow as tf
 
@@ -78,14 +78,14 @@ def lookup_model(table: SparseTable, *, default: Any = None, lookups: int = 1, m
 
 
 def None_shape() -> Any:
-    """Return the shape of which nothing is known."""
+    """Return a completely unknown shape."""
     import tensorflow as tf
 
     return tf.TensorShape(None).as_proto()
 
 
 def reference(table: SparseTable, keys: np.ndarray, default: np.ndarray | None = None) -> np.ndarray:
-    """Look keys [...] up as the training system does."""
+    """Look up keys [...] as the training system does."""
     held: dict[Any, np.ndarray] = {}
     for part in table.parts:
         held |= dict(zip(part.keys.read().tolist(), part.rows.read(), strict=True))
@@ -105,7 +105,7 @@ def reference(table: SparseTable, keys: np.ndarray, default: np.ndarray | None =
 
 
 class Loaded:
-    """A SavedModel in a session of stock TensorFlow."""
+    """Run a SavedModel in a session of stock TensorFlow."""
 
     def __init__(self, path: Path) -> None:
         import tensorflow as tf
@@ -124,7 +124,7 @@ class Loaded:
 
 
 class Served(Loaded):
-    """A model written and loaded."""
+    """Write a model and load it again."""
 
     def __init__(self, model: Model, path: Path) -> None:
         write_saved_model(model, path)
@@ -132,5 +132,5 @@ class Served(Loaded):
 
 
 def checkpoint_bytes(path: Path) -> int:
-    """Bytes of a SavedModel's variables."""
+    """Return the bytes of a SavedModel's variables."""
     return sum(file.stat().st_size for file in (path / "variables").iterdir())

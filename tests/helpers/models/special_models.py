@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models for single questions: how often was it run, what if it does not run, what if its graph is not a good one."""
+"""Export models for single questions: number of runs, runs that fail, graphs with faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.models.quiet_tensorflow import tensorflow
 def build_counter(path: Path) -> Path:
     """amount int64 [batch], note string [batch] -> total int64 []: the sum of all amounts of all runs so far.
 
-    The signature "twice" does the same with double amounts, "now" (nothing -> total) adds nothing.
+    The signature "twice" does the same with doubled amounts, "now" (nothing -> total) adds nothing.
     """
     tf = tensorflow()
     module = tf.Module()
@@ -41,7 +41,7 @@ def build_counter(path: Path) -> Path:
 
 
 def build_parser(path: Path) -> Path:
-    """text string [batch] -> number float32 [batch], which fails for a text that is no number."""
+    """text string [batch] -> number float32 [batch]; it fails for a text that is not a number."""
     tf = tensorflow()
     module = tf.Module()
 
@@ -55,7 +55,7 @@ def build_parser(path: Path) -> Path:
 
 
 def build_every_dtype(path: Path) -> Path:
-    """An input of every dtype, of open rank, named as the dtype -> outputs of the same names and values."""
+    """Export an input of every dtype, of unknown rank, named like it -> outputs with the same names and values."""
     tf = tensorflow()
     module = tf.Module()
     specs = {name: tf.TensorSpec(None, tf.as_dtype(dtype), name=name) for name, dtype in DTYPES.items()}
@@ -70,7 +70,7 @@ def build_every_dtype(path: Path) -> Path:
 
 
 def build_hungry(path: Path) -> Path:
-    """x float32 [batch] -> y: 32 GiB a row are filled on the way; signature `plain`: the same x twice as large."""
+    """x float32 [batch] -> y; it fills 32 GiB per row on the way. Signature `plain`: x -> 2 x without that."""
     tf = tensorflow()
     module = tf.Module()
 
@@ -101,7 +101,7 @@ def edit_model(source: Path, path: Path, edit: Callable[[Any], object]) -> Path:
 
 
 def add_embedding_variable(nodes: Any) -> None:
-    """Append to a list of nodes those that look a row up in DeepRec's EmbeddingVariable."""
+    """Append to a list the nodes that look up a row in DeepRec's EmbeddingVariable."""
     tensorflow()
     from tensorflow.core.framework import types_pb2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of embedding tables (docs/table_format.md) for tests, written by code that shares nothing with the product."""
+"""Write files of embedding tables (docs/table_format.md) for tests; the code shares nothing with the product."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROWS_AT = 4096
 
 
 def direct_table(rows: int, dim: int, *, version: int = 1) -> bytes:
-    """A table of fp32 rows that keys number; row r holds dim times the float r."""
+    """Return a table of fp32 rows whose keys are row numbers; row r contains dim times the float r."""
     data = b"".join(struct.pack("<f", row) * dim for row in range(rows))
     header = b"RECEMB\r\n" + struct.pack("<2I3Q", version, 256, _ROWS_AT + len(data), rows, 0)
     header += struct.pack("<6I2Q", dim, 0, 4 * dim, 0, 0, 0, 0, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of models that differ in one thing, for the tests of verify and diff."""
+"""Build pairs of models that differ in one property, for the tests of verify and diff."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build_lookup(
     ----------
     rows : ndarray [words + 1, 2] float32, optional
     absent : int, optional
-        Row that absent words are given; the last by default.
+        Row for absent words; by default the last.
     """
     import tensorflow as tf
 
@@ -45,7 +45,7 @@ def build_lookup(
 
 
 def build_bags(path: Path, *, scale: float = 1.0) -> Path:
-    """A TF 1 graph over a sparse input: ids int64 (indices, values, dense_shape), price float32 [batch] -> score.
+    """Build a TF 1 graph over a sparse input: ids int64 (indices, values, dense_shape), price float32 [batch] -> score.
 
     Bags of ids are averaged, and empty ones give zeros, as with `safe_embedding_lookup_sparse`.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `RecEmbeddingGroup` in stock TensorFlow."""
+"""Run `RecEmbeddingGroup` in stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from helpers.system.programs import LIBRARY
 
 
 class Group:
-    """A graph of one group: features are fed, tables are files.
+    """Build a graph with one group: features are fed, tables are files.
 
     Parameters
     ----------
     plan : EmbeddingPlan or str
     types : sequence of numpy dtypes
-        Of the features; `object` for strings.
+        Types of the features; `object` for strings.
     tables : sequence of Path
     outputs : int
     shapes : sequence of shapes, or None
-        What the graph knows of the features; by default nothing.
+        Static shapes of the features in the graph; by default unknown.
     threads : int
-        Of the pool that a batch is split over.
+        Size of the pool over which a batch is divided.
     initialize : bool
         Map the tables.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the plan of a RecEmbeddingGroup in NumPy, and the content of its tables, apart from any kernel."""
+"""Compute the plan of a RecEmbeddingGroup in NumPy, and the content of its tables, without any kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OP = "RecEmbeddingGroup"
 
 
 class AbsentKeyError(LookupError):
-    """A table that refuses absent keys was asked for one."""
+    """An absent key was looked up in a table that refuses absent keys."""
 
 
 def groups(model: Model) -> list[tuple[Node, EmbeddingPlan]]:
@@ -44,7 +44,7 @@ def groups(model: Model) -> list[tuple[Node, EmbeddingPlan]]:
 
 
 def group(model: Model) -> tuple[Node, EmbeddingPlan]:
-    """Return the one group of a model."""
+    """Return the only group of a model."""
     (found,) = groups(model)
     return found
 
@@ -62,14 +62,14 @@ def rows_of(spec: TableSpec, rows: Any) -> Array:
 
 
 def fingerprints(strings: Sequence[bytes], buckets: int) -> list[int]:
-    """Return what StringToHashBucketFast gives."""
+    """Return the result of StringToHashBucketFast."""
     import tensorflow as tf
 
     return [int(one) for one in tf.strings.to_hash_bucket_fast(list(strings) or [b""], buckets).numpy()][: len(strings)]
 
 
 class Table:
-    """What a lookup of one key gives."""
+    """Return the result of a lookup of one key."""
 
     def __init__(self, spec: TableSpec) -> None:
         self.spec, self.rows = spec, rows_of(spec, spec.rows)
@@ -112,7 +112,7 @@ def _applied(step: Step, values: list[Any]) -> list[Any]:
 
 
 def keys_of(key: Key, features: Sequence[Array]) -> list[list[tuple[Any, bool, int]]]:
-    """Return, for each row of the batch, (key, counts as none, place among the values)."""
+    """Return, for each row of the batch, (key, counts as none, position among the values)."""
     values = features[key.feature]
     flat = [one.encode() if isinstance(one, str) else one for one in values.reshape(-1).tolist()]
     ignore = key.ignore.encode() if isinstance(key.ignore, str) else key.ignore
@@ -197,5 +197,5 @@ def _bytes(key: Any) -> Any:
 
 
 def features_of(model: Model, node: Node) -> list[Output]:
-    """List the tensors that a group is given."""
+    """Return the input tensors of a group."""
     return [source for source in node.inputs if source.node not in model.embedding_tables]

@@ -17,18 +17,18 @@ from helpers.system.programs import LIBRARY
 
 
 class OpGraph:
-    """A graph of one op, all of whose inputs are fed.
+    """Build a graph of one op, all of whose inputs are fed.
 
     Parameters
     ----------
     op : str
     types : sequence of numpy dtypes
-        Of the inputs; `object` for strings.
+        Types of the inputs; `object` for strings.
     attributes : dict
-        Values as `attr_value` takes them.
+        Values as accepted by `attr_value`.
     outputs : int
     threads : int
-        Of the pool that a batch is split over.
+        Size of the pool over which a batch is divided.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OpGraph:
         self._session = tf1.Session(graph=graph, config=config)
 
     def __call__(self, *inputs: Any, options: Any = None) -> list[Array]:
-        """Run it; `options`: tf.compat.v1.RunOptions."""
+        """Run the op; `options`: tf.compat.v1.RunOptions."""
         fed = dict(zip(self._inputs, inputs, strict=True))
         found: list[Array] = self._session.run(self.outputs, fed, options=options)
         return found
@@ -67,7 +67,7 @@ class OpGraph:
 
 
 class Tower:
-    """A `RecDenseTower`; `layers` and `outputs` are those of its plan."""
+    """Build a graph of one `RecDenseTower`; `layers` and `outputs` are those of its plan."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class Tower:
         self._op = OpGraph("RecDenseTower", types, attributes, outputs=len(outputs), threads=threads)
 
     def __call__(self, *inputs: Array, options: Any = None) -> list[Array]:
-        """Run it; `options` as of `OpGraph`."""
+        """Run the op; `options` as for `OpGraph`."""
         return self._op(*inputs, *self._weights, options=options)
 
 
 def run_op(op: str, inputs: Sequence[Array], threads: int = 1, **attributes: Any) -> Array:
-    """Run an op of one output once."""
+    """Run an op with one output once."""
     graph = OpGraph(op, [array.dtype for array in inputs], attributes, threads=threads)
     (output,) = graph(*inputs)
     graph.close()

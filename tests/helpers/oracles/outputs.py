@@ -18,7 +18,7 @@ def assert_same_outputs(
 ) -> None:
     """Check names, dtypes, shapes and values: |actual - expected| <= atol + 1e-5 * |expected|.
 
-    Only floating-point and complex numbers may differ, and with `exact` not even they.
+    Only floating-point and complex numbers may differ, and with `exact` they may not differ either.
     """
     assert actual.keys() == expected.keys()
     for name, value in expected.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs of one fused op each, with the subgraph of stock ops that it stands for, and requests to both.
+"""Generate random graphs of one fused op each, with the equivalent subgraph of stock ops, and requests to both.
 
-Numbers of requests are NaN, infinities, -0, denormals and what is between; ids are negative, past the end of their
-table and the largest there are; rows are empty. Run as a program it writes what stock TensorFlow answers, with the
-settings of its process: `python stock_cases.py SEED COUNT OUT.npz`.
+Numbers in requests include NaN, infinities, -0 and denormals; ids may be negative, past the end of their table or the
+largest possible; rows may be empty. Run as a program, it writes stock TensorFlow's outputs with the settings of its
+process: `python stock_cases.py SEED COUNT OUT.npz`.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ _GATES = {"gru": 3, "gru_reset_before": 3, "lstm": 4}
 
 
 def _step(tf: Any, cell: str, s: Any, states: tuple[Any, Any], recurrent: Any, more: Any) -> tuple[Any, Any]:
-    """Return the state after a position, and the cell's; `s`: what comes of the input."""
+    """Return the state after a position, and the cell's; `s`: the contribution of the input."""
     h, c = states
     parts, columns = tf.split(s, _GATES[cell], 1), tf.split(recurrent, _GATES[cell], 1)
     if cell == "lstm":
@@ -367,13 +367,13 @@ CASES: dict[str, Callable[[Random], Case]] = {
 
 
 def cases(name: str, seed: int, count: int) -> Iterator[Case]:
-    """Make the graphs of an op: the same for the same seed."""
+    """Build the graphs of an op: the same for the same seed."""
     for number in range(count):
         yield CASES[name](np.random.default_rng([seed, number, *name.encode()]))
 
 
 def stock_answers(case: Case) -> list[Array]:
-    """Ask stock TensorFlow, op by op."""
+    """Run the stock ops in TensorFlow, op by op."""
     import tensorflow as tf
 
     given = [tf.constant(one) for one in [*case.inputs, *case.tables]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What random graphs of fused ops are made of: a case, and tensors with NaN, infinities, -0 and denormals in them."""
+"""Generate parts of random graphs of fused ops: a case, and tensors with NaN, infinities, -0 and denormals."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ INTEGERS = np.array([-1, -(2**63), 2**63 - 1, 2**31 - 1, -(2**31), 0, 2**40], np
 
 @dataclass
 class Case:
-    """One op, its inputs, and the same with stock ops.
+    """Contain one op, its inputs, and the equivalent with stock ops.
 
     Attributes
     ----------
     inputs : list of ndarray
-        What a request brings, weights included.
+        Values of a request, including weights.
     stock : callable
-        Of TensorFlow and the inputs as tensors: the outputs.
+        Called with TensorFlow and the inputs as tensors; returns the outputs.
     tables : list of ndarray [rows, dim] float32
-        Of a `RecEmbeddingGroup`; inputs come first for `stock`, then tables.
+        Tables of a `RecEmbeddingGroup`; for `stock`, inputs come first, then tables.
     """
 
     op: str
@@ -39,7 +39,7 @@ class Case:
 
 
 def floats(random: Random, *shape: int) -> Array:
-    """Draw numbers; in half of all tensors a few are special."""
+    """Draw numbers; in half of all tensors a few are special values."""
     made = random.uniform(-1, 1, shape).astype(np.float32)
     if random.random() < 0.5 and made.size:
         kinds = random.choice(SPECIAL, random.integers(1, 3))
@@ -49,7 +49,7 @@ def floats(random: Random, *shape: int) -> Array:
 
 
 def plain(random: Random, *shape: int) -> Array:
-    """Draw weights, which are finite."""
+    """Draw weights, all finite."""
     return random.uniform(-1, 1, shape).astype(np.float32)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs of `RecEmbeddingGroup`, and the lookups of stock TensorFlow that they stand for."""
+"""Generate random graphs of `RecEmbeddingGroup`, with the equivalent lookups of stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.oracles.stock_draws import INTEGERS, Case, Random, floats, plain, s
 
 
 def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..., Any]]:
-    """Draw what makes ids of numbers, and the same with stock ops; ids may be no rows of the table."""
+    """Draw a conversion of numbers to ids, and the same with stock ops; ids may be outside of the table."""
     kind = str(random.choice(["none", "mod", "clip", "add", "hash", "strong", "wrap"]))
     key = [int(integer) for integer in random.integers(-5, 2**62, 2)]
     low, high = int(random.integers(-3, 2)), int(random.integers(2, size + 4))
@@ -43,7 +43,7 @@ def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..
 
 
 def _found(tf: Any, table: Any, ids: Any) -> Any:
-    """Look ids up; those that are none of the table are zeros."""
+    """Look up ids; ids outside of the table give zeros."""
     held = (ids >= 0) & (ids < tf.shape(table, tf.int64)[0])
     return tf.where(held[..., None], tf.gather(table, tf.where(held, ids, 0)), 0.0)
 
@@ -91,14 +91,14 @@ def group(random: Random) -> Case:
             counts &= weights > 0
         if negative:
             counts &= keys >= 0
-        # Values that count are what embedding_lookup_sparse is given: others are not there.
+        # embedding_lookup_sparse receives only the values that count.
         places = tf.where(counts)
         values, row = tf.gather_nd(found, places), places[:, 0]
         scale = tf.gather_nd(used, places)
         total = tf.math.unsorted_segment_sum
         summed = total(values * scale[:, None], row, rows)
         divisor = {"sum": None, "mean": total(scale, row, rows), "sqrtn": tf.sqrt(total(scale**2, row, rows))}[combiner]
-        # As tf.nn.embedding_lookup_sparse, which asks for rows without values and for weights that add up to nothing.
+        # As in tf.nn.embedding_lookup_sparse: 0 for rows without values and for weights with the sum 0.
         made = summed if divisor is None else tf.math.divide_no_nan(summed, divisor[:, None])
         buckets = tf.cast(tf.raw_ops.Bucketize(input=numbers, boundaries=boundaries), tf.int64)
         beside = tf.concat([tf.cast(given, tf.float32), tf.matmul(numbers, kernel)], 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a RecDenseTower computes, in NumPy and float64, straight from docs/fused_ops.md; and models run with it."""
+"""Compute a RecDenseTower in NumPy and float64, directly from docs/fused_ops.md, and run models with it."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ def plans_of(model: Model) -> list[dict[str, Any]]:
 
 
 def reference_answers(model: Model, out: Path, feeds: list[Feeds], signature: str = KEY) -> list[dict[str, np.ndarray]]:
-    """Ask a model whose towers NumPy computes and whose other nodes stock TensorFlow does.
+    """Run a model: NumPy computes the towers, stock TensorFlow the other nodes.
 
     Parameters
     ----------
     model : Model
-        It is used up.
+        It is modified and must not be used afterwards.
     out : Path
-        Folder that is not there yet.
+        Folder that does not exist yet.
     """
     import tensorflow as tf
 
@@ -162,7 +162,7 @@ def reference_answers(model: Model, out: Path, feeds: list[Feeds], signature: st
 
 
 def _inner(parts: list[Any]) -> set[str]:
-    """Name the outputs that only towers read."""
+    """Return the names of outputs that only towers read."""
     return {key for _, _, given, weights, _ in parts for key in [*given, *weights]}
 
 

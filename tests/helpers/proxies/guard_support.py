@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics as hosts write them, for tests of the guard, of the history and of the page."""
+"""Write statistics like hosts, for tests of the guard, of the history and of the dashboard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUNDS_US = [round(10.0 * 2 ** (step / 4), 3) for step in range(91)]
 
 
 def latency(counts_by_ms: dict[float, int]) -> dict[str, Any]:
-    """Make a histogram with so many requests of each latency."""
+    """Return a histogram with the given number of requests for each latency."""
     counts = [0] * (len(BOUNDS_US) + 1)
     for milliseconds, count in counts_by_ms.items():
         counts[bisect_left(BOUNDS_US, milliseconds * 1000)] += count
@@ -29,7 +29,7 @@ def latency(counts_by_ms: dict[float, int]) -> dict[str, Any]:
 def version_stats(
     ok: int = 0, milliseconds: dict[float, int] | None = None, scores: tuple[int, int] | None = None, **outcomes: int
 ) -> dict[str, Any]:
-    """Make the entry of a version; `scores` are answers looked at, of one score each, and how many were NaN."""
+    """Return the entry of a version; `scores`: numbers of inspected responses (one score each) and of NaN scores."""
     made: dict[str, Any] = {"outcomes": {"OK": ok, **outcomes}, "duration_us": latency(milliseconds or {1.0: ok})}
     made |= {"queue_us": {"count": ok, "mean": 10.0}, "run_us": {"count": ok, "mean": 900.0}, "in_flight": 0}
     if scores is not None:
@@ -38,7 +38,7 @@ def version_stats(
 
 
 def shadow_version(compared: int, failed: int = 0, correlation: float = 1.0, nan: int = 0) -> dict[str, Any]:
-    """Make the entry of a shadow version, of one score an answer."""
+    """Return the entry of a shadow version, with one score per response."""
     spread = 0.05
     return {
         "requests": compared, "scores": compared, "errors": failed, "mismatches": 0, "dropped": 0,
@@ -51,7 +51,7 @@ def shadow_version(compared: int, failed: int = 0, correlation: float = 1.0, nan
 
 
 def stats(versions: dict[int, dict[str, Any]], model: str = "ranking", time: float = 0.0) -> dict[str, Any]:
-    """Make a `stats.json`, or a `shadow.json`."""
+    """Return a `stats.json` or a `shadow.json`."""
     shown = {str(number): version for number, version in versions.items()}
     return {"schema": 1, "host": "host-0", "time": str(time), "models": {model: {"versions": shown}}}
 
@@ -66,7 +66,7 @@ def write_host_file(folder: Path, name: str, content: dict[str, Any]) -> None:
 
 @contextmanager
 def counting(state_dir: Path, *, failing: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Let host-0 write statistics of `ranking` as if clients sent requests: 400/s to 3, 40/s to 4, copies to 5."""
+    """Write statistics of `ranking` for host-0 like client traffic: 400/s to 3, 40/s to 4, mirrored requests to 5."""
     folder = state_dir / "hosts" / "host-0"
     ended = threading.Event()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models and hosts as records, for tests of pure functions."""
+"""Provide models and hosts as records, for tests of pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1000.0
 
 
 def deployed(model: Model | None, number: int, **options: Any) -> Model:
-    """Deploy a version from `/models/NUMBER` and take it through the gates."""
+    """Deploy a version from `/models/NUMBER` and pass it through the gates."""
     asked = Deployment(source=f"/models/{number}", number=number, stamp="s", **options)
     change, found = deploy(model or Model(name="ranking"), asked, (), NOW)
     assert found == number
@@ -25,7 +25,7 @@ def deployed(model: Model | None, number: int, **options: Any) -> Model:
 
 
 def admitted(model: Model, number: int) -> Model:
-    """Take a new version through the gates."""
+    """Pass a new version through the gates."""
     if model.versions[number].state != State.NEW:
         return model
     model = move(move(model, number, State.VALIDATING, NOW).model, number, State.LOADING, NOW).model
@@ -33,7 +33,7 @@ def admitted(model: Model, number: int) -> Model:
 
 
 def host(states: Mapping[int, str], name: str = "host-0", model: str = "ranking", **values: Any) -> HostSeen:
-    """Make a live host that has versions in some states; `failed: reason` for one that failed."""
+    """Return a live host with versions in the given states; `failed: reason` for one that failed."""
     versions = {}
     for number, state in states.items():
         kind, _, error = state.partition(": ")
@@ -42,14 +42,14 @@ def host(states: Mapping[int, str], name: str = "host-0", model: str = "ranking"
 
 
 def stepped(model: Model, *hosts: HostSeen, seconds: float = 0.0) -> tuple[Model, Reconciliation]:
-    """Take one step of the control loop with one model."""
+    """Run one step of the control loop with one model."""
     clocks = {ramp.version: seconds for ramp in model.ramps}
     plan = reconcile(Snapshot({model.name: model}, hosts, NOW, {model.name: clocks}))
     return plan.changed.get(model.name, model), plan
 
 
 def settled(model: Model, seconds: float = 0.0) -> Model:
-    """Let one host do all that is asked of it, until nothing changes any more."""
+    """Let one host apply all that is desired, until nothing changes any more."""
     for _ in range(10):
         there = {number: "ready" for number, version in model.versions.items() if version.desired}
         later, _ = stepped(model, host(there), seconds=seconds)

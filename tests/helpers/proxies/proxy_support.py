@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proxies with hosts that serve nothing, and models that hold a signature and no graph."""
+"""Run proxies with hosts that serve nothing, and write models that have a signature but no graph."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_model(folder: Path, inputs: dict[str, int] | None = None, signature: s
 
 
 def host_program(folder: Path) -> Path:
-    """Write a program that is the scripted host, to be started in the place of the Go host."""
+    """Write a program that runs the scripted host, to be started instead of the Go host."""
     program = folder / "scripted-host"
     script = ROOT / "tests" / "helpers" / "proxies" / "scripted_host.py"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
@@ -50,7 +50,7 @@ def host_program(folder: Path) -> Path:
 
 
 def wait_for(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
-    """Return what a function finds, as soon as that is something."""
+    """Call a function until its result is true, and return the result."""
     end = time.monotonic() + seconds
     while True:
         value = found()
@@ -61,7 +61,7 @@ def wait_for(found: Callable[[], Any], seconds: float = 30.0, what: str = "") ->
 
 
 class Proxy:
-    """A proxy with a state directory of its own, at any free admin port, by default with one scripted host."""
+    """Run a proxy with its own state directory, at any free admin port, by default with one scripted host."""
 
     def __init__(self, folder: Path, *options: str, host: str = "go") -> None:
         self.folder = folder
@@ -77,26 +77,26 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Its admin port."""
+        """Return its admin port."""
         return str(self.told()["admin"])
 
     def client(self, token: str | None = None) -> Client:
-        """Make a client of it."""
+        """Return a client of it."""
         return Client(self.url, token)
 
     def headers(self) -> dict[str, str]:
-        """Return what a request of its own user brings, for clients that are none of ours."""
+        """Return the authorization header of its own user, for other HTTP clients."""
         token = (self.state_dir / "admin.token").read_text(encoding="ascii").strip()
         return {"Authorization": f"Bearer {token}"}
 
     def desired(self) -> dict[str, Any]:
-        """Read what it tells hosts, without the generation."""
+        """Return the desired state for hosts, without the generation."""
         found: dict[str, Any] = json.loads((self.state_dir / "desired.json").read_bytes())
         del found["generation"]
         return found
 
     def host_pids(self) -> list[int]:
-        """Return the processes of its hosts that run."""
+        """Return the ids of its running host processes."""
         found = []
         for path in (self.state_dir / "hosts").glob("*/actual.json"):
             pid = int(json.loads(path.read_bytes())["pid"])
@@ -106,12 +106,12 @@ class Proxy:
         return found
 
     def kill_hosts(self) -> None:
-        """End the hosts that are left."""
+        """Stop the remaining hosts."""
         for pid in self.host_pids():
             os.kill(pid, signal.SIGKILL)
 
     def told(self) -> dict[str, Any]:
-        """Read what the lock says."""
+        """Return the content of the lock."""
         try:
             text = (self.state_dir / "proxy.lock").read_text(encoding="utf-8")
             found: dict[str, Any] = json.loads(text)
@@ -121,10 +121,10 @@ class Proxy:
 
 
 class ProxyThread(Proxy):
-    """A proxy in a thread of this process: real sockets, real hosts, and no second start of Python."""
+    """Run a proxy in a thread of this process: real sockets, real hosts, and no second start of Python."""
 
     def start(self) -> ProxyThread:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         self._host_before = os.environ.get("RECPROCESSOR_HOST")
         os.environ["RECPROCESSOR_HOST"] = str(host_program(self.folder))
         self._error: BaseException | None = None
@@ -134,7 +134,7 @@ class ProxyThread(Proxy):
         return self
 
     def stop(self) -> None:
-        """End it as a signal would."""
+        """Stop it like a signal would."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(_START_S)
@@ -144,7 +144,7 @@ class ProxyThread(Proxy):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it is still running."""
         return self._thread.is_alive()
 
     def __enter__(self) -> ProxyThread:
@@ -161,7 +161,7 @@ class ProxyThread(Proxy):
                 os.environ["RECPROCESSOR_HOST"] = self._host_before
 
     def settings(self) -> ServeSettings:
-        """Read the options as the command line does."""
+        """Parse the options like the command line."""
         given: dict[str, Any] = {}
         words = iter(self.arguments())
         for flag in words:
@@ -191,22 +191,22 @@ class ProxyThread(Proxy):
 
 
 class ProxyProcess(Proxy):
-    """`serving-proxy serve` in a process of its own, which can be killed."""
+    """Run `serving-proxy serve` in a separate process, which can be killed."""
 
     process: subprocess.Popen[bytes]
 
     @property
     def log_path(self) -> Path:
-        """Its log."""
+        """Return its log."""
         return self.folder / "proxy.log"
 
     def start(self) -> ProxyProcess:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         self.spawn()
         return self.start_waiting()
 
     def start_waiting(self) -> ProxyProcess:
-        """Wait until one that was spawned answers."""
+        """Wait until a started proxy responds."""
         wait_for(self._is_up, _START_S, "a proxy that answers")
         return self
 
@@ -219,12 +219,12 @@ class ProxyProcess(Proxy):
         return self.process
 
     def kill(self) -> None:
-        """End it as a crash would; its hosts go on."""
+        """Kill it as a crash would; its hosts continue."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self, seconds: float = 20.0) -> int:
-        """End it as an operator would, and return its exit code."""
+        """Stop it as an operator would, and return its exit code."""
         self.process.terminate()
         return self.process.wait(seconds)
 

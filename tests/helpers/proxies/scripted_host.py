@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program with a host's command line and files, and no models: what supervision is tested with.
+"""Act as a host with its command line and files, but without models, to test supervision.
 
-It takes its lock, follows `desired.json` and says of every version that it loads, warms up and is ready. A path with a
-file `refuse` in it fails with that file's text. On SIGTERM it drains for as long as the file `drain_s` beside its lock
-says, and ends; a file `exit_code` there ends it at once. A file `cpus` there has the CPUs that it says to have, and
-it says that versions have those that `desired.json` gives them. It gives signs of life unless there is a file
-`silent`, and says nothing at all for as long as the file `start_s` says when it is started. A path with a file
-`precision` computes with that.
+It takes its lock, follows `desired.json` and reports every version as loading, warming up and ready. A path that
+contains a file `refuse` fails with the text of that file, and a path with a file `precision` computes with that
+precision. Files in the folder of its lock control it:
+
+* `drain_s`: how long it drains on SIGTERM before it ends
+* `exit_code`: it ends at once with this code
+* `cpus`: the CPUs that it reports; it then reports for versions the CPUs that `desired.json` gives them
+* `silent`: it gives no signs of life
+* `start_s`: how long it reports nothing after its start
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ class Host:
         text = json.dumps(actual)
         if text != self.written:
             beside = self.folder / "actual.json.new"
-            # On a full disk as a host does: it goes on, and tries again.
+            # Like a host on a full disk: it continues, and tries again.
             with contextlib.suppress(OSError):
                 beside.write_text(text, encoding="utf-8")
                 beside.rename(self.folder / "actual.json")

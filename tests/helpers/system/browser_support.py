@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium that reaches this machine alone, and pages that keep what they complained about."""
+"""Run a headless Chromium that reaches only this machine, and pages that record their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PICTURES = ROOT / "results" / "page"
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# Root, as in a container, has no sandbox; names are not looked up anywhere.
+# As root in a container, Chromium has no sandbox; names are never resolved.
 _OPTIONS = (
     "--no-sandbox",
     "--disable-dev-shm-usage",
@@ -26,7 +26,7 @@ _OPTIONS = (
 
 
 def chromium() -> str:
-    """Return the command of a Chromium; skip without one, or fail where CI=true promises it."""
+    """Return the command of a Chromium; skip the test without one, or fail it if CI=true."""
     found = next((path for name in _COMMANDS if (path := shutil.which(name))), None)
     if found is None:
         skip_or_fail(f"{' or '.join(_COMMANDS)}: not found, expected one in PATH")
@@ -35,7 +35,7 @@ def chromium() -> str:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Run a Chromium while the block does."""
+    """Run a Chromium for the duration of the block."""
     command = chromium()
     from playwright.sync_api import sync_playwright
 
@@ -48,14 +48,14 @@ def browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page in a context of its own.
+    """Open a page in its own context.
 
     Attributes
     ----------
     complaints : list of str
-        What the page wrote to the console as a warning or an error, and exceptions that nobody caught.
+        Warnings and errors that the page wrote to the console, and uncaught exceptions.
     asked : list of str
-        Every URL that was asked for.
+        Every URL that was requested.
     """
 
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
@@ -79,7 +79,7 @@ class Visit:
         self.context.close()
 
     def live(self) -> Visit:
-        """Wait until it has heard of the proxy."""
+        """Wait until the page has received data from the proxy."""
         self.page.locator(".connection.up").wait_for()
         return self
 

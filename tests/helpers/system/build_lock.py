@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One build at a time in build/release: tests run in several processes."""
+"""Allow one build at a time in build/release: tests run in several processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILD = Path(__file__).resolve().parents[3] / "build" / "release"
 
 @contextmanager
 def build_lock() -> Iterator[Path]:
-    """Answer the folder once nobody else builds in it."""
+    """Yield the folder when no other process builds in it."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / ".tests.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

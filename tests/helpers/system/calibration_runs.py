@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a machine whose disturbance is known: a queue played request by request."""
+"""Simulate runs of a machine with a known disturbance: a queue, request by request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CPU = "Example CPU"
 
 
 def make_profile(name: str, times_us: dict[int, float]) -> Profile:
-    """Return a profile with some spread around each time, and the few late ones that every measurement has."""
+    """Return a profile with some spread around each time, and the few late requests of every real measurement."""
     rng = np.random.default_rng(5)
     made = Profile(name, CPU, interference={"switch": 0.5, "shared_cache": 0.2, "side_by_side": 0.1})
     for rows, time_us in times_us.items():
@@ -37,7 +37,7 @@ def play(
     spread: float = 0.03,
     switch: float = 0.0,
 ) -> Run:
-    """Play models (profile, weights of rows, requests/s) on one core, first come first served."""
+    """Simulate models (profile, weights of rows, requests/s) on one core, first come first served."""
     rng = np.random.default_rng(seed)
     rates = np.array([qps for _, _, qps in models])
     count = int(rates.sum() * seconds)

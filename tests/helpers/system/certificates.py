@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for tests, made by openssl."""
+"""Create certificates for tests with openssl."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from helpers.system.programs import require, run_ok
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate and its key (PEM)."""
+    """Contain the paths of a certificate and its key (PEM)."""
 
     chain: Path
     key: Path
 
 
 def make_authority(folder: Path, name: str) -> Certificate:
-    """Make one that signs others."""
+    """Create a certificate that signs others."""
     require("openssl")
     made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
@@ -27,7 +27,7 @@ def make_authority(folder: Path, name: str) -> Certificate:
 
 
 def make_certificate(folder: Path, name: str, authority: Certificate) -> Certificate:
-    """Make one for 127.0.0.1 and localhost."""
+    """Create a certificate for 127.0.0.1 and localhost."""
     made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

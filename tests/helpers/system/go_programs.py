@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that `make host-go` builds, built when a test first needs them."""
+"""Build the programs of `make host-go` when a test first needs them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FOLDER = ROOT / "build" / "host-go"
 
 @cache
 def go_program(name: str) -> Path:
-    """Return `recprocessor-host`, `loadgen` or `client-example`; without Go the test is skipped, but in CI fails."""
+    """Return `recprocessor-host`, `loadgen` or `client-example`; without Go the test is skipped, but fails in CI."""
     require("go", "cc", "make")
     with build_lock():
-        # The library is there: whoever runs the tests has built it.
+        # The library exists: running the tests requires that it was built.
         run_ok(["make", "--no-print-directory", "-o", "lib", "host-go"], cwd=ROOT, timeout=900)
     return FOLDER / name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /proc says of this process."""
+"""Read the state of this process from /proc."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def num_threads() -> int:
 
 
 def num_fds() -> int:
-    """Return the number of open file descriptors, without the one that this takes."""
+    """Return the number of open file descriptors, without the one that this function opens."""
     return len(os.listdir("/proc/self/fd")) - 1
 
 
@@ -27,7 +27,7 @@ def resident_mb() -> float:
 def peak_resident_bytes() -> int:
     """Return the largest resident memory of this program so far [bytes].
 
-    `getrusage` counts the process that started this one too.
+    `getrusage` also counts the process that started this one.
     """
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
@@ -35,12 +35,12 @@ def peak_resident_bytes() -> int:
 
 
 def threads_named(prefix: str) -> dict[int, set[int]]:
-    """Return the threads whose name begins so, and the CPUs that each may use."""
+    """Return the threads whose names begin with a prefix, and the CPUs that each may use."""
     found = {}
     for entry in Path("/proc/self/task").iterdir():
         try:
             if (entry / "comm").read_text(encoding="utf-8").startswith(prefix):
                 found[int(entry.name)] = os.sched_getaffinity(int(entry.name))
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+            continue  # the thread has ended
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that tests build and run: this checkout's folders, tools that may be missing, and a run to the end."""
+"""Build and run programs in tests: folders of this checkout, tools that may be missing, runs to the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARY = Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libproc
 
 
 def require(*tools: str) -> None:
-    """Skip the test if a tool is missing; in CI that is a failure."""
+    """Skip the test if a tool is missing; fail it in CI."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         skip_or_fail(f"{', '.join(missing)}: not installed, so this host is not tested")
@@ -34,20 +34,20 @@ def skip_or_fail(message: str) -> NoReturn:
 
 
 def run(command: Iterable[object], *, timeout: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and return it with its output, which a failing assert then shows."""
+    """Run a program to its end and return its result with its output, which a failing assert then shows."""
     texts = [str(part) for part in command]
     return subprocess.run(texts, capture_output=True, text=True, timeout=timeout, check=False, **options)
 
 
 def run_ok(command: Iterable[object], **options: Any) -> str:
-    """Run a program that must succeed, and return what it wrote to its standard output."""
+    """Run a program that must succeed, and return its standard output."""
     ended = run(command, **options)
     assert ended.returncode == 0, f"{ended.args}\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout
 
 
 def build_environment() -> dict[str, str]:
-    """Environment in which cgo finds the library of this checkout."""
+    """Return the environment in which cgo finds the library of this checkout."""
     return os.environ | {
         "CGO_CFLAGS": f"-I{INCLUDE}",
         "CGO_LDFLAGS": f"-L{LIBRARY.parent} -Wl,-rpath,{LIBRARY.parent}",
@@ -63,6 +63,6 @@ def write_pkg_config(folder: Path) -> None:
 
 
 def run_python(code: str, *arguments: object, **environment: str) -> str:
-    """Run a program that has the helpers at hand, in a process of its own; return what it prints."""
+    """Run a program that can import the helpers, in a separate process; return its output."""
     variables = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "TF_CPP_MIN_LOG_LEVEL": "3"}
     return run_ok([sys.executable, "-c", textwrap.dedent(code), *arguments], timeout=120, env=variables | environment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of tools/ as modules: the folder is no package."""
+"""Load the programs of tools/ as modules, because the folder is not a package."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def load_tool(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module there
     spec.loader.exec_module(module)
     return module

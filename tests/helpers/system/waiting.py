@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wait for what another thread or process does."""
+"""Wait for events in another thread or process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 def wait_until(condition: Callable[[], Found], what: object = "", *, timeout: float = 30.0) -> Found:
-    """Call `condition` every 10 ms until its result is true, and return that; fail after `timeout` seconds."""
+    """Call `condition` every 10 ms until its result is true, and return it; fail after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < end, f"{what or condition}: not within {timeout} s"
