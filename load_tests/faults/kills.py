@@ -16,7 +16,7 @@ from serving_proxy.errors import ProxyError
 
 __all__ = ["kills"]
 
-#: Number of kills that hit the proxy.
+#: Share of the kills that hit the proxy.
 _PROXY_SHARE = 0.2
 #: Range of the moments [s] after recovery.
 _LEAST_S, _MOST_S = 0.1, 1.5

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train models of the DeepCTR package briefly, with the package's own code and Keras 2, and export them.
 
-    python make_deepctr.py DEEPCTR_FOLDER OUT_DIR MODEL ...      # needs tf-keras beside TensorFlow
+    python make_deepctr.py DEEPCTR_FOLDER OUT_DIR MODEL ...      # needs TensorFlow and tf-keras
 
 MODEL is a key of `MODELS`, and is exported into OUT_DIR/MODEL. Inputs C0..C3 and hist are ids, city strings that the
 model hashes, I0..I2 numbers; models of sequences take user, gender, item_id, cate_id, pay_score, the history

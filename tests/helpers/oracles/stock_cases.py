@@ -206,7 +206,7 @@ def pooling(random: Random) -> Case:
     mask = _mask(random, rows, length)
     combiner = str(random.choice(["sum", "epsilon", "least", "no_nan", "as_is", "max", "shift"]))
     if combiner == "no_nan" and mask.dtype == np.float32:
-        combiner = "epsilon"  # nobody may divide so by what is no count
+        combiner = "epsilon"  # no_nan may only divide by counts, which a float mask does not give
     more: dict[str, Any] = {
         "epsilon": {"epsilon": 1e-8}, "least": {"least": 1.0}, "no_nan": {"least": 1e-30},
         "max": {"padding": -2.5}, "shift": {"padding": -1e9, "shift": True},
