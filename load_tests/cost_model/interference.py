@@ -3,12 +3,12 @@ r"""Measure how much models slow each other down here, for `cost_model/scenarios
 
     python -m load_tests.cost_model.interference [--seconds 1] [--rounds 5] [--out results/interference.json]
 
-* `switch`, `shared_cache`: two copies of a model in turn, and at once, on one core (as `cost-model profile` does), for
-  the reference models; the median over rounds and models.
-* `bandwidth`: a model on one core while other processes copy memory on the others, at four paces. A pace's traffic over
-  what all cores together can copy is u; the coefficient b is fitted to the slow-down (median of the rounds)
-  :math:`b\,\max(0, u - k)/(1 - k)` by least squares. The model's own traffic is left out of u. Needs two CPUs, and more
-  where one of them alone does not come beyond the knee; else the file has no `bandwidth`.
+* `switch`, `shared_cache`: two copies of a model on one core, in turn and at the same time (as in `cost-model profile`),
+  for the reference models; the median over rounds and models.
+* `bandwidth`: a model on one core while other processes copy memory on the others, at four paces. u is the traffic of a
+  pace divided by the traffic that all cores together can copy. The coefficient b is fitted to the slow-down (median of
+  the rounds) :math:`b\,\max(0, u - k)/(1 - k)` by least squares. u does not include the model's own traffic. This needs
+  two CPUs, and more if one of them alone does not exceed the knee; otherwise the file has no `bandwidth`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ HALF = 16
 def build_tower(path: Path, *, cancelling: bool = False) -> Path:
     """x float32 [batch, 24], name string [batch] -> score [batch, 1] of two layers, bucket int64 [batch].
 
-    With `cancelling` a score is what is left of numbers that are a thousandth apart, which rounded weights are not.
+    With `cancelling`, a score is the small difference of numbers; rounded weights make it wrong.
     """
     import tensorflow as tf
 

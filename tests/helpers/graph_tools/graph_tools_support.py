@@ -51,7 +51,7 @@ def _values(endpoint: Any, rows: int, random: np.random.Generator) -> np.ndarray
 
 
 def assert_same_answers(before: Path, after: Path, requests: dict[str, list[Feeds]], exact: bool = False) -> None:
-    """Check that two SavedModels answer alike: |a - b| <= 1e-5 + 1e-5 * |b|, or bit for bit."""
+    """Check that the outputs of two SavedModels agree: |a - b| <= 1e-5 + 1e-5 * |b|, or bit for bit."""
     for signature, many in requests.items():
         for feeds in many:
             expected = answers(before, feeds, signature)

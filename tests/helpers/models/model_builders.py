@@ -61,7 +61,7 @@ def build_linear(path: str | Path, scale: float = 1.0) -> Path:
 def build_string(path: str | Path) -> Path:
     """item string [batch], price float32 [batch] -> score float32, id int64, label string, all [batch].
 
-    The ids come from a vocabulary file in the assets, 4 for what is not in it; score = 10 * id + price;
+    The ids come from a vocabulary file in the assets; unknown words have the id 4; score = 10 * id + price;
     label = item + b"!".
     """
     tf = tensorflow()

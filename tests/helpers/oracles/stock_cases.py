@@ -349,7 +349,7 @@ def outer(random: Random) -> Case:
 
 
 def user_rows(random: Random) -> Case:
-    """Rows of which all are alike, bit by bit, and others: both ways the answer is what came."""
+    """Build rows that are all equal, bit by bit, or all different: in both cases the output equals the input."""
     rows, dim = int(random.choice([1, 2, 5, 33])), small(random, 20)
     x = floats(random, rows, dim)
     if random.random() < 0.5:
