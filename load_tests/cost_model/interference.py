@@ -3,7 +3,7 @@ r"""Measure how much models slow each other down here, for `cost_model/scenarios
 
     python -m load_tests.cost_model.interference [--seconds 1] [--rounds 5] [--out results/interference.json]
 
-* `switch`, `shared_cache`: two copies of a model on one core, in turn and at the same time (as in `cost-model profile`),
+* `switch`, `shared_cache`: two copies of a model on one core, in turn and at once (as in `cost-model profile`),
   for the reference models; the median over rounds and models.
 * `bandwidth`: a model on one core while other processes copy memory on the others, at four paces. u is the traffic of a
   pace divided by the traffic that all cores together can copy. The coefficient b is fitted to the slow-down (median of
