@@ -165,7 +165,9 @@ def run_benchmark(
         measured = measure(options, console)
     except (ProgramError, FileNotFoundError) as error:
         differ = isinstance(error, ProgramError) and error.status == _ANSWERS_DIFFER
-        console.print(f"[bold red]{'The answers differ' if differ else 'The run failed'}:[/] {escape(str(error))}")
+        console.print(
+            f"[bold red]{'The answers differ' if differ else 'The run failed'}:[/] {escape(str(error))}", soft_wrap=True
+        )
         return 1
     console.print(measured.table)
     for note in measured.notes:

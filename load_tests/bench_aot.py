@@ -243,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     with tempfile.TemporaryDirectory() as name:
                         cases.append(_measure(options, part, rows, Path(name), runtime, refused))
     except (ProgramError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     console.print(_table(cases))
     for name, reason in refused.items():

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             subjects[subject], judged = MEASURES[subject](model, options, console)
             targets += judged
     except (ProgramError, ProxyError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}", soft_wrap=True)
         return 1
     if options.quick:
         # Lost requests are a fault even on a busy machine.

@@ -185,7 +185,8 @@ def test_graphs_that_are_not_graphs(tiny_model: Path, tmp_path: Path) -> None:
     # In a process of its own, whose end would be seen.
     printed = run_python(
         """
-        import json, sys, deeprec_abi
+        import json, sys
+        from helpers.hosts import deeprec_abi
         outcomes = []
         for path in sys.argv[1:]:
             with deeprec_abi.captured_log(deeprec_abi.ERROR) as log:
