@@ -23,7 +23,7 @@ class CurvePoint:
     cores : int
     sessions, threads_per_session : int
     p99_ms : float [ms]
-        Of the model that is explained; infinite in overload.
+        The p99 of the model that is explained; infinite if the model is overloaded.
     growth : float
         Factor by which the traffic of the allocation can grow.
     meets : bool

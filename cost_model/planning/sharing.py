@@ -51,7 +51,7 @@ def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: 
                 high, highest = middle, [min(a, b) for a, b in zip(needs, highest, strict=True)]
     growth = [pool.growth(count) if len(pools) > 1 else 0.0 for pool, count in zip(pools, given, strict=True)]
     for _ in range(cores - sum(given)):
-        # Of equal pools (no traffic at all), choose the one with the fewest cores.
+        # If several pools can grow equally, as without any traffic, the one with the fewest cores gets the next core.
         poorest = min(range(len(pools)), key=lambda place: (growth[place], given[place]))
         given[poorest] += 1
         growth[poorest] = pools[poorest].growth(given[poorest]) if len(pools) > 1 else 0.0

@@ -64,7 +64,7 @@ PROCESSOR_DEEPREC_API int batch_process(void *model_buf, const void *input_data[
                                         int *output_size);
 
 /**
- * \brief Answer which model is served: a serialized `ServingModelInfo`.
+ * \brief Get a description of the served model, as a serialized `ServingModelInfo`.
  *
  * \param[out] output_data  the caller releases it with `free`.
  * \return 200, or 500 with a text that begins with "[TensorFlow]".
