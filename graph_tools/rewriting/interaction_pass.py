@@ -14,6 +14,7 @@ from graph_tools.graph import Node, Output, skip
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.add_weights import add_weight
+from graph_tools.rewriting.matcher import Match, Pattern
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.replace import replace_output
@@ -76,6 +77,23 @@ class InteractionPass(Pass):
                 result.at.append(node.name)
         result.nodes_after = len(model.graph)
         return result
+
+
+class PatternPass(InteractionPass):
+    """An interaction pass whose sites are those of one pattern; subclasses define `pattern` and `fusion`."""
+
+    pattern: Pattern
+
+    def roots(self, flat: Flat) -> Iterable[Node]:
+        return self.pattern.sites(flat.graph)
+
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        found = self.pattern.match(flat, node.output())
+        return self.fusion(flat, node, found.value) if isinstance(found, Found) else found
+
+    def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
+        """Return the fusion for a match at a node, or the reason why the node stays as it is."""
+        raise TypeError(f"pass '{self.name}': no fusion, expected a method that makes it")
 
 
 def fuse(flat: Flat, fusion: Fusion) -> None:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.recognition.flat_patterns import PRODUCT, rank, transposed, view_of
-from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.interaction_pass import Fusion, PatternPass, reshapable
+from graph_tools.rewriting.matcher import Match, Pattern
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.pattern import expected, op, through, value
 
@@ -39,7 +37,7 @@ _COLUMNS_BY_ROWS = expected(
 _PATTERN = Pattern(transposed(view_of(_PRODUCT & _COLUMNS_BY_ROWS), [1, 0, 2]).where(rank(3)))
 
 
-class FuseCompressedInteractions(InteractionPass):
+class FuseCompressedInteractions(PatternPass):
     """Replace the products that are the input of each layer of xDeepFM's compressed interaction network.
 
     Before: `Transpose(Reshape(BatchMatMul(Pack(SplitV(x0)), Pack(SplitV(x))ᵀ)), [1, 0, 2])`, a product for each element
@@ -52,14 +50,10 @@ class FuseCompressedInteractions(InteractionPass):
 
     name = "fuse_compressed_interactions"
 
-    def roots(self, flat: Flat) -> Iterable[Node]:
-        return _PATTERN.sites(flat.graph)
+    pattern = _PATTERN
 
-    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
-        found = _PATTERN.match(flat, node.output())
-        if not isinstance(found, Found):
-            return found
-        one, two = found.value[_ONE], found.value[_TWO]
+    def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
+        one, two = match[_ONE], match[_TWO]
         if not flat.is_float(one) or not flat.is_float(two):
             return Refused(f"'{one.node}' is not float32")
         fields, others, dim = flat.known(one)[1], flat.known(two)[1], flat.known(one)[2]

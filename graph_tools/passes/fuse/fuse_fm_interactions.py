@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output
 from graph_tools.recognition.flat_patterns import alone, number, squared, sum_over
-from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, fields_input, reshapable
-from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.interaction_pass import Fusion, PatternPass, fields_input, reshapable
+from graph_tools.rewriting.matcher import Match, Pattern
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.pattern import Value, any_attribute, op, value
 
@@ -37,7 +35,7 @@ _HALF = _half(_DIFFERENCE)
 _SUMS = _sum_of_elements(_HALF) | _half(_sum_of_elements(_DIFFERENCE))
 
 
-class FuseFmInteractions(InteractionPass):
+class FuseFmInteractions(PatternPass):
     """Replace half the difference between the square of a sum and the sum of squares, over the fields of a row.
 
     Before: `0.5 * Sum(Square(Sum(x, 1)) - Sum(x * x, 1), -1)` with x [rows, fields, dim], or without the outer sum.
@@ -48,14 +46,10 @@ class FuseFmInteractions(InteractionPass):
 
     name = "fuse_fm_interactions"
 
-    def roots(self, flat: Flat) -> Iterable[Node]:
-        return _PATTERN.sites(flat.graph)
+    pattern = _PATTERN
 
-    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
-        found = _PATTERN.match(flat, node.output())
-        if not isinstance(found, Found):
-            return found
-        match, fields = found.value, found.value[_FIELDS]
+    def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
+        fields = match[_FIELDS]
         sizes = flat.known(fields)
         if len(sizes) != 3:
             return Refused(f"'{fields.node}' has {len(sizes)} dimensions, expected rows, fields and elements")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output
 from graph_tools.recognition.field_pairs import field_pairs, sum_of_products
 from graph_tools.recognition.flat_patterns import rank, sum_over, transposed
-from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, joined
-from graph_tools.rewriting.matcher import Pattern
+from graph_tools.rewriting.interaction_pass import Fusion, PatternPass, joined
+from graph_tools.rewriting.matcher import Match, Pattern
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.pattern import op, value
 
@@ -32,7 +30,7 @@ _BILINEAR = sum_of_products(transposed(_TIMES_MATRIX, [0, 2, 1]), _SECOND)
 _PATTERN = Pattern(_WEIGHTED | _BILINEAR)
 
 
-class FuseProducts(InteractionPass):
+class FuseProducts(PatternPass):
     """Replace PNN's outer products: pairs of vectors, with a number, a vector or a matrix for each pair.
 
     Before: `Sum(p * q * kernel, -1)`; `Sum(Transpose(Sum(ExpandDims(p, 1) * kernel, -1)) * q, -1)`, where p and q
@@ -44,14 +42,9 @@ class FuseProducts(InteractionPass):
 
     name = "fuse_products"
 
-    def roots(self, flat: Flat) -> Iterable[Node]:
-        return _PATTERN.sites(flat.graph)
+    pattern = _PATTERN
 
-    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
-        found = _PATTERN.match(flat, node.output())
-        if not isinstance(found, Found):
-            return found
-        match = found.value
+    def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
         outcome, kernel = field_pairs(flat, match[_FIRST], match[_SECOND]), _kernel(flat, match[_KERNEL])
         if not isinstance(outcome, Found):
             return outcome
