@@ -238,9 +238,11 @@ def test_make_targets_in_the_documents_exist() -> None:
     assert named <= targets
 
 
-def test_readme_opens_with_where_it_is_and_two_commands() -> None:
+def test_readme_begins_with_what_the_project_is_and_two_commands() -> None:
     head, _, rest = README.partition("```sh\n")
-    assert re.fullmatch(r"# recprocessor\n\n[^\n]*`git clone`[^\n]*:\n\n", head)
+    assert re.match(r"# recprocessor\n\nrecprocessor serves ", head)
+    assert head.endswith(":\n\n")
+    assert "`git clone`" in head.splitlines()[-2]
     assert [line.partition(" #")[0].strip() for line in rest.splitlines()[:2]] == ["make demo", "make test"]
 
 
