@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "src/base/json_text.h"
-#include "src/host/desired/json_value.h"
+#include "src/base/json_value.h"
 
 namespace processor {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/json_text.h"
-#include "src/host/desired/json_value.h"
+#include "src/base/json_value.h"
 
 namespace processor {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/json_text.h"
-#include "src/host/desired/json_value.h"
+#include "src/base/json_value.h"
 #include "src/host/desired/version_config.h"
 #include "src/runtime/config/config_check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a JSON document strictly: every value knows where it stands, and the first fault says so.
-#ifndef PROCESSOR_HOST_DESIRED_JSON_VALUE_H_
-#define PROCESSOR_HOST_DESIRED_JSON_VALUE_H_
+#ifndef PROCESSOR_BASE_JSON_VALUE_H_
+#define PROCESSOR_BASE_JSON_VALUE_H_
 
 #include <cstdint>
 #include <functional>
@@ -77,4 +77,4 @@ class JsonValue {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_HOST_DESIRED_JSON_VALUE_H_
+#endif  // PROCESSOR_BASE_JSON_VALUE_H_

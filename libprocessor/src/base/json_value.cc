@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/host/desired/json_value.h"
+#include "src/base/json_value.h"
 
 #include <algorithm>
 #include <set>
