@@ -6,21 +6,18 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/base/json_text.h"
 
 namespace processor {
 namespace {
 
-// Copying and printing a value take stack for each level of it.
-constexpr int kMaxDepth = 32;
-// What is nested more deeply than this is not even parsed: it costs memory for each level.
+// A document with faults that is nested more deeply than this is not even parsed: each level costs memory.
 constexpr int kMostDepth = 1000;
 constexpr size_t kMaxShown = 100;
-
-std::string Shown(std::string_view text) {
-  const std::string escaped = absl::Utf8SafeCHexEscape(text.substr(0, kMaxShown));
-  return text.size() > kMaxShown ? absl::StrCat(escaped, "...") : escaped;
-}
+constexpr size_t kMaxListShown = 16;
 
 // How many objects and lists are open at once, at most.
 int Depth(std::string_view text) {
@@ -41,37 +38,32 @@ int Depth(std::string_view text) {
   return deepest;
 }
 
-// "models.ranking"; the name of the document ends with ": " and takes no point.
+// "models.ranking"; the name of a document is empty or ends with ": ", and takes no point.
 std::string MemberName(const std::string& object, std::string_view key) {
-  const bool top = object.size() >= 2 && object.compare(object.size() - 2, 2, ": ") == 0;
-  return absl::StrCat(object, top ? "" : ".", Shown(key));
+  const bool top = object.empty() || absl::EndsWith(object, ": ");
+  return absl::StrCat(object, top ? "" : ".", ShowKey(key));
 }
 
-}  // namespace
-
-absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
-                       std::vector<JsonFault>* faults) {
-  if (Depth(text) > kMostDepth)
-    return absl::InvalidArgumentError(absl::StrCat(name, ": nested deeper than ", kMostDepth));
+// Calls of the parser that tell `faults` of keys that are there twice, and leave out what is nested too deeply.
+nlohmann::json::parser_callback_t WatchForm(int max_depth, std::vector<JsonFault>* faults) {
   using Event = nlohmann::json::parse_event_t;
   // The objects and lists that are open. The parser does not tell of every end, but says how many are open.
   struct Open {
     std::set<std::string> keys;
     std::string key;
   };
-  std::vector<Open> open;
-  const auto fault = [&](std::string what) {
-    JsonFault& made = faults->emplace_back();
-    for (const Open& one : open) {
-      if (!one.key.empty()) made.path.push_back(one.key);
-    }
-    made.what = std::move(what);
-  };
-  const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
+  return [max_depth, faults, open = std::vector<Open>()](int depth, Event event, nlohmann::json& parsed) mutable {
+    const auto add_fault = [&](std::string what) {
+      JsonFault& fault = faults->emplace_back();
+      for (const Open& level : open) {
+        if (!level.key.empty()) fault.path.push_back(level.key);
+      }
+      fault.what = std::move(what);
+    };
     if (event == Event::object_start || event == Event::array_start) {
       open.resize(static_cast<size_t>(depth));
-      if (depth >= kMaxDepth) {
-        fault(absl::StrCat("nested deeper than ", kMaxDepth));
+      if (depth >= max_depth) {
+        add_fault(absl::StrCat("nested deeper than ", max_depth));
         return false;
       }
       open.emplace_back();
@@ -80,13 +72,22 @@ absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::j
       if (open.empty()) return true;
       open.back().key = parsed.get_ref<const std::string&>();
       if (!open.back().keys.insert(open.back().key).second) {
-        fault(absl::StrCat("key '", Shown(open.back().key), "' twice in one object, expected once"));
+        add_fault(absl::StrCat("key '", ShowKey(open.back().key), "' twice in one object, expected once"));
       }
     }
     return true;
   };
+}
+
+}  // namespace
+
+absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
+                       std::vector<JsonFault>* faults, int max_depth) {
+  const int most = faults == nullptr ? max_depth : kMostDepth;
+  if (Depth(text) > most) return absl::InvalidArgumentError(absl::StrCat(name, ": nested deeper than ", most));
   try {
-    *object = nlohmann::json::parse(text.begin(), text.end(), watch);
+    *object =
+        nlohmann::json::parse(text.begin(), text.end(), faults == nullptr ? nullptr : WatchForm(max_depth, faults));
   } catch (const nlohmann::json::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": not JSON: ", e.what()));
   }
@@ -94,6 +95,34 @@ absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::j
     return absl::InvalidArgumentError(absl::StrCat(name, ": JSON ", object->type_name(), ", expected an object"));
   }
   return absl::OkStatus();
+}
+
+bool ReadInteger(const nlohmann::json& value, int64_t low, int64_t high, int64_t* dst) {
+  if (!value.is_number_integer()) return false;
+  // An unsigned number beyond int64 would wrap.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
+  const int64_t number = value.get<int64_t>();
+  if (number < low || number > high) return false;
+  *dst = number;
+  return true;
+}
+
+bool ReadNumber(const nlohmann::json& value, double low, double high, double* dst) {
+  if (!value.is_number()) return false;
+  const double number = value.get<double>();
+  if (!(number >= low && number <= high)) return false;
+  *dst = number;
+  return true;
+}
+
+std::string ShowJson(const nlohmann::json& value) {
+  if (value.is_array() && value.size() > kMaxListShown) return absl::StrCat("a list of ", value.size());
+  const std::string text = JsonText(value);
+  return text.size() > kMaxShown ? absl::StrCat(text.substr(0, kMaxShown), "...") : text;
+}
+
+std::string ShowKey(std::string_view key) {
+  return absl::StrCat(absl::Utf8SafeCHexEscape(key.substr(0, kMaxShown)), key.size() > kMaxShown ? "..." : "");
 }
 
 JsonValue JsonValue::Member(const std::string& key) const {
@@ -119,10 +148,8 @@ void JsonValue::Allow(std::initializer_list<std::string_view> keys) const {
   if (!value_->is_object()) return Refuse("an object");
   for (const auto& item : value_->items()) {
     if (std::find(keys.begin(), keys.end(), item.key()) == keys.end() && fault_->ok()) {
-      std::string known;
-      for (std::string_view key : keys) absl::StrAppend(&known, known.empty() ? "" : ", ", key);
       *fault_ = absl::InvalidArgumentError(
-          absl::StrCat(MemberName(name_, item.key()), ": unknown key, expected one of ", known));
+          absl::StrCat(MemberName(name_, item.key()), ": unknown key, expected one of ", absl::StrJoin(keys, ", ")));
     }
   }
 }
@@ -146,13 +173,8 @@ void JsonValue::ForEachItem(const std::function<void(const JsonValue&)>& visit) 
 }
 
 void JsonValue::Integer(int64_t low, int64_t high, int64_t* dst) const {
-  if (!Readable()) return;
-  // An unsigned number beyond int64 would wrap.
-  const bool fits = value_->is_number_integer() &&
-                    !(value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
-  const int64_t number = fits ? value_->get<int64_t>() : 0;
-  if (!fits || number < low || number > high) return Refuse(absl::StrCat("an integer from ", low, " to ", high));
-  *dst = number;
+  if (!Readable() || ReadInteger(*value_, low, high, dst)) return;
+  Refuse(absl::StrCat("an integer from ", low, " to ", high));
 }
 
 void JsonValue::Integer(int64_t low, int64_t high, int* dst) const {
@@ -162,13 +184,8 @@ void JsonValue::Integer(int64_t low, int64_t high, int* dst) const {
 }
 
 void JsonValue::Number(double low, double high, double* dst) const {
-  if (!Readable()) return;
-  const double number = value_->is_number() ? value_->get<double>() : 0;
-  // Written so that NaN is refused too.
-  if (!value_->is_number() || !(number >= low && number <= high)) {
-    return Refuse(absl::StrCat("a number from ", low, " to ", high));
-  }
-  *dst = number;
+  if (!Readable() || ReadNumber(*value_, low, high, dst)) return;
+  Refuse(absl::StrCat("a number from ", low, " to ", high));
 }
 
 void JsonValue::Boolean(bool* dst) const {
@@ -179,19 +196,23 @@ void JsonValue::Boolean(bool* dst) const {
 
 void JsonValue::String(std::string* dst, bool nonempty) const {
   if (!Readable()) return;
-  const char* const expected = nonempty ? "a string that is not empty" : "a string without NUL";
   if (!value_->is_string()) return Refuse("a string");
   const auto& text = value_->get_ref<const std::string&>();
-  if (text.find('\0') != std::string::npos || (nonempty && text.empty())) return Refuse(expected);
+  if (text.find('\0') != std::string::npos) return Refuse("a string without NUL");
+  if (nonempty && text.empty()) return Refuse("a string that is not empty");
   *dst = text;
+}
+
+void JsonValue::Choice(const std::vector<std::string>& choices, int* dst) const {
+  if (!Readable()) return;
+  const auto found = std::find(choices.begin(), choices.end(), *value_);
+  if (found == choices.end()) return Refuse(absl::StrCat("one of \"", absl::StrJoin(choices, "\", \""), "\""));
+  *dst = static_cast<int>(found - choices.begin());
 }
 
 void JsonValue::Refuse(std::string_view expected) const {
   if (!fault_->ok()) return;
-  const std::string text =
-      value_ == nullptr ? "nothing" : value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const std::string shown = text.size() > kMaxShown ? absl::StrCat(text.substr(0, kMaxShown), "...") : text;
-  Fault(absl::StrCat(shown, " found, expected ", expected));
+  Fault(absl::StrCat(value_ == nullptr ? "nothing" : ShowJson(*value_), " found, expected ", expected));
 }
 
 void JsonValue::Check(const std::function<absl::Status()>& check) const {

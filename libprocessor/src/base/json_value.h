@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a JSON document strictly: every value knows where it stands, and the first fault says so.
+// The strict reader of all JSON that is no request: desired.json, records, configurations and the plans of ops.
 #ifndef PROCESSOR_BASE_JSON_VALUE_H_
 #define PROCESSOR_BASE_JSON_VALUE_H_
 
@@ -15,38 +15,56 @@
 
 namespace processor {
 
-/// What is wrong with the form of a document at one place of it, of which the rest can be read.
+/// A fault in the form of a document at one place of it; the rest of the document can be read.
 struct JsonFault {
   std::vector<std::string> path;  // keys from the top; what lies in a list has the path of the list
   std::string what;
 };
 
-/// Parses a text that is one JSON object. Keys that an object has twice, and what is nested too deeply to be copied and
-/// printed, are told in `faults`; the latter is left out.
-/// \return INVALID_ARGUMENT that begins with `name` for what is no JSON object.
-absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
-                       std::vector<JsonFault>* faults);
+/// Objects and lists that may be open at once where no other number is given: copying and printing take stack for each.
+constexpr int kMaxJsonDepth = 32;
 
-/// One value of a document. The first fault of the document is kept, and nothing is called for what comes after it.
-/// What is absent, or null, leaves defaults alone.
+/// Parses a text that is one JSON object.
+///
+/// Without `faults`, nesting deeper than `max_depth` is refused, and the last of equal keys counts. With `faults`, both are
+/// told there, and what is nested too deeply is left out.
+/// \return INVALID_ARGUMENT that begins with `name` if the text is not a JSON object.
+absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
+                       std::vector<JsonFault>* faults = nullptr, int max_depth = kMaxJsonDepth);
+
+/// Reads an integer in [low, high]. Returns false, and leaves `dst` alone, for anything else.
+bool ReadInteger(const nlohmann::json& value, int64_t low, int64_t high, int64_t* dst);
+/// Reads a number in [low, high]. Returns false, and leaves `dst` alone, for anything else.
+bool ReadNumber(const nlohmann::json& value, double low, double high, double* dst);
+
+/// Writes a value for a message, in some 100 characters.
+std::string ShowJson(const nlohmann::json& value);
+/// Writes a key for a message: as UTF-8 without control characters, in some 100 characters.
+std::string ShowKey(std::string_view key);
+
+/// One value of a document, with its name for messages. The first fault of the document is kept, and nothing is read or
+/// called after it. A value that is absent, or null, leaves defaults alone.
 class JsonValue {
  public:
-  /// `fault` is written by the first fault; `value` and `fault` must outlive this.
+  /// `fault` takes the first fault. `value` and `fault` must outlive this object.
   JsonValue(std::string name, const nlohmann::json& value, absl::Status* fault)
-      : name_(std::move(name)), value_(&value), fault_(fault) {}
+      : JsonValue(std::move(name), &value, fault) {}
+  /// `value`: null for one that is absent.
+  JsonValue(std::string name, const nlohmann::json* value, absl::Status* fault)
+      : name_(std::move(name)), value_(value), fault_(fault) {}
 
-  /// The same value; its faults, and those of what is in it, are of `fault` alone.
+  /// Returns the same value with a fault of its own: `fault` takes the faults of all that is in it.
   JsonValue Apart(absl::Status* fault) const { return {name_, value_, fault}; }
 
   const std::string& name() const { return name_; }
   bool present() const { return value_ != nullptr; }
   const nlohmann::json& json() const { return *value_; }
 
-  /// A member of an object; absent if the object is, or has none of that name.
+  /// Returns a member of the object; it is absent if the object is absent or has no such member.
   JsonValue Member(const std::string& key) const;
-  /// As Member(), and a fault if it is absent.
+  /// Returns a member as Member() does, and records a fault if it is absent.
   JsonValue Required(const std::string& key, std::string_view expected) const;
-  /// A fault if the object has any other member.
+  /// Records a fault if the object has any other member.
   void Allow(std::initializer_list<std::string_view> keys) const;
   void ForEachMember(const std::function<void(const std::string& key, const JsonValue& value)>& visit) const;
   void ForEachItem(const std::function<void(const JsonValue& value)>& visit) const;
@@ -55,19 +73,19 @@ class JsonValue {
   void Integer(int64_t low, int64_t high, int* dst) const;
   void Number(double low, double high, double* dst) const;
   void Boolean(bool* dst) const;
-  /// A string without NUL; not empty if `nonempty`.
+  /// A string without NUL; not an empty one if `nonempty`.
   void String(std::string* dst, bool nonempty = false) const;
+  /// One of `choices`; `dst` is set to its position.
+  void Choice(const std::vector<std::string>& choices, int* dst) const;
 
-  /// A fault of this value: "NAME: 7 found, expected EXPECTED".
+  /// Records a fault of this value: "NAME: 7 found, expected EXPECTED".
   void Refuse(std::string_view expected) const;
-  /// A fault with the words of a status that is not OK; nothing is asked where there is a fault already.
+  /// Records the message of a status that is not OK as a fault. Does not call `check` if there is a fault already.
   void Check(const std::function<absl::Status()>& check) const;
-  /// A fault with words of its own: "NAME: WHAT".
+  /// Records a fault in other words: "NAME: WHAT".
   void Fault(std::string_view what) const;
 
  private:
-  JsonValue(std::string path, const nlohmann::json* value, absl::Status* fault)
-      : name_(std::move(path)), value_(value), fault_(fault) {}
   bool Readable() const { return value_ != nullptr && fault_->ok(); }
 
   std::string name_;

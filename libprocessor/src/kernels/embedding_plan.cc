@@ -219,7 +219,7 @@ void EmbeddingPlanReader::ReadColumn(JsonFields fields) {
 
 absl::Status EmbeddingPlanReader::Read(std::string_view text, int outputs) {
   nlohmann::json object;
-  if (absl::Status parsed = ParseJsonObject(text, "embedding plan", &object); !parsed.ok()) return parsed;
+  if (absl::Status parsed = ParsePlan(text, "embedding plan", &object); !parsed.ok()) return parsed;
   JsonFields fields(object, "embedding plan", &status_);
   fields.Int("version", 1, 1);
   const nlohmann::json& all_outputs = fields.Array("outputs", kMaxColumns);

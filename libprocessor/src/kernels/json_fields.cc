@@ -3,44 +3,20 @@
 
 #include <algorithm>
 #include <cfloat>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/base/json_value.h"
 
 namespace processor {
 namespace {
 
 using Json = nlohmann::json;
 
-// Plans have six levels. Copying and printing a value take stack for each.
-constexpr int kMaxDepth = 16;
+constexpr int kMaxDepth = 16;  // plans have six levels
 constexpr size_t kMaxBytes = size_t{256} << 20;
-
-std::string Show(const Json& value) {
-  if (value.is_array() && value.size() > 16) return absl::StrCat("an array of ", value.size());
-  if (value.is_object()) return "an object";
-  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > 100 ? absl::StrCat(text.substr(0, 100), "...") : text;
-}
-
-bool ReadInt(const Json& value, int64_t low, int64_t high, int64_t* number) {
-  if (!value.is_number_integer()) return false;
-  // An unsigned number beyond int64 would wrap.
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
-  *number = value.get<int64_t>();
-  return *number >= low && *number <= high;
-}
-
-bool ReadFloat(const Json& value, float* number) {
-  if (!value.is_number()) return false;
-  const double wide = value.get<double>();
-  if (!(std::fabs(wide) <= FLT_MAX)) return false;
-  *number = static_cast<float>(wide);
-  return true;
-}
 
 const Json& EmptyArray() {
   static const auto* const empty = new Json(Json::array());
@@ -49,32 +25,18 @@ const Json& EmptyArray() {
 
 }  // namespace
 
-absl::Status ParseJsonObject(std::string_view text, std::string_view what, Json* object) {
+absl::Status ParsePlan(std::string_view text, std::string_view what, Json* object) {
   if (text.size() > kMaxBytes) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", text.size(), " bytes, expected at most ", kMaxBytes));
   }
-  bool too_deep = false;
-  const auto watch_depth = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  try {
-    *object = Json::parse(text.begin(), text.end(), watch_depth);
-  } catch (const Json::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": not JSON: ", absl::Utf8SafeCHexEscape(e.what())));
-  }
-  if (too_deep) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": nested deeper than ", kMaxDepth, ", expected less"));
-  }
-  if (!object->is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": JSON ", object->type_name(), ", expected an object"));
-  }
-  return absl::OkStatus();
+  const absl::Status parsed = ParseJson(what, text, object, nullptr, kMaxDepth);
+  // The parser quotes the text, which need not be UTF-8, as messages of TensorFlow must be.
+  return parsed.ok() ? parsed : absl::InvalidArgumentError(absl::Utf8SafeCHexEscape(parsed.message()));
 }
 
 JsonFields::JsonFields(const Json& value, std::string where, absl::Status* status)
     : value_(value), where_(std::move(where)), status_(status) {
-  if (!value_.is_object()) Refuse(Show(value_), "an object");
+  if (!value_.is_object()) Refuse(ShowJson(value_), "an object");
 }
 
 const Json* JsonFields::Find(const char* field) {
@@ -96,16 +58,16 @@ void JsonFields::Refuse(std::string_view found, std::string_view expected) {
 
 void JsonFields::RefuseField(const char* field, std::string_view expected) {
   const Json* value = Find(field);
-  Refuse(absl::StrCat("'", field, "' is ", value == nullptr ? "absent" : Show(*value)), expected);
+  Refuse(absl::StrCat("'", field, "' is ", value == nullptr ? "absent" : ShowJson(*value)), expected);
 }
 
 int64_t JsonFields::Int(const char* field, int64_t low, int64_t high) {
   int64_t number = low;
   const Json* value = Require(field, "an integer");
-  if (value == nullptr) return low;
-  if (ReadInt(*value, low, high, &number)) return number;
-  RefuseField(field, absl::StrCat("an integer from ", low, " to ", high));
-  return low;
+  if (value != nullptr && !ReadInteger(*value, low, high, &number)) {
+    RefuseField(field, absl::StrCat("an integer from ", low, " to ", high));
+  }
+  return number;
 }
 
 int64_t JsonFields::Int(const char* field, int64_t low, int64_t high, int64_t absent) {
@@ -131,10 +93,9 @@ int JsonFields::Choice(const char* field, std::initializer_list<std::string_view
 }
 
 double JsonFields::Double(const char* field, double low, double high, double absent) {
+  double number = absent;
   const Json* value = Find(field);
-  if (value == nullptr) return absent;
-  const double number = value->is_number() ? value->get<double>() : NAN;
-  if (number >= low && number <= high) return number;
+  if (value == nullptr || ReadNumber(*value, low, high, &number)) return number;
   RefuseField(field, absl::StrCat("a number from ", low, " to ", high));
   return low;
 }
@@ -145,14 +106,6 @@ std::vector<float> JsonFields::Floats(const char* field, size_t most) {
   numbers.reserve(array.size());
   for (const Json& value : array) numbers.push_back(JsonFloat(value, field, this));
   return numbers;
-}
-
-std::string JsonFields::String(const char* field, std::string_view absent) {
-  const Json* value = Find(field);
-  if (value == nullptr) return std::string(absent);
-  if (value->is_string()) return value->get<std::string>();
-  RefuseField(field, "a string");
-  return std::string(absent);
 }
 
 const Json& JsonFields::Array(const char* field, size_t most) {
@@ -167,24 +120,25 @@ void JsonFields::Finish() {
   if (!status_->ok() || !value_.is_object()) return;
   for (const auto& item : value_.items()) {
     if (std::find(known_.begin(), known_.end(), item.key()) != known_.end()) continue;
-    Refuse(absl::StrCat("unknown field '", absl::Utf8SafeCHexEscape(item.key()).substr(0, 100), "'"),
-           "those of docs/fused_ops.md");
+    Refuse(absl::StrCat("unknown field '", ShowKey(item.key()), "'"), "those of docs/fused_ops.md");
     return;
   }
 }
 
 int64_t JsonInt(const Json& value, int64_t low, int64_t high, std::string_view what, JsonFields* fields) {
   int64_t number = low;
-  if (ReadInt(value, low, high, &number)) return number;
-  fields->Refuse(absl::StrCat(what, " ", Show(value)), absl::StrCat("an integer from ", low, " to ", high));
-  return low;
+  if (!ReadInteger(value, low, high, &number)) {
+    fields->Refuse(absl::StrCat(what, " ", ShowJson(value)), absl::StrCat("an integer from ", low, " to ", high));
+  }
+  return number;
 }
 
 float JsonFloat(const Json& value, std::string_view what, JsonFields* fields) {
-  float number = 0;
-  if (ReadFloat(value, &number)) return number;
-  fields->Refuse(absl::StrCat(what, " ", Show(value)), "a finite number of 32 bits");
-  return 0;
+  double number = 0;
+  if (!ReadNumber(value, -FLT_MAX, FLT_MAX, &number)) {
+    fields->Refuse(absl::StrCat(what, " ", ShowJson(value)), "a finite number of 32 bits");
+  }
+  return static_cast<float>(number);
 }
 
 }  // namespace processor

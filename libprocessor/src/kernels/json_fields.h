@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the JSON text of an op's plan: typed fields of its objects, and one message for what is wrong. A field that
-// nobody asked for is a fault. Any text gives fields or an error.
+// Reads the objects of an op's plan: takes their fields, names the object in messages, and refuses a field that nobody
+// asked for. Any text gives fields or an error.
 #ifndef PROCESSOR_KERNELS_JSON_FIELDS_H_
 #define PROCESSOR_KERNELS_JSON_FIELDS_H_
 
@@ -15,13 +15,13 @@
 
 namespace processor {
 
-/// Parses a text that is a JSON object.
+/// Parses the text of a plan.
 /// \param what  what the text is, for messages.
-/// \return INVALID_ARGUMENT for anything else, for one that is nested deeper than plans are, or is longer than 256 MiB.
-absl::Status ParseJsonObject(std::string_view text, std::string_view what, nlohmann::json* object);
+/// \return INVALID_ARGUMENT for what is not a JSON object, is nested deeper than plans are, or is longer than 256 MiB.
+absl::Status ParsePlan(std::string_view text, std::string_view what, nlohmann::json* object);
 
-/// Asks one object for its fields. The first fault, also of other objects that share `status`, is kept there; after a
-/// fault all answers are in range but mean nothing.
+/// One object of a plan, which whoever parsed the plan owns. `status` keeps the first fault of all objects that share it;
+/// after a fault all values are in range but mean nothing.
 class JsonFields {
  public:
   /// \param where  names the object in messages, as in "embedding plan: key 3". `value` and `status` outlive this.
@@ -39,7 +39,6 @@ class JsonFields {
   double Double(const char* field, double low, double high, double absent);
   /// Finite numbers, rounded to float; at most `most`.
   std::vector<float> Floats(const char* field, size_t most);
-  std::string String(const char* field, std::string_view absent);
   /// The elements of an array with at most `most` of them; an empty one if there is a fault.
   const nlohmann::json& Array(const char* field, size_t most);
   /// A value of any type, or null if it is absent.
@@ -51,8 +50,6 @@ class JsonFields {
   void RefuseField(const char* field, std::string_view expected);
   /// Records a fault if a field was not asked for.
   void Finish();
-
-  const std::string& where() const { return where_; }
 
  private:
   const nlohmann::json* Require(const char* field, std::string_view expected);

@@ -149,7 +149,7 @@ class PlanReader {
 
 absl::Status ParseTowerPlan(std::string_view text, int num_inputs, int num_weights, int num_outputs, TowerPlan* plan) {
   nlohmann::json object;
-  if (absl::Status s = ParseJsonObject(text, "tower plan", &object); !s.ok()) return s;
+  if (absl::Status s = ParsePlan(text, "tower plan", &object); !s.ok()) return s;
   absl::Status status;
   JsonFields fields(object, "tower plan", &status);
   fields.Int("version", 1, 1);

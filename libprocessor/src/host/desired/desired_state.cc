@@ -36,22 +36,6 @@ void ReadVersionNumber(const JsonValue& value, const std::map<int64_t, DesiredVe
   value.Refuse(absl::StrCat("one of the model's versions ", known));
 }
 
-void ReadBatching(const JsonValue& batching, BatchOptions* dst) {
-  batching.Allow({"mode", "max_rows", "max_wait_us"});
-  std::string mode = "off";
-  const JsonValue named = batching.Member("mode");
-  named.String(&mode);
-  if (mode == "zero_wait") {
-    dst->mode = BatchMode::kZeroWait;
-  } else if (mode == "timed") {
-    dst->mode = BatchMode::kTimed;
-  } else if (mode != "off") {
-    named.Refuse("\"off\", \"zero_wait\" or \"timed\"");
-  }
-  batching.Member("max_rows").Integer(1, kMostBatchRows, &dst->max_rows);
-  batching.Member("max_wait_us").Integer(0, kLongestBatchWaitUs, &dst->max_wait_us);
-}
-
 void ReadConfig(const JsonValue& config, std::string* dst) {
   if (!config.present()) return;
   if (!config.json().is_object()) return config.Refuse("an object");
@@ -92,7 +76,7 @@ void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
   ReadConfig(value.Member("config"), &dst->config);
   value.Member("warmup_file").String(&dst->warmup_file);
   value.Member("cpuset").String(&dst->cpuset);
-  ReadBatching(value.Member("batching"), &dst->batching);
+  ReadBatchOptions(value.Member("batching"), &dst->batching);
   const JsonValue limits = value.Member("limits");
   limits.Allow({"max_queue", "max_in_flight"});
   limits.Member("max_queue").Integer(1, kMaxCount, &dst->limits.max_queue);

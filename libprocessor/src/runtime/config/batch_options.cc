@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "src/runtime/config/config_check.h"
-#include "src/runtime/config/config_reader.h"
 
 namespace processor {
 namespace {
@@ -17,18 +16,23 @@ const std::vector<std::string>& ModeNames() {
 
 }  // namespace
 
+void ReadBatchOptions(const JsonValue& value, BatchOptions* dst) {
+  value.Allow({"mode", "max_rows", "max_wait_us"});
+  int mode = static_cast<int>(dst->mode);
+  value.Member("mode").Choice(ModeNames(), &mode);
+  dst->mode = static_cast<BatchMode>(mode);
+  value.Member("max_rows").Integer(1, kMostBatchRows, &dst->max_rows);
+  value.Member("max_wait_us").Integer(0, kLongestBatchWaitUs, &dst->max_wait_us);
+}
+
 absl::Status ParseBatchOptions(std::string_view json, BatchOptions* dst) {
-  ConfigReader reader;
-  if (absl::Status s = reader.Parse(json); !s.ok()) return s;
+  nlohmann::json document;
+  if (absl::Status s = ParseJson("options", json, &document); !s.ok()) return s;
+  absl::Status fault;
   BatchOptions options;
-  int mode = static_cast<int>(options.mode);
-  reader.Choice("mode", ModeNames(), &mode);
-  options.mode = static_cast<BatchMode>(mode);
-  reader.Int64("max_rows", 1, kMostBatchRows, &options.max_rows);
-  reader.Int64("max_wait_us", 0, kLongestBatchWaitUs, &options.max_wait_us);
-  if (absl::Status s = reader.Finish(); !s.ok()) return s;
-  *dst = options;
-  return absl::OkStatus();
+  ReadBatchOptions(JsonValue("", document, &fault), &options);
+  if (fault.ok()) *dst = options;
+  return fault;
 }
 
 nlohmann::ordered_json BatchOptionsJson(const BatchOptions& options) {

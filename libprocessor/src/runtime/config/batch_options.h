@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
+#include "src/base/json_value.h"
 
 namespace processor {
 
@@ -27,7 +28,10 @@ struct BatchOptions {
   }
 };
 
-/// Reads {"mode": "off" | "zero_wait" | "timed", "max_rows": N, "max_wait_us": N}; absent keys have their defaults.
+/// Reads {"mode": "off" | "zero_wait" | "timed", "max_rows": N, "max_wait_us": N}; absent keys leave `dst` alone.
+void ReadBatchOptions(const JsonValue& value, BatchOptions* dst);
+
+/// Reads the same from a text; absent keys have their defaults.
 /// \return INVALID_ARGUMENT for what is not JSON, another type, an unknown key, or a value out of its range.
 absl::Status ParseBatchOptions(std::string_view json, BatchOptions* dst);
 
