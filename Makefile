@@ -244,7 +244,7 @@ fmt: $(VENV)/.stamp-lint
 typecheck: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/mypy
 
-## proto: write the descriptors for server reflection from serving_proxy/protos
+## proto: write the descriptors that Python and Go read from protos/
 proto: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python tools/make_protos.py
 

@@ -1,28 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-# Protobuf code generated from libprocessor/proto, for tests, benchmarks and fuzzers: the library itself has none.
+# Protobuf code generated from protos/, for tests, benchmarks and fuzzers: the library itself has none.
 include_guard(GLOBAL)
 
 # The environment's before any other: its version is the one that TensorFlow's protobuf headers demand.
 get_filename_component(PYTHON_BIN ${Python_EXECUTABLE} DIRECTORY)
 find_program(PROTOC protoc HINTS ${PYTHON_BIN} REQUIRED)
 
+set(PROTOS ${CMAKE_CURRENT_SOURCE_DIR}/protos)
 set(MESSAGES_DIR ${CMAKE_BINARY_DIR}/messages)
 file(MAKE_DIRECTORY ${MESSAGES_DIR})
+# These also stand in for protos/tensorflow, whose messages C++ has from TensorFlow.
+set(TENSORFLOW_DESCRIPTORS ${MESSAGES_DIR}/tensorflow.binpb)
+set(WRITE_DESCRIPTORS ${CMAKE_CURRENT_SOURCE_DIR}/tools/tensorflow_descriptors.py)
 add_custom_command(
-  OUTPUT ${MESSAGES_DIR}/tensorflow.pb
-  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/proto/descriptors.py ${MESSAGES_DIR}/tensorflow.pb
-  DEPENDS libprocessor/proto/descriptors.py VERBATIM)
-foreach(stem predict tfserving kserve)
-  add_custom_command(
-    OUTPUT ${MESSAGES_DIR}/proto/${stem}.pb.cc ${MESSAGES_DIR}/proto/${stem}.pb.h
-    COMMAND ${PROTOC} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}/libprocessor
-            --descriptor_set_in=${MESSAGES_DIR}/tensorflow.pb --cpp_out=${MESSAGES_DIR}
-            ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/proto/${stem}.proto
-    DEPENDS libprocessor/proto/${stem}.proto ${MESSAGES_DIR}/tensorflow.pb VERBATIM)
-endforeach()
+  OUTPUT ${TENSORFLOW_DESCRIPTORS}
+  COMMAND ${Python_EXECUTABLE} ${WRITE_DESCRIPTORS} ${TENSORFLOW_DESCRIPTORS}
+  DEPENDS ${WRITE_DESCRIPTORS} VERBATIM)
 
-add_library(processor_messages OBJECT EXCLUDE_FROM_ALL ${MESSAGES_DIR}/proto/predict.pb.cc
-            ${MESSAGES_DIR}/proto/tfserving.pb.cc ${MESSAGES_DIR}/proto/kserve.pb.cc)
+set(MESSAGE_NAMES inference predict prediction_log tensorflow_serving tensorflow error_codes)
+list(TRANSFORM MESSAGE_NAMES APPEND .proto OUTPUT_VARIABLE MESSAGE_FILES)
+list(TRANSFORM MESSAGE_NAMES REPLACE "(.+)" "${MESSAGES_DIR}/\\1.pb.cc" OUTPUT_VARIABLE MESSAGE_SOURCES)
+list(TRANSFORM MESSAGE_NAMES REPLACE "(.+)" "${MESSAGES_DIR}/\\1.pb.h" OUTPUT_VARIABLE MESSAGE_HEADERS)
+file(GLOB PROTO_FILES CONFIGURE_DEPENDS ${PROTOS}/*.proto)
+add_custom_command(
+  OUTPUT ${MESSAGE_SOURCES} ${MESSAGE_HEADERS}
+  COMMAND ${PROTOC} --proto_path=${PROTOS} --descriptor_set_in=${TENSORFLOW_DESCRIPTORS} --cpp_out=${MESSAGES_DIR}
+          ${MESSAGE_FILES}
+  DEPENDS ${PROTO_FILES} ${TENSORFLOW_DESCRIPTORS} VERBATIM)
+
+add_library(processor_messages OBJECT EXCLUDE_FROM_ALL ${MESSAGE_SOURCES})
 target_include_directories(processor_messages PUBLIC ${MESSAGES_DIR})
 target_link_libraries(processor_messages PUBLIC processor_flags)
 # Generated code has unused parameters.

@@ -59,7 +59,7 @@ ALLOWED = {
         {"opentelemetry"},
     ),
     # JSON Schemas are written from the dataclasses of reports.
-    "tools": ({"cost_model", "graph_tools", "pydantic"}, set()),
+    "tools": ({"cost_model", "google", "graph_tools", "pydantic"}, set()),
 }
 
 # Folder of libprocessor/src: the folders and single headers that it may include beside its own.

@@ -175,7 +175,8 @@ def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
     # The simulator's event loop is C++ that is compiled where it runs.
     for kind in ("*.py", "*.cc", "scenarios/*.yaml", "scenarios/*.json"):
         modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "cost_model").rglob(kind)}
-    for kind in ("*.sql", "*.proto", "*.binpb", "page/static/*"):
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.binpb")}
+    for kind in ("*.sql", "*.binpb", "page/static/*"):
         modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob(kind)}
     expected = modules | {
         "processor/_abi.py",

@@ -83,8 +83,8 @@ def _prediction_logs(path: Path, signatures: Signatures) -> Iterator[Request]:
                 continue
             request = log.predict_log.request
             arrays = {
-                entry.key: np.asarray(tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry.value)))
-                for entry in request.inputs
+                key: np.asarray(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value.SerializeToString())))
+                for key, value in sorted(request.inputs.items())
             }
         except (DecodeError, ValueError, TypeError) as error:
             raise UnreadableError(f"{place}: {error}, expected a PredictionLog message") from error
@@ -106,7 +106,7 @@ def _eas(path: Path, signatures: Signatures) -> Iterator[Request]:
 
     try:
         request = messages()["EasRequest"].FromString(path.read_bytes())
-        arrays = {entry.key: _eas_array(entry.value) for entry in request.inputs}
+        arrays = {key: _eas_array(value) for key, value in sorted(request.inputs.items())}
     except (DecodeError, ValueError, KeyError) as error:
         raise UnreadableError(
             f"{path}: {error}, expected TFRecords of PredictionLog, an EAS PredictRequest or a .npz file"

@@ -6,7 +6,7 @@
 #include "differential.h"
 #include "fuzz_kinds.h"
 #include "inputs.h"
-#include "proto/tfserving.pb.h"
+#include "prediction_log.pb.h"
 
 namespace processor::fuzz {
 

@@ -190,9 +190,9 @@ def _functions_of(node: Any) -> Iterator[str]:
     """Yield the names of all functions that a node may call."""
     yield node.op
     for attribute in node.attr.values():
-        if attribute.WhichOneof("choice") == "func":
+        if attribute.WhichOneof("value") == "func":
             yield attribute.func.name
-        elif attribute.WhichOneof("choice") == "list":
+        elif attribute.WhichOneof("value") == "list":
             yield from (one.name for one in attribute.list.func)
 
 
@@ -202,7 +202,7 @@ def _is_harmless(scope: _Scope, node: Any) -> bool:
     if node.op in NAMES_NOTHING:
         name, values = NAMES_NOTHING[node.op]
         attribute = node.attr.get(name)
-        if attribute is None or attribute.WhichOneof("choice") == "list":
+        if attribute is None or attribute.WhichOneof("value") == "list":
             return attribute is None or all(one in values for one in attribute.list.s)
         return attribute.s in values
     if node.op in CACHES:

@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
+from serving_proxy import messages
 from serving_proxy.errors import InvalidError, NotFoundError
-from serving_proxy.sources import messages
 from serving_proxy.system.files import read_regular
 
 # TensorFlow's DataType, by number.

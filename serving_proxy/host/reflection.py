@@ -30,7 +30,7 @@ _METHOD = "ServerReflectionInfo"
 
 def descriptors() -> descriptor_pool.DescriptorPool:
     """Return a pool with the services of a host and all definitions that they need."""
-    written = resources.files("serving_proxy.generated").joinpath("services.binpb").read_bytes()
+    written = resources.files("serving_proxy.messages").joinpath("services.binpb").read_bytes()
     files = list(descriptor_pb2.FileDescriptorSet.FromString(written).file)
     for module in (health_pb2, reflection_pb2):
         files.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))

@@ -8,9 +8,9 @@ from typing import Any
 
 from google.protobuf import text_format
 
+from serving_proxy import messages
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Batching, Limits
-from serving_proxy.sources import messages
 
 # TensorFlow Serving's defaults for parameters that the file does not set.
 _DEFAULT_ROWS, _DEFAULT_WAIT_US = 1000, 0

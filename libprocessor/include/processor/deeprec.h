@@ -3,7 +3,7 @@
  * \file deeprec.h
  * \brief The drop-in contract: the four functions of DeepRec's Processor, for hosts that exist.
  *
- * Messages are those of package `tensorflow.eas` (libprocessor/proto/predict.proto); docs/drop_in.md lists the keys of
+ * Messages are those of package `tensorflow.eas` (protos/predict.proto); docs/drop_in.md lists the keys of
  * the configuration, what each does here, and what differs from the original. New hosts use processor.h.
  *
  * Output buffers come from `malloc`: the caller releases them with `free`. All functions may be called from any number

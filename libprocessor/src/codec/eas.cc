@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol "eas": the messages of proto/predict.proto.
+// Protocol "eas": the messages of protos/predict.proto.
 #include <array>
 
 #include "absl/strings/str_cat.h"

@@ -7,7 +7,7 @@
 
 namespace processor {
 
-/// The messages of the drop-in contract (proto/predict.proto).
+/// The messages of the drop-in contract (protos/predict.proto).
 const Codec* EasCodec();
 
 /// TensorFlow Serving's messages.

@@ -16,14 +16,11 @@ def prediction_log(model: str, values: Sequence[float], name: str = "x") -> byte
     log = messages()["PredictionLog"]()
     request = log.predict_log.request
     request.model_spec.name = model
-    packed = struct.pack(f"<{len(values)}f", *values)
-    # TensorProto: dtype DT_FLOAT, shape [1, n], tensor_content.
-    size = bytes([0x12, 2, 0x08, len(values)])
-    shape = bytes([0x12, 2, 0x08, 1]) + size
-    tensor = bytes([0x08, 1, 0x12, len(shape)]) + shape + bytes([0x22, len(packed)]) + packed
-    entry = request.inputs.add()
-    entry.key = name
-    entry.value = tensor
+    tensor = request.inputs[name]
+    tensor.dtype = 1
+    for size in (1, len(values)):
+        tensor.tensor_shape.dim.add(size=size)
+    tensor.tensor_content = struct.pack(f"<{len(values)}f", *values)
     data: bytes = log.SerializeToString()
     return data
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from serving_proxy import Client
+from serving_proxy import Client, messages
 from serving_proxy.serve.process import run
 from serving_proxy.serve.settings import ServeSettings
-from serving_proxy.sources import messages
 
 ROOT = Path(__file__).resolve().parents[3]
 _START_S = 60.0

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "inference.pb.h"
 #include "oracle.h"
-#include "proto/kserve.pb.h"
 
 namespace processor::oracle {
 

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "proto/predict.pb.h"
-#include "proto/tfserving.pb.h"
+#include "predict.pb.h"
 #include "src/base/signature.h"
 #include "src/codec/codec.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow_serving.pb.h"
 
 namespace processor::oracle {
 

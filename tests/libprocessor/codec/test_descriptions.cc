@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "inference.pb.h"
 #include "nlohmann/json.hpp"
 #include "oracle.h"
-#include "proto/kserve.pb.h"
 
 namespace processor {
 namespace {

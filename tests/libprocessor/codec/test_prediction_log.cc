@@ -5,7 +5,7 @@
 
 #include "differential.h"
 #include "oracle.h"
-#include "proto/tfserving.pb.h"
+#include "prediction_log.pb.h"
 
 namespace processor {
 namespace {

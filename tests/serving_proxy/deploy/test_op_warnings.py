@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
-from serving_proxy import Client
+from serving_proxy import Client, messages
 from serving_proxy.errors import InvalidError, PreconditionError
-from serving_proxy.sources import messages
 
 Make = Callable[..., Path]
 

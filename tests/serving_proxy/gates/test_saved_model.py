@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.proxies.proxy_support import write_model
+from serving_proxy import messages
 from serving_proxy.errors import InvalidError, NotFoundError
 from serving_proxy.gates.saved_model import differences, read_signatures
-from serving_proxy.sources import messages
 
 OLD: dict[str, Any] = {
     "serving_default": {
@@ -46,9 +46,11 @@ def test_every_dtype_of_a_real_model(echo_model: Path) -> None:
 
 def test_text_models_are_read(tmp_path: Path) -> None:
     text = """saved_model_schema_version: 1 meta_graphs { graph_def { node { name: "x" op: "Placeholder" } }
-      meta_info_def { tags: "serve" } signature_def { key: "s" value { outputs { key: "y" value { dtype: 1 } } } } }"""
+      meta_info_def { tags: "serve" } signature_def { key: "s" value {
+        outputs { key: "y" value { dtype: DT_FLOAT } } outputs { key: "z" value { dtype: 1 } } } } }"""
     (tmp_path / "saved_model.pbtxt").write_text(text, encoding="utf-8")
-    assert list(read_signatures(tmp_path)) == ["s"]
+    outputs = read_signatures(tmp_path)["s"]["outputs"]
+    assert {name: tensor["dtype"] for name, tensor in outputs.items()} == {"y": "float32", "z": "float32"}
 
 
 def test_no_graph_is_said(tmp_path: Path) -> None:

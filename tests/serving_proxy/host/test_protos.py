@@ -17,7 +17,7 @@ from serving_proxy.host.grpc_methods import LOAD, RELOAD, SERVICES, STREAM, UNAR
 from serving_proxy.host.reflection import descriptors
 
 ROOT = Path(__file__).resolve().parents[3]
-WRITTEN = ROOT / "serving_proxy" / "generated" / "services.binpb"
+WRITTEN = ROOT / "serving_proxy" / "messages" / "services.binpb"
 
 
 def test_descriptors_are_current() -> None:

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// What `make proto` compiles from serving_proxy/protos.
+// What `make proto` compiles from protos/.
 //
 //go:embed services.binpb
 var serviceDescriptors []byte

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "differential.h"
 #include "oracle.h"
-#include "proto/tfserving.pb.h"
+#include "prediction_log.pb.h"
 #include "record_files.h"
 #include "src/base/log.h"
 #include "temporary_folder.h"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write TensorFlow's message definitions in the form that protoc reads: ``python descriptors.py OUT.pb``.
+"""Write TensorFlow's message definitions for protoc: ``python tools/tensorflow_descriptors.py OUT.binpb``.
 
 The TensorFlow wheel has its ``.proto`` files only as generated code. The generated Python modules hold the definitions
-whole, so a ``FileDescriptorSet`` of them stands in for the files (``protoc --descriptor_set_in``).
+whole, so a ``FileDescriptorSet`` of them stands in for the files (``protoc --descriptor_set_in``). It stands in for
+protos/tensorflow as well: C++ code that is generated from our files must use the messages of TensorFlow in the same
+process, so those files only import TensorFlow's here.
 """
 
 from __future__ import annotations
@@ -16,15 +18,19 @@ from pathlib import Path
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-ROOTS = (
-    "tensorflow.core.framework.tensor_pb2",
-    "tensorflow.core.example.example_pb2",
-    "tensorflow.core.protobuf.meta_graph_pb2",
-)
+# File of protos/tensorflow -> the modules that have its messages.
+MODULES = {
+    "error_codes.proto": ("tensorflow.core.protobuf.error_codes_pb2",),
+    "tensorflow.proto": (
+        "tensorflow.core.framework.tensor_pb2",
+        "tensorflow.core.example.example_pb2",
+        "tensorflow.core.protobuf.meta_graph_pb2",
+    ),
+}
 
 
 def main(path: str) -> None:
-    """Write the files of `TensorProto`, `Example` and `SignatureDef`, and of all that they import, to ``path``."""
+    """Write the files in `MODULES`, and all that they import, to ``path``."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.submodule_search_locations is None:
         raise SystemExit("TensorFlow: not installed, expected beside this interpreter")
@@ -44,8 +50,12 @@ def main(path: str) -> None:
         written[descriptor.name] = None
         descriptor.CopyToProto(result.file.add())
 
-    for root in ROOTS:
-        add(importlib.import_module(root).DESCRIPTOR)
+    for name, modules in MODULES.items():
+        imported = [importlib.import_module(module).DESCRIPTOR for module in modules]
+        for descriptor in imported:
+            add(descriptor)
+        names = [descriptor.name for descriptor in imported]
+        result.file.add(name=name, syntax="proto3", dependency=names, public_dependency=range(len(names)))
     Path(path).write_bytes(result.SerializeToString())
 
 
