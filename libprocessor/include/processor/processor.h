@@ -183,8 +183,9 @@ typedef struct processor_result processor_result;
 
 /** \brief What to load. */
 typedef struct processor_load_options {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
-  /** PROCESSOR_ABI_VERSION of the header that the caller was compiled with. */
+  /** PROCESSOR_ABI_VERSION of the same header. */
   uint32_t abi_version;
   /** Folder that holds saved_model.pb; NULL if the configuration names it (`savedmodel_dir`). */
   const char *path;
@@ -313,6 +314,7 @@ PROCESSOR_API processor_status processor_model_stats(const processor_model *mode
  * each element then has `item_size` bytes, and the zero bytes at its end are dropped (NumPy's "S" layout).
  */
 typedef struct processor_tensor {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
   /** The element type: PROCESSOR_FLOAT or another number of the list above. */
   int32_t dtype;
@@ -338,6 +340,7 @@ typedef struct processor_tensor {
  * All requests of an array have the same `struct_size`, and so have all tensors of an array.
  */
 typedef struct processor_request {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
   /** Order in the queue: a request with a larger number runs first, and of equal ones the earlier. */
   int32_t priority;
@@ -353,15 +356,17 @@ typedef struct processor_request {
   const char *signature_name;
   /** [num_inputs] the inputs, in any order, if `protocol` is NULL. */
   const processor_tensor *inputs;
+  /** Number of `inputs`. */
   size_t num_inputs;
-  /** [num_outputs] aliases or tensor names of the outputs to return, in this order. If there are none, all outputs are
-   *  returned in the order of the signature. */
+  /** [num_outputs] aliases or tensor names of the outputs to return, in this order. */
   const char *const *outputs;
+  /** Number of `outputs`; 0 for all outputs, in the order of the signature. */
   size_t num_outputs;
 } processor_request;
 
 /** \brief How a request was run. */
 typedef struct processor_result_info {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
   /** Index of the session that ran it; -1 if none did. */
   int32_t session;
@@ -462,6 +467,7 @@ typedef struct processor_completion {
 
 /** \brief Where an asynchronous request ends: a callback or, if that is NULL, a queue. */
 typedef struct processor_target {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
   /** Returned with the completion; the library does not interpret it. */
   uint64_t tag;
@@ -575,8 +581,9 @@ typedef struct processor_host processor_host;
 
 /** \brief Identity, folder and CPUs of a host. */
 typedef struct processor_host_options {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
-  /** PROCESSOR_ABI_VERSION of the header that the caller was compiled with. */
+  /** PROCESSOR_ABI_VERSION of the same header. */
   uint32_t abi_version;
   /** Folder that holds desired.json or will hold it. The folder must exist. */
   const char *state_dir;
@@ -598,6 +605,7 @@ typedef struct processor_pair {
   const char *key;
   /** [value_size] bytes. */
   const void *value;
+  /** Size of `value` in bytes. */
   size_t value_size;
 } processor_pair;
 
@@ -607,6 +615,7 @@ typedef struct processor_pair {
  * Model, version and label may be given here, in the bytes, or in both; if in both, they must be equal.
  */
 typedef struct processor_host_request {
+  /** `sizeof` of the struct that the caller was compiled with (rule 8). */
   uint32_t struct_size;
   /** As in processor_request. */
   int32_t priority;
@@ -629,6 +638,7 @@ typedef struct processor_host_request {
   /** [num_metadata]. "x-routing-key" decides the arm of an experiment. "inference-header-content-length" is the size in
    *  bytes of the JSON of a "kserve_json" request, if binary data follow. Other keys are ignored. */
   const processor_pair *metadata;
+  /** Number of entries in `metadata`. */
   size_t num_metadata;
   /** Not 0: processor_host_process() does not run the request if its graph has loops, since their duration is
    *  unknown. It returns ABORTED without a result, and the request leaves no trace. This is for hosts that call on a
@@ -675,13 +685,7 @@ PROCESSOR_API processor_status processor_host_process_async(const processor_host
                                                             const processor_target *target, uint64_t *request_id,
                                                             processor_error *error);
 
-/**
- * \brief Cancel an asynchronous request, waiting or running; its target receives CANCELLED.
- *
- * The target may be notified before this call returns.
- *
- * \return as processor_model_cancel().
- */
+/** \brief Cancel an asynchronous request, as processor_model_cancel() does. */
 PROCESSOR_API processor_status processor_host_cancel(const processor_host *host, uint64_t request_id,
                                                      processor_error *error);
 
@@ -725,12 +729,7 @@ PROCESSOR_API processor_status processor_host_claim_port(const processor_host *h
  */
 PROCESSOR_API processor_status processor_host_prepare_end(const processor_host *host, processor_error *error);
 
-/**
- * \brief Refuse new requests with UNAVAILABLE and wait until the admitted ones have been answered.
- *
- * \param deadline_us  see processor_request.deadline_us; 0 waits without a limit.
- * \return OK when no request is left, DEADLINE_EXCEEDED otherwise; the host then continues to drain.
- */
+/** \brief Drain a host, as processor_model_drain() drains a model. */
 PROCESSOR_API processor_status processor_host_drain(const processor_host *host, int64_t deadline_us,
                                                     processor_error *error);
 
