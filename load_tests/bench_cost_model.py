@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,8 @@ def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -
     ]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a part of the minutes, two seeds")
     parser.add_argument("--minutes-scale", type=float, help="part of the minutes; 1, or 0.03 with --quick")
@@ -86,7 +88,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--out", type=Path, help="file of the results (default results/bench_cost_model.json)")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     chosen.out = chosen.out or results_file("bench_cost_model", chosen.quick)
     console = make_console()
     base = load_workload(SCENARIO)
@@ -105,7 +107,7 @@ def main() -> int:
         console.print(f"[dim]{rows[0].traffic}, {rows[0].policy}, x{rows[0].interference:g}: {rates}[/]")
 
     policies = chosen.policies.split(",")
-    part = 0.01 if chosen.quick else 0.005
+    part = 0.05 if chosen.quick else 0.005
     rows = capacities(
         workload, workload.machine, policies, seeds, interference, part=part, jobs=chosen.jobs, told=told
     )  # fmt: skip

@@ -33,7 +33,7 @@ from load_tests._report import Target
 from load_tests.bench_fused import optimize
 from load_tests.bench_serving import default_config
 from load_tests.request_files import encode_request, write_requests
-from load_tests.workloads import _wheels
+from load_tests.workloads import ensure_deepctr_models
 
 __all__ = ["MODELS", "inputs_of", "judge", "main", "summarize"]
 
@@ -93,25 +93,6 @@ def inputs_of(specs: Sequence[dict[str, Any]], rows: int, random: np.random.Gene
             values = random.standard_normal(shape)
         inputs[name] = values.astype(_DTYPES[spec["dtype"]])
     return inputs
-
-
-def export(cache: Path, names: Sequence[str]) -> Path:
-    """Train and export the models that are not in the cache, and return their folder.
-
-    Raises
-    ------
-    ProgramError
-        If that failed; the message is its output.
-    """
-    out = cache / "deepctr"
-    missing = [name for name in names if not (out / name / "saved_model.pb").is_file()]
-    if missing:
-        script = Path(_wheels.__file__).with_name("make_deepctr.py")
-        command = [sys.executable, str(script), str(_wheels.unpacked_wheel("deepctr", "0.9.4")), str(out), *missing]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
-        if done.returncode:
-            raise ProgramError("make_deepctr.py", done.returncode, done.stderr)
-    return out
 
 
 def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
@@ -185,7 +166,7 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
 def _measure(options: argparse.Namespace, console: Console) -> Measured:
     cases: list[dict[str, Any]] = []
     console.print("Training and exporting the models that are not in the cache")
-    exported = export(options.cache, options.models)
+    exported = ensure_deepctr_models(options.models, options.cache)
     for model in options.models:
         console.print(f"Optimizing and measuring {model}")
         source = exported / model

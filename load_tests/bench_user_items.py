@@ -29,6 +29,7 @@ from load_tests._report import Target
 from load_tests.bench_fused import FIGURES, PRECISIONS, fuse, loaded_precisions
 from load_tests.bench_serving import default_config
 from load_tests.request_files import Array, encode_request, random_inputs, write_requests
+from load_tests.workloads import ensure_model
 
 __all__ = ["FORMS", "TARGETS", "judge", "main", "summarize"]
 
@@ -150,7 +151,10 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
     for precision in options.precisions:
         console.print(f"Optimizing W1, {precision}")
         models[precision] = {
-            "unsplit": fuse("W1", precision, options.cache, options.library),
+            # A quick run compares with the model as it was exported.
+            "unsplit": ensure_model("W1", options.cache)
+            if options.quick
+            else fuse("W1", precision, options.cache, options.library),
             "split": fuse("W1", precision, options.cache, options.library, USER_INPUTS),
         }
     split = {precision: by_form["split"] for precision, by_form in models.items()}

@@ -64,9 +64,12 @@ def _structs() -> dict[str, list[tuple[str, Any, np.dtype[Any] | None]]]:
 
 
 class _Struct:
-    """Hold a C struct and the arrays that it points to, each as an attribute."""
+    """Hold a C struct and the arrays that it points to, each as an attribute.
 
-    def __init__(self, name: str, values: dict[str, Any]) -> None:
+    The arrays are copies, unless `own` says that nothing else uses those of `values`.
+    """
+
+    def __init__(self, name: str, values: dict[str, Any], own: bool = False) -> None:
         members = _structs()[name]
         differ = {member for member, *_ in members} ^ values.keys()
         if differ:
@@ -79,7 +82,7 @@ class _Struct:
             if dtype is None:
                 setattr(self.raw, member, values[member])
                 continue
-            self.arrays[member] = np.array(values[member], dtype, order="C")
+            self.arrays[member] = (np.asarray if own else np.array)(values[member], dtype, order="C")
             setattr(self.raw, member, self.arrays[member].ctypes.data)
 
     def __getattr__(self, name: str) -> Any:
@@ -128,8 +131,13 @@ def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) ->
     values |= {"cores": cores, "groups": groups, "nodes": nodes, "running": 0, "idle_total": 0, "queued_total": 0}
     values |= {"free_slots": slots, "slots": slots, "events": 0, "random": random, "now_us": 0.0, "hazard": -1.0}
     values |= {name: np.full(cores, -1) for name in ("core_last", "core_model", "core_slot")}
-    values |= {"core_node": core_nodes, "slot_free": np.arange(slots), "limit": np.full(models, 2**31 - 1)}
-    return _Struct("State", values)
+    values |= {
+        "core_node": core_nodes.astype(np.int32),
+        "slot_free": np.arange(slots),
+        "limit": np.full(models, 2**31 - 1),
+    }
+    # Without a copy, pages of queues and histograms that a run never reaches are never allocated.
+    return _Struct("State", values, own=True)
 
 
 @functools.cache

@@ -48,7 +48,9 @@ _LOOKS = 6
 Span = tuple[float, float]
 
 
-def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_S) -> tuple[float, float]:
+def half_load(
+    address: str, requests: Path, most: float, seconds: float = _LOOK_S, looks: int = _LOOKS
+) -> tuple[float, float]:
     """Find the rate that keeps the machine's CPUs half busy.
 
     Half of the rate of a closed loop is not half load: a request costs several times the CPU time if CPUs become idle
@@ -58,6 +60,10 @@ def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_
     ----------
     most : float
         Largest allowed rate [requests/s]: half of the rate of a closed loop.
+    seconds : float [s]
+        Length of a look at the CPUs.
+    looks : int
+        Largest number of looks, each at a better rate.
 
     Returns
     -------
@@ -67,9 +73,9 @@ def half_load(address: str, requests: Path, most: float, seconds: float = _LOOK_
         Part of the CPU time that was used at this rate.
     """
     rate, busy = most, 1.0
-    for _ in range(_LOOKS):
+    for _ in range(looks):
         with open_loop(address, requests, rate):
-            time.sleep(_LOOK_S / 4)
+            time.sleep(seconds / 4)
             busy = busy_share(seconds)
         if abs(busy - _BUSY) < _NEAR or (rate >= most and busy < _BUSY):
             break
@@ -192,7 +198,8 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
         changes = Changes(proxy, model.resolve(), large.resolve(), config)
         changes.serve()
         closed = send(proxy.address, "grpc", requests, CLIENTS[host][1], options.seconds)
-        rate, used = half_load(proxy.address, requests, closed["rate"] / 2, min(_LOOK_S, options.seconds))
+        looks = 1 if options.quick else _LOOKS
+        rate, used = half_load(proxy.address, requests, closed["rate"] / 2, min(_LOOK_S, options.seconds), looks)
         console.print(
             f"The {host} host answers {closed['rate']:,.0f} requests/s to clients that ask again at once. At {rate:,} "
             f"the CPUs are {used:.0%} busy; so many come while things change"

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export the reference models, each once."""
 
+import contextlib
 import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from load_tests.workloads._wheels import unpacked_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("PROCESSOR_WORKLOADS", ROOT / ".cache" / "workloads"))
@@ -80,23 +84,64 @@ def ensure_model(name: str, cache: Path = CACHE) -> Path:
     folder = cache / workload.folder
     if any(folder.rglob("saved_model.pb")):
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    # One process exports the model; other processes wait.
-    with (cache / f".{workload.folder}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(cache, workload.folder):
         if not any(folder.rglob("saved_model.pb")):
-            _export(workload, folder)
+            with _scratch(folder) as scratch:
+                _generate(workload.generator, scratch / "model")
+                shutil.rmtree(folder, ignore_errors=True)
+                (scratch / "model").rename(folder)
     return folder
 
 
-def _export(workload: Workload, folder: Path) -> None:
-    # Its output goes to stderr, even if Python's own stderr is a buffer.
-    # Written to a temporary folder and renamed, so that an interrupted run leaves no incomplete model in the cache.
-    scratch = Path(tempfile.mkdtemp(prefix=f".{workload.folder}-", dir=folder.parent))
+def ensure_deepctr_models(names: Sequence[str], cache: Path = CACHE) -> Path:
+    """Return the folder of models that DeepCTR and Keras 2 trained briefly; export those that the cache lacks.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `MODELS` in `make_deepctr.py`; each model is in a folder of its name.
+    cache : Path
+        Folder for the models.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If the generator failed; its messages are on stderr.
+    RuntimeError
+        If pip cannot download the package.
+    """
+    folder = cache / "deepctr"
+    with _locked(cache, folder.name):
+        folder.mkdir(exist_ok=True)
+        missing = [name for name in names if not (folder / name / "saved_model.pb").is_file()]
+        if missing:
+            with _scratch(folder) as scratch:
+                _generate("make_deepctr.py", unpacked_wheel("deepctr", "0.9.4", cache), scratch, *missing)
+                for name in missing:
+                    (scratch / name).rename(folder / name)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(cache: Path, name: str) -> Iterator[None]:
+    """Let one process export a model while other processes wait."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """Make a temporary folder beside `folder`, so that an interrupted run leaves no incomplete model in the cache."""
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        generator = Path(__file__).with_name(workload.generator)
-        subprocess.run([sys.executable, str(generator), str(scratch / "model")], check=True, stdout=2)
-        shutil.rmtree(folder, ignore_errors=True)
-        (scratch / "model").rename(folder)
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _generate(generator: str, *arguments: str | Path) -> None:
+    """Run a file of this package; its output goes to stderr, even if Python's own stderr is a buffer."""
+    command = [sys.executable, str(Path(__file__).with_name(generator)), *map(str, arguments)]
+    subprocess.run(command, check=True, stdout=2, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})

@@ -9,16 +9,16 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from load_tests.workloads._cache import CACHE
 
-
-def unpacked_wheel(package: str, version: str, cache: Path = CACHE) -> Path:
+def unpacked_wheel(package: str, version: str, cache: Path) -> Path:
     """Return a folder with the content of a wheel; download it if the cache does not contain it.
 
     Parameters
     ----------
     package, version : str
         Names as for pip.
+    cache : Path
+        Folder for the content, in `wheels`.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def test_versions_switch_under_locust(library: Path, tmp_path: Path) -> None:
     # Not imported: locust would patch the sockets of this process.
     if find_spec("locust") is None:
         pytest.skip("no locust; `make .venv/.stamp-load-test` installs it")
-    arguments = ["version_switch", "--workload", "tiny", "--seconds", "6", "--rate", "40", "--warm-up", "0.5"]
+    arguments = ["version_switch", "--workload", "tiny", "--seconds", "3", "--rate", "80", "--warm-up", "0.3"]
     # A machine that does other things misses limits of latency; what may not happen is looked at here.
     assert main([*arguments, "--no-limits", "--output", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "version_switch.json").read_text())
@@ -95,7 +95,7 @@ def test_the_page_says_what_was_missed_and_draws_each_second() -> None:
 def test_overload_is_sent_natively(library: Path, tmp_path: Path) -> None:
     if find_spec("locust") is None or not (ROOT / "build" / "host-go" / "loadgen").is_file():
         pytest.skip("no locust or no load generator; `make host-go` makes the latter")
-    arguments = ["overload", "--workload", "tiny", "--seconds", "4", "--rate", "40", "--warm-up", "0.3"]
+    arguments = ["overload", "--workload", "tiny", "--seconds", "2", "--rate", "40", "--warm-up", "0.3"]
     assert main([*arguments, "--no-limits", "--output", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "overload.json").read_text())
     assert results["settings"]["generator"] == "loadgen"
