@@ -31,7 +31,7 @@ from tritonclient.utils import InferenceServerException
 
 from helpers.hosts.served_hosts import ROOT, program
 from helpers.models import model_builders
-from helpers.proxies.proxy_support import ProxyProcess, wait_for
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for
 
 X = np.array([[1, 2, 3]], np.float32)
 AVAILABLE, END = get_model_status_pb2.ModelVersionStatus.AVAILABLE, get_model_status_pb2.ModelVersionStatus.END

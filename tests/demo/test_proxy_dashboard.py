@@ -10,8 +10,8 @@ from rich.console import Console
 
 from demo.proxy.dashboard import draw
 from demo.terminal import Terminal
-from helpers.proxies.proxy_support import ProxyThread
-from helpers.system.browser_support import chromium
+from helpers.proxies.proxy_runs import ProxyThread
+from helpers.system.browser import chromium
 
 
 @pytest.mark.parametrize(

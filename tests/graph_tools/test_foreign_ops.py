@@ -14,7 +14,7 @@ from graph_tools import cut, fuse, optimize
 from graph_tools.errors import ConversionError
 from graph_tools.graph.op_library import load_library
 from graph_tools.readers import read_model
-from helpers.graph_tools.cut_support import run
+from helpers.graph_tools.cut_models import run
 
 OP = """
 #include "tensorflow/core/framework/common_shape_fns.h"

@@ -13,7 +13,7 @@ import pytest
 from graph_tools.errors import UsageError
 from graph_tools.options import CutOptions
 from graph_tools.verbs.cut import cut
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools.stock_answers import answers
 from load_tests.workloads.sparse_exports import (
     Export,
     deeprec_lookup,

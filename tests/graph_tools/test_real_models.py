@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graph_tools import cut, diff, inspect
-from helpers.graph_tools.graph_tools_support import assert_same_answers, requests_for
+from helpers.graph_tools.stock_answers import assert_same_answers, requests_for
 
 
 @pytest.mark.slow

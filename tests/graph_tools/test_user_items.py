@@ -17,7 +17,7 @@ from graph_tools.graph.op_library import load_library
 from graph_tools.passes.fuse.split_user_items import SplitUserItems
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FusedPass, FuseReport
-from helpers.graph_tools.graph_tools_support import Feeds, answers
+from helpers.graph_tools.stock_answers import Feeds, answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
 USERS = ["user_id", "user_words"]

@@ -12,7 +12,7 @@ from graph_tools.errors import ConversionError
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools.graph_tools_support import assert_same_answers, requests_for
+from helpers.graph_tools.stock_answers import assert_same_answers, requests_for
 
 
 def rewritten(path: Path, out: Path) -> Path:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from helpers.hosts.contract_messages import decode, encode
 from helpers.models.model_builders import linear_score
 from helpers.models.special_models import build_hungry
-from helpers.proxies.proxy_support import ProxyProcess, wait_for
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_commands
 

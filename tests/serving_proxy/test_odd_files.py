@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, write_model
+from helpers.proxies.proxy_runs import ProxyProcess, ProxyThread, write_model
 from serving_proxy import Client
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError, ProxyError
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from graph_tools.cli import main
 from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.report.version import version
-from helpers.graph_tools.cut_support import run
+from helpers.graph_tools.cut_models import run
 
 VERBS = ("inspect", "cut", "verify", "diff")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.graph_tools import cut_support
-from helpers.graph_tools.cut_support import KEYS, build_sparse, contents, rows, run
+from helpers.graph_tools import cut_models
+from helpers.graph_tools.cut_models import KEYS, build_sparse, contents, rows, run
 from helpers.models import special_models
 from load_tests.workloads.sparse_exports import Export, deeprec_lookup, deeprec_table
 
@@ -106,7 +106,7 @@ def test_unknown_op(tmp_path: Path) -> None:
     handle = deeprec_table(export, "emb", KEYS, rows())
     found = deeprec_lookup(export, handle, export.input("item"))
     mystery = export.node("Nobody>Knows", [found], "mystery", T="float32")
-    source = export.finish(tmp_path / "model", [mystery], cut_support.DIM)
+    source = export.finish(tmp_path / "model", [mystery], cut_models.DIM)
     message = refused(source, code=1)
     assert message.startswith(f"{source}: 1 unknown op: Nobody>Knows (node 'mystery', needed by output 'rows'")
 

@@ -13,9 +13,9 @@ import pytest
 
 from graph_tools.cli.units import asked_text, change_text
 from graph_tools.readers import read_model
-from helpers.graph_tools import cut_support
-from helpers.graph_tools.cut_support import build_sparse, contents, run
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools import cut_models
+from helpers.graph_tools.cut_models import build_sparse, contents, run
+from helpers.graph_tools.stock_answers import answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
 
@@ -148,11 +148,11 @@ def test_absent_keys(tmp_path: Path) -> None:
     data = _json(source, tmp_path / "out", "--absent-key", "e*=row:30", "--samples", 4)
     assert data["tables"][0]["absent"]["kind"] == "row"
     rows = answers(tmp_path / "out", {"item": np.array([-7])})["rows"]
-    np.testing.assert_array_equal(rows, cut_support.rows()[3:4])
+    np.testing.assert_array_equal(rows, cut_models.rows()[3:4])
 
 
 def test_frequencies(tmp_path: Path) -> None:
-    freqs = np.arange(len(cut_support.KEYS), dtype=np.int64)
+    freqs = np.arange(len(cut_models.KEYS), dtype=np.int64)
     source = build_sparse(tmp_path / "source", freqs=freqs)
     data = _json(source, tmp_path / "out", "--min-frequency", 10, "--samples", 2)
     table = data["tables"][0]
@@ -166,8 +166,8 @@ def test_names_in_the_graph(tiny_model: Path, tmp_path: Path) -> None:
 
 
 def test_recorded_requests(sparse: Path, tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", item=cut_support.KEYS)
-    np.savez(tmp_path / "b.npz", item=cut_support.KEYS[:3])
+    np.savez(tmp_path / "a.npz", item=cut_models.KEYS)
+    np.savez(tmp_path / "b.npz", item=cut_models.KEYS[:3])
     recorded = ["--requests", tmp_path / "a.npz", "--requests", tmp_path / "b.npz"]
     data = _json(sparse, tmp_path / "out", *recorded, "--samples", 0)
     assert (data["verification"]["requests"], data["verification"]["rows"]) == (2, 43)

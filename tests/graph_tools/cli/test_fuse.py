@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from graph_tools.graph.op_library import load_library
-from helpers.graph_tools import fuse_support
-from helpers.graph_tools.cut_support import contents, run
-from helpers.graph_tools.fuse_support import FuseLayers, use_passes
+from helpers.graph_tools import fused_tower
+from helpers.graph_tools.cut_models import contents, run
+from helpers.graph_tools.fused_tower import FuseLayers, use_passes
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuse_support.build_tower(tmp_path_factory.mktemp("tower") / "model")
+    return fused_tower.build_tower(tmp_path_factory.mktemp("tower") / "model")
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_precision(source: Path, tmp_path: Path, precision: str) -> None:
 
 
 def test_report_requests_and_tolerance(source: Path, tmp_path: Path) -> None:
-    x = np.ones((4, fuse_support.FEATURES), np.float32)
+    x = np.ones((4, fused_tower.FEATURES), np.float32)
     np.savez(tmp_path / "asked.npz", x=x, name=np.array(["a", "b", "c", "d"]))
     asked = ["--requests", tmp_path / "asked.npz", "--samples", 0, "--tolerance", "1e-3", "--memory-limit", 1]
     asked.append("--accept-weak-proof")

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.graph_tools import cut_support
-from helpers.graph_tools.cut_support import run
+from helpers.graph_tools import cut_models
+from helpers.graph_tools.cut_models import run
 
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cut_support.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
+    return cut_models.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
 
 
 def test_one_model(sparse: Path) -> None:

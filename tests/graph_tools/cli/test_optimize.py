@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.graph_tools import cut_support, fuse_support
-from helpers.graph_tools.cut_support import build_sparse, run
-from helpers.graph_tools.fuse_support import FuseLayers, use_passes
+from helpers.graph_tools import cut_models, fused_tower
+from helpers.graph_tools.cut_models import build_sparse, run
+from helpers.graph_tools.fused_tower import FuseLayers, use_passes
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_export_is_cut_fused_and_verified(tmp_path: Path) -> None:
-    source = fuse_support.build_tower(tmp_path / "source")
+    source = fused_tower.build_tower(tmp_path / "source")
     found = run("optimize", source, tmp_path / "out", "--samples", 4, "--explain", "--precision", "fp32")
     assert (found.code, found.err) == (0, "")
     assert re.search(r"^fuse_layers +\S+ +RecDenseTower +2 layers, 5 inputs$", found.out, re.M)
@@ -43,12 +43,12 @@ def test_both_kinds_of_options(tmp_path: Path) -> None:
 
 def test_dry_run_and_a_list_of_passes(tmp_path: Path) -> None:
     source = build_sparse(tmp_path / "source")
-    before = cut_support.contents(tmp_path)
+    before = cut_models.contents(tmp_path)
     found = run("optimize", source, "--dry-run")
     assert (found.code, found.err) == (0, "")
     assert "nothing was fused" in found.out
     assert found.out.splitlines()[-1].startswith("nothing was written in ")
-    assert cut_support.contents(tmp_path) == before
+    assert cut_models.contents(tmp_path) == before
     assert run("optimize", "--list-passes").out.startswith("fuse_layers  ")
 
 

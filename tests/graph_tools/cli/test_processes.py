@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.graph_tools import cut_support
-from helpers.graph_tools.cut_support import command, contents, environment
+from helpers.graph_tools import cut_models
+from helpers.graph_tools.cut_models import command, contents, environment
 
 
 def ended(*arguments: object, preexec: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,7 @@ def ended(*arguments: object, preexec: Callable[[], None] | None = None) -> subp
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> Path:
-    return cut_support.build_sparse(tmp_path / "model")
+    return cut_models.build_sparse(tmp_path / "model")
 
 
 def _while_verifying(source: Path, place: Path, number: signal.Signals) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ def test_what_a_killed_cut_leaves_behind_goes_with_the_next(sparse: Path, tmp_pa
     process.communicate(timeout=60)
     (left,) = tmp_path.glob(".out.*")
     assert not (tmp_path / "out").exists()
-    assert cut_support.run("cut", sparse, tmp_path / "out", "--samples", 2).code == 0
+    assert cut_models.run("cut", sparse, tmp_path / "out", "--samples", 2).code == 0
     assert not left.exists()
     assert {path.name for path in tmp_path.iterdir()} == {"model", "out"}
     assert contents(sparse) == before

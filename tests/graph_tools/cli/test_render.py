@@ -17,7 +17,7 @@ from graph_tools.cli.render_diff import render_diff
 from graph_tools.cli.render_inspect import render_inspect
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.options import CutOptions
-from helpers.graph_tools import cut_support
+from helpers.graph_tools import cut_models
 
 LONG = "input_layer/C12_embedding/embedding_weights/part_0/concatenated"
 WIDTHS = pytest.mark.parametrize("width", [80, 100, 140])
@@ -41,7 +41,7 @@ def tables(lines: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cut_support.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
+    return cut_models.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.graph_tools.cut_support import run
+from helpers.graph_tools.cut_models import run
 from helpers.models import verify_models
 
 ROWS = np.arange(12, dtype=np.float32).reshape(6, 2) / 8

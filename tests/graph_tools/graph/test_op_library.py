@@ -16,7 +16,7 @@ from graph_tools.graph import op_library
 from graph_tools.graph.op_library import VARIABLE, find_library, is_ours, load_library
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools import fuse_support
+from helpers.graph_tools import fused_tower
 
 
 @pytest.fixture
@@ -147,8 +147,8 @@ def test_a_fused_model_says_what_its_ops_are(tmp_path: Path, monkeypatch: pytest
 
     from graph_tools import fuse
 
-    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers())
-    fuse(fuse_support.build_tower(tmp_path / "source"), tmp_path / "out", samples=3)
+    fused_tower.use_passes(monkeypatch, fused_tower.FuseLayers())
+    fuse(fused_tower.build_tower(tmp_path / "source"), tmp_path / "out", samples=3)
     message = saved_model_pb2.SavedModel.FromString((tmp_path / "out" / "saved_model.pb").read_bytes())
     assert [one.name for one in message.meta_graphs[0].meta_info_def.stripped_op_list.op] == ["RecDenseTower"]
     monkeypatch.setattr(op_library, "_loaded", None)

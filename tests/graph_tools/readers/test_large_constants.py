@@ -13,7 +13,7 @@ from graph_tools import cut
 from graph_tools.errors import UnreadableError
 from graph_tools.readers import read_model
 from graph_tools.readers.large_constants import LIMIT, split_graph_def
-from helpers.graph_tools.cut_support import command, environment
+from helpers.graph_tools.cut_models import command, environment
 
 DIM = 16
 

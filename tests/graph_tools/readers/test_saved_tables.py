@@ -24,7 +24,7 @@ from graph_tools.store.table_store import TableStore
 from graph_tools.tables.add_table import TABLE, add_embedding_table
 from graph_tools.tensors import ArrayTensor
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools.stock_answers import answers
 from helpers.models.embedding_tables import INDEX_KINDS, altered, spec_of
 
 FEEDS = {"x": np.ones((2, 3), np.float32)}

@@ -15,7 +15,7 @@ from graph_tools import cut, diff, fuse, inspect, verify
 from graph_tools.errors import VerificationError
 from graph_tools.json_data import to_text
 from graph_tools.options import CutOptions
-from helpers.graph_tools import cut_support, fuse_support
+from helpers.graph_tools import cut_models, fused_tower
 from helpers.models import verify_models
 
 
@@ -71,8 +71,8 @@ def test_diff_reports(pair: tuple[Path, Path], string_model: Path, repository: P
 
 
 def test_cut_reports_and_manifests(string_model: Path, tmp_path: Path, repository: Path) -> None:
-    served = cut_support.build_served(string_model, tmp_path / "served")
-    sparse = cut_support.build_sparse(tmp_path / "sparse", default=np.ones((4, cut_support.DIM), np.float32))
+    served = cut_models.build_served(string_model, tmp_path / "served")
+    sparse = cut_models.build_sparse(tmp_path / "sparse", default=np.ones((4, cut_models.DIM), np.float32))
     with pytest.raises(VerificationError) as caught:
         cut(sparse, tmp_path / "narrow", options=CutOptions(embedding_dtype="int8"), tolerance="0,0", samples=3)
     assert caught.value.report["target"] is None
@@ -88,8 +88,8 @@ def test_cut_reports_and_manifests(string_model: Path, tmp_path: Path, repositor
 
 
 def test_fuse_reports_and_manifests(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = fuse_support.build_tower(tmp_path / "source")
-    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers())
+    source = fused_tower.build_tower(tmp_path / "source")
+    fused_tower.use_passes(monkeypatch, fused_tower.FuseLayers())
     for number, options in enumerate(({}, {"precision": "bf16", "user_inputs": ["x"]}, {"check": False})):
         out = tmp_path / str(number)
         _check(fuse(source, out, samples=3, **options).to_json(), repository)
@@ -102,7 +102,7 @@ def test_fuse_reports_and_manifests(tmp_path: Path, repository: Path, monkeypatc
     with pytest.raises(VerificationError) as caught:
         fuse(source, tmp_path / "out", samples=1)
     _check(caught.value.report, repository)
-    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers(wrong=True))
+    fused_tower.use_passes(monkeypatch, fused_tower.FuseLayers(wrong=True))
     left = fuse(source, tmp_path / "out", samples=3).to_json()
     assert left["left_out"]
     _check(left, repository)

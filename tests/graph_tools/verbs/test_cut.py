@@ -17,35 +17,35 @@ from graph_tools.errors import ConversionError, UnreadableError, UsageError, Ver
 from graph_tools.options import CutOptions
 from graph_tools.readers import read_model
 from graph_tools.verbs import cut as cutting
-from helpers.graph_tools import cut_support
-from helpers.graph_tools.graph_tools_support import answers, assert_same_answers, requests_for
+from helpers.graph_tools import cut_models
+from helpers.graph_tools.stock_answers import answers, assert_same_answers, requests_for
 from helpers.models import special_models
 
 MANIFEST = Path("assets.extra") / "recprocessor" / "manifest.json"
-ASKED = np.concatenate([cut_support.KEYS[:20], np.array([1, -5, 2**40])])
+ASKED = np.concatenate([cut_models.KEYS[:20], np.array([1, -5, 2**40])])
 
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cut_support.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
+    return cut_models.build_sparse(tmp_path_factory.mktemp("sparse") / "model")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, string_model: Path) -> Path:
-    return cut_support.build_served(string_model, tmp_path_factory.mktemp("served") / "model")
+    return cut_models.build_served(string_model, tmp_path_factory.mktemp("served") / "model")
 
 
 @pytest.fixture(scope="module")
 def cut_served(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("cut") / "model"
-    before = cut_support.contents(served)
+    before = cut_models.contents(served)
     report = cut(served, place)
     assert report.verification is not None
     assert report.verification.passed
     assert report.verification.bit_exact
     assert report.verification.signatures[0].recorded == 1
     assert report.verification.b.path == str(place)
-    assert cut_support.contents(served) == before
+    assert cut_models.contents(served) == before
     assert [path.name for path in place.parent.iterdir()] == ["model"]
     return place
 
@@ -81,7 +81,7 @@ def test_result_is_served_by_every_loader(served: Path, cut_served: Path) -> Non
 
 
 def test_other_files_of_the_export_are_kept(served: Path, cut_served: Path) -> None:
-    before, after = (cut_support.contents(one / "assets.extra") for one in (served, cut_served))
+    before, after = (cut_models.contents(one / "assets.extra") for one in (served, cut_served))
     assert before == {name: content for name, content in after.items() if not name.startswith("recprocessor")}
 
 
@@ -124,17 +124,17 @@ def test_tables_of_a_training_system(sparse: Path, tmp_path: Path) -> None:
     assert report.verification is not None
     assert report.verification.bit_exact
     found = answers(tmp_path / "out", {"item": ASKED})["rows"]
-    table_rows = dict(zip(cut_support.KEYS.tolist(), cut_support.rows(), strict=True))
-    expected = [table_rows.get(int(key), np.zeros(cut_support.DIM, np.float32)) for key in ASKED]
+    table_rows = dict(zip(cut_models.KEYS.tolist(), cut_models.rows(), strict=True))
+    expected = [table_rows.get(int(key), np.zeros(cut_models.DIM, np.float32)) for key in ASKED]
     np.testing.assert_array_equal(found, np.array(expected))
     reasons = {tensor.name: tensor.reason for tensor in report.removed.tensors}
     assert "emb/Adagrad-values" in reasons
 
 
 def test_dry_run_writes_nothing_and_forecasts_each_table(sparse: Path, tmp_path: Path) -> None:
-    before = cut_support.contents(sparse.parent)
+    before = cut_models.contents(sparse.parent)
     report = cut(sparse, None, dry_run=True)
-    assert cut_support.contents(sparse.parent) == before
+    assert cut_models.contents(sparse.parent) == before
     assert list(tmp_path.iterdir()) == []
     (table,) = report.tables
     assert set(table.forecast) == {"fp32", "bf16", "fp16", "int8", "int4"}
@@ -176,7 +176,7 @@ def test_lossy_cut_is_judged_by_a_tolerance(sparse: Path, tmp_path: Path) -> Non
 
 
 def test_rows_dropped_by_their_norm_make_a_cut_lossy(sparse: Path, tmp_path: Path) -> None:
-    norms = np.linalg.norm(cut_support.rows(), axis=1)
+    norms = np.linalg.norm(cut_models.rows(), axis=1)
     few = CutOptions(min_norm=float(np.sort(norms[norms > 0])[1:3].mean()))
     report = cut(sparse, tmp_path / "out", options=few, samples=4)
     assert report.lossy
@@ -195,10 +195,10 @@ def test_options_that_change_nothing_are_judged_as_lossless(sparse: Path, tmp_pa
 def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(model: Any, options: CutOptions, *more: Any) -> Any:
         found = real(model, options, *more)
-        (name,) = [variable for variable in model.variables if model.variables[variable].shape == (cut_support.DIM, 1)]
+        (name,) = [variable for variable in model.variables if model.variables[variable].shape == (cut_models.DIM, 1)]
         from graph_tools.tensors import ArrayTensor
 
-        model.variables[name] = ArrayTensor(np.zeros((cut_support.DIM, 1), np.float32))
+        model.variables[name] = ArrayTensor(np.zeros((cut_models.DIM, 1), np.float32))
         return found
 
     real = cutting.rewrite
@@ -244,12 +244,12 @@ def test_names_inside_the_graph_are_kept_on_request(tiny_model: Path, tmp_path: 
 
 
 def test_absent_keys_are_given_what_was_asked_for(tmp_path: Path) -> None:
-    source = cut_support.build_sparse(tmp_path / "source", random=True)
+    source = cut_models.build_sparse(tmp_path / "source", random=True)
     with pytest.raises(ConversionError, match="--absent-key emb=zero or emb=row:K"):
         cut(source, tmp_path / "out")
     cut(source, tmp_path / "out", options=CutOptions(absent_key={"emb": "row:10"}), samples=14)
     found = answers(tmp_path / "out", {"item": np.array([10, 11, -1])})["rows"]
-    np.testing.assert_array_equal(found, np.broadcast_to(cut_support.rows()[1], (3, cut_support.DIM)))
+    np.testing.assert_array_equal(found, np.broadcast_to(cut_models.rows()[1], (3, cut_models.DIM)))
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert manifest["options"]["absent_key"] == {"emb": "row:10"}
     assert manifest["tables"][0]["absent"]["kind"] == "row"
@@ -263,10 +263,10 @@ def test_checks_that_only_the_source_makes_are_no_difference(tmp_path: Path) -> 
 
 def test_recorded_requests_are_asked(served: Path, sparse: Path, tmp_path: Path) -> None:
     asked = tmp_path / "asked.npz"
-    np.savez(asked, item=cut_support.KEYS)
+    np.savez(asked, item=cut_models.KEYS)
     report = cut(sparse, tmp_path / "out", requests=[asked], samples=0, accept_weak_proof=True)
     assert report.verification is not None
-    assert (report.verification.requests, report.verification.rows) == (1, len(cut_support.KEYS))
+    assert (report.verification.requests, report.verification.rows) == (1, len(cut_models.KEYS))
     with pytest.raises(UnreadableError, match=r"nothing.npz: not there"):
         cut(sparse, tmp_path / "other", requests=[tmp_path / "nothing.npz"])
     with pytest.raises(VerificationError, match=r"none of 0 requests was answered"):

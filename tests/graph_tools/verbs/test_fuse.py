@@ -14,16 +14,16 @@ from graph_tools import cut, fuse, inspect, optimize, verify
 from graph_tools.errors import UnreadableError, UsageError, VerificationError
 from graph_tools.options import CutOptions
 from graph_tools.readers import read_model
-from helpers.graph_tools import cut_support, fuse_support
-from helpers.graph_tools.fuse_support import FuseLayers, use_passes
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools import cut_models, fused_tower
+from helpers.graph_tools.fused_tower import FuseLayers, use_passes
+from helpers.graph_tools.stock_answers import answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuse_support.build_tower(tmp_path_factory.mktemp("tower") / "model")
+    return fused_tower.build_tower(tmp_path_factory.mktemp("tower") / "model")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _requests() -> dict[str, Any]:
-    x = np.random.default_rng(1).normal(size=(5, fuse_support.FEATURES)).astype(np.float32)
+    x = np.random.default_rng(1).normal(size=(5, fused_tower.FEATURES)).astype(np.float32)
     return {"x": x, "name": np.array([b"a", b"", b"b", b"c", b"d"], object)}
 
 
@@ -41,9 +41,9 @@ def _ops(path: Path) -> dict[str, int]:
 
 
 def test_a_model_is_fused_and_answers_alike(source: Path, tmp_path: Path) -> None:
-    before = cut_support.contents(source)
+    before = cut_models.contents(source)
     report = fuse(source, tmp_path / "out", samples=6, precision="fp32")
-    assert cut_support.contents(source) == before
+    assert cut_models.contents(source) == before
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
     ops = _ops(tmp_path / "out")
     assert ops["RecDenseTower"] == 1
@@ -81,7 +81,7 @@ def test_manifest(source: Path, tmp_path: Path) -> None:
     assert said["precision"]["permitted"] == "bf16"
     assert "saved_model.pb" in said["files"]
     # The graph was written anew with its precision: the sum is of what is there.
-    sums = {name: cut_support.contents(tmp_path / "out")[name] for name in said["files"]}
+    sums = {name: cut_models.contents(tmp_path / "out")[name] for name in said["files"]}
     assert sums == said["files"]
 
 

@@ -16,17 +16,17 @@ from graph_tools.readers import read_model
 from graph_tools.report.fuse import FuseReport
 from graph_tools.verbs.cpu import this_cpu
 from graph_tools.verbs.precision import LIMIT, Loss
-from helpers.graph_tools import fuse_support
+from helpers.graph_tools import fused_tower
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fuse_support.build_tower(tmp_path_factory.mktemp("tower") / "model")
+    return fused_tower.build_tower(tmp_path_factory.mktemp("tower") / "model")
 
 
 @pytest.fixture(autouse=True)
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    fuse_support.use_passes(monkeypatch, fuse_support.FuseLayers())
+    fused_tower.use_passes(monkeypatch, fused_tower.FuseLayers())
 
 
 def _fused(source: Path, out: Path, **options: Any) -> tuple[FuseReport, dict[str, Any], set[bytes]]:
@@ -57,7 +57,7 @@ def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None
 
 
 def test_auto_refuses_what_loses_the_order(tmp_path: Path) -> None:
-    close = fuse_support.build_tower(tmp_path / "source", cancelling=True)
+    close = fused_tower.build_tower(tmp_path / "source", cancelling=True)
     _, said, attributes = _fused(close, tmp_path / "out")
     assert attributes == {b"fp32"}
     assert (said["permitted"], said["forced"]) == ("fp32", False)
@@ -67,9 +67,9 @@ def test_auto_refuses_what_loses_the_order(tmp_path: Path) -> None:
 
 
 def test_labels_count_more_than_the_order(tmp_path: Path) -> None:
-    close = fuse_support.build_tower(tmp_path / "source", cancelling=True)
+    close = fused_tower.build_tower(tmp_path / "source", cancelling=True)
     random = np.random.default_rng(0)
-    x = random.normal(size=(400, fuse_support.FEATURES)).astype(np.float32)
+    x = random.normal(size=(400, fused_tower.FEATURES)).astype(np.float32)
     names = np.array([b"a", b"b"] * (len(x) // 2))
     # Labels that have nothing to do with the scores: whatever their order is, AUC stays about a half.
     np.savez(tmp_path / "labeled.npz", x=x, name=names, labels=np.arange(len(x)) % 2)
@@ -97,7 +97,7 @@ def test_nothing_is_measured_without_verification(source: Path, tmp_path: Path) 
 
 
 def test_a_graph_without_such_ops(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fuse_support.use_passes(monkeypatch)
+    fused_tower.use_passes(monkeypatch)
     report, said, attributes = _fused(source, tmp_path / "out")
     assert attributes == set()
     assert (said["permitted"], said["reason"]) == ("fp32", "no op of the graph has another precision")

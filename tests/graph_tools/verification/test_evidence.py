@@ -12,7 +12,7 @@ import pytest
 from graph_tools import cut, fuse, verify
 from graph_tools.errors import WeakProofError
 from graph_tools.options import CutOptions
-from helpers.graph_tools.cut_support import run
+from helpers.graph_tools.cut_models import run
 
 ABSENT = 1 << 40
 

@@ -15,7 +15,7 @@ from graph_tools.analysis.contractions import is_marked, mark_contractions
 from graph_tools.readers import read_model
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.settings import settings_here
-from helpers.graph_tools.cut_support import command, environment
+from helpers.graph_tools.cut_models import command, environment
 
 
 def build_tower(path: Path, views: bool = True, fill: float | None = None) -> Path:

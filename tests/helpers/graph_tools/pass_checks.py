@@ -14,7 +14,7 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools.graph_tools_support import Feeds
+from helpers.graph_tools.stock_answers import Feeds
 from helpers.models.idiom_models import KEY, export_function, export_graph
 from helpers.oracles.outputs import assert_same_outputs
 

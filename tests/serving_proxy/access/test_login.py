@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread
+from helpers.proxies.proxy_runs import ProxyThread
 from serving_proxy.access import login
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import ROOT, ProxyProcess, ProxyThread, write_model
+from helpers.proxies.proxy_runs import ROOT, ProxyProcess, ProxyThread, write_model
 from helpers.system.certificates import make_authority, make_certificate
 from serving_proxy import Client
 from serving_proxy.access.tokens import announced, find_token, own_token

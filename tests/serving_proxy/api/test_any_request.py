@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, write_model
+from helpers.proxies.proxy_runs import ProxyThread, write_model
 from serving_proxy import Client
 
 pytestmark = pytest.mark.slow

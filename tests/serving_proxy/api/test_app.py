@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread
+from helpers.proxies.proxy_runs import ProxyThread
 
 
 @pytest.fixture(scope="module")

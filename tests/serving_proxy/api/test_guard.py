@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from helpers.hosts.request_log_support import prediction_log, write_log
-from helpers.proxies.guard_support import shadow_version, stats, version_stats, write_host_file
-from helpers.proxies.proxy_support import Proxy, wait_for
+from helpers.hosts.request_log_files import prediction_log, write_log
+from helpers.proxies.host_statistics import shadow_version, stats, version_stats, write_host_file
+from helpers.proxies.proxy_runs import Proxy, wait_for
 from serving_proxy import Client
 from serving_proxy.errors import InvalidError, NotFoundError
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread
+from helpers.proxies.proxy_runs import ProxyThread
 from serving_proxy.api import connection_limits, middleware
 from serving_proxy.errors import InvalidError, UnauthenticatedError
 from serving_proxy.serve.settings import ServeSettings

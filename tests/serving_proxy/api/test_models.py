@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, wait_for
+from helpers.proxies.proxy_runs import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.errors import (
     CancelledError,

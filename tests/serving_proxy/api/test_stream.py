@@ -7,7 +7,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from serving_proxy import Client
 
 Stream = Queue[tuple[str, Any]]

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.profile import Profile, cpu_model
-from helpers.proxies.proxy_support import ROOT, ProxyThread, wait_for
+from helpers.proxies.proxy_runs import ROOT, ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_commands
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from helpers.hosts.request_log_support import prediction_log, write_log
-from helpers.proxies.proxy_support import ProxyThread
+from helpers.hosts.request_log_files import prediction_log, write_log
+from helpers.proxies.proxy_runs import ProxyThread
 from serving_proxy import Client
 from serving_proxy.cli.app import app, load_commands
 

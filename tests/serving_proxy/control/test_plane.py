@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from serving_proxy.control import cleaning, observer
 from serving_proxy.control.cleaning import Cleaner
 from serving_proxy.control.observer import Observer

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from helpers.hosts.contract_messages import encode
-from helpers.proxies.proxy_support import ProxyProcess, wait_for
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for
 from serving_proxy import Client
 from serving_proxy.system.cpus import read_cpus
 

@@ -17,9 +17,9 @@ import pytest
 
 from cost_model.machine import Machine
 from cost_model.workload import load_workload
-from helpers.proxies.guard_support import stats, version_stats, write_host_file
-from helpers.proxies.lifecycle_support import deployed, settled
-from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
+from helpers.proxies.host_statistics import stats, version_stats, write_host_file
+from helpers.proxies.lifecycle_records import deployed, settled
+from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from serving_proxy.control.observer import Observer
 from serving_proxy.cores import loop as cores_module
 from serving_proxy.cores.loop import Cores

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.lifecycle_support import deployed, host
+from helpers.proxies.lifecycle_records import deployed, host
 from serving_proxy.cores.machine import Cpu, Load, Owner, owners, topology
 from serving_proxy.records.hosts import HostSeen, VersionSeen
 from serving_proxy.records.models import Settings

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from cost_model.control import ControlledTenant, begin, follow
-from helpers.proxies.guard_support import stats, version_stats
+from helpers.proxies.host_statistics import stats, version_stats
 from serving_proxy.cores.meter import PATIENCE_S, Meter
 from serving_proxy.cores.tenants import DeployedTenant
 from serving_proxy.counters.windows import Totals

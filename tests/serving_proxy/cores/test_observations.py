@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from cost_model.control import Observation
-from helpers.proxies.guard_support import stats, version_stats
+from helpers.proxies.host_statistics import stats, version_stats
 from serving_proxy.cores.observations import Gauges, observation, read_gauges, within_cores
 from serving_proxy.counters.stats_file import read_tallies
 

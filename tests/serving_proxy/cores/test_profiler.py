@@ -15,7 +15,7 @@ import pytest
 from cost_model.profiling.fingerprint import fingerprint
 from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import load_profile
-from helpers.proxies.proxy_support import ProxyThread, wait_for
+from helpers.proxies.proxy_runs import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.cores import profiler
 from serving_proxy.errors import InvalidError

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.cores.tenants import DEFAULT_SLO_MS, manual_cpus, tenants
 from serving_proxy.deploy.changes import promote
 from serving_proxy.records.models import Settings

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.proxies.guard_support import stats, version_stats
+from helpers.proxies.host_statistics import stats, version_stats
 from serving_proxy.counters.history import PERIOD_S, POINTS, History
 from serving_proxy.counters.windows import Totals
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.proxies.guard_support import shadow_version, stats, version_stats
+from helpers.proxies.host_statistics import shadow_version, stats, version_stats
 from serving_proxy.counters.stats_file import read_tallies
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "model_host.md"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from helpers.proxies.guard_support import shadow_version, stats, version_stats
+from helpers.proxies.host_statistics import shadow_version, stats, version_stats
 from serving_proxy.counters.tally import Tally
 from serving_proxy.counters.windows import Totals, Window
 

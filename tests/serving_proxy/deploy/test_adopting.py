@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyProcess, ProxyThread, wait_for, write_model
 from serving_proxy import Client
 from serving_proxy.errors import PreconditionError
 

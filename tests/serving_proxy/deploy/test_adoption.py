@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.lifecycle_support import NOW, deployed, settled
+from helpers.proxies.lifecycle_records import NOW, deployed, settled
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import choose, promote, roll_back, set_traffic, start_ramp
 from serving_proxy.deploy.desired_state import HostSettings, render

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from helpers.proxies.lifecycle_support import NOW, admitted, host, settled
+from helpers.proxies.lifecycle_records import NOW, admitted, host, settled
 from serving_proxy.deploy import changes
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import Change

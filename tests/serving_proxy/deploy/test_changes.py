@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.proxies.lifecycle_support import NOW, deployed, host, settled, stepped
+from helpers.proxies.lifecycle_records import NOW, deployed, host, settled, stepped
 from serving_proxy.deploy.changes import (
     Change,
     choose,

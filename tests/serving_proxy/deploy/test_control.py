@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.lifecycle_support import deployed, host, settled
+from helpers.proxies.lifecycle_records import deployed, host, settled
 from serving_proxy.deploy import control as module
 from serving_proxy.deploy.changes import start_ramp
 from serving_proxy.deploy.control import Control, ControlOptions

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.proxies.lifecycle_support import NOW, admitted, deployed, settled
+from helpers.proxies.lifecycle_records import NOW, admitted, deployed, settled
 from serving_proxy.deploy.changes import move, undeploy
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
 from serving_proxy.errors import ExhaustedError, ExistsError, InvalidError, PreconditionError

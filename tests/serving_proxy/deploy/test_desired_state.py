@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.deploy.changes import move, promote, undeploy
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.desired_state import HostSettings, render, worker_threads

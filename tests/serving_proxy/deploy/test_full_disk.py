@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyProcess, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for, write_model
 from serving_proxy.errors import ExhaustedError
 
 _MB = 32

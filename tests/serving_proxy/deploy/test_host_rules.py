@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.lifecycle_support import deployed, settled
-from helpers.proxies.proxy_support import ProxyThread
+from helpers.proxies.lifecycle_records import deployed, settled
+from helpers.proxies.proxy_runs import ProxyThread
 from serving_proxy import Client
 from serving_proxy.deploy.changes import promote, roll_back
 from serving_proxy.deploy.desired_state import HostSettings

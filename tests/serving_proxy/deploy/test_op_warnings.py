@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyProcess, ProxyThread, wait_for, write_model
 from serving_proxy import Client, messages
 from serving_proxy.errors import InvalidError, PreconditionError
 

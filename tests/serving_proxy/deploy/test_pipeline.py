@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy.deploy import jobs, pipeline
 from serving_proxy.deploy.changes import undeploy
 from serving_proxy.deploy.control import Control, ControlOptions

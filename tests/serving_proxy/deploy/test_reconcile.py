@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.proxies.lifecycle_support import NOW, deployed, host, settled, stepped
+from helpers.proxies.lifecycle_records import NOW, deployed, host, settled, stepped
 from serving_proxy.deploy.changes import move, pause, set_traffic, start_ramp, undeploy
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.reconcile import Snapshot, reconcile

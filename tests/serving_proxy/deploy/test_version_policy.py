@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.proxies.lifecycle_support import NOW, deployed, settled
+from helpers.proxies.lifecycle_records import NOW, deployed, settled
 from serving_proxy.deploy.changes import move, promote, roll_back
 from serving_proxy.deploy.version_policy import PolicyChoice, choose_versions, labels_to_publish, wanted_versions
 from serving_proxy.records.models import Model, Policy, PolicyKind

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.guard_support import stats
-from helpers.proxies.lifecycle_support import deployed, host
+from helpers.proxies.host_statistics import stats
+from helpers.proxies.lifecycle_records import deployed, host
 from serving_proxy.deploy.views import model_view
 from serving_proxy.records.hosts import HostSeen
 

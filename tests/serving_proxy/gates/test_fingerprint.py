@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy.errors import CancelledError, InvalidError
 from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint, stamp_of
 

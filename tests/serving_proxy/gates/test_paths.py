@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy.errors import DeniedError, InvalidError, NotFoundError
 from serving_proxy.gates.paths import check_tree, check_writable, resolved
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy import messages
 from serving_proxy.errors import InvalidError, NotFoundError
 from serving_proxy.gates.saved_model import differences, read_signatures

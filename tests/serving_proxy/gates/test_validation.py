@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy.errors import DeniedError, InvalidError, PreconditionError
 from serving_proxy.gates.saved_model import Signatures, read_signatures
 from serving_proxy.gates.validation import Validated, validate

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.hosts.contract_messages import encode
 from helpers.models.model_builders import build_linear
-from helpers.proxies.proxy_support import ProxyProcess, wait_for
+from helpers.proxies.proxy_runs import ProxyProcess, wait_for
 
 pytestmark = pytest.mark.slow
 

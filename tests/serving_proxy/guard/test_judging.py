@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.proxies.guard_support import shadow_version, stats, version_stats
+from helpers.proxies.host_statistics import shadow_version, stats, version_stats
 from serving_proxy.counters.stats_file import read_tallies
 from serving_proxy.counters.tally import Tally
 from serving_proxy.guard.judging import judge

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.guard_support import shadow_version, stats, version_stats, write_host_file
-from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.host_statistics import shadow_version, stats, version_stats, write_host_file
+from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.changes import pause, set_traffic
 from serving_proxy.deploy.control import Control, ControlOptions

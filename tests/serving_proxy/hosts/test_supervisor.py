@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import Proxy, ProxyProcess, ProxyThread, host_program, wait_for, write_model
+from helpers.proxies.proxy_runs import Proxy, ProxyProcess, ProxyThread, host_program, wait_for, write_model
 from serving_proxy.errors import NotFoundError, PreconditionError
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, write_model
-from helpers.system import browser_support
-from helpers.system.browser_support import Visit
+from helpers.proxies.proxy_runs import ProxyThread, write_model
+from helpers.system import browser
+from helpers.system.browser import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Not for the session: while it is open, the thread of the tests has a running event loop.
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
-    with browser_support.browser() as made:
+    with browser.browser() as made:
         yield made
 
 

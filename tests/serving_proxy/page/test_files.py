@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from helpers.proxies.proxy_support import Proxy, ProxyThread
+from helpers.proxies.proxy_runs import Proxy, ProxyThread
 from serving_proxy.page import files
 
 FOLDER = Path(__file__).resolve().parents[3] / "serving_proxy" / "page" / "static"

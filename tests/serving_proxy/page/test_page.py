@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from helpers.proxies.guard_support import counting
-from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
-from helpers.system.browser_support import Visit
+from helpers.proxies.host_statistics import counting
+from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
+from helpers.system.browser import Visit
 from serving_proxy.cores import allocator
 from serving_proxy.system.cpus import read_cpus
 from serving_proxy.version import version

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.proxies.lifecycle_support import host
+from helpers.proxies.lifecycle_records import host
 from serving_proxy.records.hosts import HostSeen, Seen, VersionSeen, held_anywhere, observe
 from serving_proxy.records.states import State
 

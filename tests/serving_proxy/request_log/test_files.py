@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from graph_tools.graph import Output
 from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
-from helpers.hosts.request_log_support import prediction_log, write_log
+from helpers.hosts.request_log_files import prediction_log, write_log
 from serving_proxy.errors import NotFoundError
 from serving_proxy.request_log.files import MOST_RECORDS, bound, frames, log_files, merge, remove
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.hosts.request_log_support import prediction_log, write_log
-from helpers.proxies.lifecycle_support import deployed
+from helpers.hosts.request_log_files import prediction_log, write_log
+from helpers.proxies.lifecycle_records import deployed
 from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.errors import NotFoundError
 from serving_proxy.records.models import RequestLog, Settings

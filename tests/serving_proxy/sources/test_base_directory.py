@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import write_model
+from helpers.proxies.proxy_runs import write_model
 from serving_proxy.sources.base_directory import BaseDirectory, version_folders
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, wait_for, write_model
+from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
 from serving_proxy import Client
 from serving_proxy.deploy.operations import Operations
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.proxies.proxy_support import wait_for
+from helpers.proxies.proxy_runs import wait_for
 from serving_proxy.state_dir.actual import ActualFiles, is_alive, parse_actual, process_runs, process_ticks
 from serving_proxy.system.liveness import HostLiveness, is_stopped
 

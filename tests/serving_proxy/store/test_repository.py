@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.proxies.lifecycle_support import deployed, settled
+from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.deploy.changes import promote, start_ramp
 from serving_proxy.records.models import Model, Note, Policy, Settings
 from serving_proxy.store import Database, Repository

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from helpers.hosts.served_hosts import ServedHost
-from helpers.proxies.proxy_support import ProxyProcess, ProxyThread, write_model
+from helpers.proxies.proxy_runs import ProxyProcess, ProxyThread, write_model
 from serving_proxy.system.logs import Moderation
 
 

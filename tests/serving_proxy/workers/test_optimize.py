@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.proxies.proxy_support import ProxyThread, wait_for
+from helpers.proxies.proxy_runs import ProxyThread, wait_for
 from serving_proxy import Client
 from serving_proxy.control import cleaning
 from serving_proxy.errors import PreconditionError

@@ -13,7 +13,7 @@ from graph_tools import cut
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools.graph_tools_support import answers, assert_same_answers, requests_for
+from helpers.graph_tools.stock_answers import answers, assert_same_answers, requests_for
 
 
 def test_training_goes_and_inputs_stay(multi_signature_model: Path, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from graph_tools.graph import attribute
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.fuse.fuse_dense_towers import FuseDenseTowers
 from graph_tools.readers import read_model
-from helpers.graph_tools.graph_tools_support import requests_for
 from helpers.graph_tools.pass_checks import all_answers, floats, from_function, from_graph, x_of
+from helpers.graph_tools.stock_answers import requests_for
 from helpers.graph_tools.tower_checks import fused, layers, towers
 from helpers.models.idiom_models import KEY, export_graph
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from graph_tools.readers import read_model
-from helpers.graph_tools.graph_tools_support import requests_for
 from helpers.graph_tools.pass_checks import floats
+from helpers.graph_tools.stock_answers import requests_for
 from helpers.graph_tools.tower_checks import towers
 
 # In a process of its own, since Keras 2 and 3 do not share one.

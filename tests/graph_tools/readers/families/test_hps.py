@@ -19,7 +19,7 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.checks import check_table
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools.stock_answers import answers
 from helpers.models import sparse_files
 from helpers.models.sparse_graphs import hps_configuration, hps_init, hps_lookup, moved
 from load_tests.workloads.sparse_exports import Export, rows_for, score_for

@@ -18,7 +18,7 @@ from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.tables.checks import check_table
 from graph_tools.verbs.cut import cut
 from graph_tools.verification.evaluate import evaluate
-from helpers.graph_tools.graph_tools_support import answers
+from helpers.graph_tools.stock_answers import answers
 from helpers.models.sparse_graphs import MonolithExport, add_signature, from_servers, monolith_config, split_by_server
 from load_tests.workloads.sparse_exports import rows_for, score_for
 
