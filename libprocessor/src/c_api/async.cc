@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modern ABI's requests that nobody waits for, and batches, which wait for several.
+// The modern ABI's asynchronous requests, and batches, which wait for several requests.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -23,7 +23,7 @@ using processor::Model;
 
 class TargetWork : public processor::AsyncWork {
  public:
-  /// `claim`: for the copy of the request.
+  /// `claim`: the memory of the copied request.
   TargetWork(const processor_request &request, const processor_target &target, processor::ByteClaim claim)
       : claim_(std::move(claim)), owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
     priority = request.priority;
@@ -78,7 +78,7 @@ absl::Status Start(const processor_model *handle, const processor_request *given
   return model->Start(std::move(work), /*preferred_session=*/-1, request_id);
 }
 
-// Counts the requests of a batch that have been started and have not ended.
+// Counts the requests of a batch that run, and waits until there are none.
 class BatchWait {
  public:
   void CountUp() {
@@ -100,7 +100,7 @@ class BatchWait {
   size_t left_ = 0;
 };
 
-// One request of a batch. The batch waits for it, so that it may use what the caller lent.
+// One request of a batch. The batch waits for it, so it may use the memory of the caller.
 class BatchWork : public processor::AsyncWork {
  public:
   BatchWork(const processor_request &request, BatchWait *wait) : reader_(request, /*lent=*/true), wait_(wait) {
@@ -139,7 +139,7 @@ struct BatchItem {
 };
 
 // Starts request `index` of a batch or, if need be, runs it here.
-// \return why there is nothing to wait for and nothing to take, unless it was answered at once.
+// \return an error if the request was not started; OK if it runs, or if `result` holds its response.
 absl::Status StartOne(Model &model, const processor_request *requests, size_t index, BatchWait *wait,
                       std::shared_ptr<BatchWork> *work, processor_result **result) {
   processor_request request;
@@ -154,7 +154,7 @@ absl::Status StartOne(Model &model, const processor_request *requests, size_t in
       Attempt([&] { return model.Start(*work, static_cast<int>(index % INT32_MAX), nullptr); });
   if (started.ok()) return absl::OkStatus();
   wait->CountDown();
-  // Inline requests know no queue: what finds it full runs here, as it would alone.
+  // Inline requests do not wait in a queue: if it is full, the request runs on this thread.
   const bool here = absl::IsResourceExhausted(started) && model.config().execution == processor::Execution::kInline;
   (*work)->Settle(here ? Attempt([&] { return model.Run(**work); }) : started);
   return absl::OkStatus();
@@ -177,7 +177,7 @@ absl::Status RunBatch(const processor_model *handle, const processor_request *re
     for (size_t i = 0; errors != nullptr && i < num_requests; ++i) processor::Report(ready, &errors[i]);
     return ready;
   }
-  // Nothing may leave before the last of those that were started has ended: they use the batch, and what the caller lent.
+  // This must not return before every started request has ended: they use the batch and the memory of the caller.
   BatchWait wait;
   for (size_t i = 0; i < num_requests; ++i) {
     items[i].status = Attempt([&] { return StartOne(*model, requests, i, &wait, &items[i].work, &results[i]); });

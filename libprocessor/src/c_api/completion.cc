@@ -9,11 +9,11 @@
 namespace processor {
 namespace {
 
-// Moves a list of one completion to the queue, without allocating anything.
+// Moves a list of one completion to the queue, without allocating memory.
 void Push(const processor_queue &queue, std::list<processor_completion> &completion) noexcept {
   std::lock_guard<std::mutex> lock(queue.mutex);
   queue.completions.splice(queue.completions.end(), completion);
-  // Readable from the first completion until the last has been taken.
+  // The descriptor is readable from the first completion until the last has been taken.
   if (queue.completions.size() == 1) {
     const uint64_t one = 1;
     (void)!write(queue.fd, &one, sizeof one);

@@ -22,19 +22,19 @@ using processor::Model;
 constexpr int kOk = 200;
 constexpr int kFailed = 500;
 
-// Gives a buffer to the host. Negative sizes and the like never get here.
+// Hands a buffer over to the host. Its size has been checked.
 void HandOver(Buffer buffer, void **data, int *size) {
   *size = static_cast<int>(buffer.size());
   *data = buffer.Release();
 }
 
-// Answers a failure with a text, for which malloc is all that is needed.
+// Returns a failure as a text, which needs nothing but malloc.
 int Fail(std::string_view what, std::string_view message, void **data, int *size) noexcept {
   const std::string_view parts[] = {"[TensorFlow] Processor ", what, " failed: ", message};
   size_t length = 0;
   for (std::string_view part : parts) length += part.size();
   Buffer text;
-  // Without memory for a text there is still the 500.
+  // If there is no memory for the text, the host still gets the 500.
   if (!text.Allocate(length)) return kFailed;
   char *end = text.data();
   for (std::string_view part : parts) end = std::copy(part.begin(), part.end(), end);
@@ -42,7 +42,7 @@ int Fail(std::string_view what, std::string_view message, void **data, int *size
   return kFailed;
 }
 
-// False if there is nowhere to put an answer.
+// Returns false if there is nowhere to put a response.
 bool ClearOutputs(void **data, int *size) noexcept {
   if (data == nullptr || size == nullptr) return false;
   *data = nullptr;
@@ -60,7 +60,7 @@ absl::Status ToRequest(const void *data, int size, processor_request *request) {
   return absl::OkStatus();
 }
 
-// A request that the modern ABI refuses, for it has bytes at no address.
+// Returns a request that the modern ABI refuses, because its data are NULL and its size is not 0.
 processor_request RefusedRequest() {
   processor_request request{};
   request.struct_size = sizeof request;
@@ -69,7 +69,7 @@ processor_request RefusedRequest() {
   return request;
 }
 
-// Gives the bytes of a result to the host, or the text of an error.
+// Hands the bytes of a result over to the host, or the text of an error.
 int FinishCall(processor_status status, processor_result *result, const processor_error &error, void **data,
                int *size) noexcept {
   if (status != PROCESSOR_OK) return Fail("predict", error.message, data, size);
@@ -114,10 +114,10 @@ int BatchProcess(processor_model *handle, size_t count, const void *input_data[]
   std::vector<absl::Status> given(count);
   for (size_t i = 0; i < count; ++i) {
     given[i] = processor::Attempt([&] { return ToRequest(input_data[i], input_size[i], &requests[i]); });
-    // One request that cannot be read must not keep the others from being answered: it is refused with them.
+    // A request that cannot be read must not prevent the others from running: the batch refuses it alone.
     if (!given[i].ok()) requests[i] = RefusedRequest();
   }
-  // From here on nothing throws: what has been answered is handed over.
+  // Nothing throws from here on, so every response reaches the host.
   processor_model_run_batch(handle, requests.data(), count, results.data(), errors.data());
   int code = kOk;
   for (size_t i = 0; i < count; ++i) {

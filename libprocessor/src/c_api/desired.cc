@@ -31,7 +31,7 @@ std::string FaultsJson(const std::vector<DesiredFault> &faults) {
 absl::Status ReadCpus(const char *text, CpuSet *cpus) {
   *cpus = processor::AllowedCpus();
   if (text == nullptr) return absl::OkStatus();
-  // Those of hosts elsewhere, which need not be ours.
+  // The CPUs of hosts on other machines, which may differ from those of this one.
   CpuSet any(8192);
   for (size_t i = 0; i < any.size(); ++i) any[i] = static_cast<int>(i);
   std::vector<CpuSet> groups;

@@ -91,9 +91,9 @@ void FillResult(HostAnswer &&answer, processor_result *result) noexcept {
   result->header_length = answer.header_length;
 }
 
-// Copies of what a request points at, for a caller who does not wait.
+// Copies of the memory that a request points to, for a caller that does not wait.
 struct OwnedTexts {
-  /// `claim`: for the copy of the bytes.
+  /// `claim`: the memory of the copied bytes.
   OwnedTexts(const HostRequest &request, processor::ByteClaim given)
       : claim(std::move(given)),
         protocol(request.protocol),
@@ -118,7 +118,7 @@ struct OwnedTexts {
   HostRequest view;
 };
 
-// A base that is made before the call that looks into it.
+// A base class, so that it is constructed before the call that refers to it.
 struct TextsHolder {
   TextsHolder(const HostRequest &request, processor::ByteClaim claim) : texts(request, std::move(claim)) {}
   const OwnedTexts texts;
@@ -141,10 +141,10 @@ class TargetCall : private TextsHolder, public ModelHost::AsyncCall {
 
  private:
   processor::Completion completion_;
-  std::unique_ptr<processor_result> result_;  // made before there is anything to tell
+  std::unique_ptr<processor_result> result_;  // allocated before the request runs
 };
 
-// Answers a question about a host with a text.
+// Makes a result of a text that describes the host.
 template <typename Question>
 processor_status AskHost(const processor_host *handle, processor_result **result, processor_error *error,
                          Question question) {

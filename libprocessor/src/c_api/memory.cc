@@ -12,7 +12,7 @@ namespace {
 using processor::ByteBudget;
 using processor::Guard;
 
-// A request for more is refused like one that is too large.
+// A claim of more bytes is refused like one that is too large.
 int64_t SignedBytes(uint64_t bytes) { return static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX / 2)); }
 
 }  // namespace

@@ -34,7 +34,7 @@ absl::Status Load(const processor_load_options *given, processor_model **handle)
   return absl::OkStatus();
 }
 
-// Answers a question about a model with a text.
+// Makes a result of a text that describes the model.
 template <typename Question>
 processor_status AskModel(const processor_model *handle, processor_result **result, processor_error *error,
                           Question question) {

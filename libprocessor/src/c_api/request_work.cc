@@ -93,7 +93,7 @@ absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedReq
 void RequestReader::EncodeTensors(const DecodedRequest &request, std::vector<tensorflow::Tensor> &outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     tensorflow::Tensor &output = outputs[i];
-    // A graph may pass an input through; the result outlives the memory that was lent.
+    // A graph may return an input unchanged, and the result outlives the memory of the caller.
     for (const tensorflow::Tensor &feed : request.feeds) {
       if (lent_ && output.SharesBufferWith(feed)) output = tensorflow::tensor::DeepCopy(output);
     }
@@ -115,8 +115,8 @@ const void *OwnedRequest::KeepBytes(const void *data, size_t size) {
   return blocks_.back()->data();
 }
 
-// Copies only the bytes of this tensor: the strings of several may lie in one block. What makes no sense is kept such
-// that it is refused when the tensor is read.
+// Copies only the bytes of this tensor, since the strings of several tensors may lie in one block. Malformed offsets
+// are kept malformed, so that reading the tensor refuses them.
 void OwnedRequest::KeepStrings(const int64_t *dims, int32_t rank, processor_tensor *tensor) {
   size_t elements = 1;
   for (int32_t d = 0; d < rank; ++d) {

@@ -15,7 +15,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// Memory of the caller under a tensor. TensorFlow never writes into what it does not own.
+// The memory of the caller as a tensor's buffer. TensorFlow never writes into memory that it does not own.
 class BorrowedBuffer : public tensorflow::TensorBuffer {
  public:
   BorrowedBuffer(const void *data, size_t size) : TensorBuffer(const_cast<void *>(data)), size_(size) {}
@@ -61,7 +61,7 @@ absl::Status ReadNumbers(const processor_tensor &src, const TensorSpec &spec, co
         spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements, " x ", item));
   }
   if (src.size > 0 && src.data == nullptr) return WrongTensor(spec, "data NULL");
-  // A bool that is neither 0 nor 1 is undefined behavior in whoever reads it.
+  // Reading a bool that is neither 0 nor 1 is undefined behavior.
   if (spec.dtype == tensorflow::DT_BOOL) {
     const auto *bytes = static_cast<const unsigned char *>(src.data);
     for (size_t i = 0; i < src.size; ++i) {
@@ -93,7 +93,7 @@ absl::Status ReadViewedStrings(const processor_tensor &src, const TensorSpec &sp
       return WrongTensor(spec, absl::StrCat(src.size, " bytes for shape ", shape.DebugString(), ", expected ", elements,
                                             " x item_size ", src.item_size, ", or offsets"));
     }
-    // Memory for the elements must be justified by what was sent; without bytes only a bounded number is.
+    // The request must be as large as the elements that it describes; without bytes, their number is limited.
     if (src.item_size == 0 && elements > (1 << 24)) return WrongTensor(spec, "too many elements without bytes");
     absl::Status s = MakeInput(spec, shape, sizeof(tensorflow::tstring), src.size, arena, dst);
     if (!s.ok()) return s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host answers of itself: the methods that run no model.
+// The methods that describe a host and its models, and run no model.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -33,7 +33,7 @@ absl::Status FailureOf(const ActualVersion& version) {
 
 InferenceCounts CountsOf(const Servable& servable) {
   const InferenceTotals::Value totals = servable.stats->totals().Get();
-  // Requests that were put together had fewer runs than there were of them.
+  // Requests that were batched had fewer runs than there were requests.
   const SizeHistogram& together = servable.version->model().batch_stats().requests;
   uint64_t saved = together.sum();
   for (int i = 0; i < SizeHistogram::kBuckets; ++i) saved -= std::min(saved, together.count(i));
@@ -52,7 +52,7 @@ InferenceCounts CountsOf(const Servable& servable) {
   return counts;
 }
 
-// A view of the host with what it points into.
+// A view of the host, with the objects that the view points to.
 class Snapshot {
  public:
   Snapshot(const ActualState& actual, const RouteTable& table) {
@@ -79,14 +79,14 @@ class Snapshot {
       const auto route = routes.versions.find(number);
       if (route != routes.versions.end()) {
         AddServable(route->second.servable, &version);
-        // Loaded and warm, but no request may choose it: whoever asks what is available must not be told that it is.
+        // The version is loaded and warm but gets no traffic, so clients must not see it as available.
         if (!route->second.traffic && version.state == VersionPhase::kReady) version.state = VersionPhase::kDraining;
       }
       if (routes.baseline != nullptr && routes.baseline->number == number) AddServable(routes.baseline, &version);
     }
   }
 
-  // Versions that no host was to load. A model may have no others.
+  // Adds versions that the control plane refused. A model may have no others.
   void AddRefused(const std::string& name, const std::map<int64_t, absl::Status>& versions) {
     std::vector<ModelView>& models = view_.models;
     auto model = std::find_if(models.begin(), models.end(), [&](const ModelView& one) { return one.name == name; });
@@ -98,7 +98,7 @@ class Snapshot {
     for (const auto& [number, status] : versions) {
       const auto at =
           std::find_if(known.begin(), known.end(), [n = number](const VersionView& one) { return one.number >= n; });
-      // What is served under that number is another deployment of it, on its way out.
+      // The host still unloads an earlier deployment with this number.
       if (at != known.end() && at->number == number) continue;
       VersionView& version = *known.emplace(at);
       version.number = number;

@@ -14,15 +14,15 @@
 namespace processor {
 namespace {
 
-constexpr int kInstanceShift = 48;  // numbers of requests: instance, then the model's own number
+constexpr int kInstanceShift = 48;  // a request's number: the instance, then the model's own number
 constexpr int64_t kLeastRetryUs = 1000;
 
 constexpr int64_t kMemoryRetryUs = 100'000;
 
-// Variants give way while what is more important has to wait for so long.
+// Requests of variants are refused while more important requests wait for so long.
 constexpr int64_t kYieldUs = 20'000;
 
-// When those that wait now will have been answered.
+// Estimates when the requests that wait now will have been answered.
 int64_t RetryAfterUs(const HostedVersion& version) {
   const int64_t run_us = version.load().recent_run_ns.load(std::memory_order_relaxed) / 1000;
   return std::max(kLeastRetryUs, version.queued() * run_us / version.sessions());
@@ -60,7 +60,7 @@ absl::Status ModelHost::Admit(HostCall& call) const {
   const HostRequest& request = call.request();
   call.method = FindMethod(request.protocol, request.method);
   if (call.method == nullptr) return UnknownMethod(request);
-  // Questions are answered to the end: whoever waits for it asks.
+  // Methods that run no model are served also while the host drains: clients use them to follow the drain.
   return call.method->codec == nullptr ? absl::OkStatus() : gate_.Refusal(state);
 }
 
@@ -80,7 +80,7 @@ absl::Status ModelHost::Route(HostCall& call) {
         "request: its graph has loops, expected one without, as it was only to be run if bounded");
   }
   call.servable = std::move(choice.servable);
-  // Counted also if it is refused, until Finish(), which knows by the servable that it is.
+  // A refused request is counted as well; Finish() ends the count of every call that has a servable.
   const int64_t others = call.servable->version->load().in_flight.fetch_add(1);
   call.reason = choice.reason;
   call.answer.arm = ChoiceName(choice.reason);
@@ -123,15 +123,15 @@ absl::Status ModelHost::Enter(const RouteTable& table, int64_t others, HostCall&
 
 bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) const {
   if (servable.is_baseline) return false;
-  int64_t running = 0, longest_us = 0;  // of waiting for a session
-  int64_t run_us = 0;                   // of what is more important
+  int64_t running = 0, longest_us = 0;  // the longest wait for a session
+  int64_t run_us = 0;                   // the longest run of a more important version
   const auto look_at = [&](const Servable& other) {
     const VersionLoad& load = other.version->load();
     const int64_t in_flight = load.in_flight.load(std::memory_order_relaxed);
     const int64_t queued = other.version->queued();
     running += in_flight - queued;
     if (in_flight == 0 || (!other.is_baseline && other.priority <= servable.priority)) return;
-    // Of one that has not run yet nobody knows how long it takes.
+    // The run time of a version that has not run yet is unknown.
     const int64_t recent_ns = load.recent_run_ns.load(std::memory_order_relaxed);
     const int64_t recent_us = recent_ns == 0 ? kYieldUs : recent_ns / 1000;
     longest_us = std::max(longest_us, queued * recent_us / other.version->sessions());
@@ -143,7 +143,7 @@ bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) con
       if (route.servable != nullptr && route.servable != model->baseline) look_at(*route.servable);
     }
   }
-  // Threads of callers wait nowhere but for a CPU.
+  // Inline requests have no queue: they wait for a CPU.
   if (running > cpus_) longest_us = std::max(longest_us, (running - cpus_) * run_us / cpus_);
   return running >= cpus_ && longest_us >= kYieldUs;
 }
@@ -151,7 +151,7 @@ bool ModelHost::MustYield(const RouteTable& table, const Servable& servable) con
 void ModelHost::Finish(HostCall& call, const absl::Status& status) noexcept {
   RequestTiming& timing = call.answer.timing;
   if (!status.ok()) call.answer.bytes = Buffer();
-  // Memory that was short is there again when others have ended, which nobody knows the time of.
+  // Memory becomes free when other requests end, at an unknown time.
   if (absl::IsResourceExhausted(status) && call.answer.retry_after_us == 0) call.answer.retry_after_us = kMemoryRetryUs;
   if (call.answer.not_run) return;
   if (call.servable == nullptr) {
@@ -202,7 +202,7 @@ void ModelHost::AsyncCall::Done(const absl::Status& status) noexcept {
   ModelHost* const host = host_;
   host->Finish(*this, status);
   End(status);
-  // Whoever frees the host waits for the threads that come here.
+  // A thread that frees the host waits for every Leave().
   host->gate_.Leave();
 }
 
@@ -214,7 +214,7 @@ absl::Status ModelHost::StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t*
     return absl::OkStatus();
   }
   if (absl::Status s = Route(*call); !s.ok()) return s;
-  // Of a call that ends at once nothing may be looked at later.
+  // The call may end at once, so nothing of it may be used after Start().
   const std::shared_ptr<const Servable> servable = call->servable;
   Model& model = servable->version->model();
   if (AsksForSignature(call->request())) {
@@ -233,7 +233,7 @@ void ModelHost::Start(std::shared_ptr<AsyncCall> call, uint64_t* id, const absl:
   call->start_ns = NowNs();
   call->host_ = this;
   gate_.Enter();
-  // What was started ends by Done() and is nobody else's.
+  // A call that was started ends by Done(), and only there.
   const absl::Status status = fault.ok() ? Attempt([&] { return StartOrAnswer(call, id); }) : fault;
   if (!status.ok()) call->Done(status);
 }
@@ -261,7 +261,7 @@ void ModelHost::Close() noexcept {
   const RequestGate::State before = gate_.Close();
   if (before == RequestGate::State::kClosed) return;
   control_->Stop();
-  // Draining was their time.
+  // If the host was drained, its requests have had their time.
   control_->CloseVersions(/*stop_requests=*/before == RequestGate::State::kDraining);
   gate_.WaitUntilIdle(/*deadline_us=*/0).IgnoreError();
   control_->request_log().Stop();

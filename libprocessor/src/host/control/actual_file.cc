@@ -40,7 +40,7 @@ ActualVersion DescribeInstance(const Instance& instance) {
   return actual;
 }
 
-// A version whose turn to be loaded has not come.
+// Describes a version that waits to be loaded.
 ActualVersion DescribeWaiting(const DesiredVersion& version) {
   ActualVersion actual;
   actual.path = version.path;
@@ -74,7 +74,7 @@ void DescribeModel(const ModelPlan& planned, const DesiredModel& desired, const 
 
 ActualModels DescribeModels(const Plan& plan, const DesiredState& desired, const Instances& instances) {
   ActualModels models;
-  // A version that ends is told of as long as nothing else has its number.
+  // A version that is being unloaded is listed as long as no other has its number.
   for (const auto& [id, instance] : instances.all()) {
     if (instance->view.state != VersionState::kDraining) continue;
     models[instance->view.model][instance->view.number].version = DescribeInstance(*instance);
@@ -82,7 +82,7 @@ ActualModels DescribeModels(const Plan& plan, const DesiredState& desired, const
   for (const auto& [name, planned] : plan.models) {
     DescribeModel(planned, desired.models.at(name), instances, &models[name]);
   }
-  // A replacement whose turn has not come is told of, or it would seem that what it replaces is what is desired.
+  // A replacement that waits is listed too, or the version that it replaces would seem to be the desired one.
   for (const VersionToLoad& load : plan.load) {
     const ModelPlan& planned = plan.models.at(load.model);
     if (planned.serving.count(load.number) == 0 || planned.incoming.count(load.number) > 0) continue;
@@ -175,7 +175,7 @@ void ActualFile::Write(const Instances& instances) {
   }
   const absl::Status status = directory_.WriteHostFile("actual.json", text, /*durable=*/true);
   if (!status.ok()) {
-    // Logged once per fault, not once per attempt.
+    // A failure is logged once, not at each attempt.
     if (write_error_ != status.message()) Log(Severity::kError, absl::StrCat(status.message(), "; tried again"));
     write_at_ns_ = NowNs() + kSecondNs;
     std::lock_guard<std::mutex> lock(mutex_);

@@ -29,7 +29,7 @@ bool DesiredFile::Read() {
   bool changed = false;
   absl::Status status = directory_.ReadDesired(&text, &changed);
   if (status.ok() && !changed) {
-    // A file that came back as it was needs no reading, and one that was refused stays refused.
+    // An unchanged file is not read again, and a refused one stays refused.
     if (missing_) error_ = refused_;
     missing_ = false;
     return false;
@@ -50,7 +50,7 @@ bool DesiredFile::Read() {
 
 void DesiredFile::WriteAccepted() {
   if (!dirty_ || NowNs() < write_at_ns_) return;
-  // A failure is told of where actual.json fails, on the same disk.
+  // actual.json, on the same disk, fails as well, and that is logged.
   const absl::Status status = directory_.WriteHostFile(kAcceptedFile, accepted_, /*durable=*/true);
   dirty_ = !status.ok();
   if (!status.ok()) write_at_ns_ = NowNs() + kSecondNs;

@@ -14,12 +14,12 @@
 namespace processor {
 namespace {
 
-// Of the CPUs that it shares with sessions it may take so much, and begins with less: on all CPUs its threads take more,
-// as they move.
+// The share of the remaining CPUs that the front end may use, and the share below which it is moved there: on all CPUs
+// its threads use more time, because they migrate.
 constexpr double kMost = 0.7, kLittle = 0.5;
-// A thread that hardly ever sleeps has too little, however little it gets where sessions are busy.
+// A thread that hardly ever sleeps has too little CPU time, however little it gets beside busy sessions.
 constexpr double kSleepless = 0.8;
-// It is not to go to and fro.
+// How long threads stay on all CPUs, so that they do not move back and forth.
 constexpr int64_t kPauseNs = 30 * kSecondNs;
 
 CpuSet Without(const CpuSet& cpus, const CpuSet& taken) {
@@ -55,7 +55,7 @@ void FrontEnd::Place(const CpuSet& reserved, int64_t now_ns) {
     not_before_ns_ = now_ns + kPauseNs;
     return Move({});
   }
-  // Each time, for threads that others started meanwhile.
+  // Moved each time, because threads may have been started meanwhile.
   if (!cpus_.empty() || now_ns >= not_before_ns_) Move(std::move(left));
 }
 
@@ -65,7 +65,7 @@ FrontEnd::Use FrontEnd::Look(int64_t now_ns) {
   Use use;
   for (const auto& [thread, now] : times) {
     const auto found = times_.find(thread);
-    // One that has begun since is looked at next time.
+    // A thread that has started since is measured next time.
     if (found == times_.end()) continue;
     const auto ran = static_cast<double>(now.ran_ns - found->second.ran_ns);
     const auto waited = static_cast<double>(now.waited_ns - found->second.waited_ns);

@@ -19,9 +19,9 @@ namespace processor {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(100);
-// How often versions that end are looked at, so that their memory is free soon.
+// How often versions that are being unloaded are checked, so that their memory is freed soon.
 constexpr auto kPollDraining = std::chrono::milliseconds(10);
-// What is known to be good serves for so long before a suspect is tried, unless the host says that it is reachable.
+// Versions known to be good serve for so long before a suspect is loaded, unless the host has published an endpoint.
 constexpr int64_t kServesFirstNs = 2 * kSecondNs;
 
 absl::Status Ending() { return StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the host is ending"); }
@@ -48,7 +48,7 @@ absl::Status HostControl::Start(const HostOptions& options, std::unique_ptr<Host
   std::unique_ptr<StateDirectory> directory;
   if (absl::Status s = StateDirectory::Open(options.state_dir, options.host_id, &directory); !s.ok()) return s;
   std::unique_ptr<HostControl> made(new HostControl(options, std::move(directory)));
-  // The first look comes before anybody can ask: a host without desired.json is ready at once, and one with it is
+  // The first turn runs before the first request: a host without desired.json is ready at once, and one with it is
   // starting.
   made->Tick();
   made->thread_ = std::thread([raw = made.get()] { raw->Run(); });
@@ -66,7 +66,7 @@ absl::Status HostControl::ClaimPort(const std::string& address, int port) {
   const absl::Status status = PortClaim::Take(address, port, directory_->path(), &claim);
   if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) return status;
   if (!status.ok()) {
-    // Where nothing can be written, as in some containers, hosts serve all the same.
+    // If the folder cannot be written, as in some containers, the host serves nevertheless.
     Log(Severity::kWarning, absl::StrCat(status.message(), "; nobody sees to who else listens at port ", port));
     return absl::OkStatus();
   }
@@ -101,7 +101,7 @@ void HostControl::Stop() noexcept {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  // The control thread has ended: what was its own is this thread's.
+  // The control thread has ended, so this thread may use its objects.
   loader_.EndAll();
   loader_.WriteRecords();
   loader_.Wait();
@@ -110,7 +110,7 @@ void HostControl::Stop() noexcept {
 void HostControl::CloseVersions(bool stop_requests) noexcept {
   loader_.DropLoaded();
   publisher_.StopShadows();
-  // All of them first, so that the time of their requests passes together.
+  // All versions refuse requests first, so that their drain times run in parallel.
   for (const auto& [id, instance] : instances_.all()) {
     if (instance->version != nullptr) instance->version->model().Refuse();
   }
@@ -143,7 +143,7 @@ void HostControl::Run() {
     lock.unlock();
     if (ending && !loader_.ended()) loader_.EndAll();
     const absl::Status status = Attempt([this] { return Tick(), absl::OkStatus(); });
-    // Memory was short, most likely; what was not done is tried again at the next turn.
+    // The likely cause is a lack of memory; the next turn tries again.
     if (!status.ok()) Log(Severity::kError, status.message());
     lock.lock();
   }
@@ -177,10 +177,10 @@ void HostControl::Apply() {
     publisher_.Publish(plan, desired_.state());
   }
   publisher_.DestroyUnused();
-  // What begins here changes the state of its version, which the next turn publishes.
+  // Loads and unloads change states of versions, which the next turn publishes.
   loader_.StartUnload();
   loader_.StartLoads(plan.load, HasServed());
-  // A host that was told what to serve and cannot follow it is not ready to be asked, unless it knows what it served.
+  // A host that cannot follow desired.json is not ready, unless it knows what it served before.
   if (!started_ && desired_.known() && loader_.IsSettled(plan)) {
     started_ = true;
     started_ns_ = NowNs();
@@ -189,12 +189,12 @@ void HostControl::Apply() {
   if (changed || instances_.changed()) TellActual(plan);
 }
 
-// Ends what nobody wants any more.
+// Ends the instances that are no longer desired.
 void HostControl::Retire(const Plan& plan) {
   for (const uint64_t id : plan.retire) instances_.SetState(instances_.At(id), VersionState::kDraining);
   for (const uint64_t id : plan.forget) {
     instances_.MarkChanged();
-    // A load that was late may run all the same.
+    // A load beyond its time limit may still run.
     if (instances_.At(id).lane.has_value()) {
       loader_.GiveUp(instances_.At(id));
     } else {
@@ -213,7 +213,7 @@ void HostControl::SettleServing(const Plan& plan) {
     for (const auto& [number, id] : model.serving) {
       Instance& instance = instances_.At(id);
       const DesiredVersion& wanted = desired_.state().models.at(name).versions.at(number);
-      // Beside an entry that is wrong the version goes on as it was.
+      // A wrong entry leaves the version as it was.
       if (wanted.fault.ok()) UpdateSettings(instance, wanted);
       const CpuSet cpus = instance.version->model().slots().Cpus();
       apart = apart && !cpus.empty() && instance.version->model().execution() == Execution::kPinned;
@@ -244,7 +244,7 @@ void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wante
   instance.RefreshTexts();
 }
 
-// Whether requests have had time to come to what was loaded first.
+// Returns whether the versions that were loaded first have had time to receive requests.
 bool HostControl::HasServed() const {
   return started_ && (actual_.has_endpoints() || NowNs() - started_ns_ >= kServesFirstNs);
 }
@@ -279,7 +279,7 @@ void HostControl::StopLateRequests(int64_t now_ns) {
 void HostControl::WriteStats() {
   if (NowNs() < write_stats_at_ns_) return;
   write_stats_at_ns_ = NowNs() + kSecondNs;
-  // A failure is told of where actual.json fails, on the same disk.
+  // actual.json, on the same disk, fails as well, and that is logged.
   directory_->WriteHostFile("stats.json", HostStatsJson(Actual(), *routes(), stats_) + "\n", /*durable=*/false)
       .IgnoreError();
   const ShadowLanes& shadows = publisher_.shadows();

@@ -45,7 +45,7 @@ void Instances::SetVersion(Instance& instance, std::unique_ptr<HostedVersion> ve
 }
 
 std::shared_ptr<HostedVersion> Instances::TakeUnusedVersion(Instance& instance) {
-  // With the lock held nobody can take another reference: the route table has none, and FindVersion() waits.
+  // While the lock is held, no reference can be added: the route table has none, and FindVersion() waits.
   std::lock_guard<std::mutex> lock(versions_mutex_);
   if (instance.version.use_count() != 1) return nullptr;
   versions_.erase(instance.CancelNumber());

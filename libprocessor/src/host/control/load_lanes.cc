@@ -23,7 +23,7 @@ absl::Status LoadLanes::StartLoad(int lane, const CpuSet& cpus, uint64_t instanc
 }
 
 absl::Status LoadLanes::StartUnload(const CpuSet& cpus, uint64_t instance, std::shared_ptr<HostedVersion>* version) {
-  // A job is copied before it runs: the reference must stay the only one.
+  // A job is copied before it runs, and must not copy the reference, which has to remain the only one.
   auto* const last = new std::shared_ptr<HostedVersion>(std::move(*version));
   const absl::Status status = maintenance_.Start(
       cpus,

@@ -16,7 +16,7 @@ namespace {
 constexpr int kSchema = 1;
 constexpr size_t kMostDeaths = 2;
 
-// FNV-1a: the text itself, a whole configuration, need not be kept.
+// FNV-1a; the text, a whole configuration, is not stored.
 std::string Digest(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
@@ -70,7 +70,7 @@ LoadRecords LoadRecords::Read(std::string_view json, std::string_view boot, bool
     return records;
   }
   records.records_ = std::move(read);
-  // Where the whole system went down, nothing says that a load was the reason.
+  // If the machine was restarted, a load need not have been the reason.
   const bool counts = !on_purpose && boot_of_marks == boot;
   if (counts) records.BlameMarked(now);
   for (auto& [key, record] : records.records_) {

@@ -15,9 +15,9 @@
 namespace processor {
 namespace {
 
-// Idle time that is a tenth of the CPUs' is enough to load in. With less of it a load would take for ever: a SCHED_IDLE
-// thread gets a 300th of a busy CPU, and the kernel lets nobody without privileges raise it again. A tenth of one CPU is
-// what such a load may take then.
+// A load needs a tenth of the CPUs' time to be idle. With less idle time it would take forever: a SCHED_IDLE thread
+// gets a 300th of a busy CPU, and only a privileged process can raise its class again. Such a load may then use a
+// tenth of one CPU.
 constexpr double kEnoughIdle = 0.1;
 constexpr std::chrono::milliseconds kWatched{100};
 constexpr int kNiceOfATenth = 10;

@@ -14,11 +14,11 @@ bool IsUnderWay(const VersionInstance& instance) {
 
 using InstanceList = std::vector<const VersionInstance*>;
 
-// What is there of one version that is desired.
+// The instances of one desired version.
 struct FoundInstance {
-  const VersionInstance* ready = nullptr;      // as desired
-  const VersionInstance* former = nullptr;     // ready, and of another identity: what it replaces
-  const VersionInstance* under_way = nullptr;  // as desired
+  const VersionInstance* ready = nullptr;      // in the desired configuration
+  const VersionInstance* former = nullptr;     // ready in another configuration: the instance to replace
+  const VersionInstance* under_way = nullptr;  // in the desired configuration
   const VersionInstance* failed = nullptr;     // as desired
 };
 
@@ -28,7 +28,7 @@ FoundInstance Find(const InstanceList& instances, const DesiredVersion& wanted) 
   for (const VersionInstance* instance : instances) {
     const bool same = instance->identity == identity;
     if (instance->state == VersionState::kReady) {
-      // Of several the latest: the ones before are on their way out.
+      // The latest of several counts: the earlier ones are being unloaded.
       const VersionInstance*& place = same ? found.ready : found.former;
       if (place == nullptr || place->id < instance->id) place = instance;
     } else if (same && IsUnderWay(*instance)) {
@@ -40,7 +40,7 @@ FoundInstance Find(const InstanceList& instances, const DesiredVersion& wanted) 
   return found;
 }
 
-// The instance that serves a model as baseline now, if it still can.
+// Returns the instance that serves as a model's baseline now, if it still can.
 const VersionInstance* FormerBaseline(const std::vector<VersionInstance>& instances,
                                       const std::map<std::string, uint64_t>& baselines, const std::string& model) {
   const auto id = baselines.find(model);
@@ -82,7 +82,7 @@ Plan Reconcile(const DesiredState& desired, const std::vector<VersionInstance>& 
       const bool is_baseline = number == model.baseline;
       VersionToLoad load = {name, number, std::nullopt};
       if (found.failed != nullptr) load.instead_of = found.failed->id;
-      // A model without anything to serve waits for its baseline more than others.
+      // Baselines of models that serve nothing yet are loaded first.
       const int rank = !is_baseline ? 2 : serves != nullptr || baselines.count(name) > 0 ? 1 : 0;
       to_load.emplace_back(rank, std::move(load));
     }

@@ -79,7 +79,7 @@ void RoutePublisher::Publish(const Plan& plan, const DesiredState& desired) {
   for (const auto& [name, planned] : plan.models) table->Add(MakeRoutes(name, planned, desired.models.at(name)));
   shadows_.EndAllBut(*table);
   request_log_.Keep(desired.models);
-  // Destroyed by this thread, not by the last request that looks into it.
+  // This thread destroys the old table, not the last request that uses it.
   replaced_.push_back(Exchange(std::move(table)));
 }
 
@@ -96,7 +96,7 @@ void RoutePublisher::DestroyUnused() {
 }
 
 void RoutePublisher::Clear() noexcept {
-  // Threads of lanes look into the table, and hold versions as long as they run.
+  // Threads of shadow lanes read the table, and hold versions while they run.
   Exchange(empty_);
   replaced_.clear();
   shadows_.Clear();

@@ -20,13 +20,13 @@ constexpr int64_t kLongestRetryNs = 60 * kSecondNs;
 constexpr char kRecords[] = "loads.json";
 constexpr int64_t kMostRecordBytes = int64_t{16} << 20;
 
-// How many loads begin side by side. One that takes long does not count any more, since it may never end.
+// How many loads run in parallel. A long one does not count any more, since it may never end.
 constexpr int kLoadsAtOnce = 2;
 constexpr int64_t kLongLoadNs = 30 * kSecondNs;
-// A load ends by itself at its time limit, unless it is inside something that nobody can interrupt.
+// A load ends by itself at its time limit, unless it is inside a call that cannot be interrupted.
 constexpr int64_t kLateNs = kSecondNs;
 
-// Whether the same attempt may succeed later.
+// Returns whether the same load may succeed later.
 bool IsWorthRetrying(const absl::Status& status, const std::string& path) {
   std::error_code error;
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) || !std::filesystem::exists(path, error);
@@ -37,7 +37,7 @@ LoadRecords ReadRecords(const StateDirectory& directory) {
   const absl::Status status =
       ReadSmallFile(absl::StrCat(directory.host_path(), "/", kRecords), kMostRecordBytes, &text);
   if (!status.ok() && !absl::IsNotFound(status)) Log(Severity::kWarning, status.message());
-  // Whoever kills a host for reasons of its own leaves this file.
+  // A supervisor that kills a host on purpose leaves this file.
   const bool on_purpose = unlink(absl::StrCat(directory.host_path(), "/killed").c_str()) == 0;
   LoadRecords records = LoadRecords::Read(text, BootId(), on_purpose, WallClockText());
   if (!records.found().empty()) Log(Severity::kWarning, records.found());
@@ -99,7 +99,7 @@ bool VersionLoader::AnyKnownGoodIsReady() const {
   });
 }
 
-// Where something is known to be good, a host is ready with that: a suspect may end the process once more.
+// If a version is known to be good, the host is ready with it alone: a suspect may end the process once more.
 bool VersionLoader::IsSettled(const Plan& plan) const {
   bool suspects = false;
   for (const VersionToLoad& load : plan.load) {
@@ -189,7 +189,7 @@ void VersionLoader::CollectLoad(Instance& instance, JobEnd end) {
   instance.load_ms = instance.version->model().version()->load_ms;
   instance.RefreshTexts();
   instance.stats = stats_.Of(instance.view.model, instance.view.number);
-  // One that was given up too late ends as others do.
+  // A version that was given up too late is unloaded like others.
   instances_.SetState(instance, instance.given_up ? VersionState::kDraining : VersionState::kReady);
 }
 
@@ -233,8 +233,8 @@ bool VersionLoader::MayStart(Standing standing, bool serves) const {
     others = true;
     if (now_ns - instance->load_started_ns >= kLongLoadNs) continue;
     ++recent;
-    // A suspect is alone, so that it is known which version ended the host; and what is known to be good is not held
-    // up.
+    // A suspect is loaded alone, so that it is known which version ended the host; and it does not delay versions known
+    // to be good.
     if (instance->standing == Standing::kSuspect || instance->standing < standing) return false;
   }
   if (recent >= kLoadsAtOnce || !FreeLane().has_value()) return false;
@@ -245,7 +245,7 @@ void VersionLoader::StartLoads(const std::vector<VersionToLoad>& waiting, bool s
   if (ended()) return;
   std::vector<std::pair<Standing, const VersionToLoad*>> ordered;
   for (const VersionToLoad& load : waiting) {
-    // What cannot be interrupted is not begun a second time.
+    // A load that cannot be interrupted is not started a second time.
     if (load.instead_of.has_value() && instances_.At(*load.instead_of).lane.has_value()) continue;
     absl::Status status = Wanted(load).fault;
     if (status.ok()) status = records_.MayLoad(KeyOf(load), IsBaseline(load));
@@ -266,7 +266,7 @@ Instance& VersionLoader::InstanceFor(const VersionToLoad& load) {
   return instances_.Add(load.model, load.number, Wanted(load));
 }
 
-// False if all others have to wait as well.
+// Returns false if all further loads have to wait as well.
 bool VersionLoader::StartLoad(const VersionToLoad& load, Standing standing) {
   const DesiredVersion& wanted = Wanted(load);
   Instance& instance = InstanceFor(load);
@@ -276,7 +276,7 @@ bool VersionLoader::StartLoad(const VersionToLoad& load, Standing standing) {
   if (status.ok()) status = EstimateMemory(instance.path, CheckpointDirOf(wanted), &instance.memory);
   if (status.ok()) status = FitsIntoMemory(instance);
   if (absl::IsResourceExhausted(status) && instances_.AnyDraining()) {
-    // There may be room once those have ended.
+    // There may be room once the draining versions have ended.
     if (!load.instead_of.has_value()) instances_.Erase(instance.view.id);
     return false;
   }

@@ -11,7 +11,7 @@
 namespace processor {
 namespace {
 
-// Both have been read before, or are not there.
+// Both texts have been parsed before, or are empty.
 nlohmann::json ParsedOrEmpty(std::string_view text) {
   nlohmann::json document = nlohmann::json::object();
   std::vector<JsonFault> faults;
@@ -26,7 +26,7 @@ bool AnyRefused(const DesiredState& state) {
   return false;
 }
 
-// Puts a model of the former document in the place of one that is refused, or takes it out.
+// Replaces a refused model by that of the former document, or removes it.
 void Replace(const std::string& model, const nlohmann::json& former, nlohmann::json* document) {
   nlohmann::json& models = (*document)["models"];
   const auto kept = former.find("models");
@@ -45,7 +45,7 @@ absl::Status AcceptDesired(std::string_view text, std::string_view former, std::
   if (absl::Status s = ParseDesiredState(text, host_id, &read.state); !s.ok()) return s;
   read.text = text;
   nlohmann::json kept = ParsedOrEmpty(AnyRefused(read.state) ? former : "");
-  // What was accepted before is accepted again; should it not be, it is left out at the second turn.
+  // An entry that was accepted before is accepted again; if not, the second pass removes it.
   for (int turn = 0; turn < 3; ++turn) {
     nlohmann::json document;
     for (const DesiredFault& fault : read.state.faults) {

@@ -26,7 +26,7 @@ absl::Status CheckDesired(std::string_view text, const CpuSet& allowed, std::vec
     }
   }
   if (state.maintenance_cpus.empty()) return absl::OkStatus();
-  // Hosts use all CPUs then, and say so in their logs alone.
+  // Hosts then use all CPUs, and only log the fault.
   std::vector<CpuSet> groups;
   if (const absl::Status s = ParseCpusets(state.maintenance_cpus, 1, allowed, &groups); !s.ok()) {
     faults->push_back({"", 0, absl::StrCat("desired.json: maintenance_cpus: ", s.message())});

@@ -20,14 +20,14 @@ constexpr double kMostLoadSeconds = 1e6;
 
 using Faults = std::map<std::vector<std::string>, std::string>;
 
-// Keys of versions are written as numbers are printed, so that none is there twice.
+// Keys of versions are canonical numbers, so that no version is listed twice.
 bool ParseVersion(std::string_view text, int64_t* number) {
   if (text.empty() || text.front() < '1' || text.front() > '9') return false;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// A number that must be one of the model's versions.
+// Reads a number that must be one of the model's versions.
 void ReadVersionNumber(const JsonValue& value, const std::map<int64_t, DesiredVersion>& versions, int64_t* dst) {
   value.Integer(1, INT64_MAX, dst);
   if (!value.present() || versions.count(*dst) > 0) return;
@@ -63,7 +63,7 @@ void ReadFiles(const JsonValue& files, DesiredFiles* dst) {
   if (seal.present() && !is_hash(dst->seal)) seal.Refuse("64 hexadecimal digits");
 }
 
-// What a control plane keeps for itself in the file.
+// Keys that only the control plane uses.
 void PassOver(const JsonValue& annotations) {
   if (annotations.present() && !annotations.json().is_object()) annotations.Refuse("an object");
 }
@@ -91,7 +91,7 @@ void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
   });
 }
 
-// Reads a version whose faults are its own.
+// Reads a version; its faults affect only this version.
 void ReadVersionApart(const JsonValue& value, int64_t number, const std::string& model, const std::string* form_fault,
                       DesiredVersion* dst, std::vector<DesiredFault>* faults) {
   absl::Status fault;
@@ -192,7 +192,7 @@ void ReadModel(const JsonValue& value, const std::map<std::string, std::string>&
   }
 }
 
-// Reads a model whose faults are its own.
+// Reads a model; its faults affect only this model.
 void ReadModelApart(const JsonValue& value, const std::map<std::string, std::string>& salts, const std::string& name,
                     const Faults& form, DesiredState* state) {
   absl::Status fault;
@@ -215,7 +215,7 @@ void ReadModelApart(const JsonValue& value, const std::map<std::string, std::str
   }
 }
 
-// The status of a name such as "NOT_FOUND"; OK if there is none of that name.
+// Returns the status with a name such as "NOT_FOUND"; OK if the name is unknown.
 absl::StatusCode StatusCodeOf(std::string_view name) {
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
     if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {
@@ -225,7 +225,7 @@ absl::StatusCode StatusCodeOf(std::string_view name) {
   return absl::StatusCode::kOk;
 }
 
-// Versions of a model that the control plane refused. What is wrong there concerns nothing that is served.
+// Reads the versions that the control plane refused. A fault there affects nothing that is served.
 void ReadRefused(const JsonValue& versions, const std::string& model, DesiredState* state) {
   versions.ForEachMember([&](const std::string& key, const JsonValue& version) {
     absl::Status fault;
@@ -248,7 +248,7 @@ void ReadRefused(const JsonValue& versions, const std::string& model, DesiredSta
   });
 }
 
-// Cpusets that a host has instead of those of the versions, by "MODEL/VERSION".
+// Reads a host's own cpusets, which replace those of the versions, by "MODEL/VERSION".
 void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
   host.Allow({"cpusets"});
   host.Member("cpusets").ForEachMember([&](const std::string& key, const JsonValue& cpuset) {
@@ -259,7 +259,7 @@ void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
     cpuset.String(&text);
     if (slash == std::string::npos || !ParseVersion(std::string_view(key).substr(slash + 1), &number) ||
         model == state->models.end() || model->second.versions.count(number) == 0) {
-      // A version that is not there needs no CPUs.
+      // An absent version needs no CPUs.
       state->faults.push_back(
           {"", 0, absl::StrCat(cpuset.name(), ": no version that is there, expected MODEL/VERSION")});
     } else if (is_this && cpuset.present()) {
@@ -268,7 +268,7 @@ void ReadHost(const JsonValue& host, bool is_this, DesiredState* state) {
   });
 }
 
-// Faults of form by what they spoil: a version, a model, or all ("").
+// Groups faults of form by what they affect: a version, a model, or the whole file ("").
 Faults FormFaults(const std::vector<JsonFault>& faults, std::string* whole) {
   Faults sorted;
   for (const JsonFault& fault : faults) {
@@ -280,7 +280,7 @@ Faults FormFaults(const std::vector<JsonFault>& faults, std::string* whole) {
       continue;
     }
     const size_t owner = in_version ? 4 : 2;
-    // The key of the version or model in which it lies.
+    // The key of the version or model that contains the fault.
     const std::string key = path.size() > owner ? absl::StrCat("key '", path[owner], "': ") : "";
     path.resize(owner);
     sorted.emplace(std::move(path), key + fault.what);
@@ -310,7 +310,7 @@ absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, 
   if (!spoiled.empty()) return absl::InvalidArgumentError(absl::StrCat("desired.json: ", spoiled));
   absl::Status fault;
   const JsonValue root("desired.json: ", document, &fault);
-  // First: of a later schema nothing else can be judged.
+  // The schema comes first: a later one cannot be checked further.
   int64_t schema = 0;
   root.Required("schema", absl::StrCat(kDesiredSchema)).Integer(kDesiredSchema, kDesiredSchema, &schema);
   root.Allow({"schema", "generation", "memory_limit_bytes", "maintenance_cpus", "load_timeout_seconds", "layers",

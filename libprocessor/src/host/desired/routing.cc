@@ -12,7 +12,7 @@ uint64_t Fnv1a(uint64_t hash, std::string_view bytes) {
   return hash;
 }
 
-// FNV leaves the upper bits of short keys that differ in the last byte alone nearly equal; the bucket is made of those.
+// FNV gives nearly equal upper bits, of which the bucket is made, to short keys that differ only in the last byte.
 uint64_t Mix(uint64_t hash) {
   hash ^= hash >> 33;
   hash *= 0xff51afd7ed558ccdu;
@@ -22,7 +22,7 @@ uint64_t Mix(uint64_t hash) {
   return hash;
 }
 
-// Upper half of the 128-bit product. The factor is small, so that no carry is lost.
+// Returns the upper half of the 128-bit product. The factor is small, so no carry is lost.
 uint32_t Scale(uint64_t hash, uint64_t buckets) {
   const uint64_t low = (hash & 0xffffffffu) * buckets;
   const uint64_t high = (hash >> 32) * buckets;
@@ -37,7 +37,7 @@ uint32_t RoutingBucket(std::string_view salt, std::string_view key) {
 }
 
 uint32_t KeylessBucket(uint64_t number) {
-  // Near the golden ratio of all buckets, and without a common divisor: neighbors fall far from each other.
+  // Near the golden ratio of all buckets and coprime with their number, so neighbors fall far from each other.
   constexpr uint64_t kStep = 6181;
   return static_cast<uint32_t>(number % kRoutingBuckets * kStep % kRoutingBuckets);
 }

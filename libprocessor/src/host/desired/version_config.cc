@@ -11,12 +11,12 @@ namespace {
 
 constexpr int kNoQueueLimit = 1 << 24;
 
-// All keys of a version as one configuration.
+// Merges all keys of a version into one configuration.
 std::string KeysOf(const DesiredVersion& wanted, int64_t number) {
   nlohmann::json keys = nlohmann::json::parse(wanted.config);
   keys["model_version"] = number;
   if (!wanted.warmup_file.empty()) keys["warmup_file_name"] = wanted.warmup_file;
-  // The host itself waits for folders and limits queues; it can do so without keeping other loads waiting.
+  // The host itself waits for folders and limits queues, so that other loads do not wait.
   keys["init_timeout_minutes"] = -1;
   keys["batching"] = BatchOptionsJson(wanted.batching);
   if (!keys.contains("max_queue_size")) keys["max_queue_size"] = kNoQueueLimit;

@@ -45,7 +45,7 @@ absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::str
     const ssize_t got = pread(file.get(), &read[at], read.size() - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileError(path, "cannot be read", errno);
-    if (got == 0) read.resize(at);  // it has become shorter
+    if (got == 0) read.resize(at);  // the file has become shorter
     at += static_cast<size_t>(got);
   }
   *text = std::move(read);

@@ -22,11 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kAll[] = "any";
-// Another process has the lock for itself only while it writes a line.
+// Another process holds the lock exclusively only while it writes a line.
 constexpr int kTries = 200;
 constexpr useconds_t kPauseUs = 10'000;
 
-// "any", the address as it is usually written, or a name as it is; "" if it is none of these.
+// Returns "any", the canonical text of an address, or a name in lower case; "" if it is none of these.
 std::string Usual(const std::string& address) {
   char bytes[sizeof(in6_addr)], text[INET6_ADDRSTRLEN];
   const int family = absl::StrContains(address, ':') ? AF_INET6 : AF_INET;
@@ -44,7 +44,7 @@ std::string FileOf(const std::string& folder, const std::string& address, int po
   return absl::StrCat(folder, "/port-", port, "-", address, ".lock");
 }
 
-// Nobody else may have put the folder there for us.
+// Makes the folder, and refuses one that belongs to another user.
 absl::Status MakeOwnFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError(folder, "cannot be made", errno);
   struct stat found;
@@ -70,7 +70,7 @@ absl::Status Taken(const std::string& address, int port, const std::string& owne
                                                ours, "'"));
 }
 
-// Shares the lock of a file that says `ours`, or that nobody holds and that says it then.
+// Takes a shared lock of a file that contains `ours`, and writes `ours` to it first if nobody holds the lock.
 absl::Status Share(const std::string& path, const std::string& address, int port, const std::string& ours, File* held) {
   for (int i = 0; i < kTries; ++i) {
     File file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -81,7 +81,7 @@ absl::Status Share(const std::string& path, const std::string& address, int port
         return FileError(path, "cannot be written", errno);
       }
     }
-    // Where the lock was ours alone, another process may get it in between: what stands there is read again.
+    // Another process may get the lock before it is shared, so the file is read again.
     if (flock(file.get(), LOCK_SH | LOCK_NB) == 0) {
       const std::string owner = OwnerIn(file.get());
       if (owner != ours) return Taken(address, port, owner, ours);
@@ -94,7 +94,7 @@ absl::Status Share(const std::string& path, const std::string& address, int port
   return absl::UnavailableError(absl::StrCat("'", path, "': locked by another process, expected so only for a moment"));
 }
 
-// Is the port claimed under another address that collides with this one?
+// Fails if the port is claimed under another address that collides with this one.
 absl::Status CheckOthers(const std::string& folder, const std::string& address, int port, const std::string& ours) {
   const std::string prefix = absl::StrCat("port-", port, "-");
   std::error_code error;

@@ -64,7 +64,7 @@ __attribute__((target("sha,sse4.1"))) void AddBlocksSha(uint32_t* state, const u
     }
     for (int i = 0; i < 16; ++i) {
       if (i >= 4) {
-        // w[t] of four rounds from those of the sixteen before.
+        // The words w[t] of four rounds, from those of the sixteen rounds before.
         const __m128i between = _mm_alignr_epi8(w[3], w[2], 4);
         const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]), between);
         const __m128i next = _mm_sha256msg2_epu32(sum, w[3]);

@@ -20,7 +20,7 @@
 namespace processor {
 namespace {
 
-// More than any file of ours; a mistake must not fill the memory.
+// Larger than any desired.json; a wrong file must not fill the memory.
 constexpr int64_t kMaxDesiredBytes = int64_t{64} << 20;
 
 bool WriteAll(int file, std::string_view text) {
@@ -52,7 +52,7 @@ absl::Status TakeLock(const std::string& path, const std::string& host_id, int* 
                                                  owner.empty() ? "unknown" : owner, ", expected an id of its own ('",
                                                  path, "' is locked)"));
   }
-  // For whoever wonders; the lock is what counts.
+  // The number is for people; the lock decides.
   if (ftruncate(file.get(), 0) == 0) WriteAll(file.get(), absl::StrCat(getpid(), "\n"));
   *lock = file.Release();
   return absl::OkStatus();
@@ -76,7 +76,7 @@ absl::Status StateDirectory::Open(const std::string& path, const std::string& ho
   const std::string host_path = absl::StrCat(path, "/hosts/", host_id);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
-    // Made here, a mistyped one would be a host that serves nothing and waits for ever.
+    // If it were created here, a mistyped path would give a host that serves nothing and waits forever.
     return absl::NotFoundError(absl::StrCat("state_dir '", path, "': no such folder, expected one that is there"));
   }
   std::filesystem::create_directories(host_path, error);
@@ -96,7 +96,7 @@ absl::Status StateDirectory::ReadDesired(std::string* text, bool* changed) {
   const std::string path = path_ + "/desired.json";
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.get() < 0) {
-    // A host may start before anybody has said what to serve.
+    // A host may start before desired.json is written.
     if (errno == ENOENT && seen_.size < 0 && !expected_) return absl::OkStatus();
     return FileError(path, "cannot be read", errno);
   }
@@ -115,7 +115,7 @@ absl::Status StateDirectory::ReadDesired(std::string* text, bool* changed) {
     const ssize_t got = pread(file.get(), &read[at], read.size() - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileError(path, "cannot be read", errno);
-    if (got == 0) read.resize(at);  // it has become shorter; the next look will see that
+    if (got == 0) read.resize(at);  // the file has become shorter; the next read will see that
     at += static_cast<size_t>(got);
   }
   seen_ = stamp;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kSeconds = 1e-9, kMicroseconds = 1e-3;
 
-// One version with what is counted of it.
+// One version and its counters.
 struct Counted {
   const std::string* model;
   std::string version;
@@ -233,7 +233,7 @@ class MetricsText {
     });
   }
 
-  // Of the whole process, whatever models it serves.
+  // Metrics of the whole process.
   void WriteRequestBytes() {
     const ByteBudget& budget = ByteBudget::Requests();
     writer_.Metric("recprocessor_request_bytes", "gauge", "Memory that requests in flight hold, by what for.");
@@ -255,8 +255,8 @@ class MetricsText {
     }
   }
 
-  // What dashboards made for TensorFlow Serving look for, with the version that it lacks. Its histograms are in
-  // microseconds. Its REST API names its methods as they stand in URLs, its gRPC as they are.
+  // The metrics of TensorFlow Serving, for its dashboards, with the version as an additional label. Histograms are in
+  // microseconds. Methods of the REST API have their names in URLs, those of gRPC their own.
   void WriteAliases() {
     writer_.Metric(":tensorflow:serving:request_count", "counter", "Requests that ended.");
     ForEachMethod([&](const Counted& version, const Method& method, const MethodStats& stats) {
@@ -295,7 +295,7 @@ class MetricsText {
     }
   }
 
-  // What is run, however it was asked for.
+  // The kind of run, whatever the protocol.
   static std::string_view KindOf(const Method& method) {
     if (method.name == "Classify" || method.name == "classify") return "Classify";
     if (method.name == "Regress" || method.name == "regress") return "Regress";

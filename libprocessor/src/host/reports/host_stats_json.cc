@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stats.json.
+// Writes stats.json.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -25,7 +25,7 @@ Json OutcomesJson(const std::function<uint64_t(int code)>& count) {
   return json;
 }
 
-// Four a doubling, in nanoseconds: those of Prometheus are too far apart to tell a p99 by.
+// Bounds in nanoseconds, four per doubling: those of Prometheus are too coarse for a p99.
 const std::vector<int64_t>& FineBounds() {
   static const auto* const bounds = [] {
     auto* const all = new std::vector<int64_t>;
@@ -35,7 +35,7 @@ const std::vector<int64_t>& FineBounds() {
   return *bounds;
 }
 
-// Counts up to each bound, from which whoever reads twice sees the time between.
+// Cumulative counts up to each bound; the difference of two reads describes the time between them.
 Json DurationJson(const std::vector<const Histogram*>& histograms, const std::vector<int64_t>& bounds) {
   Json json = Histogram::SummaryUs(histograms);
   std::vector<uint64_t> below(bounds.size() + 1);

@@ -56,7 +56,7 @@ absl::Status RecordFolder::Append(std::string_view record, int64_t max_bytes, in
   const std::string framed = Framed(record);
   struct stat found;
   if (file_.is_open()) {
-    // One that was removed would take records that nobody can read.
+    // Records written to a removed file could not be read.
     if (fstat(file_.get(), &found) != 0 || found.st_nlink == 0) {
       file_.Close();
     } else {
@@ -77,9 +77,9 @@ absl::Status RecordFolder::Append(std::string_view record, int64_t max_bytes, in
 absl::Status RecordFolder::Begin(int max_files) {
   if (absl::Status s = MakeFolder(std::filesystem::path(path_).parent_path()); !s.ok()) return s;
   if (absl::Status s = MakeFolder(path_); !s.ok()) return s;
-  // First, so that a disk never holds more.
+  // Old files are removed first, so that the limit is never exceeded.
   if (absl::Status s = RemoveBeyond(max_files - 1); !s.ok()) return s;
-  // Names rise even where the clock is set back: the oldest is known by its name.
+  // Names rise even if the clock is set back, so the smallest name is the oldest file.
   int64_t newest = 0;
   const std::vector<std::string> names = Names();
   if (!names.empty() && !absl::SimpleAtoi(names.back().substr(0, kDigits), &newest)) newest = 0;
@@ -112,9 +112,9 @@ absl::Status RecordFolder::Write(std::string_view framed) {
     size_ += written;
     return absl::OkStatus();
   }
-  // A disk that has room for a part of it gives no error.
+  // A disk with room for a part of the record returns no error.
   const int error = written < 0 ? errno : ENOSPC;
-  // What followed half a record would be lost.
+  // Records after a partial one could not be read.
   if (written > 0 && ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) file_.Close();
   return FileError(path_, "a record cannot be written", error);
 }

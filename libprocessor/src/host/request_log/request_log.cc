@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kRetryNs = 1000000000;
 constexpr int kLeastPriority = 19;
 
-// Whoever did not say what it wants, wants all that a version has: none is named, so that another may have other ones.
+// A request without an output filter gets all outputs of its version: none is named, as versions may have others.
 DecodedRequest WithoutDefaultFilter(const DecodedRequest& request) {
   DecodedRequest plain = request;
   const auto outputs = static_cast<int>(request.signature->outputs().size());
@@ -37,7 +37,7 @@ DecodedRequest WithoutDefaultFilter(const DecodedRequest& request) {
 absl::Status PredictRequestFor(const Method& method, std::string_view bytes, const DecodedRequest& request,
                                std::string_view model, Buffer* dst) {
   if (method.codec == TfServingCodec()) return dst->Assign(bytes) ? absl::OkStatus() : NoMemoryStatus();
-  // Several runs of several signatures.
+  // MultiInference runs several signatures.
   if (!request.next.empty()) return absl::UnimplementedError("request log: no request of Predict");
   return EncodePredictRequest(WithoutDefaultFilter(request), model, dst);
 }
@@ -54,9 +54,9 @@ std::unique_ptr<SampledRequest> ModelLog::Copy(const Method& method, std::string
                                                const DecodedRequest& request, int64_t version) noexcept {
   std::unique_ptr<SampledRequest> copy;
   const int sample = sample_.load(std::memory_order_relaxed);
-  if (sample == 0) return nullptr;  // switched off just now
+  if (sample == 0) return nullptr;  // the log was switched off meanwhile
   const absl::Status status = Attempt([&]() -> absl::Status {
-    // What would be dropped need not be copied.
+    // A sample that would be dropped is not copied.
     if (!queue_->HasRoom(bytes.size())) return NoMemoryStatus();
     auto made = std::make_unique<SampledRequest>();
     if (absl::Status s = PredictRequestFor(method, bytes, request, model_, &made->request); !s.ok()) return s;
@@ -88,7 +88,7 @@ absl::Status ModelLog::Append(const SampledRequest& sampled) {
 }
 
 void ModelLog::Write(const SampledRequest& sampled) noexcept {
-  // A full disk is not asked for each request.
+  // A full disk is not tried for each request.
   if (NowNs() < retry_at_ns_) return Drop();
   const absl::Status status = Attempt([&] { return Append(sampled); });
   if (status.ok()) {
@@ -96,7 +96,7 @@ void ModelLog::Write(const SampledRequest& sampled) noexcept {
   } else {
     Drop();
     retry_at_ns_ = NowNs() + kRetryNs;
-    // Once per fault, not once per attempt.
+    // A failure is logged once, not at each attempt.
     if (status != fault_) {
       Attempt([&] {
         Log(Severity::kError, absl::StrCat("request log of model '", model_, "': ", status.message(),
@@ -134,7 +134,7 @@ void RequestLog::StartThread() {
   } catch (const std::exception& e) {
     error = e.what();
   }
-  // Requests are answered all the same; the queue is full soon.
+  // Requests are served nevertheless; the queue will be full soon.
   if (!error.empty() && error != thread_error_) Log(Severity::kError, absl::StrCat("request log: no thread: ", error));
   thread_error_ = error;
 }
@@ -142,7 +142,7 @@ void RequestLog::StartThread() {
 void RequestLog::Work() noexcept {
   pthread_setname_np(pthread_self(), "request-log");
   KeepThreadInPlace();
-  // Not SCHED_IDLE, with which a busy host would write nothing.
+  // SCHED_IDLE would let a busy host write nothing.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLeastPriority);
   while (!stop_.load()) {
     queue_.Wait();
@@ -173,7 +173,7 @@ bool RequestLog::WriteNext(TimePoint deadline) noexcept {
 
 void RequestLog::FlushUntil(TimePoint deadline) noexcept {
   const TimePoint end = std::min(deadline, std::chrono::steady_clock::now() + kLongestFlush);
-  // Here, since the thread may wait for a CPU for long.
+  // This thread writes the records itself, because the log's thread may wait long for a CPU.
   while (WriteNext(end) && std::chrono::steady_clock::now() < end) {
   }
 }

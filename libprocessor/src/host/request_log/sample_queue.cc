@@ -7,7 +7,7 @@
 namespace processor {
 namespace {
 
-// The other end of a list first.
+// Reverses a list, so that the oldest sample is first.
 SampledRequest* Reversed(SampledRequest* list) {
   SampledRequest* reversed = nullptr;
   while (list != nullptr) {
@@ -48,7 +48,7 @@ bool SampleQueue::Push(std::unique_ptr<SampledRequest>* sample) {
   do {
     added->next = before;
   } while (!newest_.compare_exchange_weak(before, added, std::memory_order_release, std::memory_order_relaxed));
-  // Whoever found none tells of all that come until the writer looks. `added` may be gone already.
+  // The thread that found the list empty wakes the writer for all that follow. `added` may have been freed already.
   if (before == nullptr) Wake();
   return true;
 }

@@ -45,7 +45,7 @@ std::optional<std::string> RoutingKeyOf(const HostRequest& request, const Routin
   std::string key;
   const absl::Status found =
       PeekInput(request.protocol, request.method, request.data, *rules.key_input, &key, request.header_length);
-  // What is wrong with the bytes, decoding will tell.
+  // Decoding will report malformed bytes.
   return found.ok() ? std::optional<std::string>(std::move(key)) : std::nullopt;
 }
 
@@ -53,7 +53,7 @@ absl::Status HostCall::Decode(const ModelVersion& version, DecodedRequest* reque
   RequestOptions options;
   options.header_length = request_.header_length;
   if (absl::Status s = method->codec->Decode(request_.data, version.signatures(), options, request); !s.ok()) return s;
-  // The host has seen to these. The name stays: the response repeats it.
+  // The host has applied these. The name stays, because the response repeats it.
   request->model_version.reset();
   request->version_label = {};
   const bool has_rows = !request->feeds.empty() && request->feeds.front().dims() > 0;
@@ -70,7 +70,7 @@ absl::Status HostCall::Encode(const ModelVersion& version, const DecodedRequest&
   Response response;
   const absl::Status status = method->codec->Encode(request, outputs, context, &response);
   if (status.ok() && servable != nullptr) servable->stats->scores().Add(Floats(scores));
-  if (shadows.empty()) scores = tensorflow::Tensor();  // the memory is wanted again
+  if (shadows.empty()) scores = tensorflow::Tensor();  // frees its memory
   answer.bytes = std::move(response.body);
   answer.header_length = response.header_length;
   if (status.ok() && servable != nullptr && servable->log != nullptr && servable->log->Samples()) {

@@ -100,7 +100,7 @@ MethodStats* VersionStats::Of(int method) {
   if (found != nullptr) return found;
   auto made = std::make_unique<MethodStats>();
   if (place.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) return made.release();
-  return found;  // another thread was first
+  return found;  // another thread has added it first
 }
 
 void VersionStats::Record(int method, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing,
@@ -110,7 +110,7 @@ void VersionStats::Record(int method, ChoiceReason reason, absl::StatusCode code
   stats.outcomes.Add(code);
   stats.duration.Record(timing.total_ns);
   chosen_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  // What never ran would make both look short.
+  // Requests that never ran would lower both times.
   if (timing.run_ns == 0) return;
   queue_.Record(timing.queue_ns);
   run_.Record(timing.run_ns);

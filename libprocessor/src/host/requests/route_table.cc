@@ -27,7 +27,7 @@ absl::Status ChoosePinned(const ModelRoutes& routes, int64_t number, std::string
   return absl::OkStatus();
 }
 
-// The arm that has the request's bucket; null if none has.
+// Returns the arm that has the request's bucket; null if none has it.
 const RoutingArm* FindArm(const ModelRoutes& routes, const RouteRequest& request) {
   const RoutingRules& rules = routes.rules;
   if (rules.paused || rules.arms.empty()) return nullptr;
@@ -59,7 +59,7 @@ absl::Status ChooseVersion(const ModelRoutes& routes, const RouteRequest& reques
     const auto label = routes.labels.find(spec.label);
     const std::string asked = absl::StrCat("version label '", Printable(spec.label), "'");
     if (label == routes.labels.end()) {
-      // As TensorFlow Serving has it: a label is a name that the client made up, not a version that is gone.
+      // As in TensorFlow Serving, an unknown label is the fault of the client, not a version that is gone.
       return absl::InvalidArgumentError(
           absl::StrCat("model '", routes.name, "': ", asked, " not there, expected one that is"));
     }

@@ -8,7 +8,7 @@
 namespace processor {
 namespace {
 
-// Ranks from 1; equal values share the mean of theirs.
+// Returns ranks from 1; equal values share the mean of their ranks.
 std::vector<double> Ranks(absl::Span<const float> values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);

@@ -15,7 +15,7 @@ void ScoreCounts::Add(absl::Span<const float> scores) {
   if (scores.empty()) return;
   scores = scores.subspan(0, kMostPerAnswer);
   uint32_t nan = 0, infinite = 0;
-  for (const float score : scores) {  // by bits: a loop without branches that compilers turn into vectors
+  for (const float score : scores) {  // compares bits: a loop without branches, which compilers vectorize
     uint32_t bits;
     std::memcpy(&bits, &score, sizeof(bits));
     nan += (bits & kMagnitude) > kInfinityBits;

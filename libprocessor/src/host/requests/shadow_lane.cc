@@ -14,7 +14,7 @@
 namespace processor {
 namespace {
 
-// Keeps the scores as well as the response, which nobody reads.
+// Keeps the scores; nobody reads the response.
 class ShadowCall : public HostCall {
  public:
   using HostCall::HostCall;
@@ -45,7 +45,7 @@ ShadowLane::~ShadowLane() {
 }
 
 void ShadowLane::Offer(const HostCall& call) noexcept {
-  // Whatever goes wrong, memory or threads that are short, concerns nobody but the count.
+  // A failure, such as a lack of memory or threads, only counts as a dropped request.
   if (num_queued_.load(std::memory_order_relaxed) >= kCapacity ||
       queued_bytes_.load(std::memory_order_relaxed) + call.request().data.size() > kMaxBytes) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
@@ -82,7 +82,7 @@ void ShadowLane::Add(std::unique_ptr<Copy> copy) {
   if (!thread_.joinable()) {
     ended_ = false;
     try {
-      // Not here, where it would inherit the CPUs of a session.
+      // A thread started here would inherit the CPUs of a session.
       starter_.Run([this] { thread_ = std::thread([this] { Work(); }); });
     } catch (...) {
       ended_ = true;
@@ -114,16 +114,16 @@ void ShadowLane::Work() noexcept {
   const sched_param none{};
   sched_setscheduler(0, SCHED_IDLE, &none);
   ComputeAlone();
-  // Whoever waits for a lock that a thread without a CPU holds waits for that CPU. So this thread runs the model and nothing
-  // else: what it shares with requests of clients and with the control thread is done by one with the usual class, which
-  // also starts threads of the shadow version, as these may serve others some day.
+  // A thread that waits for a lock waits also while the lock's holder has no CPU. So this thread only runs the model:
+  // work under locks that requests of clients and the control thread use is left to a thread of the usual scheduling
+  // class, which also starts threads of the shadow version, as these may serve clients later.
   const StartThreadsElsewhere elsewhere(&starter_);
   Job job;
   for (;;) {
     const auto on_starter = [&](void (ShadowLane::*work)(Job*)) {
       return Attempt([&] { return starter_.Run([&] { (this->*work)(&job); }), absl::OkStatus(); });
     };
-    if (!on_starter(&ShadowLane::Take).ok()) continue;  // memory is short: that copy is lost
+    if (!on_starter(&ShadowLane::Take).ok()) continue;  // no memory: this mirrored request is lost
     if (job.copy == nullptr) break;
     job.status = Attempt([&] { return Run(*job.copy, *job.servable); });
     on_starter(&ShadowLane::Record).IgnoreError();
@@ -131,7 +131,7 @@ void ShadowLane::Work() noexcept {
   ended_ = true;
 }
 
-// The next copy and who it is for; no copy when the lane has been stopped.
+// Returns the next mirrored request and its version; none if the lane has been stopped.
 void ShadowLane::Take(Job* job) {
   *job = Job();
   std::unique_lock<std::mutex> lock(mutex_);
@@ -147,7 +147,7 @@ void ShadowLane::Take(Job* job) {
       job->copy = std::move(next);
       return;
     }
-    // Asked for before it is ready, or after its end: no fault of the version.
+    // The version is not ready yet or has ended, which is not a failure of it.
     dropped_.fetch_add(1, std::memory_order_relaxed);
     lock.lock();
   }
@@ -169,7 +169,7 @@ void ShadowLane::Record(Job* job) {
 absl::Status ShadowLane::Run(Copy& copy, const Servable& servable) {
   ShadowCall call(copy.request);
   call.method = copy.run_as;
-  call.alone = true;  // this thread gets idle time only: it must not lead a run with requests of others in it
+  call.alone = true;  // this thread gets idle time only, so it must not lead a batch with other requests in it
   if (absl::Status s = servable.version->model().Run(call); !s.ok()) return s;
   copy.answered = std::move(call.scores);
   return absl::OkStatus();

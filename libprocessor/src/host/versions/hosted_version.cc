@@ -56,17 +56,17 @@ absl::Status HostedVersion::SetCpuset(const std::string& cpuset) {
 }
 
 int64_t HostedVersion::QueuedOf(int64_t in_flight) const {
-  // On CPUs of its own fewer may run at once than it has threads.
+  // A version with its own CPUs runs at most one request per CPU.
   const bool pinned = model_->execution() == Execution::kPinned;
   const int64_t places = pinned ? sessions() : model_->slots().RequestsAtOnce();
   if (in_flight <= places) return 0;
-  // Whoever calls and waits runs the request on a thread of its own, unless sessions have CPUs of theirs or put
-  // requests together: only the model knows who waits.
+  // A caller that waits runs the request on its own thread, unless sessions have their own CPUs or batch requests:
+  // then only the model knows which requests wait.
   return static_cast<int64_t>(model_->queued());
 }
 
 std::vector<std::string> HostedVersion::cpusets() const {
-  // Threads of callers run where the callers are.
+  // Inline requests run on the CPUs of their callers.
   if (model_->execution() == Execution::kInline) return std::vector<std::string>(static_cast<size_t>(sessions()));
   return model_->slots().Cpusets();
 }

@@ -23,8 +23,8 @@ int64_t FileSize(const fs::path& path) {
   return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? static_cast<int64_t>(found.st_size) : 0;
 }
 
-// Calls `visit(path)` for every file of a folder and the folders in it; a folder that is not there has none. What vanishes
-// meanwhile is passed over, and so is what is nested deeper than models are: links may lead in a circle.
+// Calls `visit(path)` for every file of a folder and its subfolders; an absent folder has none. Files that vanish
+// meanwhile are skipped, and so are folders nested deeper than those of models, since links may form a circle.
 template <typename Visit>
 void ForEachFile(const fs::path& dir, Visit&& visit) {
   constexpr int kDeepest = 8;
@@ -36,8 +36,8 @@ void ForEachFile(const fs::path& dir, Visit&& visit) {
   }
 }
 
-// The bytes of the largest checkpoint in a folder, all shards together. A folder of checkpoints keeps several, and one of
-// them is loaded.
+// Returns the size in bytes of the largest checkpoint in a folder, all shards together. Such a folder keeps several
+// checkpoints, and one of them is loaded.
 int64_t LargestCheckpoint(const fs::path& dir) {
   std::map<std::string, int64_t> checkpoints;
   ForEachFile(dir, [&](const fs::path& path) {

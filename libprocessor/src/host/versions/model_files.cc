@@ -34,7 +34,7 @@ bool IsFolder(const std::string& path, FolderId* id) {
   return true;
 }
 
-// Names in a folder, sorted; none if it cannot be listed.
+// Returns the names in a folder, sorted; none if it cannot be listed.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -121,7 +121,7 @@ absl::Status HashModelFiles(const std::vector<ModelFile>& files, const std::func
 FileChecker::FileChecker(std::string record) : record_(std::move(record)) {
   std::ifstream file(record_);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  // What is not as it was written is read again from the models.
+  // If the record is damaged, the hashes are computed again from the models.
   const nlohmann::json kept = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!kept.is_object()) return;
   for (const auto& item : kept.items()) {
@@ -177,7 +177,7 @@ void FileChecker::Remember(const std::string& folder, const std::string& seal, c
       it = known_.erase(it);
     }
   }
-  // Beside its place, so that a reader finds one or the other whole. Without room on the disk it is read again next time.
+  // Written to another file and renamed, so that readers never see a part. If the disk is full, files are hashed again.
   const std::string beside = record_ + ".new";
   std::ofstream file(beside);
   file << JsonText(kept) << "\n";

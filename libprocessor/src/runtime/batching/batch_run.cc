@@ -15,7 +15,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::tstring;
 
-// 0 for what is no plain memory.
+// Returns the size of an element in memory; 0 for types that cannot be copied as bytes.
 size_t ElementBytes(tensorflow::DataType dtype) {
   if (dtype == tensorflow::DT_STRING) return sizeof(tstring);
   return tensorflow::DataTypeCanUseMemcpy(dtype) ? static_cast<size_t>(tensorflow::DataTypeSize(dtype)) : 0;
@@ -46,7 +46,7 @@ absl::Status MakeJointTensor(FeedArena* arena, const Tensor& like, int64_t rows,
   return arena->Make(like.dtype(), shape, ElementBytes(like.dtype()), dst);
 }
 
-// Input `index` of all requests, one below the other. The memory of strings stays where it is.
+// Concatenates input `index` of all requests along the rows. The bytes of strings are not copied.
 absl::Status ConcatenateInput(const std::vector<JointRequest>& requests, size_t index, int64_t rows, FeedArena* arena,
                               Tensor* dst) {
   const Tensor& model = requests.front().request->feeds[index];
@@ -87,7 +87,7 @@ bool HaveRows(const std::vector<Tensor>& outputs, int64_t rows) {
   });
 }
 
-// Rows from `begin` on, in memory of their own: a client that keeps an answer keeps nobody else's.
+// Copies rows from `begin` on, so that a client that keeps its response does not keep those of others.
 absl::Status CutRows(const Tensor& src, int64_t begin, int64_t rows, FeedArena* arena, Tensor* dst) {
   if (absl::Status s = MakeJointTensor(arena, src, rows, dst); !s.ok()) return s;
   const int64_t per_row = ElementsPerRow(src), count = rows * per_row;
@@ -95,7 +95,7 @@ absl::Status CutRows(const Tensor& src, int64_t begin, int64_t rows, FeedArena* 
   if (src.dtype() == tensorflow::DT_STRING) {
     const auto* from = static_cast<const tstring*>(src.data()) + begin * per_row;
     auto* to = static_cast<tstring*>(dst->data());
-    // Assigning a tstring would keep views of inputs, which end before the answer does.
+    // Assigning a tstring would keep views of inputs, which end before the response.
     for (int64_t i = 0; i < count; ++i) to[i].assign(from[i].data(), from[i].size());
   } else {
     const size_t element = ElementBytes(src.dtype());
@@ -121,7 +121,7 @@ absl::Status SplitOutputs(const std::vector<Tensor>& outputs, const std::vector<
   return absl::OkStatus();
 }
 
-// `alone`, `joint` [requests][outputs]; nothing of a request that failed alone is compared.
+// `alone`, `joint` [requests][outputs]. Requests that failed alone are not compared.
 bool AllAgree(const std::vector<JointRequest>& alone, const std::vector<std::vector<Tensor>>& joint,
               const Tolerance& tolerance) {
   for (size_t i = 0; i < joint.front().size(); ++i) {
@@ -161,7 +161,7 @@ bool AllRan(const std::vector<JointRequest>& requests) {
   return std::all_of(requests.begin(), requests.end(), [](const JointRequest& one) { return one.status.ok(); });
 }
 
-// Outputs of one run of all, cut apart. `follow`: their first dimensions are the rows.
+// Runs all requests as one and splits the outputs. `follow`: the first dimensions of the outputs are the rows.
 absl::Status RunJoint(const RunRequest& run, const std::vector<JointRequest>& requests,
                       std::vector<std::vector<Tensor>>* parts, bool* follow) {
   int64_t rows = 0;
@@ -174,13 +174,13 @@ absl::Status RunJoint(const RunRequest& run, const std::vector<JointRequest>& re
   return *follow ? SplitOutputs(outputs, requests, parts) : absl::OkStatus();
 }
 
-// Runs requests one by one, whose answers count, and together in two orders, and tells what that has shown.
+// Runs requests one by one, for their responses, and batched in two orders, and records whether both agree.
 void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows* known) {
   std::vector<std::vector<Tensor>> parts, reversed_parts;
   bool follow = false;
   absl::Status joint = Attempt([&] { return RunJoint(run, *requests, &parts, &follow); });
   if (joint.ok() && follow) {
-    // In another order each has other neighbors, and is at another place.
+    // In the reverse order, each request has other neighbors and another position.
     std::vector<JointRequest> reversed;
     for (auto one = requests->rbegin(); one != requests->rend(); ++one)
       reversed.push_back({one->request, one->rows, {}, {}});
@@ -189,10 +189,10 @@ void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows*
   }
   RunOneByOne(run, requests);
   const bool all_ran = AllRan(*requests);
-  // Each alone is right and all together are not: then it is not for one of them.
+  // A joint failure counts only if every request alone succeeded, and not if memory was short.
   if (!joint.ok() && (absl::IsResourceExhausted(joint) || !all_ran)) return;
   const DecodedRequest& first = *requests->front().request;
-  // The answers are there; if what is learnt cannot be kept in mind, it is found out again.
+  // The responses are complete; if the result of the trial cannot be stored, a later trial finds it again.
   Attempt([&] {
     const bool agree = joint.ok() && follow && AllAgree(*requests, parts, known->tolerance()) &&
                        AllAgree(*requests, reversed_parts, known->tolerance());
@@ -201,16 +201,16 @@ void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows*
   }).IgnoreError();
 }
 
-// Runs one of those that have run together alone, and tells whether its answers are the same.
+// Runs one of the batched requests alone, and records whether its outputs are the same.
 void Check(const RunRequest& run, const std::vector<JointRequest>& requests, OutputRows* known) {
   static std::atomic<size_t> turn{0};
   const JointRequest& one = requests[turn.fetch_add(1, std::memory_order_relaxed) % requests.size()];
   std::vector<Tensor> alone;
-  // A run that fails, for want of memory perhaps, says nothing about rows.
+  // A run that fails, perhaps for lack of memory, says nothing about rows.
   if (!Attempt([&] { return run(*one.request, &alone); }).ok()) return;
   std::string differs;
   for (size_t i = 0; i < alone.size() && differs.empty(); ++i) {
-    // Where the graph proves independence, a choice (the best of a list) may fall the other way by rounding alone.
+    // If the graph proves independence, rounding alone may change a choice (such as the best of a list).
     const bool is_choice = !tensorflow::DataTypeIsFloating(alone[i].dtype()) && known->IsProved(*one.request);
     if (is_choice && alone[i].shape() == one.outputs[i].shape()) continue;
     if (Agree(one.outputs[i], alone[i], known->tolerance(), LargestOf(alone[i]))) continue;

@@ -15,11 +15,11 @@ namespace processor {
 namespace {
 
 constexpr int64_t kNever = BatchEntry::Seat::kNever;
-// A request that has come meanwhile is worth giving way to other threads for so long; about what a run of it costs.
+// The time that yielding may cost for each request that joins; about the cost of a separate run.
 constexpr int64_t kWorthNs = 50'000;
 constexpr uint32_t kMostBackoff = 512;
 
-// Deadlines that nanoseconds cannot hold are as good as none.
+// Deadlines that do not fit into nanoseconds count as none.
 int64_t DeadlineNs(int64_t deadline_us) {
   return deadline_us == 0 || deadline_us > INT64_MAX / 1000 ? kNever : 1000 * std::max<int64_t>(deadline_us, 0);
 }
@@ -35,7 +35,7 @@ void Batcher::SetOptions(const BatchOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   options_ = options;
   on_.store(options.mode != BatchMode::kOff, std::memory_order_relaxed);
-  // What was not due may be now, and threads that wait have the old options in mind.
+  // Entries may be due now, and waiting threads have the old options.
   for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) entry->overdue_ = true;
   for (int i = free_places_; i >= 0; --i) HandOut(-1).IgnoreError();
   wake_.notify_all();
@@ -58,7 +58,7 @@ absl::Status Batcher::Run(BatchEntry& entry, int preferred) {
     if (stopped_) return stop_status_;
     if (options_.mode != BatchMode::kTimed) session = TakePlace(preferred);
   }
-  // Who has to wait reads the request meanwhile.
+  // If there is no free place, the request is decoded while it waits.
   if (absl::Status s = Prepare(entry); !s.ok()) {
     if (session >= 0) PassOn(session);
     return s;
@@ -69,13 +69,13 @@ absl::Status Batcher::Run(BatchEntry& entry, int preferred) {
     if (!WaitForPlace(entry, seat, preferred, &ended, &session)) return ended;
   }
   Lead(&entry, session);
-  // The next run begins before this one's answers are looked at.
+  // The next run begins before the responses of this one are encoded.
   PassOn(session);
   Deliver(entry.next_);
   return absl::OkStatus();
 }
 
-// True: `session` is for this entry to be run on. False: it has ended, by `status`.
+// Returns true if the entry may run on `session`, and false if it has ended with `status`.
 bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::Status* status, int* session) {
   entry.seat_ = &seat;
   int64_t due_ns = kNever;
@@ -94,7 +94,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
     std::unique_lock<std::mutex> lock(mutex_);
     if (!entry.listed_) {
       lock.unlock();
-      seat.WaitUntil(kNever);  // somebody runs it
+      seat.WaitUntil(kNever);  // another thread runs it
       break;
     }
     const int64_t now_ns = NowNs();
@@ -110,7 +110,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
       return true;
     }
     entry.overdue_ = true;
-    due_ns = kNever;  // whoever ends a run sees that it is due
+    due_ns = kNever;  // the thread that ends a run sees that it is due
   }
   *session = seat.session();
   *status = seat.status();
@@ -152,7 +152,7 @@ void Batcher::Serve(int session) noexcept {
         --watchers_;
       }
       Unlist(first);
-      // Somebody else has to look after what still waits to be due.
+      // Another thread has to watch the entries that are not due yet.
       if (options_.mode == BatchMode::kTimed) HandOut(-1).IgnoreError();
     }
     if (first->seat_ != nullptr) return first->seat_->Lead(session);
@@ -195,7 +195,7 @@ void Batcher::Stop(const absl::Status& status) {
   }
 }
 
-// Takes along what waits and fits, and runs it with `first`.
+// Runs `first` in a batch with the waiting entries that fit.
 void Batcher::Lead(BatchEntry* first, int session) noexcept {
   first->next_ = nullptr;
   if (first->rows > 0) LetOthersCome(first);
@@ -209,10 +209,10 @@ void Batcher::Lead(BatchEntry* first, int session) noexcept {
   usual_run_ns_.store(usual_ns + (NowNs() - start_ns - usual_ns) / 8, std::memory_order_relaxed);
 }
 
-// Where more threads want to send requests than there are CPUs, one that finds a free place at every turn would run
-// request after request alone, until its time slice ends, while others are ready to send theirs. So it gives way to threads
-// that are ready to run: no CPU is idle meanwhile, and if there are none it comes back at once. Where that brings nothing,
-// or the CPU is given to somebody else for long, it is tried rarely.
+// If more threads send requests than there are CPUs, a thread that always finds a free place would run its requests one
+// by one until its time slice ends, while other threads are ready to send theirs. So it yields its CPU to threads that
+// are ready to run; if there are none, it continues at once. If yielding brings no requests, or takes long, it is tried
+// rarely.
 void Batcher::LetOthersCome(BatchEntry* first) noexcept {
   const uint32_t patience = patience_.load(std::memory_order_relaxed);
   if (patience > 0) patience_.store(patience - 1, std::memory_order_relaxed);
@@ -233,10 +233,10 @@ void Batcher::LetOthersCome(BatchEntry* first) noexcept {
   backoff_.store(std::clamp<uint32_t>(2 * backoff, 1, kMostBackoff), std::memory_order_relaxed);
 }
 
-// \return how many requests have joined.
+// \return the number of requests that joined.
 int64_t Batcher::Gather(BatchEntry* first) noexcept {
   BatchEntry* last = first;
-  BatchEntry* unread = nullptr;  // to be read before it is known whether they fit
+  BatchEntry* unread = nullptr;  // decoded before it is known whether they fit
   BatchEntry** last_unread = &unread;
   int64_t rows = first->rows, max_rows = 0, joined = 0;
   {
@@ -285,7 +285,7 @@ void Batcher::GiveBack(BatchEntry* entry) noexcept {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!stopped_) {
       List(entry);
-      // If no worker is to be had, this thread's place comes to it.
+      // If no worker can be started, this thread's place will serve it.
       HandOut(-1).IgnoreError();
       return;
     }
@@ -294,7 +294,7 @@ void Batcher::GiveBack(BatchEntry* entry) noexcept {
   entry->Fail(stopped);
 }
 
-// Hands on a place whose run has ended, on a thread that has other things to do.
+// Passes the place of an ended run to the next entry, because this thread has other work.
 void Batcher::PassOn(int session) noexcept {
   Seat* seat = nullptr;
   {
@@ -343,7 +343,7 @@ void Batcher::Unlist(BatchEntry* entry) {
   num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
 }
 
-// -1 if none is free.
+// Returns -1 if no place is free.
 int Batcher::TakePlace(int preferred) {
   if (free_places_ == 0) return -1;
   const int n = setup_.sessions;
@@ -359,7 +359,7 @@ void Batcher::FreePlace(int session) {
   ++free_places_;
 }
 
-// When an entry may not wait for company any longer: in the mode kTimed.
+// Returns when an entry must not wait for more requests any longer, in the mode kTimed.
 int64_t Batcher::DueNs(const BatchEntry& entry) const {
   if (entry.overdue_ || (entry.prepared_ && (entry.rows == 0 || entry.rows >= options_.max_rows)))
     return entry.arrived_ns_;
@@ -369,8 +369,8 @@ int64_t Batcher::DueNs(const BatchEntry& entry) const {
   return due_ns;
 }
 
-// How many of those that wait should join a run that is about to begin: such that all places have as much to do. A place
-// that is busy now with less than its share is free before a run of all would end.
+// Returns how many waiting entries should join a run, such that all places have equal work. A place that is busy with
+// less than its share becomes free before a run of all would end.
 int64_t Batcher::Share() const {
   if (options_.mode == BatchMode::kTimed) return INT64_MAX;
   const int64_t places = int64_t{setup_.sessions} * setup_.places;
@@ -378,7 +378,7 @@ int64_t Batcher::Share() const {
   return (all + places - 1) / places - 1;
 }
 
-// What a free place should begin with now; null if nothing is due before `when_ns`.
+// Returns the entry with which a free place should begin; null if nothing is due before `when_ns`.
 BatchEntry* Batcher::Due(int64_t* when_ns) const {
   BatchEntry* const front = waiting_.front();
   if (front == nullptr || options_.mode != BatchMode::kTimed || waiting_rows_ >= options_.max_rows) return front;
@@ -391,12 +391,12 @@ BatchEntry* Batcher::Due(int64_t* when_ns) const {
   return nullptr;
 }
 
-// After something has come to wait: sees to it that somebody runs it, or looks after it until it is due.
+// Called after an entry was added: finds a thread that runs it, or watches it until it is due.
 absl::Status Batcher::HandOut(int preferred) {
   int64_t when_ns = kNever;
   BatchEntry* const next = Due(&when_ns);
   if (watchers_ > 0) {
-    wake_.notify_all();  // they have places, and look again
+    wake_.notify_all();  // they have places, and check again
     return absl::OkStatus();
   }
   if (free_places_ == 0 || (next == nullptr && num_started_ == 0)) return absl::OkStatus();

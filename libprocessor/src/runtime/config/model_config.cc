@@ -16,7 +16,7 @@
 namespace processor {
 namespace {
 
-// Half of the CPUs that the scheduler of the cluster granted, as the contract has it.
+// Returns half of the CPUs that the scheduler of the cluster granted, as in the contract.
 int DefaultParallelism() {
   const char* text = std::getenv("SCHEDULABLE_CPUS");
   int cpus = 8;
@@ -48,7 +48,7 @@ void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst)
   int policy = static_cast<int>(dst->select_session_policy);
   reader.Member("select_session_policy").Choice({"MOD", "RR", "LEAST_LOADED"}, &policy);
   dst->select_session_policy = static_cast<SelectPolicy>(policy);
-  bool per_session = true;  // which it is always
+  bool per_session = true;  // has no effect: sessions always have their own threads
   reader.Boolean("use_per_session_threads", &per_session);
 
   dst->inter_op_parallelism_threads = dst->intra_op_parallelism_threads = DefaultParallelism();
@@ -57,7 +57,7 @@ void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst)
   const int cpus = static_cast<int>(AllowedCpus().size());
   if (dst->inter_op_parallelism_threads == 0) dst->inter_op_parallelism_threads = cpus;
   if (dst->intra_op_parallelism_threads == 0) dst->intra_op_parallelism_threads = cpus;
-  // TensorFlow's thread pools abort the process where a thread cannot be had.
+  // TensorFlow's thread pools abort the process if a thread cannot be started.
   if (int64_t{dst->session_num} * dst->intra_op_parallelism_threads > kMaxThreads) {
     reader.Member("intra_op_parallelism_threads")
         .Fault(absl::StrCat(dst->intra_op_parallelism_threads, " found for each of ", dst->session_num,
@@ -80,7 +80,7 @@ void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst)
   int precision = 0;
   reader.Member("precision").Choice({"auto", "fp32"}, &precision);
   dst->precision = static_cast<PrecisionLimit>(precision);
-  // Hosts of the contract count on a thread for each session, and so does who asks for threads of its own.
+  // Hosts of the contract rely on a thread for each session, and so does a configuration of worker threads.
   if (dialect == ConfigDialect::kDropIn || dst->execution == Execution::kPinned) dst->worker_threads = 1;
   reader.Member("worker_threads").Integer(1, kMaxThreads, &dst->worker_threads);
   reader.Member("max_queue_size").Integer(1, 1 << 24, &dst->max_queue_size);
@@ -121,7 +121,7 @@ void ReadTimeline(ConfigReader& reader, ModelConfig* dst) {
   }
 }
 
-// Texts of which the contract has more than the library: what is elsewhere is refused with the reason.
+// Keys whose values the library supports only in part: other values of the contract are refused with the reason.
 void ReadStores(ConfigReader& reader) {
   struct Choice {
     const char* key;
@@ -164,7 +164,7 @@ void ReadStores(ConfigReader& reader) {
   }
 }
 
-// What would name a store, a device or a way to serve that the library does not have.
+// Refuses texts that name a store, a device or a way to serve that the library does not have.
 void RefuseUnserved(ConfigReader& reader) {
   using Entry = std::pair<const char*, const char*>;
   for (const auto& [key, reason] :
@@ -187,7 +187,7 @@ void RefuseUnserved(ConfigReader& reader) {
   }
 }
 
-// Settings of OpenMP, of EmbeddingVariable storage and of tables split over machines, most of which have no effect.
+// Reads settings of OpenMP, of EmbeddingVariable storage and of sharded tables; most of them have no effect.
 void ReadIgnored(ConfigReader& reader) {
   for (const char* key : {"omp_num_threads", "kmp_blocktime"}) {
     int number = -1;

@@ -36,7 +36,7 @@ class CancellableExecutor : public tensorflow::Executor {
       runner->Finish();
     });
     {
-      // As on threads of TensorFlow's pools: results must not depend on where a kernel runs.
+      // As in threads of TensorFlow's pools: results must not depend on the thread of a kernel.
       const tsl::port::ScopedFlushDenormal flush;
       runner->Help();
     }
@@ -44,7 +44,7 @@ class CancellableExecutor : public tensorflow::Executor {
   }
 
  private:
-  // Of functions, which run within a step that is looked after.
+  // Executors of functions run within a step that is watched already.
   void RunAsyncInternal(const Args& args, DoneCallback done) override { executor_->RunAsync(args, std::move(done)); }
 
   const std::unique_ptr<tensorflow::Executor> executor_;

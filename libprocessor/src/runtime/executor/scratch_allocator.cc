@@ -13,7 +13,7 @@ namespace processor {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// A sanitizer must see every block come and go.
+// Sanitizers must see every allocation, so nothing is cached for them.
 constexpr bool kCaches = false;
 #else
 constexpr bool kCaches = true;
@@ -21,21 +21,21 @@ constexpr bool kCaches = true;
 
 constexpr size_t kAlignment = tensorflow::Allocator::kAllocatorAlignment;
 constexpr size_t kMaxCachedBlock = 64 << 10;
-constexpr size_t kMaxCachedBytes = 1 << 20;  // of one thread
+constexpr size_t kMaxCachedBytes = 1 << 20;  // per thread
 
-// What lies before a block. Blocks are handed out at multiples of 64, so this much is lost anyway.
+// The bytes before a block. Blocks are aligned to 64 bytes, so this space would be lost otherwise.
 struct Header {
-  void* start;         // what malloc gave
-  Header* next;        // in a cache
-  int32_t size_class;  // -1: not to be kept
-  int64_t claimed;     // of `budget`
+  void* start;         // the pointer from malloc
+  Header* next;        // the next block of a cache
+  int32_t size_class;  // -1 if the block is not cached
+  int64_t claimed;     // bytes claimed from `budget`
   ByteBudget* budget;
 };
 static_assert(sizeof(Header) <= kAlignment);
 
 Header* HeaderOf(void* block) { return reinterpret_cast<Header*>(static_cast<char*>(block) - kAlignment); }
 
-// Smallest class that holds `bytes`, which is at most kMaxCachedBlock: 64 bytes, then four steps per doubling.
+// Returns the smallest class that holds `bytes` (at most kMaxCachedBlock): 64 bytes, then four steps per doubling.
 constexpr int ClassOf(size_t bytes) {
   if (bytes <= kAlignment) return 0;
   const size_t above = bytes - 1;
@@ -62,12 +62,12 @@ void* NewBlock(size_t alignment, size_t bytes, int size_class) {
   return block;
 }
 
-// Blocks that one thread has freed. It has no destructor, and so lives as long as its thread: other objects of the thread
-// may free blocks while they are destroyed.
+// The blocks that one thread has freed. It has no destructor, so it lives as long as its thread: other objects of the
+// thread may free blocks in their destructors.
 struct Cache {
   Header* blocks[kSizeClasses];
   size_t bytes;
-  bool ended;  // nothing is kept any more
+  bool ended;  // blocks are no longer cached
 };
 static_assert(std::is_trivially_destructible_v<Cache>);
 thread_local Cache cache;
@@ -86,7 +86,7 @@ struct Drainer {
   }
 };
 
-// Sees to it that this thread's cache will be emptied.
+// Registers this thread's cache, so that it is emptied when the thread ends.
 void WillDrain() {
   thread_local const Drainer drainer;
   (void)drainer;

@@ -42,11 +42,11 @@ const std::string& TypeName(bool variables_are_constant) {
   return variables_are_constant ? *constant : *changing;
 }
 
-// How many nodes ahead the kernels are fetched, and how much of each: the object with the fields that all kernels have.
+// How many nodes ahead kernels are prefetched, and how many bytes of each: the fields that all kernels have.
 constexpr size_t kFetchAhead = 4;
 constexpr size_t kFetchBytes = 320;
 
-// One kernel. Its inputs are `inputs[first_input ... + num_inputs)` of a step; where output j goes is said by
+// One kernel. Its inputs are `inputs[first_input ... + num_inputs)` of a step; output j goes to the inputs
 // `consumers[first_consumer[j] ... first_consumer[j + 1])`.
 struct NodeState {
   OpKernel* kernel;
@@ -56,7 +56,7 @@ struct NodeState {
   uint32_t first_output;  // in consumer_begin_
 };
 
-// The tensors on their way between the kernels of one step. Kept from step to step: the values of constants stay.
+// The tensors that pass between the kernels of one step. It is reused by later steps: values of constants stay.
 struct Step {
   explicit Step(size_t num_inputs) : values(num_inputs), slots(std::make_unique<Slot[]>(num_inputs)) {}
   ~Step() {
@@ -68,7 +68,7 @@ struct Step {
   void Put(size_t input, const Tensor& tensor) { values[input].tensor = new (&slots[input]) Tensor(tensor); }
   void Put(size_t input, Tensor&& tensor) { values[input].tensor = new (&slots[input]) Tensor(std::move(tensor)); }
 
-  // Drops the tensor of an input, if it is not a constant.
+  // Releases the tensor of an input, unless it is a constant.
   void Drop(size_t input) {
     Tensor* tensor = At(input);
     if (values[input].tensor != tensor) return;
@@ -98,7 +98,7 @@ class SequentialExecutor : public tensorflow::Executor {
     const StepCancellation cancellation(args.cancellation_manager);
     std::unique_ptr<Step> step = TakeStep();
     const absl::Status status = RunStep(args, *step);
-    // After a fault there are tensors left in the step; they go with it.
+    // After a failure, tensors remain in the step and are destroyed with it.
     if (status.ok()) GiveBack(std::move(step));
     return status;
   }
@@ -123,15 +123,15 @@ class SequentialExecutor : public tensorflow::Executor {
 
   const tensorflow::LocalExecutorParams params_;
   const bool variables_are_constant_;
-  std::vector<OpKernel*> kernels_;  // all that were made, also those of constants, which are not run
+  std::vector<OpKernel*> kernels_;  // all kernels, also those of constants, which are not run
   std::vector<NodeState> nodes_;
   std::vector<uint32_t> consumer_begin_;  // [outputs + 1]
-  std::vector<uint32_t> consumers_;       // inputs that an output goes to
+  std::vector<uint32_t> consumers_;       // the inputs that receive an output
   std::vector<Argument> arguments_;
-  // A reference of ours besides the kernel's or variable's: a tensor with one reference would be overwritten.
+  // An additional reference to each tensor: a tensor with only one reference would be overwritten.
   std::deque<Tensor> constants_;
   std::vector<std::pair<uint32_t, const Tensor*>> constant_inputs_;
-  std::vector<tensorflow::AllocatorAttributes> attributes_;  // plain ones, as many as any node has inputs or outputs
+  std::vector<tensorflow::AllocatorAttributes> attributes_;  // default ones, enough for any node
   size_t num_inputs_ = 0;
 
   std::mutex mutex_;
@@ -150,7 +150,7 @@ absl::Status SequentialExecutor::CheckNode(const Node& node) const {
   return absl::OkStatus();
 }
 
-// The value of a node that is the same in every step; null if it is not known to be.
+// Returns the value of a node if it is the same in every step; null if that is not known.
 const Tensor* SequentialExecutor::ConstantOf(const Node& node, OpKernel* kernel) {
   if (const Tensor* constant = kernel->const_tensor()) {
     constants_.push_back(*constant);
@@ -181,7 +181,7 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
   std::vector<Node*> order;
   tensorflow::GetReversePostOrder(graph, &order);
 
-  // Where the inputs and outputs of each node lie, before what they are connected to.
+  // Assigns places to the inputs and outputs of each node, before they are connected.
   std::vector<uint32_t> first_input(graph.num_node_ids(), 0), first_output(graph.num_node_ids(), 0);
   uint32_t num_outputs = 0;
   size_t widest = 1;
@@ -233,7 +233,7 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
   return PrepareKernels();
 }
 
-// Lets kernels make of their constants what they need, so that no request waits for it.
+// Lets kernels prepare their constants, so that no request waits for it.
 absl::Status SequentialExecutor::PrepareKernels() {
   std::vector<const Tensor*> constants(num_inputs_, nullptr);
   for (const auto& [input, constant] : constant_inputs_) constants[input] = constant;
@@ -258,7 +258,7 @@ std::unique_ptr<Step> SequentialExecutor::TakeStep() {
     }
   }
   auto step = std::make_unique<Step>(num_inputs_);
-  // TensorValue has no const; kernels cannot write to a tensor with more than one reference.
+  // TensorValue is not const, but kernels cannot write to a tensor with more than one reference.
   for (const auto& [input, constant] : constant_inputs_) step->values[input].tensor = const_cast<Tensor*>(constant);
   return step;
 }
@@ -272,7 +272,7 @@ void SequentialExecutor::Deliver(Tensor&& tensor, uint32_t output, Step& step) c
   const uint32_t begin = consumer_begin_[output], end = consumer_begin_[output + 1];
   if (begin == end) return;
   for (uint32_t i = begin; i + 1 < end; ++i) step.Put(consumers_[i], tensor);
-  // Moved to the last, so that it may be the only reference and be overwritten in place.
+  // The last consumer gets the tensor moved, so that it may hold the only reference and overwrite it in place.
   step.Put(consumers_[end - 1], std::move(tensor));
 }
 

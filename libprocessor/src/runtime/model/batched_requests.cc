@@ -10,7 +10,7 @@
 
 namespace processor {
 
-// A request at the batcher. It holds the version that it was read for until it ends.
+// A request that the batcher holds. It keeps the version for which it was decoded until it ends.
 class BatchedRequests::Request : public BatchEntry, public RequestCall {
  public:
   Request(BatchedRequests* requests, Work* work)
@@ -57,7 +57,7 @@ class BatchedRequests::Request : public BatchEntry, public RequestCall {
     timing.generation = version->generation;
     if (absl::Status s = work_->Decode(*version, &request); !s.ok()) return s;
     if (absl::Status s = parts_.CheckNames(*version, request); !s.ok()) return s;
-    // What changes state has to be run once for each request, and in no trial.
+    // A signature that changes state must run exactly once for each request, and never in a trial.
     if (!version->writes_state() && version->output_rows.MayJoin(request)) {
       rows = RowsOf(request);
       kind = KindOf(request) + version->generation;
@@ -70,7 +70,7 @@ class BatchedRequests::Request : public BatchEntry, public RequestCall {
   const int64_t start_ns_;
 };
 
-// A request whose caller waits and asks for its end. What it reads and writes is borrowed.
+// A request whose caller waits for its end. Its inputs and outputs are borrowed from the caller.
 class BatchedRequests::WaitedRequest : public Request {
  public:
   WaitedRequest(BatchedRequests* requests, Work* work) : Request(requests, work) {
@@ -80,25 +80,25 @@ class BatchedRequests::WaitedRequest : public Request {
 
   void Ran() noexcept override {}
   void Fail(const absl::Status&) noexcept override {}
-  // While it waits, its own thread looks at the clock; a model that is freed ends by itself what waits.
+  // While it waits, its own thread checks the deadline, and freeing a model ends all waiting requests.
   bool Stop(const absl::Status& why) noexcept override { return cancellation.Request(why); }
 };
 
-// A request that hears of its end. It is admitted, and keeps itself, until it has been run or never will be.
+// An asynchronous request. It is admitted, and owns itself, until it has been run or has failed.
 class BatchedRequests::StartedRequest : public Request {
  public:
   StartedRequest(BatchedRequests* requests, std::shared_ptr<AsyncWork> work)
       : Request(requests, work.get()), async_work_(std::move(work)) {}
 
-  /// `self`: what keeps it.
+  /// `self`: the reference by which the request owns itself.
   void Watch(std::shared_ptr<StartedRequest> self) noexcept {
     self_ = std::move(self);
     parts_.watch.Add(this, async_work_->caller_keeps_deadline ? 0 : async_work_->deadline_us);
     id = number();
   }
 
-  /// Takes it out again: it was not queued.
-  /// \return whether nobody has heard of its end, and will.
+  /// Removes the request from the watch, because it was not queued.
+  /// \return whether its end is still to be reported.
   bool Unwatch() noexcept {
     parts_.watch.Remove(this);
     self_.reset();
@@ -135,11 +135,11 @@ class BatchedRequests::StartedRequest : public Request {
   }
 
  private:
-  // `end`: to be told; null: it has been.
+  // `end`: the status to report; null if the end has been reported.
   void Leave(const absl::Status* end) noexcept {
     const std::shared_ptr<StartedRequest> self = std::move(self_);
     parts_.watch.Remove(this);
-    // The caller may free the model as soon as it has heard, which waits for Leave(): nothing of the model is held then.
+    // The caller may free the model inside Done(), and freeing waits for gate.Leave(): release all that belongs to it.
     outputs.clear();
     request = DecodedRequest();
     version.reset();
@@ -152,7 +152,7 @@ class BatchedRequests::StartedRequest : public Request {
   std::shared_ptr<StartedRequest> self_;
 };
 
-// Brings a thread of a slot to the batcher.
+// Lets a thread of a slot serve the batcher.
 class BatchedRequests::ServeTask : public Task {
  public:
   ServeTask(Batcher* batcher, int session) : batcher_(batcher), session_(session) {}
@@ -201,8 +201,8 @@ absl::Status BatchedRequests::Start(Admission& admission, std::shared_ptr<AsyncW
     return request->Unwatch() ? s : absl::OkStatus();
   }
   admission.HandOver();
-  // Accepted: nothing from here on may fail, for the work will hear of its end. A request that was stopped before it was
-  // listed must not wait there.
+  // The request is accepted, so nothing may fail from here on: its end will be reported. A request that was stopped
+  // before it was listed must not wait in the list.
   if (request->cancellation.requested()) {
     if (BatchEntry* const waiting = batcher_.Remove(request->number())) waiting->Fail(request->cancellation.why());
   }
@@ -232,7 +232,7 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
     } else if (request->cancellation.requested()) {
       request->status = request->cancellation.why();
     } else if (request->version != version) {
-      // The kinds of two versions are equal by chance.
+      // The kinds of requests of two versions may be equal by chance.
       const Cancellation::Scope scope(&request->cancellation);
       request->status = request->version->Run(session, request->request, &request->outputs, &parts_.timeline);
     } else {
@@ -242,7 +242,7 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
   if (!members.empty()) RunBatch(session, start_ns, members);
 }
 
-// Runs requests that have been read for the same version. `start_ns`: when the run of their chain began.
+// Runs requests that were decoded for the same version. `start_ns`: when the run of their chain began.
 void BatchedRequests::RunBatch(int session, int64_t start_ns, const std::vector<Request*>& members) {
   ModelVersion& version = *members.front()->version;
   std::vector<JointRequest> requests;

@@ -25,7 +25,7 @@ class Latch {
     std::unique_lock<std::mutex> lock(mutex_);
     wake_.wait(lock, [this] { return set_; });
   }
-  /// False if `deadline_us` came first.
+  /// Returns false if `deadline_us` came first.
   bool WaitUntil(int64_t deadline_us) {
     std::unique_lock<std::mutex> lock(mutex_);
     return wake_.wait_until(lock, DeadlinePoint(deadline_us), [this] { return set_; });
@@ -99,8 +99,8 @@ absl::Status Model::RunPinned(Work& work) {
   uint64_t id = 0;
   if (absl::Status s = Start(waited, -1, &id); !s.ok()) return s;
   if (work.deadline_us != 0 && !waited->latch().WaitUntil(work.deadline_us)) {
-    // What runs already stops at its next kernel, and is waited for: it uses what the caller lent. An exception must not
-    // end the waiting either.
+    // A running request stops at its next kernel. This thread waits for it, even if an exception is thrown, because the
+    // run uses memory of the caller.
     Attempt([&] { return Cancel(id, DeadlinePassed()); }).IgnoreError();
   }
   waited->latch().Wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model tells of itself, as JSON.
+// Describes a model as JSON.
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "src/base/byte_budget.h"

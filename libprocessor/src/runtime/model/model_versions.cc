@@ -20,7 +20,7 @@
 namespace processor {
 namespace {
 
-// The number of a folder in the layout of TensorFlow Serving: "/models/ranking/7".
+// Returns the number of a folder in the layout of TensorFlow Serving: "/models/ranking/7".
 std::optional<int64_t> NumberOfFolder(const std::string& dir) {
   std::filesystem::path path(dir);
   if (path.filename().empty()) path = path.parent_path();
@@ -67,7 +67,7 @@ absl::Status ModelVersions::WaitForSource(VersionSource* source) {
     if (status.ok()) {
       tensorflow::MetaGraphDef meta_graph;
       status = ReadSavedModel(source->saved_model_dir, &meta_graph);
-      // Load() reports everything but absence.
+      // Any other fault is left to Load().
       if (!absl::IsNotFound(status)) return absl::OkStatus();
     }
     if (!absl::IsNotFound(status)) return status;
@@ -110,7 +110,7 @@ void ModelVersions::Stop() noexcept {
 }
 
 void ModelVersions::Release() noexcept {
-  // Destroyed without the lock.
+  // The version is destroyed without the lock.
   std::vector<std::shared_ptr<ModelVersion>> retired;
   std::shared_ptr<ModelVersion> current;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -122,7 +122,7 @@ absl::Status ModelVersions::Load(const VersionSource& source, bool background) {
   const int64_t start_ns = NowNs();
   std::shared_ptr<ModelVersion> loaded;
   {
-    // Initializers and warm-up requests may take forever.
+    // Initializers and warm-up requests may never end.
     Cancellation& cancellation = progress_->cancellation;
     const Cancellation::Scope scope(&cancellation);
     absl::Status status = ModelVersion::Load(config_, source, slots_, background, cancellation, &loaded);
@@ -192,7 +192,7 @@ void ModelVersions::TryUpdate() {
   }
 }
 
-// Faults are logged once each, not once per poll.
+// A failure is logged once, not at each poll.
 bool ModelVersions::SetText(std::string* text, const std::string& found) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (found == *text) return false;
@@ -201,10 +201,10 @@ bool ModelVersions::SetText(std::string* text, const std::string& found) {
 }
 
 void ModelVersions::DestroyUnused() {
-  // One at a time, destroyed without the lock.
+  // Versions are destroyed one at a time, without the lock.
   for (std::shared_ptr<ModelVersion> unused;; unused.reset()) {
     std::lock_guard<std::mutex> lock(mutex_);
-    // Ours is the last reference, and nobody can take another from a version that is no longer current.
+    // This is the last reference, and no other can be taken from a version that is no longer current.
     const auto found = std::find_if(retired_.begin(), retired_.end(), [](const auto& v) { return v.use_count() == 1; });
     if (found == retired_.end()) return;
     unused = std::move(*found);

@@ -10,7 +10,7 @@
 
 namespace processor {
 
-// A request that runs on the thread of its caller, who can only be answered once its work has stopped.
+// A request that runs on the thread of its caller, so it ends only when its work has stopped.
 class UnbatchedRequests::InlineCall : public RequestCall {
  public:
   InlineCall(RequestWatch* watch, const Work& work) : watch_(watch) { watch_->Add(this, work.deadline_us); }
@@ -21,7 +21,7 @@ class UnbatchedRequests::InlineCall : public RequestCall {
   RequestWatch* const watch_;
 };
 
-// A request in the queue of a slot. It is admitted while it exists: whichever of Run() and Fail() ends it leaves.
+// A request in the queue of a slot. It is admitted while it exists; Run() or Fail() ends it and leaves the gate.
 class UnbatchedRequests::SlotTask : public Task, public RequestCall {
  public:
   SlotTask(UnbatchedRequests* requests, std::shared_ptr<AsyncWork> work, int session)
@@ -39,8 +39,8 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall {
     id = number();
   }
 
-  /// Takes it out again: it was not queued.
-  /// \return whether nobody has heard of its end, and will.
+  /// Removes the request from the watch, because it was not queued.
+  /// \return whether its end is still to be reported.
   bool Unwatch() noexcept {
     parts_.watch.Remove(this);
     return TakeEnd();
@@ -69,7 +69,7 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall {
       waiting->Fail(why);
       return true;
     }
-    // It runs, or is about to. What it reads and writes is its own, so that its caller need not wait until it stops.
+    // The request runs or is about to. It owns its inputs and outputs, so the caller need not wait until it stops.
     if (!work_->may_end_early) return first;
     if (!TakeEnd()) return false;
     const int64_t now_ns = NowNs(), begin_ns = begin_ns_.load(std::memory_order_relaxed);
@@ -84,11 +84,11 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall {
   }
 
  private:
-  // `status`: to be told; null: it has been.
+  // `status`: the status to report; null if the end has been reported.
   void Leave(const absl::Status* status) noexcept {
     slot_->load().fetch_sub(1, std::memory_order_relaxed);
     parts_.watch.Remove(this);
-    // The caller may free the model as soon as it has heard, which waits for Leave().
+    // The caller may free the model inside Done(), and freeing waits for gate.Leave().
     if (status != nullptr) work_->Done(*status);
     work_.reset();
     parts_.gate.Leave();
@@ -103,7 +103,7 @@ class UnbatchedRequests::SlotTask : public Task, public RequestCall {
   std::atomic<int64_t> begin_ns_{0};
 };
 
-// Threads of a slot have nothing above them that would catch an exception.
+// Catches exceptions, because nothing above a slot's thread would.
 absl::Status UnbatchedRequests::Execute(int session, Work& work, RequestCall& call) noexcept {
   return Attempt([&]() -> absl::Status {
     RequestTiming& timing = call.timing;
@@ -127,7 +127,7 @@ absl::Status UnbatchedRequests::Execute(int session, Work& work, RequestCall& ca
       }
       const int64_t ran_ns = NowNs();
       timing.run_ns = ran_ns - decoded_ns;
-      // A response that comes too late is not given out.
+      // A response after a cancellation or the deadline is discarded.
       if (call.cancellation.requested()) status = call.cancellation.why();
       if (!call.KeepEnd()) return status;
       if (status.ok()) status = work.Encode(*version, request, outputs);
@@ -155,14 +155,14 @@ absl::Status UnbatchedRequests::Start(Admission& admission, std::shared_ptr<Asyn
   const auto task = std::make_shared<SlotTask>(this, std::move(work), session);
   admission.Enter(&slot);
   task->Watch();
-  // Before it is queued: it may have ended when Submit() returns.
+  // The number is written before Submit(), because the request may have ended when Submit() returns.
   if (id != nullptr) *id = task->number();
   if (absl::Status s = Attempt([&] { return slot.Submit(task); }); !s.ok()) {
     return task->Unwatch() ? s : absl::OkStatus();
   }
   admission.HandOver();
-  // Accepted: nothing from here on may fail, for the work will hear of its end. A request that was stopped before it was in
-  // the queue must not wait there.
+  // The request is accepted, so nothing may fail from here on: its end will be reported. A request that was stopped
+  // before it was queued must not wait in the queue.
   if (task->cancellation.requested()) {
     if (const std::shared_ptr<Task> waiting = slot.Remove(task->id)) waiting->Fail(task->cancellation.why());
   }

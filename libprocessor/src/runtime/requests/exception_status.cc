@@ -18,7 +18,7 @@ absl::Status StatusWithoutThrowing(absl::StatusCode code, std::string_view messa
   try {
     return absl::Status(code, message);
   } catch (...) {
-    return absl::Status(code, "");  // holds nothing but the code, in place
+    return absl::Status(code, "");  // a status without a message is stored in place
   }
 }
 

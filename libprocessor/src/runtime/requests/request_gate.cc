@@ -21,7 +21,7 @@ absl::Status RequestGate::Refusal(State state) const {
 }
 
 absl::Status RequestGate::Admit() {
-  // Counted first: whoever closes the gate and finds nobody inside may destroy what requests use.
+  // The request is counted first: after closing the gate with nobody inside, its owner may destroy what requests use.
   Enter();
   const State state = this->state();
   if (state == State::kServing) return absl::OkStatus();

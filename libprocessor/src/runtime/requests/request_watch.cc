@@ -38,7 +38,7 @@ void RequestWatch::Add(Entry* entry, int64_t deadline_us) noexcept {
     if (shard.first != nullptr) shard.first->previous_ = entry;
     shard.first = entry;
   }
-  // Only what was written here: the request may have been stopped by now.
+  // Uses only local values: the request may have been stopped and destroyed by now.
   if (deadline_us != 0 && deadline_us < wake_us_.load()) WakeAt(deadline_us);
 }
 
@@ -48,7 +48,7 @@ void RequestWatch::Remove(Entry* entry) noexcept {
   (entry->previous_ == nullptr ? shard.first : entry->previous_->next_) = entry->next_;
   if (entry->next_ != nullptr) entry->next_->previous_ = entry->previous_;
   if (entry->acting_ == 0) return;
-  // This thread's own acts will find nothing any more.
+  // Stop() calls of this thread that are still running must not use the entry any more.
   for (Act* act = Acts(); act != nullptr; act = act->outer) {
     if (act->entry != entry || act->removed) continue;
     act->removed = true;
@@ -57,7 +57,7 @@ void RequestWatch::Remove(Entry* entry) noexcept {
   shard.stopped.wait(lock, [entry] { return entry->acting_ == 0; });
 }
 
-// Stops the first entry that matches. False if there is none.
+// Stops the first entry that matches. Returns false if there is none or it had ended already.
 template <typename Matches>
 bool RequestWatch::StopFirst(Shard& shard, const absl::Status& why, Matches matches) noexcept {
   std::unique_lock<std::mutex> lock(shard.mutex);
@@ -72,7 +72,7 @@ bool RequestWatch::StopFirst(Shard& shard, const absl::Status& why, Matches matc
   Acts() = act.outer;
   if (act.removed) return stopped;
   lock.lock();
-  // Whoever waits for it in Remove() destroys it then.
+  // A thread that waits in Remove() destroys the entry afterwards.
   if (--entry->acting_ == 0) shard.stopped.notify_all();
   return stopped;
 }
@@ -83,7 +83,7 @@ bool RequestWatch::Stop(uint64_t number, const absl::Status& why) noexcept {
 
 void RequestWatch::StopAll(const absl::Status& why) noexcept {
   for (Shard& shard : shards_) {
-    // Entries come and go meanwhile. Numbers rise, and those that come later are not meant.
+    // Entries are added and removed meanwhile. Numbers rise, and later entries are not stopped.
     uint64_t below = 0;
     {
       std::lock_guard<std::mutex> lock(shard.mutex);
@@ -110,7 +110,7 @@ void RequestWatch::WakeAt(int64_t deadline_us) noexcept {
   try {
     if (!thread_.joinable()) thread_ = std::thread([this] { LookAtDeadlines(); });
   } catch (const std::exception&) {
-    return;  // no thread to be had: the deadline is still looked at before and after the request is run
+    return;  // no thread could be started: deadlines are still checked before and after a run
   }
   wake_us_.store(deadline_us);
   wake_.notify_one();
@@ -129,7 +129,7 @@ void RequestWatch::LookAtDeadlines() noexcept {
       wake_.wait_until(lock, DeadlinePoint(wake_us));
       continue;
     }
-    // Before they are looked at: who comes meanwhile, and may be missed, says when he is to be looked at.
+    // Reset before the check: a request that is added meanwhile, and may be missed, sets the time again.
     wake_us_.store(kNever);
     lock.unlock();
     const int64_t next_us = StopLate();
@@ -138,7 +138,7 @@ void RequestWatch::LookAtDeadlines() noexcept {
   }
 }
 
-// Stops those whose deadline has passed, and answers when the next one's does.
+// Stops the requests whose deadline has passed, and returns the next deadline.
 int64_t RequestWatch::StopLate() noexcept {
   const absl::Status late = Attempt([] { return DeadlinePassed(); });
   const int64_t now_us = NowNs() / 1000;
@@ -146,11 +146,11 @@ int64_t RequestWatch::StopLate() noexcept {
   for (Shard& shard : shards_) {
     const auto is_late = [now_us](Entry& entry) {
       if (entry.deadline_us_ > now_us) return false;
-      entry.deadline_us_ = kNever;  // once
+      entry.deadline_us_ = kNever;  // stop it only once
       return true;
     };
     for (bool more = true; more;) {
-      // What StopFirst() answers is whether it was stopped, so that the list itself says when there are no more.
+      // StopFirst() returns false also for a request that had ended, so the list is searched for more.
       {
         std::lock_guard<std::mutex> lock(shard.mutex);
         more = false;

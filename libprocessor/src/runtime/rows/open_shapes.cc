@@ -20,7 +20,7 @@ std::vector<SizePairs> InputShapes(const Node& node, const RowGraph& graph) {
   return shapes;
 }
 
-// Elements of each row of what a tower's layers compute. -1: not known.
+// Returns the elements per row of a tower's output; -1 if that is not known.
 class TowerWidths {
  public:
   TowerWidths(const TowerPlan& plan, const std::vector<SizePairs>& shapes, int num_inputs)
@@ -68,7 +68,7 @@ void SetTowerShapes(const Node& node, RowGraph* graph) {
   }
   const std::vector<SizePairs> shapes = InputShapes(node, *graph);
   const TowerWidths widths(plan, shapes, num_inputs);
-  // Leading dimensions are those of the input that has most, of the ones with all rows.
+  // The leading dimensions are those of the input with the most dimensions, among the inputs with all rows.
   SizePairs leading;
   for (int i = 0; i < num_inputs; ++i) {
     if (!shapes[i].has_value() || shapes[i]->empty()) return;
@@ -90,7 +90,7 @@ void SetOpenShapes(const Node& node, RowGraph* graph) {
   if (op == "RecDenseTower") return SetTowerShapes(node, graph);
   const std::vector<SizePairs> shapes = InputShapes(node, *graph);
   if (op == "LookupTableFind" || op == "LookupTableFindV2") {
-    // A value for each key; what the default is, values are.
+    // A value for each key, with the shape of the default.
     if (!shapes[1].has_value() || !shapes[2].has_value()) return;
     std::vector<SizePair> shape = *shapes[1];
     shape.insert(shape.end(), shapes[2]->begin(), shapes[2]->end());

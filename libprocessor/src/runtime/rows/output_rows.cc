@@ -39,7 +39,7 @@ OutputRows::Entry* OutputRows::FindOrAdd(const DecodedRequest& request) {
   const Key key(request.signature, request.fetches);
   const auto found = entries_.find(key);
   if (found != entries_.end()) return found->second.get();
-  // With too many subsets of the outputs asked for, what is not remembered runs alone.
+  // If clients request too many subsets of the outputs, those that are not remembered run alone.
   if (entries_.size() >= kMaxKept) return nullptr;
   auto entry = std::make_unique<Entry>();
   MakeEntry(key, entry.get());
@@ -58,7 +58,7 @@ bool OutputRows::IsProved(const DecodedRequest& request) const {
 }
 
 bool OutputRows::IsTurn(uint64_t run, uint64_t every) {
-  // As if drawn, so that no rhythm of the requests escapes it.
+  // Chosen pseudo-randomly, so that no pattern of requests evades it.
   uint64_t hash = (run + 1) * 0x9e3779b97f4a7c15u;
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93u;
   return (hash ^ (hash >> 32)) % every == 0;

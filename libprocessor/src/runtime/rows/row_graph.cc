@@ -29,17 +29,17 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// Two numbers of rows. Which they are does not matter: what differs between them depends on the number of rows.
+// Two arbitrary numbers of rows: a size that differs between them depends on the number of rows.
 constexpr int64_t kRowNumbers[2] = {37, 41};
-// Taken for sizes that a signature leaves open beside the rows, the next ones for the next: a model that is independent
-// for one length of its lists is so for others, since no rule looks at sizes but to tell rows from the rest.
+// Values for other open sizes of a signature, a different one for each: a model whose rows are independent for one
+// length of its lists is so for others, since rules use sizes only to distinguish rows from other dimensions.
 constexpr int64_t kFirstOpenSize = 43;
 constexpr int64_t kMostNumbers = 256;
 constexpr size_t kLargeConstant = 1 << 12;
 constexpr int kMostCalls = 1 << 14;
 constexpr char kInputPrefix[] = "processor_row_input_", kOutputPrefix[] = "processor_row_output_";
 
-// A copy without the values of large constants, which say nothing of rows.
+// Returns a copy without the values of large constants, which do not matter for rows.
 void CopyNode(const NodeDef& src, NodeDef* dst) {
   const auto value = src.op() == "Const" ? src.attr().find("value") : src.attr().end();
   if (value == src.attr().end() || value->second.tensor().ByteSizeLong() < kLargeConstant) {
@@ -68,7 +68,7 @@ tensorflow::FunctionDefLibrary CopyFunctions(const tensorflow::FunctionDefLibrar
   return library;
 }
 
-// What the outputs of a signature need, cut off at its inputs. Placeholders stand for these.
+// Returns the nodes that the outputs of a signature need, with placeholders instead of its inputs.
 absl::Status Cut(const GraphDef& graph, const Signature& signature, GraphDef* dst) {
   std::map<std::string_view, const NodeDef*> nodes;
   for (const NodeDef& node : graph.node()) nodes[node.name()] = &node;
@@ -106,10 +106,10 @@ absl::Status Cut(const GraphDef& graph, const Signature& signature, GraphDef* ds
     copy->clear_input();
     copy->clear_device();
     for (const std::string& input : node->second->input()) {
-      // What only has to have run before decides no value.
+      // Control dependencies do not affect values.
       if (!absl::StartsWith(input, "^")) *copy->add_input() = use(input);
     }
-    // A colocation may name a node that is left out.
+    // A colocation may refer to a node that is left out.
     copy->mutable_attr()->erase("_class");
   }
   *dst->mutable_versions() = graph.versions();

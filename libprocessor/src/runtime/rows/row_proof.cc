@@ -21,7 +21,7 @@ using Kind = RowValue::Kind;
 
 constexpr char kNoRule[] = "is not known to act on each row alone";
 
-/// What a tensor has to do with rows, and the node that made it so.
+/// How a tensor depends on rows, and the node that is the reason.
 struct NodeRows {
   RowValue value;
   const Node* node = nullptr;
@@ -69,7 +69,7 @@ class RowWalk {
     const bool shaped = graph_.Visit(node);
     NodeRows found{OfNode(node, shaped), &node};
     if (found.value.kind == Kind::kUnknown || found.value.kind == Kind::kMixed) {
-      // What made an input so is the reason, not what takes it.
+      // The reason is the node that produced the input, not the one that consumes it.
       for (const Edge* edge : node.in_edges()) {
         if (edge->IsControlEdge()) continue;
         const NodeRows& input = found_.at(edge->src());
@@ -125,7 +125,7 @@ class RowWalk {
     return rule == nullptr ? RowValue::Unknown(kNoRule) : rule(n);
   }
 
-  // Outputs of one node have the same to do with rows, but for these.
+  // All outputs of a node depend on rows alike, except for these ops.
   static RowValue PortOf(const RowValue& value, const Node& node, int port) {
     const bool first_only = absl::StartsWith(node.type_string(), "FusedBatchNorm");
     if (value.kind != Kind::kRows || port == 0 || !first_only) return value;
@@ -150,7 +150,7 @@ class RowWalk {
     return open ? RowValue{Kind::kSizes} : RowValue::Free();
   }
 
-  // Of an op whose inputs depend on the number of rows, and on nothing else.
+  // Handles an op whose inputs depend only on the number of rows.
   RowValue OfSizes(const RowNode& n) {
     if (n.node.op_def().is_stateful()) return RowValue::Unknown(kNoRule);
     if (const RowRule rule = FindFillRule(n.node.type_string()); rule != nullptr) {

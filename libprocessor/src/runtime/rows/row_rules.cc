@@ -13,7 +13,7 @@ namespace processor {
 namespace row_rules {
 namespace {
 
-// Places of equal index of inputs of equal shape, or that are broadcast from the last dimension on.
+// Handles elementwise ops, whose inputs have equal shapes or are broadcast from the last dimension on.
 RowValue Elementwise(const RowNode& n) {
   int rank = 0;
   for (int i = 0; i < n.size(); ++i) {
@@ -39,7 +39,7 @@ RowValue Elementwise(const RowNode& n) {
   return RowValue::Rows(rank - from_end);
 }
 
-// The first Select, whose condition may be a vector with an element for each row of the others.
+// Handles the first Select, whose condition may be a vector with an element for each row of the others.
 RowValue Select(const RowNode& n) {
   if (n.rank(0) != 1 || n.rank(1) < 2) return Elementwise(n);
   for (int i = 0; i < 3; ++i) {
@@ -54,7 +54,7 @@ RowValue FirstOfAxisZero(const RowNode& n) {
 }
 RowValue LookUp(const RowNode& n) { return OnlyRows(n, 1) ? n.inputs[1] : RowValue::Unknown(kNotSeen); }
 
-// Inputs that have the same rows at the same dimension.
+// Handles inputs that have the same rows in the same dimension.
 std::optional<int> CommonAxis(const RowNode& n, int begin, int end) {
   for (int i = begin; i < end; ++i) {
     if (!n.IsRows(i) || n.inputs[i].axis != n.inputs[begin].axis || n.rank(i) < 0) return std::nullopt;
@@ -130,7 +130,7 @@ RowValue Reduce(const RowNode& n) {
   return RowValue::Rows(n.inputs[0].axis - (keep ? 0 : before));
 }
 
-// Ops along the axis that input 1 names.
+// Handles ops along the axis in input 1.
 RowValue Along(const RowNode& n) {
   const SizePairs axes = n.numbers(1);
   if (!OnlyRows(n, 0) || !axes.has_value() || n.rank(0) < 0) return RowValue::Unknown(kNotSeen);
@@ -179,7 +179,7 @@ RowValue IdentityN(const RowNode& n) {
   return axis.has_value() ? RowValue::Rows(*axis) : RowValue::Unknown(kNotSeen);
 }
 
-// Fused ops take tensors of rows, whose first dimension these are, beside weights.
+// Handles fused ops, which take weights, and tensors whose first dimension is the rows.
 RowValue Fused(const RowNode& n) {
   for (int i = 0; i < n.size(); ++i) {
     if (n.IsFree(i)) continue;
@@ -188,7 +188,7 @@ RowValue Fused(const RowNode& n) {
   return RowValue::Rows(0);
 }
 
-// Features of rows: those of other layouts have a place for each value.
+// Handles features with one entry per row; other layouts have one entry per value.
 RowValue Lookups(const RowNode& n) {
   std::string plan;
   (void)tensorflow::GetNodeAttr(n.node.attrs(), "plan", &plan);
@@ -213,7 +213,7 @@ void AddRule(Rules* rules, RowRule rule, std::initializer_list<const char*> ops)
   for (const char* op : ops) (*rules)[op] = rule;
 }
 
-// Ops that compute each element of their output from the element at the same place of their first input.
+// Ops that compute each element of the output from the element at the same position of their first input.
 void AddElementwiseOfOne(Rules* rules) {
   AddRule(rules, First,
           {"Abs", "Cast", "Ceil", "CheckNumerics", "Floor", "Inv", "Invert", "IsFinite", "IsInf", "IsNan", "LogicalNot",
@@ -229,7 +229,7 @@ void AddElementwiseOfOne(Rules* rules) {
            "StringToHashBucketFast", "StringToHashBucketStrong", "StringToNumber", "StringUpper", "Substr"});
 }
 
-// Ops that compute each element from the elements at the same place of all their inputs, which are broadcast.
+// Ops that compute each element from the elements at the same position of all inputs, which are broadcast.
 void AddElementwiseOfSeveral(Rules* rules) {
   AddRule(rules, Elementwise,
           {"Add",         "AddV2",        "Atan2",       "BitwiseAnd",  "BitwiseOr", "BitwiseXor",

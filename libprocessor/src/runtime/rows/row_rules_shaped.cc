@@ -18,7 +18,7 @@ bool BoolAttr(const RowNode& n, const char* name) {
   return value;
 }
 
-// The product of all sizes before `end`, under both numbers of rows.
+// Returns the product of all sizes before `end`, for both numbers of rows.
 std::optional<SizePair> Product(const std::vector<SizePair>& sizes, size_t end) {
   SizePair product{1, 1};
   for (size_t i = 0; i < end; ++i) {
@@ -29,7 +29,7 @@ std::optional<SizePair> Product(const std::vector<SizePair>& sizes, size_t end) 
   return product;
 }
 
-// The dimension that depends on the number of rows, if there is one.
+// Returns the dimension that depends on the number of rows, if there is one.
 std::optional<int> OpenAxis(const SizePairs& shape) {
   std::optional<int> found;
   if (!shape.has_value()) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<int> OpenAxis(const SizePairs& shape) {
   return found;
 }
 
-// Elements keep their order, so that those of a row stay together if as many elements are before the dimension of rows.
+// A reshape keeps the order of elements, so rows stay whole if as many elements precede the dimension of rows.
 RowValue Reshape(const RowNode& n) {
   if (!n.IsRows(0) || n.IsRows(1)) return RowValue::Unknown(kNotSeen);
   const std::optional<int> axis = OpenAxis(n.shape);
@@ -67,11 +67,11 @@ RowValue Transpose(const RowNode& n) {
   return RowValue::Unknown(kNotSeen);
 }
 
-// A product of matrices with `rank` dimensions each (or fewer, from the last one on).
+// Handles a product of matrices with `rank` dimensions each (or fewer, counted from the last one).
 RowValue Product(const RowNode& n, bool transpose_a, bool transpose_b) {
   if (n.rank(0) < 2 || n.rank(1) < 2) return UnknownRank();
   const int rank = std::max(n.rank(0), n.rank(1));
-  // Dimensions counted from the last: 1 and 2 are those of the matrix.
+  // Dimensions are counted from the last: 1 and 2 are those of the matrix.
   const int a = n.rank(0) - n.inputs[0].axis, b = n.rank(1) - n.inputs[1].axis;
   const int inner_a = transpose_a ? 2 : 1, inner_b = transpose_b ? 1 : 2;
   if (n.IsSizes(0) || n.IsSizes(1)) return OfFloats(n.node.input_type(0), "depends on the number of rows");
@@ -148,7 +148,7 @@ RowValue GatherNd(const RowNode& n) {
   return apart ? n.inputs[1] : RowValue::Unknown(kNotSeen);
 }
 
-// x[begin:end:step, ...]
+// Handles x[begin:end:step, ...].
 RowValue StridedSlice(const RowNode& n) {
   if (!n.IsRows(0) || n.rank(0) < 0) return UnknownRank();
   const SizePairs begin = n.numbers(1), end = n.numbers(2), step = n.numbers(3);
@@ -157,7 +157,7 @@ RowValue StridedSlice(const RowNode& n) {
   const int ellipsis = IntAttr(n, "ellipsis_mask", 0), added = IntAttr(n, "new_axis_mask", 0);
   const int shrunk = IntAttr(n, "shrink_axis_mask", 0);
   const int count = static_cast<int>(begin->size()), rows = n.inputs[0].axis;
-  int named = 0;  // dimensions of the input that the rest of the entries name
+  int named = 0;  // dimensions of the input to which the remaining entries refer
   for (int i = 0; i < count; ++i) named += ((added | ellipsis) >> i & 1) ? 0 : 1;
   int in = 0, out = 0;
   for (int i = 0; i < count; ++i) {
@@ -212,7 +212,7 @@ RowValue Pad(const RowNode& n) {
   return none ? n.inputs[0] : RowValue::Unknown(kNotSeen);
 }
 
-// Rows that are all alike, as many as there are in a request: what is filled is the same for all requests.
+// Rows of one value, as many as the request has: the value is the same for all requests.
 RowValue Filled(const RowNode& n) {
   const bool fill = n.node.type_string() == "Fill";
   const std::optional<int> axis = OpenAxis(n.shape);

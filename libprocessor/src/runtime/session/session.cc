@@ -17,21 +17,21 @@ namespace {
 tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   tensorflow::SessionOptions result;
   tensorflow::ConfigProto& config = result.config;
-  config.set_allow_soft_placement(true);  // graphs may name devices that were there in training
-  // The device's pool is used, not TensorFlow's own; but the process's first session decides how large that is.
+  config.set_allow_soft_placement(true);  // graphs may name devices that existed in training
+  // Kernels use the device's pool, not TensorFlow's own, whose size the first session of the process decides.
   config.set_inter_op_parallelism_threads(options.inter_op_pool == nullptr ? -1 : options.inter_op_pool->NumThreads());
   config.mutable_experimental()->set_executor_type(CancellableExecutorType(options.inter_op_pool != nullptr));
   if (options.executor == Executor::kSingleThreaded) {
     config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
     config.set_inter_op_parallelism_threads(-1);
   }
-  // Nobody extends the graph: the copy that extending needs is not kept.
+  // The graph is never extended, so TensorFlow need not keep a copy for that.
   config.mutable_experimental()->set_optimize_for_static_graph(true);
   config.mutable_experimental()->set_disable_output_partition_graphs(true);
   return result;
 }
 
-// Does a failure say nothing about the graph?
+// Returns whether a failure says nothing about the graph.
 bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(status); }
 
 }  // namespace
@@ -108,8 +108,8 @@ absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& 
   if (cancellation == nullptr) return session_->RunCallable(handle, feeds, outputs, metadata);
   if (cancellation->requested()) return cancellation->why();
   const absl::Status status = session_->RunCallable(handle, feeds, outputs, metadata);
-  // A step that was canceled while its last kernel ran may report success, and kernels that stop midway leave their
-  // outputs unfinished: nothing of it is given out.
+  // A step that was canceled during its last kernel may report success, and kernels that stop midway leave outputs
+  // unfinished: such outputs are never returned.
   return cancellation->requested() ? cancellation->why() : status;
 }
 

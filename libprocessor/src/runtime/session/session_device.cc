@@ -19,7 +19,7 @@ tensorflow::thread::ThreadPoolInterface* CallingThread() {
   return pool;
 }
 
-// Of the step that a kernel belongs to. Executors do not look between kernels; loop conditions and kernels that wait do.
+// The cancellation of a kernel's step. Loop conditions and waiting kernels check it, executors between kernels do not.
 bool IsCancelled(const tensorflow::OpKernelContext& context) {
   tensorflow::CancellationManager* const manager = context.cancellation_manager();
   return __builtin_expect(manager != nullptr && manager->IsCancelled(), false);

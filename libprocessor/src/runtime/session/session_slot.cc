@@ -33,7 +33,7 @@ absl::Status SessionSlot::StartThreads() {
                         : Shares()                  ? 1
                                                     : std::max<size_t>(cpus_.size(), 1);
   if (threads_.size() >= wanted) return absl::OkStatus();
-  // Room beforehand: a thread that has started could not be kept track of without.
+  // Reserves memory first, because a started thread must be recorded.
   threads_.reserve(wanted);
   placed_.Reserve(wanted);
   try {
@@ -41,7 +41,7 @@ absl::Status SessionSlot::StartThreads() {
       while (threads_.size() < wanted) threads_.emplace_back([this] { Work(); });
     });
   } catch (const std::exception& e) {
-    // One thread is enough to go on with.
+    // One thread is enough to serve.
     if (threads_.empty()) return absl::ResourceExhaustedError(absl::StrCat("no thread to be had: ", e.what()));
   }
   return absl::OkStatus();
@@ -61,7 +61,7 @@ absl::Status SessionSlot::Submit(const std::shared_ptr<Task>& task) {
   const auto key = std::make_pair(-int64_t{task->priority}, ++sequence_);
   queue_.emplace(key, task);
   if (shares) {
-    // Under the lock: nobody else may have taken the task, if it has to be taken back.
+    // Runs under the lock, so that no other thread can take the task if it has to be removed again.
     absl::Status called = Attempt([this] { return options_.shared->Call(this, options_.share.get()); });
     if (!called.ok()) queue_.erase(key);
     return called;
@@ -123,7 +123,7 @@ void SessionSlot::SetCpus(const CpuSet& cpus) {
     if (inter_op_pool_ != nullptr) inter_op_pool_->placed().SetCpus(cpus_);
     placed_.SetCpus(cpus_);
     if (!queue_.empty() && !stopped_) {
-      // What waits for threads of one kind may be for those of the other now.
+      // A task that waits for threads of one kind may now be for those of the other.
       if (Shares()) {
         for (size_t i = 0; i < queue_.size(); ++i) options_.shared->Call(this, options_.share.get()).IgnoreError();
       } else {
@@ -186,7 +186,7 @@ void SessionSlot::RunNext() noexcept {
   std::shared_ptr<Task> task;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    // Those of its own may have taken it.
+    // One of its own threads may have taken it.
     if (queue_.empty()) return;
     task = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());

@@ -39,7 +39,7 @@ int SessionSlots::Pick() {
       return static_cast<int>(number % n);
     }
     case SelectPolicy::kRoundRobin: {
-      // In turn, but past those that are busy as long as one is idle.
+      // In turn, but busy sessions are skipped while another is idle.
       const int first = static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % n);
       for (int i = 0; i < n; ++i) {
         const int candidate = (first + i) % n;
@@ -50,7 +50,7 @@ int SessionSlots::Pick() {
       return first;
     }
     case SelectPolicy::kLeastLoaded: {
-      // The search begins somewhere else each time, so that equals share.
+      // The search begins at another session each time, so that equally loaded sessions take turns.
       const int first = static_cast<int>(next_.fetch_add(1, std::memory_order_relaxed) % n);
       int best = first;
       for (int i = 1; i < n; ++i) {

@@ -17,7 +17,7 @@ void SessionStats::Record(absl::StatusCode code, const RequestTiming& timing) {
       1, std::memory_order_relaxed);
   latency_.Record(timing.total_ns);
   queue_.Record(timing.queue_ns);
-  // Requests that were refused would make the run look fast.
+  // Refused requests would lower the run time.
   if (timing.run_ns > 0) {
     run_.Record(timing.run_ns);
     overhead_.Record(timing.total_ns - timing.run_ns - timing.queue_ns);

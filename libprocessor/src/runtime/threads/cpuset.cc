@@ -33,7 +33,7 @@ bool ParseNumber(std::string_view text, int* number) {
   return error == std::errc() && end == text.data() + text.size() && *number < kMaxCpus;
 }
 
-// "7" or "0-3".
+// Parses "7" or "0-3".
 bool ParseRange(std::string_view text, CpuSet* cpus) {
   const std::pair<std::string_view, std::string_view> ends = absl::StrSplit(text, absl::MaxSplits('-', 1));
   int first = 0;
@@ -47,7 +47,7 @@ bool ParseRange(std::string_view text, CpuSet* cpus) {
   return true;
 }
 
-// What PinMainThread() did last.
+// The last move by PinMainThread().
 struct LastMove {
   std::mutex mutex;
   CpuMove move;
@@ -58,7 +58,7 @@ LastMove& GetLastMove() {
   return *last;
 }
 
-// With the mutex of `last` held: none if somebody else has moved the thread since.
+// Called with the mutex of `last` held. Returns no move if another program has moved the thread since.
 CpuMove MoveInForce(const LastMove& last) {
   const bool in_force = last.move.to != last.move.from && CpusOfThread(static_cast<int>(getpid())) == last.move.to;
   return in_force ? last.move : CpuMove();
@@ -69,7 +69,7 @@ CpuMove MoveInForce(const LastMove& last) {
 CpuSet CpusOfThread(int thread_id) {
   DynamicCpuSet mask;
   CpuSet cpus;
-  // The kernel leaves out of a thread's mask what its cgroup does not have.
+  // The kernel's mask contains only CPUs of the thread's cgroup.
   if (sched_getaffinity(thread_id, mask.size, mask.set) != 0) return cpus;
   for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
     if (CPU_ISSET_S(cpu, mask.size, mask.set)) cpus.push_back(cpu);

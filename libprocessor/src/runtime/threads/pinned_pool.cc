@@ -18,7 +18,7 @@ class PinnedEnv : public tensorflow::EnvWrapper {
   tensorflow::Thread* StartThread(const tensorflow::ThreadOptions& options, const std::string& name,
                                   absl::AnyInvocable<void()> fn) override {
     return EnvWrapper::StartThread(options, name, [this, fn = std::move(fn)]() mutable {
-      pthread_setname_np(pthread_self(), name_.c_str());  // TensorFlow does not
+      pthread_setname_np(pthread_self(), name_.c_str());  // TensorFlow does not name it
       placed_.Join();
       fn();
     });
@@ -27,15 +27,15 @@ class PinnedEnv : public tensorflow::EnvWrapper {
   PlacedThreads& placed() { return placed_; }
 
  private:
-  const std::string name_;  // as much as the kernel takes
-  PlacedThreads placed_;    // none of them ends before the pool
+  const std::string name_;  // cut to the kernel's limit
+  PlacedThreads placed_;    // no thread ends before the pool
 };
 
 PinnedPool::PinnedPool(const std::string& name, int num_threads, const CpuSet& cpus, Single single)
     : num_threads_(num_threads), env_(std::make_unique<PinnedEnv>(name, cpus)) {
   if (num_threads > 1 || single == Single::kOwn) {
     env_->placed().Reserve(static_cast<size_t>(num_threads));
-    // No spinning: an idle model must leave its cores to others.
+    // The pool must not spin, so that an idle model leaves its cores to others.
     StartServingThreads([&] {
       threads_ = std::make_unique<tensorflow::thread::ThreadPool>(env_.get(), tensorflow::ThreadOptions(), name,
                                                                   num_threads, /*low_latency_hint=*/false);

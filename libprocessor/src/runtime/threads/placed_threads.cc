@@ -21,7 +21,7 @@ void PlacedThreads::Join() {
 
 void PlacedThreads::Leave() {
   std::lock_guard<std::mutex> lock(mutex_);
-  // The kernel may give the number to a thread that is not ours to move.
+  // The kernel may reuse the number for a thread that must not be moved.
   threads_.erase(std::find(threads_.begin(), threads_.end(), ThreadId()));
 }
 

@@ -22,7 +22,7 @@ namespace processor {
 namespace {
 
 constexpr int kMostPasses = 8;
-// Where they share CPUs with sessions: they work for some tens of microseconds at a time, and others compute for
+// The time slice of threads that share CPUs with sessions: they work for tens of microseconds, and sessions for
 // milliseconds.
 constexpr int64_t kShortSliceNs = 100'000;
 
@@ -33,13 +33,13 @@ struct Kept {
   KeptThread* first = nullptr;
 };
 
-// Never freed: threads may end after the process has begun to.
+// Never freed, because threads may end while the process exits.
 Kept& GetKept() {
   static Kept* const kept = new Kept;
   return *kept;
 }
 
-// One of a list that takes no memory: whoever starts a thread that serves cannot be told that there was none.
+// An entry of a list that allocates nothing, because a starting thread could not report that memory was short.
 class KeptThread {
  public:
   KeptThread() : id_(ThreadId()) {
@@ -48,8 +48,8 @@ class KeptThread {
     if (next_ != nullptr) next_->before_ = this;
     GetKept().first = this;
     SetSlice(id_, 0);
-    // Whoever started it may have been moved, or it itself, as nobody knew yet that it is kept. Where a thread runs is
-    // advice: without memory it stays there.
+    // The thread that started this one may have been moved, or this thread itself before it was listed. Its CPUs are a
+    // hint: if memory is short, it stays where it is.
     (void)Attempt([this] {
       const CpuMove move = CurrentMove();
       if (!move.to.empty() && CpusOfThread(id_) == move.to) PinThread(id_, move.from);
@@ -71,7 +71,7 @@ class KeptThread {
   KeptThread* next_ = nullptr;
 };
 
-// With the mutex of `kept` held.
+// Called with the mutex of `kept` held.
 bool IsKept(const Kept& kept, int thread) {
   for (const KeptThread* one = kept.first; one != nullptr; one = one->next()) {
     if (one->id() == thread) return true;
@@ -79,8 +79,8 @@ bool IsKept(const Kept& kept, int thread) {
   return false;
 }
 
-// A thread that steps back behind others, or has CPUs of its own, works in the background: TensorFlow reads tables on some
-// that whoever loads has started.
+// Returns whether a thread belongs to the front end. A thread with a lower priority or with its own CPUs works in the
+// background: TensorFlow reads tables on threads that a load has started.
 bool IsOfProcess(int thread, const CpuMove& move) {
   const int main = static_cast<int>(getpid());
   if (thread == main) return true;
@@ -92,7 +92,7 @@ bool IsOfProcess(int thread, const CpuMove& move) {
   return cpus == move.from || cpus == move.to;
 }
 
-// With the mutex of `kept` held, without which a thread could get its place before it is moved.
+// Called with the mutex of `kept` held, or a thread could be listed between this and its move.
 std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
   std::vector<int> found;
   std::error_code error;
@@ -106,7 +106,7 @@ std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
   return found;
 }
 
-// Where threads of the process may be.
+// Returns the CPUs where threads of the process may be.
 CpuMove PlacesOfThreads() {
   CpuMove move = CurrentMove();
   if (move.to.empty()) move.from = move.to = AllowedCpus();
@@ -125,7 +125,7 @@ void MoveThreads(const CpuSet& cpus) {
   const int64_t slice_ns = cpus == before.from ? 0 : kShortSliceNs;
   SetSlice(main, slice_ns);
   TowerTeams::SetUsableCpus(cpus == before.from ? 0 : static_cast<int>(before.from.size()));
-  // Threads start others meanwhile.
+  // Threads may start others meanwhile, so several passes are made.
   bool moved = true;
   for (int pass = 0; moved && pass < kMostPasses; ++pass) {
     moved = false;
@@ -144,7 +144,7 @@ std::map<int, ThreadTime> TimeOfThreads() {
   for (int thread : ListThreads(GetKept(), PlacesOfThreads())) {
     std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/schedstat"));
     ThreadTime time;
-    // Where nothing is counted, all is 0.
+    // If the kernel does not count, all values are 0.
     if (file >> time.ran_ns >> time.waited_ns && time.ran_ns > 0) times[thread] = time;
   }
   return times;

@@ -17,11 +17,11 @@
 namespace processor {
 namespace {
 
-// A request that has run for so long is a slow one.
+// A request that has run for so long counts as slow.
 constexpr int64_t kSlowNs = 20'000'000;
-// Threads beyond those that are needed all the time stay for so long.
+// How long threads stay that are not needed all the time.
 constexpr auto kIdleTime = std::chrono::seconds(10);
-// With slow ones, for each CPU and at least.
+// Limits of the number of threads beside slow requests: per CPU, and the least limit.
 constexpr size_t kMostPerCpu = 8, kLeastMost = 32;
 
 }  // namespace
@@ -58,7 +58,7 @@ absl::Status RequestThreads::StartThread() {
 
 absl::Status RequestThreads::Call(Source* source, Share* share) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // Some may be on their way. One more than may begin: it sees when those that run are slow ones.
+  // Starts one thread more than may begin: it notices when running requests turn slow.
   const size_t may_begin = recent_ < at_once_ ? at_once_ - recent_ : 0;
   if (threads_ - running_ < std::min(waiting_.size(), may_begin) + 1) {
     if (absl::Status s = StartThread(); !s.ok()) return s;
@@ -78,13 +78,13 @@ void RequestThreads::Forget(Source* source) noexcept {
   left_.wait(lock, [source] { return source->inside_ == 0; });
 }
 
-// One that has none may always have one, whatever others have left.
+// A model without a running request may always run one, however many others run.
 bool RequestThreads::HasRoom(const Share& share) const {
   if (share.running == 0 || running_ < at_once_) return true;
   return running_ < most_ && share.running < most_ - running_;
 }
 
-// The first of the model that has the fewest requests running; none if no model has room.
+// Returns the first request of the model with the fewest running requests; none if no model has room.
 RequestThreads::Waiters::iterator RequestThreads::FindNext() {
   auto next = waiting_.begin();
   for (auto it = waiting_.begin(); it != waiting_.end() && next->share->running > 0; ++it) {
@@ -140,7 +140,7 @@ void RequestThreads::Work() noexcept {
     ++running_;
     Recent recent{now_ns};
     Count(&recent);
-    // Somebody else has to see to those that wait.
+    // Another thread has to serve the waiting requests.
     if (!waiting_.empty()) {
       if (threads_ == running_) StartThread().IgnoreError();
       wake_.notify_one();
@@ -153,7 +153,7 @@ void RequestThreads::Work() noexcept {
     --taken.share->running;
     if (--source.inside_ == 0) left_.notify_all();
   }
-  // Under the lock: whoever destroys this waits for it.
+  // Done under the lock, because the destructor waits for it.
   if (--threads_ == 0) left_.notify_all();
 }
 

@@ -15,7 +15,7 @@ struct Attributes {
   uint64_t flags = 0;
   int32_t nice = 0;
   uint32_t priority = 0;
-  uint64_t runtime = 0;  // of the usual policy: the slice
+  uint64_t runtime = 0;  // with the usual policy, the slice
   uint64_t deadline = 0;
   uint64_t period = 0;
 };

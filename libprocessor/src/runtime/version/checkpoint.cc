@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder may change while it is read; what has vanished is passed over.
+// The folder may change while it is read; files that have vanished are skipped.
 std::vector<fs::directory_entry> Entries(const fs::path& dir) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
@@ -37,7 +37,7 @@ fs::path NewestFolder(const fs::path& dir) {
     if (!entry.is_directory(error) || !HoldsCheckpointFile(entry.path())) continue;
     const fs::file_time_type time = entry.last_write_time(error);
     if (error) continue;
-    // Equal times: the later name, so that the choice does not depend on the order of the folder.
+    // If times are equal, the later name wins, so that the choice does not depend on the order of the folder.
     if (newest.empty() || time > newest_time || (time == newest_time && entry.path() > newest)) {
       newest = entry.path();
       newest_time = time;
@@ -47,7 +47,7 @@ fs::path NewestFolder(const fs::path& dir) {
   return newest;
 }
 
-// The step in "model.ckpt-1200.index"; -1 if the name is not of that form.
+// Returns the step in "model.ckpt-1200.index"; -1 if the name has another form.
 int64_t StepOfIndex(const std::string& name) {
   if (!absl::EndsWith(name, ".index")) return -1;
   const std::string stem = name.substr(0, name.size() - 6);
@@ -59,7 +59,7 @@ int64_t StepOfIndex(const std::string& name) {
   return error == std::errc() && parsed == end && step >= 0 ? step : -1;
 }
 
-// Are all shards of "<prefix>.data-00000-of-00003" there? The index is written last, but folders get copied.
+// Returns whether all shards of "<prefix>.data-00000-of-00003" exist. Copied folders may have the index before them.
 bool IsComplete(const fs::path& prefix) {
   const std::string stem = prefix.filename().string() + ".data-";
   std::set<int> shards;
@@ -79,7 +79,7 @@ bool IsComplete(const fs::path& prefix) {
 
 int64_t LargestIncrementalStep(const fs::path& folder) {
   int64_t step = -1;
-  // The code of the original looks in the first, its documentation names the second.
+  // The original's code reads the first place, its documentation names the second.
   for (const char* name : {".incremental_checkpoint", ".incremental_ckpt"}) {
     for (const fs::directory_entry& entry : Entries(folder / name)) {
       step = std::max(step, StepOfIndex(entry.path().filename().string()));

@@ -22,7 +22,7 @@
 namespace processor {
 namespace {
 
-// A client could ask for every subset of the outputs; each costs a pruned graph in every session.
+// A client could request every subset of the outputs; each costs a pruned graph in every session.
 constexpr int kMaxSubsets = 64;
 
 std::vector<int> AllOutputs(const Signature& signature) {
@@ -43,8 +43,8 @@ absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
   return absl::OkStatus();
 }
 
-// TensorFlow's thread pools abort the process where a thread cannot be had. Here and not where the configuration is
-// read, since most models have no such threads.
+// TensorFlow's thread pools abort the process if a thread cannot be started. This is checked here and not when the
+// configuration is read, since most models have no such threads.
 absl::Status CheckThreadsInAll(const ModelConfig& config) {
   if (int64_t{config.session_num} * config.inter_op_parallelism_threads <= kMaxThreads) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -71,7 +71,7 @@ struct UpdateThreads {
   tensorflow::thread::ThreadPoolOptions options;
 };
 
-// Are there numbers of 16 bits in it, or fused towers that may compute with them?
+// Returns whether the graph has 16-bit numbers, or fused towers that may compute with them.
 bool ComputesInHalves(const tensorflow::GraphDef& graph) {
   const auto is_half = [](const tensorflow::NodeDef& node) {
     for (const char* key : {"T", "DstT", "dtype"}) {
@@ -126,8 +126,8 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
   if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
   if (absl::Status s = MakeBaseDevice(&result->base_device_); !s.ok()) return s;
   {
-    // A session of its own restores: it may need ops and an executor that serving does not, and its threads may be
-    // kept apart. What it fills belongs to the base device and stays.
+    // A separate session restores: it may need ops and an executor that serving does not, and may have its own threads.
+    // The variables that it fills belong to the base device and stay.
     const UpdateThreads threads(config, background);
     PinnedPool pool("restore", 1, CpuSet());
     std::unique_ptr<Session> loader;
@@ -159,7 +159,7 @@ void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
   if (ComputesInHalves(meta_graph.graph_def())) output_rows.SetTolerance(Tolerance::OfHalves());
   for (const auto& signature : signatures_.all()) {
     std::vector<RowProof> proofs(signature->outputs().size());
-    // Nothing else depends on it: where it cannot be done, nothing is proved.
+    // If the proof fails, nothing is proved, and the version serves nevertheless.
     Attempt([&] { return proofs = ProveRows(meta_graph, *signature), absl::OkStatus(); }).IgnoreError();
     output_rows.SetProofs(*signature, std::move(proofs));
   }
@@ -195,7 +195,7 @@ absl::Status ModelVersion::PrepareSignatures(Session& session, int* failed) {
     const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]), &unused);
     if (status.ok()) continue;
     ++*failed;
-    // Only the default signature decides whether the model can be served; a request for another hears its own error.
+    // Only the default signature decides whether the model can be served; requests for others get their own error.
     if (all[i].get() == signatures_.default_signature()) first = status;
   }
   return first;
@@ -225,8 +225,8 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
 absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                                         const SessionSlots& slots, const Cancellation& cancellation) {
   if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
-  // The single-threaded executor refuses control flow and reference edges, which nothing but trying shows, since the
-  // graph is rewritten before. A timeline needs the executor that keeps step statistics.
+  // The single-threaded executor refuses control flow and reference edges. Since the graph is rewritten before, only an
+  // attempt shows that. A timeline needs the executor that keeps step statistics.
   std::unique_ptr<Session> first;
   int failed = 0;
   absl::Status status = absl::UnimplementedError("not tried");
@@ -293,7 +293,7 @@ absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::
     if (absl::Status s = RunOne(session, next, &more); !s.ok()) return s;
     std::move(more.begin(), more.end(), std::back_inserter(*outputs));
   }
-  // The trace is that of the first graph: those of others would overwrite it.
+  // Only the first graph is traced, since traces of others would overwrite it.
   if (stats.has_value()) timeline->Write(step, *stats);
   return absl::OkStatus();
 }
@@ -309,7 +309,7 @@ absl::Status ModelVersion::RunOne(int session, const DecodedRequest& request,
   if (absl::Status s = runner.Prepare(callable, signature, wanted, &handle); !s.ok()) return s;
   if (absl::Status s = runner.Run(handle, request.feeds, outputs); !s.ok()) return s;
   if (wanted == request.fetches) return absl::OkStatus();
-  // Asked for in another order, or answered with all outputs.
+  // The outputs were requested in another order, or the run returned all of them.
   std::vector<tensorflow::Tensor> ordered;
   ordered.reserve(request.fetches.size());
   for (int fetch : request.fetches) {

@@ -27,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tag of the graph that is meant for serving; TensorFlow's header for it is not in the wheel.
+// The tag of the graph for serving; TensorFlow's header for it is not in the wheel.
 constexpr char kServeTag[] = "serve";
 
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 using tensorflow::Tensor;
 
-// Nodes of the graph and of its functions.
+// Visits the nodes of the graph and of its functions.
 void ForEachNode(const GraphDef& graph, const std::function<void(const NodeDef&)>& visit) {
   for (const NodeDef& node : graph.node()) visit(node);
   for (const auto& function : graph.library().function()) {
@@ -42,7 +42,7 @@ void ForEachNode(const GraphDef& graph, const std::function<void(const NodeDef&)
   }
 }
 
-// DeepRec's EmbeddingVariable: its op names all speak of KvVar or KvResource.
+// Returns whether an op is one of DeepRec's EmbeddingVariable: their names all contain KvVar or KvResource.
 bool IsEmbeddingVariableOp(const std::string& op) {
   return absl::StrContains(op, "KvVar") || absl::StrContains(op, "KvResource") || absl::StrContains(op, "EmbeddingVar");
 }
@@ -93,13 +93,13 @@ bool OnlyReads(const std::string& op) {
   return kReaders->count(op) > 0;
 }
 
-// Ops on what ends with the step.
+// Ops on objects that end with the step.
 bool IsOfStep(const std::string& op) {
   return absl::StartsWith(op, "TensorArray") || absl::StartsWith(op, "StackPush") || absl::StartsWith(op, "StackPop") ||
          absl::StartsWith(op, "StackClose");
 }
 
-// Ops that hold on to tensors under a name, without a handle that would show it.
+// Ops that keep tensors under a name, without a handle that would show it.
 bool Keeps(const std::string& op) {
   static const std::set<std::string>* const kKeepers = new std::set<std::string>{
       "Batch",           "BatchFunction",   "MapClear",        "MapStage",          "MapUnstage",
@@ -108,12 +108,12 @@ bool Keeps(const std::string& op) {
   return kKeepers->count(op) > 0;
 }
 
-// Ops that change what outlives a step, or may hold on to a tensor after it: by their definition, those that are given a
-// variable, table or queue and are not known to leave it as it is.
+// Returns whether an op may change state that outlives a step, or keep a tensor after it: by its definition, it takes a
+// variable, table or queue and is not known to leave it unchanged.
 bool IsWriter(const std::string& op) {
   if (Keeps(op)) return true;
   const tensorflow::OpDef* op_def = nullptr;
-  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &op_def).ok()) return false;  // a function, whose body counts
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(op, &op_def).ok()) return false;  // a function: its body counts
   const auto& inputs = op_def->input_arg();
   const bool has_access = std::any_of(inputs.begin(), inputs.end(), [](const tensorflow::OpDef::ArgDef& input) {
     return input.is_ref() || input.type() == tensorflow::DT_RESOURCE;
@@ -211,7 +211,7 @@ void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph) {
       const tensorflow::OpDef* op_def = nullptr;
       if (node == nodes.end() || tensor.index() < 0) continue;
       if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node->second->op(), &op_def).ok()) continue;
-      NodeDef whole = *node->second;  // exporters leave attributes out that have their default
+      NodeDef whole = *node->second;  // exporters omit attributes that have their default
       tensorflow::AddDefaultsToNodeDef(*op_def, &whole);
       tensorflow::DataType dtype = tensorflow::DT_INVALID;
       if (!tensorflow::OutputTypeForNode(whole, *op_def, tensor.index(), &dtype).ok()) continue;
@@ -232,11 +232,11 @@ bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
   std::map<std::string, const tensorflow::FunctionDef*> functions;
   for (const auto& function : graph.library().function()) functions[function.signature().name()] = &function;
 
-  // Only what requests run counts: every TF 2 model has functions that assign what they restore.
+  // Only nodes that requests run count: every TF 2 model has functions that assign restored values.
   std::set<std::string> seen;
   struct Pending {
     const NodeDef* node;
-    bool in_body;  // of a function: all of it counts, and its names mean other nodes than those of the graph
+    bool in_body;  // in a function: all its nodes count, and its names refer to other nodes than the graph's
   };
   std::vector<Pending> pending;
   const auto call = [&](const std::string& name) {
@@ -273,7 +273,7 @@ bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
 absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
                               const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session) {
-  // Asset files are told to the graph by name.
+  // Feeds the names of asset files to the graph.
   std::vector<tensorflow::AssetFileDef> assets;
   if (absl::Status s = tensorflow::internal::GetAssetFileDefs(meta_graph, &assets); !s.ok()) return s;
   std::vector<std::pair<std::string, Tensor>> asset_feeds;
@@ -297,7 +297,7 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
       if (fs::exists(variables, error) && !fs::is_empty(variables, error)) {
         return CheckFile(tensorflow::MetaFilename(prefix), "variables");
       }
-      // Its absence is a fault if there are variables to be restored.
+      // Its absence is a fault if there are variables to restore.
       if (!meta_graph.saver_def().restore_op_name().empty() && HasVariables(meta_graph.graph_def())) {
         return CheckFile(tensorflow::MetaFilename(prefix), "variables");
       }

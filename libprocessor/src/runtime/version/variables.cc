@@ -26,7 +26,7 @@ absl::Status CheckVariableShapes(const tensorflow::GraphDef& graph, tensorflow::
     if (container.empty()) container = resources.default_container();
     if (name.empty()) name = node.name();
     tensorflow::Var* restored = nullptr;
-    // What nothing restored, nothing may need.
+    // A variable that was not restored may be unused.
     if (!resources.Lookup(container, name, &restored).ok()) continue;
     const tensorflow::core::RefCountPtr<tensorflow::Var> variable(restored);
     tensorflow::PartialTensorShape expected;

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using tensorflow::Tensor;
 
-constexpr int kMaxRecords = 1000;  // as TensorFlow Serving
+constexpr int kMaxRecords = 1000;  // as in TensorFlow Serving
 
 absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t num_sessions,
                               const Cancellation& cancellation, ModelVersion& version) {
@@ -44,7 +44,7 @@ absl::Status RunBytes(const char* protocol, std::string_view bytes, int runs, si
   return RunOnAllSessions(request, runs, num_sessions, cancellation, version);
 }
 
-// The name as given, else beside the model: hosts of the contract differ in what they pass.
+// Uses the name as given, otherwise beside the model: hosts of the contract differ in what they pass.
 fs::path FindWarmupFile(const ModelConfig& config, const std::string& base_dir) {
   std::error_code error;
   const fs::path given(config.warmup_file_name);
@@ -74,7 +74,7 @@ absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, 
   return absl::OkStatus();
 }
 
-// `name` for the outcome; `count`: how many records there were to run.
+// `name` is used in the outcome; `count`: the number of records.
 absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size_t num_sessions,
                                const Cancellation& cancellation, ModelVersion& version, int* count) {
   std::unique_ptr<tensorflow::RandomAccessFile> file;
@@ -124,7 +124,7 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
       return absl::UnimplementedError(absl::StrCat("input '", input.alias, "' is no dense tensor"));
     }
     tensorflow::TensorShape shape;
-    // Of an open rank nothing is known; one dimension is the likeliest.
+    // If the rank is open, one dimension is the likeliest.
     const int rank = input.shape.unknown_rank() ? 1 : input.shape.dims();
     int64_t elements = 1;
     for (int i = 0; i < rank; ++i) {
@@ -136,7 +136,7 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
     }
     Tensor tensor;
     if (input.default_value.has_value()) {
-      tensor = *input.default_value;  // likelier what the model takes than ones
+      tensor = *input.default_value;  // the model is more likely to accept it than ones
     } else {
       const size_t width =
           input.dtype == tensorflow::DT_STRING ? sizeof(tensorflow::tstring) : tensorflow::DataTypeSize(input.dtype);
@@ -185,7 +185,7 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
   if (status.ok()) {
     absl::StrAppend(&version.warmup_outcome, "generated: ", config.warmup_runs, " runs on each session");
   } else {
-    // serving-proxy knows it by its end (serving_proxy/records/hosts.py).
+    // serving-proxy recognizes the text by its end (serving_proxy/records/hosts.py).
     absl::StrAppend(&version.warmup_outcome, "generated request failed: ", status.ToString(), "; not warmed up");
   }
   return absl::OkStatus();
