@@ -1,22 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "answers.h"
 
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/tensor.pb.h"
-#include "wire.h"
 
 namespace processor::bench {
 namespace {
 
+using google::protobuf::UnknownField;
+using google::protobuf::UnknownFieldSet;
 using tensorflow::DataType;
 using tensorflow::Tensor;
 
+// The fields of a message, by protobuf's own parser rather than by the library's codecs, so that a fault in a codec
+// cannot hide in both sides of a comparison.
+UnknownFieldSet FieldsOf(std::string_view bytes) {
+  UnknownFieldSet fields;
+  if (!fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    throw std::runtime_error("message: damaged");
+  return fields;
+}
+
 template <typename T>
-void AppendFixed(std::string_view bytes, std::vector<T>* dst) {
+void AppendFixed(const UnknownField& field, std::vector<T>* dst) {
+  const std::string_view bytes = field.length_delimited();
   if (bytes.size() % sizeof(T) != 0) throw std::runtime_error("ArrayProto: values cut short");
   const size_t before = dst->size();
   dst->resize(before + bytes.size() / sizeof(T));
@@ -24,14 +39,22 @@ void AppendFixed(std::string_view bytes, std::vector<T>* dst) {
 }
 
 // Packed or not: both are valid protobuf.
-template <typename T>
-void AppendVarints(const WireReader& reader, std::vector<T>* dst) {
-  if (reader.value().data() == nullptr) {
-    dst->push_back(static_cast<T>(reader.varint()));
+void AppendVarints(const UnknownField& field, std::vector<int64_t>* dst) {
+  if (field.type() == UnknownField::TYPE_VARINT) {
+    dst->push_back(static_cast<int64_t>(field.varint()));
     return;
   }
-  WireReader packed(reader.value());
-  while (!packed.empty()) dst->push_back(static_cast<T>(packed.TakeVarint()));
+  uint64_t value = 0;
+  int shift = 0;
+  for (const char c : std::string_view(field.length_delimited())) {
+    const auto byte = static_cast<uint8_t>(c);
+    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    shift += 7;
+    if (byte >= 0x80) continue;
+    dst->push_back(static_cast<int64_t>(value));
+    value = 0;
+    shift = 0;
+  }
 }
 
 template <typename T, typename Values>
@@ -48,32 +71,31 @@ Tensor ReadArrayProto(std::string_view bytes) {
   std::vector<float> floats;
   std::vector<double> doubles;
   std::vector<std::string> strings;
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    switch (reader.field()) {
+  const UnknownFieldSet fields = FieldsOf(bytes);
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const UnknownField& field = fields.field(i);
+    switch (field.number()) {
       case 1:
-        dtype = static_cast<int>(reader.varint());
+        dtype = static_cast<int>(field.varint());
         break;
       case 2: {
-        WireReader shape(reader.value());
-        while (shape.Next()) {
-          if (shape.field() == 1) AppendVarints(shape, &dims);
-        }
+        const UnknownFieldSet shape = FieldsOf(field.length_delimited());
+        for (int d = 0; d < shape.field_count(); ++d) AppendVarints(shape.field(d), &dims);
         break;
       }
       case 3:
-        AppendFixed(reader.value(), &floats);
+        AppendFixed(field, &floats);
         break;
       case 4:
-        AppendFixed(reader.value(), &doubles);
+        AppendFixed(field, &doubles);
         break;
       case 6:
-        strings.emplace_back(reader.value());
+        strings.emplace_back(field.length_delimited());
         break;
       case 5:
       case 7:
       case 8:
-        AppendVarints(reader, &integers);
+        AppendVarints(field, &integers);
         break;
     }
   }
@@ -115,14 +137,16 @@ Tensor ReadTensorProto(std::string_view bytes) {
 }
 
 // Both protocols keep their tensors in a map<string, tensor>; only the field number differs.
-NamedTensors ReadMap(std::string_view bytes, int field, std::string_view protocol) {
+NamedTensors ReadMap(std::string_view bytes, int number, std::string_view protocol) {
   NamedTensors tensors;
-  WireReader reader(bytes);
-  while (reader.Next()) {
-    if (reader.field() != field) continue;
-    std::string_view key, value;
-    WireReader entry(reader.value());
-    while (entry.Next()) (entry.field() == 1 ? key : value) = entry.value();
+  const UnknownFieldSet fields = FieldsOf(bytes);
+  for (int i = 0; i < fields.field_count(); ++i) {
+    if (fields.field(i).number() != number) continue;
+    const UnknownFieldSet entry = FieldsOf(fields.field(i).length_delimited());
+    std::string key, value;
+    for (int e = 0; e < entry.field_count(); ++e) {
+      (entry.field(e).number() == 1 ? key : value) = entry.field(e).length_delimited();
+    }
     tensors.emplace(key, protocol == "eas" ? ReadArrayProto(value) : ReadTensorProto(value));
   }
   return tensors;

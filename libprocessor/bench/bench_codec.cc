@@ -10,26 +10,28 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "arguments.h"
 #include "codec_requests.h"
+#include "nlohmann/json.hpp"
 #include "oracle.h"
+#include "program.h"
 #include "src/codec/codec.h"
 #include "tensorflow/c/c_api.h"
+#include "timing.h"
 
+namespace processor::bench {
 namespace {
 
-using processor::Buffer;
-using processor::Codec;
-using processor::DecodedRequest;
-using processor::Response;
-using processor::SignatureSet;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
@@ -37,38 +39,33 @@ constexpr int kFloatInputs = 13;
 constexpr int kStringInputs = 26;
 
 struct Case {
-  std::string protocol, action, way;
-  int rows;
+  std::string name;  // protocol/rows/action/way
+  int64_t rows;
   size_t bytes;
   std::function<void()> run;
-  std::vector<double> ns;  // of one run, one for each round
-
-  std::string Name() const { return protocol + "/" + std::to_string(rows) + "/" + action + "/" + way; }
-  double Median() const {
-    std::vector<double> sorted = ns;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  std::vector<double> ns = {};  // of one run, one for each round
 };
 
+std::string CaseName(const std::string& protocol, int64_t rows, const std::string& way) {
+  return protocol + "/" + std::to_string(rows) + "/" + way;
+}
+
 void Require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "bench_codec: wrong answer: %s\n", what);
-  std::exit(1);
+  if (!condition) throw std::runtime_error(std::string("wrong answer: ") + what);
 }
 
 std::unique_ptr<SignatureSet> MakeSignatures() {
-  std::vector<processor::oracle::Spec> inputs;
+  std::vector<oracle::Spec> inputs;
   for (int i = 1; i <= kFloatInputs; ++i) inputs.push_back({"I" + std::to_string(i), tensorflow::DT_FLOAT, {-1}});
   for (int i = 1; i <= kStringInputs; ++i) inputs.push_back({"C" + std::to_string(i), tensorflow::DT_STRING, {-1}});
-  return processor::oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
+  return oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
 }
 
 /// `numbers`: floats that JSON has, of a few digits as clients send them, instead of any bits.
-std::vector<Tensor> MakeInputs(const processor::Signature& signature, int rows, bool numbers = false) {
+std::vector<Tensor> MakeInputs(const Signature& signature, int rows, bool numbers = false) {
   std::vector<Tensor> tensors;
-  for (const processor::TensorSpec& spec : signature.inputs()) {
-    Tensor tensor = processor::oracle::RandomTensor(spec.dtype, TensorShape({rows}), tensors.size() + 1);
+  for (const TensorSpec& spec : signature.inputs()) {
+    Tensor tensor = oracle::RandomTensor(spec.dtype, TensorShape({rows}), tensors.size() + 1);
     if (spec.dtype == tensorflow::DT_STRING) {
       // Ids as click logs have them: 8 characters.
       for (int i = 0; i < rows; ++i) {
@@ -93,7 +90,7 @@ struct Eas {
   static std::string_view SignatureName(const Request& request) { return request.signature_name(); }
   static void SetSpec(const DecodedRequest&, Response*) {}
 
-  static bool ReadInput(const tensorflow::eas::ArrayProto& src, const processor::TensorSpec& spec, Tensor* dst) {
+  static bool ReadInput(const tensorflow::eas::ArrayProto& src, const TensorSpec& spec, Tensor* dst) {
     if (static_cast<int>(src.dtype()) != static_cast<int>(spec.dtype)) return false;
     TensorShape shape;
     const auto& dims = src.array_shape().dim();
@@ -130,7 +127,7 @@ struct TfServing {
     response->mutable_model_spec()->set_signature_name(request.signature->name());
   }
 
-  static bool ReadInput(const tensorflow::TensorProto& src, const processor::TensorSpec& spec, Tensor* dst) {
+  static bool ReadInput(const tensorflow::TensorProto& src, const TensorSpec& spec, Tensor* dst) {
     return src.dtype() == spec.dtype && dst->FromProto(src) && spec.shape.IsCompatibleWith(dst->shape());
   }
 
@@ -154,7 +151,7 @@ bool DecodeGenerated(const std::string& bytes, const SignatureSet& signatures, D
     if (position < 0 || !Protocol::ReadInput(message, specs[position], &dst->feeds[position])) return false;
     seen[position] = true;
   }
-  return processor::FinishRequest(seen, {}, dst).ok();
+  return FinishRequest(seen, {}, dst).ok();
 }
 
 template <typename Protocol>
@@ -179,25 +176,24 @@ void SetModelName<TfServing>(TfServing::Request* request) {
 
 template <typename Protocol>
 void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases) {
-  const processor::Signature& signature = *signatures.default_signature();
-  const Codec* codec = processor::FindCodec(Protocol::kName);
+  const Signature& signature = *signatures.default_signature();
+  const Codec* codec = FindCodec(Protocol::kName);
   const std::vector<Tensor> inputs = MakeInputs(signature, rows);
   typename Protocol::Request message;
   SetModelName<Protocol>(&message);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    processor::oracle::ToMessage(inputs[i], &(*message.mutable_inputs())[signature.inputs()[i].alias]);
+    oracle::ToMessage(inputs[i], &(*message.mutable_inputs())[signature.inputs()[i].alias]);
   }
   // Lives until the program ends, as the cases do.
   const auto* bytes = new std::string(message.SerializeAsString());
-  const auto* outputs =
-      new std::vector<Tensor>{processor::oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({rows, 1}), 7)};
+  const auto* outputs = new std::vector<Tensor>{oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({rows, 1}), 7)};
   auto* request = new DecodedRequest();
-  const processor::ResponseContext context{3};
+  const ResponseContext context{3};
 
   Require(DecodeGenerated<Protocol>(*bytes, signatures, request), "generated decode");
-  for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+  for (size_t i = 0; i < inputs.size(); ++i) Require(oracle::Same(inputs[i], request->feeds[i]), "feeds");
   Require(codec->Decode(*bytes, signatures, {}, request).ok(), "decode");
-  for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+  for (size_t i = 0; i < inputs.size(); ++i) Require(oracle::Same(inputs[i], request->feeds[i]), "feeds");
   Response ours;
   Buffer theirs;
   Require(codec->Encode(*request, *outputs, context, &ours).ok(), "encode");
@@ -207,78 +203,62 @@ void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases
   Require(b.ParseFromArray(theirs.data(), static_cast<int>(theirs.size())), "parse generated");
   Require(a.SerializeAsString() == b.SerializeAsString(), "responses differ");
 
-  const auto add = [&](const char* action, const char* way, size_t size, std::function<void()> run) {
-    cases->push_back({Protocol::kName, action, way, rows, size, std::move(run), {}});
-  };
   const SignatureSet* all = &signatures;
-  add("decode", "own", bytes->size(), [=] {
-    DecodedRequest decoded;
-    if (!codec->Decode(*bytes, *all, {}, &decoded).ok()) std::abort();
-  });
-  add("decode", "generated", bytes->size(), [=] {
-    DecodedRequest decoded;
-    if (!DecodeGenerated<Protocol>(*bytes, *all, &decoded)) std::abort();
-  });
-  add("encode", "own", ours.body.size(), [=] {
-    Response response;
-    if (!codec->Encode(*request, *outputs, context, &response).ok()) std::abort();
-  });
-  add("encode", "generated", ours.body.size(), [=] {
-    Buffer buffer;
-    if (!EncodeGenerated<Protocol>(*request, *outputs, &buffer)) std::abort();
-  });
+  cases->push_back({CaseName(Protocol::kName, rows, "decode/own"), rows, bytes->size(), [=] {
+                      DecodedRequest decoded;
+                      if (!codec->Decode(*bytes, *all, {}, &decoded).ok()) std::abort();
+                    }});
+  cases->push_back({CaseName(Protocol::kName, rows, "decode/generated"), rows, bytes->size(), [=] {
+                      DecodedRequest decoded;
+                      if (!DecodeGenerated<Protocol>(*bytes, *all, &decoded)) std::abort();
+                    }});
+  cases->push_back({CaseName(Protocol::kName, rows, "encode/own"), rows, ours.body.size(), [=] {
+                      Response response;
+                      if (!codec->Encode(*request, *outputs, context, &response).ok()) std::abort();
+                    }});
+  cases->push_back({CaseName(Protocol::kName, rows, "encode/generated"), rows, ours.body.size(), [=] {
+                      Buffer buffer;
+                      if (!EncodeGenerated<Protocol>(*request, *outputs, &buffer)) std::abort();
+                    }});
 }
 
 /// The protocols that are read by our codecs alone, with the request's form in the place of `way`.
-void AddOwnCases(const SignatureSet& signatures, const std::vector<Tensor>& inputs, const char* name,
+void AddOwnCases(const SignatureSet& signatures, const std::vector<Tensor>& inputs, const char* suffix,
                  std::vector<Case>* cases) {
-  const auto* outputs = new std::vector<Tensor>{
-      processor::oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({inputs[0].dim_size(0), 1}), 7)};
+  const int64_t rows = inputs[0].dim_size(0);
+  const auto* outputs = new std::vector<Tensor>{oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({rows, 1}), 7)};
   const SignatureSet* all = &signatures;
-  for (const auto& made : processor::bench::MakeCodecRequests(*signatures.default_signature(), inputs)) {
-    const auto* message = new processor::bench::CodecRequest(made);
-    const Codec* codec = processor::FindCodec(message->protocol);
+  for (const CodecRequest& made : MakeCodecRequests(*signatures.default_signature(), inputs)) {
+    const auto* message = new CodecRequest(made);
+    const Codec* codec = FindCodec(message->protocol);
     auto* request = new DecodedRequest();
-    const processor::RequestOptions options{"", message->header_length};
+    const RequestOptions options{"", message->header_length};
     Require(codec->Decode(message->bytes, signatures, options, request).ok(), "decode");
-    for (size_t i = 0; i < inputs.size(); ++i) Require(processor::oracle::Same(inputs[i], request->feeds[i]), "feeds");
+    for (size_t i = 0; i < inputs.size(); ++i) Require(oracle::Same(inputs[i], request->feeds[i]), "feeds");
     Response response;
     Require(codec->Encode(*request, *outputs, {3, "wdl"}, &response).ok(), "encode");
-    const int rows = static_cast<int>(inputs[0].dim_size(0));
-    const std::string protocol = std::string(message->protocol) + name;
-    cases->push_back({protocol,
-                      "decode",
-                      message->way,
-                      rows,
-                      message->bytes.size(),
-                      [=] {
+    const std::string protocol = std::string(message->protocol) + suffix, way = std::string("/") + message->way;
+    cases->push_back({CaseName(protocol, rows, "decode" + way), rows, message->bytes.size(), [=] {
                         DecodedRequest decoded;
                         if (!codec->Decode(message->bytes, *all, options, &decoded).ok()) std::abort();
-                      },
-                      {}});
-    cases->push_back({protocol,
-                      "encode",
-                      message->way,
-                      rows,
-                      response.body.size(),
-                      [=] {
+                      }});
+    cases->push_back({CaseName(protocol, rows, "encode" + way), rows, response.body.size(), [=] {
                         Response answer;
                         if (!codec->Encode(*request, *outputs, {3, "wdl"}, &answer).ok()) std::abort();
-                      },
-                      {}});
+                      }});
   }
 }
 
 /// A model of few inputs: what its one-row requests cost shows what is the same for every request.
 std::unique_ptr<SignatureSet> MakeSmallSignatures() {
-  std::vector<processor::oracle::Spec> inputs = {{"dense", tensorflow::DT_FLOAT, {-1, kFloatInputs}}};
+  std::vector<oracle::Spec> inputs = {{"dense", tensorflow::DT_FLOAT, {-1, kFloatInputs}}};
   for (int i = 1; i <= kStringInputs; ++i) inputs.push_back({"C" + std::to_string(i), tensorflow::DT_INT64, {-1}});
-  return processor::oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
+  return oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
 }
 
-std::vector<Tensor> MakeSmallInputs(const processor::Signature& signature, int rows) {
+std::vector<Tensor> MakeSmallInputs(const Signature& signature, int rows) {
   std::vector<Tensor> tensors;
-  for (const processor::TensorSpec& spec : signature.inputs()) {
+  for (const TensorSpec& spec : signature.inputs()) {
     const bool dense = spec.dtype == tensorflow::DT_FLOAT;
     Tensor tensor(spec.dtype, dense ? TensorShape({rows, kFloatInputs}) : TensorShape({rows}));
     for (int64_t i = 0; i < tensor.NumElements(); ++i) {
@@ -321,53 +301,49 @@ std::string CpuModel() {
   return "unknown";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string filter;
-  int rounds = 0;
-  double round_ms = 0;
-  try {
-    const processor::bench::Arguments arguments(argc, argv,
-                                                {{"--filter", ""}, {"--rounds", "9"}, {"--round-ms", "50"}});
-    filter = arguments.Text("--filter");
-    rounds = std::max(1, static_cast<int>(arguments.Number("--rounds")));
-    round_ms = arguments.Number("--round-ms");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_codec: %s\n", error.what());
-    return 2;
-  }
-
-  const auto signatures = MakeSignatures();
-  const auto small_signatures = MakeSmallSignatures();
+Report MeasureCodecs(const Arguments& arguments) {
+  const size_t rounds = arguments.Count("--rounds");
+  const double round_ms = arguments.Number("--round-ms");
+  // They live until the program ends, as the cases do.
+  const SignatureSet& signatures = *MakeSignatures().release();
+  const SignatureSet& small_signatures = *MakeSmallSignatures().release();
   std::vector<Case> cases;
   for (const int rows : {1, 128}) {
-    AddCases<Eas>(*signatures, rows, &cases);
-    AddCases<TfServing>(*signatures, rows, &cases);
-    AddOwnCases(*signatures, MakeInputs(*signatures->default_signature(), rows, /*numbers=*/true), "", &cases);
-    AddOwnCases(*small_signatures, MakeSmallInputs(*small_signatures->default_signature(), rows), ":ids", &cases);
+    AddCases<Eas>(signatures, rows, &cases);
+    AddCases<TfServing>(signatures, rows, &cases);
+    AddOwnCases(signatures, MakeInputs(*signatures.default_signature(), rows, /*numbers=*/true), "", &cases);
+    AddOwnCases(small_signatures, MakeSmallInputs(*small_signatures.default_signature(), rows), ":ids", &cases);
   }
-  cases.erase(std::remove_if(cases.begin(), cases.end(),
-                             [&](const Case& c) { return c.Name().find(filter) == std::string::npos; }),
-              cases.end());
-  for (Case& c : cases) RunFor(c.run, round_ms);  // warm caches and allocator
-  for (int round = 0; round < rounds; ++round) {
-    for (Case& c : cases) c.ns.push_back(RunFor(c.run, round_ms));
-  }
+  const std::string& filter = arguments.Text("--filter");
+  const auto unwanted = [&](const Case& codec_case) { return codec_case.name.find(filter) == std::string::npos; };
+  cases.erase(std::remove_if(cases.begin(), cases.end(), unwanted), cases.end());
+  for (Case& codec_case : cases) RunFor(codec_case.run, round_ms);  // warm caches and allocator
+  TakeTurns(rounds, &cases, [&](Case* codec_case) { codec_case->ns.push_back(RunFor(codec_case->run, round_ms)); });
 
-  std::printf(
-      "{\"benchmark\": \"codec\", \"cpu\": \"%s\", \"compiler\": \"g++ %s\", \"tensorflow\": \"%s\", "
-      "\"protobuf\": %d, \"rounds\": %d, \"clock\": \"thread cpu\", \"cases\": [",
-      CpuModel().c_str(), __VERSION__, TF_Version(), GOOGLE_PROTOBUF_VERSION, rounds);
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i];
-    const auto [low, high] = std::minmax_element(c.ns.begin(), c.ns.end());
-    std::printf(
-        "%s\n  {\"name\": \"%s\", \"rows\": %d, \"bytes\": %zu, \"median_ns\": %.0f, \"min_ns\": %.0f, "
-        "\"max_ns\": %.0f}",
-        i == 0 ? "" : ",", c.Name().c_str(), c.rows, c.bytes, c.Median(), *low, *high);
-    std::fprintf(stderr, "%-32s %8zu bytes %10.0f ns\n", c.Name().c_str(), c.bytes, c.Median());
+  Report measured = Report::array();
+  for (Case& codec_case : cases) {
+    std::sort(codec_case.ns.begin(), codec_case.ns.end());
+    const double median = Percentile(codec_case.ns, 0.5);
+    measured.push_back({{"name", codec_case.name},
+                        {"rows", codec_case.rows},
+                        {"bytes", codec_case.bytes},
+                        {"median_ns", std::round(median)},
+                        {"min_ns", std::round(codec_case.ns.front())},
+                        {"max_ns", std::round(codec_case.ns.back())}});
+    std::fprintf(stderr, "%-32s %8zu bytes %10.0f ns\n", codec_case.name.c_str(), codec_case.bytes, median);
   }
-  std::printf("\n]}\n");
-  return 0;
+  return {{"benchmark", "codec"},
+          {"cpu", CpuModel()},
+          {"compiler", std::string("g++ ") + __VERSION__},
+          {"tensorflow", TF_Version()},
+          {"protobuf", GOOGLE_PROTOBUF_VERSION},
+          {"rounds", rounds},
+          {"clock", "thread cpu"},
+          {"cases", std::move(measured)}};
 }
+
+}  // namespace
+
+const Program kProgram = {{{"--filter", ""}, {"--rounds", "9"}, {"--round-ms", "50"}}, MeasureCodecs};
+
+}  // namespace processor::bench

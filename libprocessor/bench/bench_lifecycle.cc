@@ -12,66 +12,57 @@
 // JSON on standard output; docs/benchmarks/serving.md explains it.
 
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "arguments.h"
 #include "library.h"
+#include "nlohmann/json.hpp"
 #include "process_state.h"
+#include "program.h"
 #include "request_file.h"
+#include "timing.h"
 
 namespace processor::bench {
 namespace {
 
-struct Subject {
-  const Library& library;
-  std::string model;
-  std::string config;
-  std::string protocol;
-  std::vector<std::string> requests;
+/// The model that is loaded over and over, and what it is asked.
+class Subject {
+ public:
+  explicit Subject(const Arguments& arguments)
+      : library_(arguments.Text("--library")),
+        folder_(arguments.Text("--model")),
+        config_(arguments.Text("--config")),
+        protocol_(arguments.Text("--protocol")),
+        requests_(ReadRequestFile(arguments.Text("--requests"))) {}
+
+  ModelHandle Load() const { return library_.Load(folder_, config_); }
+
+  void Serve(const ModelHandle& model, const std::string& request) const {
+    library_.Run(model.get(), MakeRequest(protocol_, request));
+  }
+
+  const std::vector<std::string>& requests() const { return requests_; }
+
+ private:
+  const Library library_;
+  const std::string folder_, config_, protocol_;
+  const std::vector<std::string> requests_;
 };
 
-[[noreturn]] void Fail(const char* what, const processor_error& error) {
-  throw std::runtime_error(std::string(what) + ": " + error.message);
+Report ToReport(const ProcessState& state) {
+  return {{"rss_kb", state.rss_kb},
+          {"anonymous_kb", state.anonymous_kb},
+          {"threads", state.threads},
+          {"descriptors", state.descriptors}};
 }
 
-processor_model* Load(const Subject& subject) {
-  processor_load_options options = {};
-  options.struct_size = sizeof options;
-  options.abi_version = PROCESSOR_ABI_VERSION;
-  options.path = subject.model.c_str();
-  options.config = subject.config.empty() ? nullptr : subject.config.c_str();
-  processor_model* model = nullptr;
-  processor_error error;
-  if (subject.library.model_load(&options, &model, &error) != PROCESSOR_OK) Fail("load", error);
-  return model;
-}
-
-void Serve(const Subject& subject, const processor_model* model, const std::string& bytes) {
-  processor_request request = {};
-  request.struct_size = sizeof request;
-  request.protocol = subject.protocol.c_str();
-  request.data = bytes.data();
-  request.size = bytes.size();
-  processor_result* result = nullptr;
-  processor_error error;
-  if (subject.library.model_run(model, &request, &result, &error) != PROCESSOR_OK) Fail("run", error);
-  subject.library.result_free(result);
-}
-
-void PrintState(const char* name, const ProcessState& state, const char* end) {
-  std::printf("  \"%s\": {\"rss_kb\": %ld, \"anonymous_kb\": %ld, \"threads\": %ld, \"descriptors\": %ld}%s\n", name,
-              state.rss_kb, state.anonymous_kb, state.threads, state.descriptors, end);
-}
-
-void MeasureResident(const Subject& subject, size_t threads, size_t passes) {
+Report MeasureResident(const Subject& subject, size_t threads, size_t passes) {
   const ProcessState before = ReadProcessState();
-  processor_model* model = Load(subject);
+  ModelHandle model = subject.Load();
   const ProcessState loaded = ReadProcessState();
 
   std::vector<std::exception_ptr> failures(threads);
@@ -80,7 +71,7 @@ void MeasureResident(const Subject& subject, size_t threads, size_t passes) {
     clients.emplace_back([&, i] {
       try {
         for (size_t pass = 0; pass < passes; ++pass) {
-          for (const std::string& request : subject.requests) Serve(subject, model, request);
+          for (const std::string& request : subject.requests()) subject.Serve(model, request);
         }
       } catch (...) {
         failures[i] = std::current_exception();
@@ -88,18 +79,15 @@ void MeasureResident(const Subject& subject, size_t threads, size_t passes) {
     });
   }
   for (std::thread& client : clients) client.join();
-  const ProcessState used = ReadProcessState();
-  subject.library.model_free(model);
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  const ProcessState freed = ReadProcessState();
-  std::printf("{\n");
-  PrintState("before", before, ",");
-  PrintState("loaded", loaded, ",");
-  PrintState("used", used, ",");
-  PrintState("freed", freed, "");
-  std::printf("}\n");
+  const ProcessState used = ReadProcessState();
+  model.reset();
+  return {{"before", ToReport(before)},
+          {"loaded", ToReport(loaded)},
+          {"used", ToReport(used)},
+          {"freed", ToReport(ReadProcessState())}};
 }
 
 struct Extremes {
@@ -114,15 +102,13 @@ struct Extremes {
   }
 };
 
-void MeasureCycles(const Subject& subject, size_t cycles, size_t baseline) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::vector<ProcessState> points;
+Report MeasureCycles(const Subject& subject, size_t cycles, size_t baseline) {
+  const Clock::time_point begin = Clock::now();
+  Report rss_kb = Report::array();
   Extremes extremes;
   ProcessState first, last;
   for (size_t cycle = 1; cycle <= cycles; ++cycle) {
-    processor_model* model = Load(subject);
-    Serve(subject, model, subject.requests[cycle % subject.requests.size()]);
-    subject.library.model_free(model);
+    subject.Serve(subject.Load(), subject.requests()[cycle % subject.requests().size()]);
     if (cycle < baseline) continue;
     last = ReadProcessState();
     // The kernel counts a thread for a moment after it was joined.
@@ -132,63 +118,42 @@ void MeasureCycles(const Subject& subject, size_t cycles, size_t baseline) {
     }
     if (cycle == baseline) extremes = {first = last, last};
     extremes.Add(last);
-    if (cycle % baseline == 0) points.push_back(last);
+    if (cycle % baseline == 0) rss_kb.push_back(last.rss_kb);
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-
-  std::printf("{\n  \"cycles\": %zu, \"baseline\": %zu, \"seconds\": %.2f,\n", cycles, baseline, seconds);
-  PrintState("first", first, ",");
-  PrintState("last", last, ",");
-  PrintState("low", extremes.low, ",");
-  PrintState("high", extremes.high, ",");
-  std::printf("  \"rss_kb\": [");
-  for (size_t i = 0; i < points.size(); ++i) std::printf("%s%ld", i == 0 ? "" : ", ", points[i].rss_kb);
-  std::printf("]\n}\n");
+  return {{"cycles", cycles},
+          {"baseline", baseline},
+          {"seconds", Rounded(Seconds(Clock::now() - begin), 2)},
+          {"first", ToReport(first)},
+          {"last", ToReport(last)},
+          {"low", ToReport(extremes.low)},
+          {"high", ToReport(extremes.high)},
+          {"rss_kb", std::move(rss_kb)}};
 }
 
-void Run(const Arguments& arguments) {
-  const Library library(arguments.Text("--library"));
-  const Subject subject{library, arguments.Text("--model"), arguments.Text("--config"), arguments.Text("--protocol"),
-                        ReadRequestFile(arguments.Text("--requests"))};
-  const auto count = [&](const char* name) {
-    const auto value = static_cast<size_t>(arguments.Number(name));
-    if (value == 0) throw std::invalid_argument(std::string(name) + ": 0, expected at least 1");
-    return value;
-  };
+Report Measure(const Arguments& arguments) {
+  const Subject subject(arguments);
   const std::string& mode = arguments.Text("--mode");
   if (mode == "resident") {
-    MeasureResident(subject, count("--threads"), count("--passes"));
-  } else if (mode == "cycles") {
-    if (count("--cycles") < count("--baseline")) {
-      throw std::invalid_argument("--cycles: fewer than --baseline, expected as many or more");
-    }
-    MeasureCycles(subject, count("--cycles"), count("--baseline"));
-  } else {
-    throw std::invalid_argument("--mode: '" + mode + "', expected resident or cycles");
+    return MeasureResident(subject, arguments.Count("--threads"), arguments.Count("--passes"));
   }
+  if (mode != "cycles") throw std::invalid_argument("--mode: '" + mode + "', expected resident or cycles");
+  const size_t cycles = arguments.Count("--cycles"), baseline = arguments.Count("--baseline");
+  if (cycles < baseline) throw std::invalid_argument("--cycles: fewer than --baseline, expected as many or more");
+  return MeasureCycles(subject, cycles, baseline);
 }
 
 }  // namespace
-}  // namespace processor::bench
 
-int main(int argc, char** argv) {
-  const std::map<std::string, std::string> defaults = {
-      {"--mode", "cycles"},
-      {"--model", ""},
-      {"--requests", ""},
-      {"--protocol", "eas"},
-      {"--library", "libprocessor.so"},
-      {"--config", ""},
-      {"--threads", "1"},
-      {"--passes", "1"},
-      {"--cycles", "10000"},
-      {"--baseline", "100"},
-  };
-  try {
-    processor::bench::Run(processor::bench::Arguments(argc, argv, defaults));
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_lifecycle: %s\n", error.what());
-    return 1;
-  }
-}
+const Program kProgram = {{{"--mode", "cycles"},
+                           {"--model", ""},
+                           {"--requests", ""},
+                           {"--protocol", "eas"},
+                           {"--library", "libprocessor.so"},
+                           {"--config", ""},
+                           {"--threads", "1"},
+                           {"--passes", "1"},
+                           {"--cycles", "10000"},
+                           {"--baseline", "100"}},
+                          Measure};
+
+}  // namespace processor::bench

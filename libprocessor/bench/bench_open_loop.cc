@@ -29,17 +29,17 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "arguments.h"
 #include "library.h"
 #include "nlohmann/json.hpp"
+#include "program.h"
 #include "request_file.h"
+#include "timing.h"
 
 namespace processor::bench {
 namespace {
@@ -56,10 +56,10 @@ struct Sample {
 };
 
 struct Served {
-  std::string folder, config, protocol;
+  std::string protocol;
   std::vector<std::string> requests;
   double rate;
-  processor_model* model = nullptr;
+  ModelHandle model;
 };
 
 int64_t Now() {
@@ -95,23 +95,17 @@ Machine ReadMachine(int cpu) {
   }
   if (name != wanted) throw std::runtime_error("/proc/stat: no line '" + wanted + "'");
   std::array<double, 8> ticks = {};  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
-  for (double& one : ticks) words >> one;
+  for (double& tick : ticks) words >> tick;
   const auto second = static_cast<double>(sysconf(_SC_CLK_TCK));
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
   Machine machine;
   machine.busy = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / second;
   machine.stolen = ticks[7] / second;
-  machine.own = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  machine.own = CpuSeconds();
   return machine;
 }
 
 struct Run {
   explicit Run(const std::string& path) : library(path) {}
-  ~Run() {
-    for (Served& one : models) library.model_free(one.model);
-  }
 
   const Library library;
   std::vector<Served> models;
@@ -142,41 +136,24 @@ void Done(void* user_data, uint64_t tag, processor_result* result, const process
 
 void Load(Run* run, const nlohmann::json& plan) {
   for (const nlohmann::json& entry : plan.at("models")) {
-    Served one{entry.at("model"), entry.at("config").dump(), entry.value("protocol", "tfserving"),
-               ReadRequestFile(entry.at("requests")), entry.at("rate")};
-    if (!(one.rate > 0)) throw std::invalid_argument("rate: expected a number above 0");
-    processor_load_options options = {};
-    options.struct_size = sizeof options;
-    options.abi_version = PROCESSOR_ABI_VERSION;
-    options.path = one.folder.c_str();
-    options.config = one.config.c_str();
-    processor_error error = {};
-    if (run->library.model_load(&options, &one.model, &error) != PROCESSOR_OK) throw std::runtime_error(error.message);
-    run->models.push_back(std::move(one));
+    const double rate = entry.at("rate");
+    if (!(rate > 0)) throw std::invalid_argument("rate: expected a number above 0");
+    run->models.push_back({entry.value("protocol", "tfserving"), ReadRequestFile(entry.at("requests")), rate,
+                           run->library.Load(entry.at("model"), entry.at("config").dump())});
   }
 }
 
 /// Has each model answer all its requests once. Their threads start with it, at the usual priority and on their CPUs.
-void Begin(Run* run) {
-  for (const Served& one : run->models) {
-    for (const std::string& bytes : one.requests) {
-      processor_request request = {};
-      request.struct_size = sizeof request;
-      request.protocol = one.protocol.c_str();
-      request.data = bytes.data();
-      request.size = bytes.size();
-      processor_result* result = nullptr;
-      processor_error error;
-      if (run->library.model_run(one.model, &request, &result, &error) != PROCESSOR_OK) {
-        throw std::runtime_error(error.message);
-      }
-      run->library.result_free(result);
+void AnswerEachOnce(const Run& run) {
+  for (const Served& served : run.models) {
+    for (const std::string& bytes : served.requests) {
+      run.library.Run(served.model.get(), MakeRequest(served.protocol, bytes));
     }
   }
 }
 
 /// Draws when requests are due, for each model from a seed of its own.
-void Draw(Run* run, double seconds, uint64_t seed) {
+void DrawSchedule(Run* run, double seconds, uint64_t seed) {
   for (size_t model = 0; model < run->models.size(); ++model) {
     std::seed_seq seeds{seed, static_cast<uint64_t>(model)};
     std::mt19937_64 random(seeds);
@@ -190,18 +167,15 @@ void Draw(Run* run, double seconds, uint64_t seed) {
   std::sort(run->samples.begin(), run->samples.end(), [](const Sample& a, const Sample& b) { return a.due < b.due; });
 }
 
-void Send(Run* run, int64_t spin) {
+/// Sends every request when it is due, and returns when all have been answered.
+void SendOnSchedule(Run* run, int64_t spin) {
   run->left = run->samples.size();
   run->begin = Now() + 10'000'000;
   for (size_t i = 0; i < run->samples.size(); ++i) {
     Sample& sample = run->samples[i];
-    const Served& one = run->models[static_cast<size_t>(sample.model)];
-    const std::string& bytes = one.requests[static_cast<size_t>(sample.request)];
-    processor_request request = {};
-    request.struct_size = sizeof request;
-    request.protocol = one.protocol.c_str();
-    request.data = bytes.data();
-    request.size = bytes.size();
+    const Served& served = run->models[static_cast<size_t>(sample.model)];
+    const processor_request request =
+        MakeRequest(served.protocol, served.requests[static_cast<size_t>(sample.request)]);
     processor_target target = {};
     target.struct_size = sizeof target;
     target.tag = i;
@@ -210,14 +184,14 @@ void Send(Run* run, int64_t spin) {
     processor_error error;
     WaitUntil(run->begin + sample.due, spin);
     sample.sent = Now() - run->begin;
-    if (run->library.model_run_async(one.model, &request, &target, nullptr, &error) != PROCESSOR_OK) {
+    if (run->library.model_run_async(served.model.get(), &request, &target, nullptr, &error) != PROCESSOR_OK) {
       Done(run, i, nullptr, &error);
     }
   }
   while (run->left.load(std::memory_order_acquire) > 0) WaitUntil(Now() + 1'000'000, 0);
 }
 
-void Main(const Arguments& arguments) {
+Report MeasureLatencies(const Arguments& arguments) {
   std::ifstream file(arguments.Text("--plan"));
   if (!file) throw std::runtime_error(arguments.Text("--plan") + ": cannot be read");
   const nlohmann::json plan = nlohmann::json::parse(file);
@@ -227,7 +201,7 @@ void Main(const Arguments& arguments) {
   }
   Run run(arguments.Text("--library"));
   Load(&run, plan);
-  Begin(&run);
+  AnswerEachOnce(run);
   const int cpu = plan.value("cpu", -1);
   if (cpu >= 0) {
     // After loading, for threads inherit it.
@@ -247,16 +221,16 @@ void Main(const Arguments& arguments) {
   const auto spin = static_cast<int64_t>(1e3 * plan.value("spin_us", 200.0));
   const uint64_t seed = plan.at("seed");
   if (const double warmup = plan.value("warmup", 0.0); warmup > 0) {
-    Draw(&run, warmup, seed + 1000003);
-    Send(&run, spin);
+    DrawSchedule(&run, warmup, seed + 1000003);
+    SendOnSchedule(&run, spin);
     run.samples.clear();
   }
-  Draw(&run, plan.at("seconds"), seed);
+  DrawSchedule(&run, plan.at("seconds"), seed);
   if (run.samples.empty()) throw std::invalid_argument("rate: no request is due in so few seconds");
   const int watched = first ? cpu : -1;
   const Machine before = ReadMachine(watched);
   const int64_t begin = Now();
-  Send(&run, spin);
+  SendOnSchedule(&run, spin);
   const double seconds = 1e-9 * static_cast<double>(Now() - begin);
   const Machine after = ReadMachine(watched);
 
@@ -270,25 +244,19 @@ void Main(const Arguments& arguments) {
   for (const Sample& sample : run.samples) late.push_back(sample.sent - sample.due);
   std::sort(late.begin(), late.end());
   const double own = after.own - before.own;
-  std::printf(
-      "{\"requests\": %zu, \"failed\": %zu, \"seconds\": %.4f, \"late_p50_us\": %.2f, \"late_p99_us\": %.2f, "
-      "\"stolen_s\": %.3f, \"own_s\": %.3f, \"others_s\": %.3f, \"cpus\": %ld}\n",
-      run.samples.size(), run.failed.load(), seconds, 1e-3 * static_cast<double>(late[late.size() / 2]),
-      1e-3 * static_cast<double>(late[late.size() * 99 / 100]), after.stolen - before.stolen, own,
-      std::max(0.0, after.busy - before.busy - own), first ? 1 : sysconf(_SC_NPROCESSORS_ONLN));
+  return {{"requests", run.samples.size()},
+          {"failed", run.failed.load()},
+          {"seconds", Rounded(seconds, 4)},
+          {"late_p50_us", Rounded(1e-3 * static_cast<double>(late[late.size() / 2]), 2)},
+          {"late_p99_us", Rounded(1e-3 * static_cast<double>(late[late.size() * 99 / 100]), 2)},
+          {"stolen_s", Rounded(after.stolen - before.stolen, 3)},
+          {"own_s", Rounded(own, 3)},
+          {"others_s", Rounded(std::max(0.0, after.busy - before.busy - own), 3)},
+          {"cpus", first ? 1 : sysconf(_SC_NPROCESSORS_ONLN)}};
 }
 
 }  // namespace
-}  // namespace processor::bench
 
-int main(int argc, char** argv) {
-  const std::map<std::string, std::string> defaults = {
-      {"--plan", ""}, {"--samples", ""}, {"--library", "libprocessor.so"}};
-  try {
-    processor::bench::Main(processor::bench::Arguments(argc, argv, defaults));
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_open_loop: %s\n", error.what());
-    return 1;
-  }
-}
+const Program kProgram = {{{"--plan", ""}, {"--samples", ""}, {"--library", "libprocessor.so"}}, MeasureLatencies};
+
+}  // namespace processor::bench

@@ -20,9 +20,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -30,12 +28,13 @@
 #include <utility>
 #include <vector>
 
-#include "arguments.h"
 #include "engine.h"
 #include "measure.h"
 #include "nlohmann/json.hpp"
+#include "program.h"
 #include "read_floor.h"
 #include "request_file.h"
+#include "timing.h"
 
 namespace processor::bench {
 namespace {
@@ -51,21 +50,16 @@ struct Contestant {
   std::unique_ptr<Engine> engine;
   double load_seconds = 0;
   std::string statistics_before;
-  std::vector<Round> rounds;
-};
-
-class AnswersDiffer : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+  Report rounds = Report::array();
 };
 
 template <typename Make>
 Contestant Load(const std::string& name, const Make& make) {
-  const auto before = std::chrono::steady_clock::now();
+  const Clock::time_point before = Clock::now();
   Contestant contestant;
   contestant.name = name;
   contestant.engine = make();
-  contestant.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  contestant.load_seconds = Seconds(Clock::now() - before);
   return contestant;
 }
 
@@ -112,23 +106,28 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::st
   return contestant;
 }
 
-void PrintContestant(Contestant* contestant, bool first) {
-  std::printf("%s\n    {\"engine\": \"%s\", \"load_seconds\": %.3f, \"max_abs_difference\": %.3g, \"rounds\": [",
-              first ? "" : ",", contestant->name.c_str(), contestant->load_seconds, contestant->largest_difference);
-  for (size_t i = 0; i < contestant->rounds.size(); ++i) {
-    const Round& round = contestant->rounds[i];
-    const double requests = static_cast<double>(round.requests);
-    std::printf(
-        "%s\n      {\"seconds\": %.4f, \"requests\": %zu, \"requests_per_s\": %.1f, \"mean_us\": %.1f, "
-        "\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, \"cpu_s_per_1000\": %.5f}",
-        i == 0 ? "" : ",", round.seconds, round.requests, requests / round.seconds, round.mean_us, round.p50_us,
-        round.p99_us, round.max_us, 1e3 * round.cpu_seconds / requests);
-  }
-  std::printf("\n    ],\n    \"statistics_before\": %s,\n    \"statistics_after\": %s}",
-              contestant->statistics_before.c_str(), contestant->engine->Statistics().c_str());
+Report ToReport(const Round& round) {
+  const double requests = static_cast<double>(round.requests);
+  return {{"seconds", Rounded(round.seconds, 4)},
+          {"requests", round.requests},
+          {"requests_per_s", Rounded(requests / round.seconds, 1)},
+          {"mean_us", Rounded(round.mean_us, 1)},
+          {"p50_us", Rounded(round.p50_us, 1)},
+          {"p99_us", Rounded(round.p99_us, 1)},
+          {"max_us", Rounded(round.max_us, 1)},
+          {"cpu_s_per_1000", Rounded(1e3 * round.cpu_seconds / requests, 5)}};
 }
 
-void Run(const Arguments& arguments) {
+Report ToReport(const Contestant& contestant) {
+  return {{"engine", contestant.name},
+          {"load_seconds", Rounded(contestant.load_seconds, 3)},
+          {"max_abs_difference", contestant.largest_difference},
+          {"rounds", contestant.rounds},
+          {"statistics_before", Report::parse(contestant.statistics_before)},
+          {"statistics_after", Report::parse(contestant.engine->Statistics())}};
+}
+
+Report Compare(const Arguments& arguments) {
   const std::string which = arguments.Text("--engine");
   if (which != "both" && which != "stock" && which != "processor") {
     throw std::invalid_argument("--engine: '" + which + "', expected both, stock or processor");
@@ -165,55 +164,42 @@ void Run(const Arguments& arguments) {
     Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--warmup"));
     contestant.statistics_before = contestant.engine->Statistics();
   }
-  for (size_t i = 0; i < rounds; ++i) {
-    for (Contestant& contestant : contestants) {
-      // Thread pools spin for a moment before they sleep; nobody pays for the other's.
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      contestant.rounds.push_back(
-          Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--seconds")));
-    }
-  }
+  TakeTurns(rounds, &contestants, [&](Contestant* contestant) {
+    // Thread pools spin for a moment before they sleep; nobody pays for the other's.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    contestant->rounds.push_back(
+        ToReport(Measure(contestant->engine.get(), requests.size(), threads, arguments.Number("--seconds"))));
+  });
 
-  std::printf("{\n  \"threads\": %zu, \"distinct_requests\": %zu, \"answers\": ", threads, requests.size());
+  Report answers;
   if (contestants.size() > 1) {
-    std::printf("{\"compared\": %zu, \"max_abs_difference\": %.3g}", requests.size(), largest_difference);
-  } else {
-    std::printf("null");
+    answers = {{"compared", requests.size()}, {"max_abs_difference", largest_difference}};
   }
   const auto weights = static_cast<size_t>(arguments.Number("--weights"));
-  std::printf(",\n  \"weights\": {\"bytes\": %zu, \"read_us\": %.1f}", weights, weights == 0 ? 0 : ReadFloor(weights));
-  std::printf(",\n  \"engines\": [");
-  for (size_t i = 0; i < contestants.size(); ++i) PrintContestant(&contestants[i], i == 0);
-  std::printf("\n  ]\n}\n");
+  Report engines = Report::array();
+  for (const Contestant& contestant : contestants) engines.push_back(ToReport(contestant));
+  return {{"threads", threads},
+          {"distinct_requests", requests.size()},
+          {"answers", std::move(answers)},
+          {"weights", {{"bytes", weights}, {"read_us", weights == 0 ? 0 : Rounded(ReadFloor(weights), 1)}}},
+          {"engines", std::move(engines)}};
 }
 
 }  // namespace
-}  // namespace processor::bench
 
-int main(int argc, char** argv) {
-  const std::map<std::string, std::string> defaults = {
-      {"--engine", "both"},
-      {"--model", ""},
-      {"--requests", ""},
-      {"--protocol", "eas"},
-      {"--library", "libprocessor.so"},
-      {"--config", ""},
-      {"--signature", "serving_default"},
-      {"--weights", "0"},
-      {"--contestants", ""},
-      {"--threads", std::to_string(std::thread::hardware_concurrency())},
-      {"--seconds", "3"},
-      {"--warmup", "1"},
-      {"--rounds", "5"},
-  };
-  try {
-    processor::bench::Run(processor::bench::Arguments(argc, argv, defaults));
-    return 0;
-  } catch (const processor::bench::AnswersDiffer& error) {
-    std::fprintf(stderr, "bench_serving: the answers differ: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_serving: %s\n", error.what());
-    return 1;
-  }
-}
+const Program kProgram = {{{"--engine", "both"},
+                           {"--model", ""},
+                           {"--requests", ""},
+                           {"--protocol", "eas"},
+                           {"--library", "libprocessor.so"},
+                           {"--config", ""},
+                           {"--signature", "serving_default"},
+                           {"--weights", "0"},
+                           {"--contestants", ""},
+                           {"--threads", std::to_string(std::thread::hardware_concurrency())},
+                           {"--seconds", "3"},
+                           {"--warmup", "1"},
+                           {"--rounds", "5"}},
+                          Compare};
+
+}  // namespace processor::bench

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -12,6 +13,19 @@
 #include "processor/processor.h"
 
 namespace processor::bench {
+
+using ModelHandle = std::unique_ptr<processor_model, decltype(&::processor_model_free)>;
+using ResultHandle = std::unique_ptr<processor_result, decltype(&::processor_result_free)>;
+
+/// A request of the modern ABI. It borrows its arguments.
+inline processor_request MakeRequest(const std::string& protocol, const std::string& bytes) {
+  processor_request request = {};
+  request.struct_size = sizeof request;
+  request.protocol = protocol.c_str();
+  request.data = bytes.data();
+  request.size = bytes.size();
+  return request;
+}
 
 /// Functions of one libprocessor.so. It stays open until the process ends.
 class Library {
@@ -37,6 +51,38 @@ class Library {
     if (abi_version() >> 16 != PROCESSOR_ABI_VERSION >> 16) {
       throw std::runtime_error(path + ": built for another ABI version");
     }
+  }
+
+  /// Loads the SavedModel of a folder; `config` is a JSON object, or "" for the defaults. Throws std::runtime_error
+  /// with what the library says if it fails, here and below.
+  ModelHandle Load(const std::string& folder, const std::string& config) const {
+    processor_load_options options = {};
+    options.struct_size = sizeof options;
+    options.abi_version = PROCESSOR_ABI_VERSION;
+    options.path = folder.c_str();
+    options.config = config.empty() ? nullptr : config.c_str();
+    processor_model* model = nullptr;
+    processor_error error = {};
+    Check(model_load(&options, &model, &error), error);
+    return ModelHandle(model, model_free);
+  }
+
+  ResultHandle Run(const processor_model* model, const processor_request& request) const {
+    processor_result* result = nullptr;
+    processor_error error;
+    Check(model_run(model, &request, &result, &error), error);
+    return ResultHandle(result, result_free);
+  }
+
+  std::string Bytes(const ResultHandle& result) const {
+    const void* data = nullptr;
+    size_t size = 0;
+    result_bytes(result.get(), &data, &size);
+    return std::string(static_cast<const char*>(data), size);
+  }
+
+  static void Check(processor_status status, const processor_error& error) {
+    if (status != PROCESSOR_OK) throw std::runtime_error(std::string("processor: ") + error.message);
   }
 
   decltype(&::initialize) initialize;

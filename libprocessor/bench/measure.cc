@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "timing.h"
+
 namespace processor::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-double CpuSeconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 struct Client {
   std::vector<float> latencies_us;
@@ -43,12 +31,6 @@ void SendRequests(Engine* engine, size_t first, size_t num_requests, Clock::time
   } catch (...) {
     client->failure = std::current_exception();
   }
-}
-
-// Nearest rank: the smallest value that at least `share` of all do not exceed. `sorted` is not empty.
-double Percentile(const std::vector<float>& sorted, double share) {
-  const auto rank = static_cast<size_t>(share * static_cast<double>(sorted.size()) + 0.999999);
-  return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
 }  // namespace
