@@ -317,10 +317,10 @@ class WideAndDeep {
 };
 
 KernelCase WideAndDeepCase(int64_t batch) {
-  auto one = std::make_shared<WideAndDeep>(batch);
+  auto model = std::make_shared<WideAndDeep>(batch);
   KernelCase made;
-  made.ways = {{"group", [one] { one->RunGroup(); }}, {"loops", [one] { one->RunPlainly(); }}};
-  made.check = [one] { return one->Check(); };
+  made.ways = {{"group", [model] { model->RunGroup(); }}, {"loops", [model] { model->RunPlainly(); }}};
+  made.check = [model] { return model->Check(); };
   return made;
 }
 

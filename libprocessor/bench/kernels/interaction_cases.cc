@@ -4,91 +4,30 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/floats.h"
 #include "kernels/kernel_case.h"
-#include "oneapi/dnnl/dnnl.hpp"
+#include "kernels/onednn_products.h"
 #include "src/kernels/cross_network.h"
 #include "src/kernels/dot_interaction.h"
 #include "src/kernels/fm_interaction.h"
-#include "src/kernels/one_omp_thread.h"
 #include "src/kernels/target_attention.h"
 
 namespace processor::bench {
 namespace {
 
-using dnnl::memory;
-
-memory::desc Rows(const memory::dims& dims, bool transposed = false) {
-  using Tag = memory::format_tag;
-  const Tag tag = dims.size() == 2 ? Tag::ab : transposed ? Tag::acb : Tag::abc;
-  return memory::desc(dims, memory::data_type::f32, tag);
-}
-
-/// Products of oneDNN, one after the other, that were added before.
-class Onednn {
- public:
-  Onednn() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
-
-  /// dst = eltwise(src · weights + bias) [∘ times + plus]; all outlive this.
-  void Add(const memory::desc& src_desc, const float* src, const memory::desc& weights_desc, const float* weights,
-           const float* bias, const memory::desc& dst_desc, float* dst, bool sigmoid = false,
-           const float* times = nullptr, const float* plus = nullptr) {
-    const OneOmpThread one_thread;
-    dnnl::post_ops ops;
-    std::unordered_map<int, memory> arguments;
-    if (sigmoid) ops.append_eltwise(dnnl::algorithm::eltwise_logistic, 0, 0);
-    for (const auto& [kind, data] :
-         {std::pair{dnnl::algorithm::binary_mul, times}, {dnnl::algorithm::binary_add, plus}}) {
-      if (data == nullptr) continue;
-      arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_SRC_1] = Memory(dst_desc, data);
-      ops.append_binary(kind, dst_desc);
-    }
-    dnnl::primitive_attr attributes;
-    attributes.set_post_ops(ops);
-    const memory::dim units = dst_desc.get_dims().back();
-    const memory::desc bias_desc = bias == nullptr ? memory::desc() : Rows({1, units});
-    // Constant weights are packed before, as ours are.
-    const bool constant = weights_desc.get_ndims() == 2;
-    const memory::desc any(weights_desc.get_dims(), memory::data_type::f32, memory::format_tag::any);
-    const dnnl::matmul::primitive_desc desc(engine_, src_desc, constant ? any : weights_desc, bias_desc, dst_desc,
-                                            attributes);
-    memory given = Memory(weights_desc, weights), packed = given;
-    if (constant) {
-      packed = memory(desc.weights_desc(), engine_);
-      dnnl::reorder(given, packed).execute(stream_, given, packed);
-      stream_.wait();
-    }
-    arguments[DNNL_ARG_SRC] = Memory(src_desc, src);
-    arguments[DNNL_ARG_WEIGHTS] = packed;
-    if (bias != nullptr) arguments[DNNL_ARG_BIAS] = Memory(bias_desc, bias);
-    arguments[DNNL_ARG_DST] = Memory(dst_desc, dst);
-    products_.emplace_back(dnnl::matmul(desc), std::move(arguments));
-  }
-
-  void Run() {
-    const OneOmpThread one_thread;
-    for (auto& [primitive, arguments] : products_) primitive.execute(stream_, arguments);
-    stream_.wait();
-  }
-
- private:
-  memory Memory(const memory::desc& desc, const float* data) { return memory(desc, engine_, const_cast<float*>(data)); }
-
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  std::vector<std::pair<dnnl::matmul, std::unordered_map<int, memory>>> products_;
+/// What a case computes with, and what its two ways give.
+struct InteractionData : TwoAnswers {
+  Floats x, query, all, scratch;
+  std::vector<int64_t> pairs;
+  std::vector<Floats> kernels, biases, states;
+  OnednnProducts onednn;
 };
 
 KernelCase FmCase(int64_t rows, int64_t fields, int64_t dim) {
-  struct Data {
-    Floats x, ours, theirs;
-  };
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<InteractionData>();
   data->x = Random(rows * fields * dim, 1, 1);
   data->ours.resize(rows);
   data->theirs.resize(rows);
@@ -106,20 +45,13 @@ KernelCase FmCase(int64_t rows, int64_t fields, int64_t dim) {
       data->theirs[row] = sum;
     }
   };
-  KernelCase made;
+  KernelCase made = CompareWays(data, {"fm", ours}, {"pairs", pairs});
   made.bytes = 4.0 * static_cast<double>(rows * fields * dim);
-  made.ways = {{"fm", ours}, {"pairs", pairs}};
-  made.check = [=] { return ours(), pairs(), Differences(data->ours, data->theirs); };
   return made;
 }
 
 KernelCase DotCase(int64_t rows, int64_t fields, int64_t dim) {
-  struct Data {
-    Floats x, all, ours, theirs, scratch;
-    std::vector<int64_t> pairs;
-    Onednn onednn;
-  };
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<InteractionData>();
   data->x = Random(rows * fields * dim, 1, 1);
   data->all.resize(rows * fields * fields);
   for (int64_t i = 0; i < fields; ++i) {
@@ -130,8 +62,8 @@ KernelCase DotCase(int64_t rows, int64_t fields, int64_t dim) {
   data->theirs.resize(rows * count);
   auto kernel = std::make_shared<DotPairs>(data->pairs, fields);
   data->scratch.resize(kernel->scratch(dim));
-  data->onednn.Add(Rows({rows, fields, dim}), data->x.data(), Rows({rows, dim, fields}, true), data->x.data(), nullptr,
-                   Rows({rows, fields, fields}), data->all.data());
+  data->onednn.Add({Rows({rows, fields, dim}), data->x.data(), Rows({rows, dim, fields}, true), data->x.data(), nullptr,
+                    Rows({rows, fields, fields}), data->all.data()});
   auto ours = [=] { kernel->Rows(data->x.data(), rows, dim, data->scratch.data(), data->ours.data()); };
   auto onednn = [=] {
     data->onednn.Run();
@@ -140,20 +72,13 @@ KernelCase DotCase(int64_t rows, int64_t fields, int64_t dim) {
       for (int64_t i = 0; i < count; ++i) data->theirs[row * count + i] = all[data->pairs[i]];
     }
   };
-  KernelCase made;
+  KernelCase made = CompareWays(data, {"dot", ours}, {"onednn", onednn});
   made.flops = static_cast<double>(rows * fields * fields * dim);
-  made.ways = {{"dot", ours}, {"onednn", onednn}};
-  made.check = [=] { return ours(), onednn(), Differences(data->ours, data->theirs); };
   return made;
 }
 
 KernelCase CrossCase(int64_t rows, int64_t width, int layers) {
-  struct Data {
-    std::vector<Floats> kernels, biases, states;
-    Floats ours, scratch;
-    Onednn onednn;
-  };
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<InteractionData>();
   data->states.push_back(Random(rows * width, 1, 1));
   std::vector<const float*> kernels, biases;
   for (int i = 0; i < layers; ++i) {
@@ -161,35 +86,30 @@ KernelCase CrossCase(int64_t rows, int64_t width, int layers) {
     data->biases.push_back(Random(width, 1, 12 + i));
     data->states.emplace_back(rows * width);
   }
+  data->theirs.resize(rows * width);
   for (int i = 0; i < layers; ++i) {
     kernels.push_back(data->kernels[i].data());
     biases.push_back(data->biases[i].data());
-    data->onednn.Add(Rows({rows, width}), data->states[i].data(), Rows({width, width}), kernels[i], biases[i],
-                     Rows({rows, width}), data->states[i + 1].data(), false, data->states[0].data(),
-                     data->states[i].data());
+    float* dst = i + 1 == layers ? data->theirs.data() : data->states[i + 1].data();
+    data->onednn.Add({Rows({rows, width}), data->states[i].data(), Rows({width, width}), kernels[i], biases[i],
+                      Rows({rows, width}), dst, dnnl::algorithm::undef, data->states[0].data(),
+                      data->states[i].data()});
   }
   auto kernel = std::make_shared<CrossMatrices>(kernels, biases, width, 0, false);
   data->ours.resize(rows * width);
   data->scratch.resize(kernel->scratch());
   auto ours = [=] { kernel->Rows(data->states[0].data(), rows, data->scratch.data(), data->ours.data()); };
   auto onednn = [=] { data->onednn.Run(); };
-  KernelCase made;
+  KernelCase made = CompareWays(data, {"cross", ours}, {"onednn", onednn});
   made.flops = 2.0 * static_cast<double>(layers * rows * width * width);
-  made.ways = {{"cross", ours}, {"onednn", onednn}};
-  made.check = [=] { return ours(), onednn(), Differences(data->ours, data->states.back()); };
   return made;
 }
 
 KernelCase AttentionCase(int64_t rows, int64_t length, int64_t dim, const std::vector<int64_t>& units) {
-  struct Data {
-    Floats query, keys, parts, ours, theirs, scratch;
-    std::vector<Floats> kernels, biases, states;
-    Onednn onednn;
-  };
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<InteractionData>();
   data->query = Random(rows * dim, 1, 1);
-  data->keys = Random(rows * length * dim, 1, 2);
-  data->parts.resize(rows * length * 4 * dim);
+  data->x = Random(rows * length * dim, 1, 2);
+  data->all.resize(rows * length * 4 * dim);
   data->ours.resize(rows * dim);
   data->theirs.resize(rows * dim);
   std::vector<AttentionLayer> layers;
@@ -206,9 +126,9 @@ KernelCase AttentionCase(int64_t rows, int64_t length, int64_t dim, const std::v
     const bool last = i + 1 == units.size();
     if (!last) layer.activation.kind = ActivationKind::kSigmoid;
     layers.push_back(layer);
-    data->onednn.Add(Rows({rows * length, inputs}), i == 0 ? data->parts.data() : data->states[i - 1].data(),
-                     Rows({inputs, units[i]}), layer.kernel, layer.bias, Rows({rows * length, units[i]}),
-                     data->states[i].data(), !last);
+    data->onednn.Add({Rows({rows * length, inputs}), i == 0 ? data->all.data() : data->states[i - 1].data(),
+                      Rows({inputs, units[i]}), layer.kernel, layer.bias, Rows({rows * length, units[i]}),
+                      data->states[i].data(), last ? dnnl::algorithm::undef : dnnl::algorithm::eltwise_logistic});
     inputs = units[i];
   }
   const std::vector<AttentionPart> parts = {AttentionPart::kQuery, AttentionPart::kKey, AttentionPart::kQueryMinusKey,
@@ -216,12 +136,12 @@ KernelCase AttentionCase(int64_t rows, int64_t length, int64_t dim, const std::v
   auto unit = std::make_shared<TargetAttention>(dim, parts, layers, AttentionRule{});
   data->scratch.resize(unit->scratch(length));
   auto ours = [=] {
-    unit->Rows(data->query.data(), data->keys.data(), {}, 0, rows, length, data->scratch.data(), data->ours.data());
+    unit->Rows(data->query.data(), data->x.data(), {}, 0, rows, length, data->scratch.data(), data->ours.data());
   };
   auto onednn = [=] {
     for (int64_t row = 0; row < rows * length; ++row) {
-      const float *q = data->query.data() + row / length * dim, *k = data->keys.data() + row * dim;
-      float* part = data->parts.data() + row * 4 * dim;
+      const float *q = data->query.data() + row / length * dim, *k = data->x.data() + row * dim;
+      float* part = data->all.data() + row * 4 * dim;
       for (int64_t e = 0; e < dim; ++e) part[e] = q[e];
       for (int64_t e = 0; e < dim; ++e) part[dim + e] = k[e];
       for (int64_t e = 0; e < dim; ++e) part[2 * dim + e] = q[e] - k[e];
@@ -232,14 +152,12 @@ KernelCase AttentionCase(int64_t rows, int64_t length, int64_t dim, const std::v
       float* dst = data->theirs.data() + row * dim;
       for (int64_t e = 0; e < dim; ++e) dst[e] = 0;
       for (int64_t t = row * length; t < (row + 1) * length; ++t) {
-        for (int64_t e = 0; e < dim; ++e) dst[e] += data->states.back()[t] * data->keys[t * dim + e];
+        for (int64_t e = 0; e < dim; ++e) dst[e] += data->states.back()[t] * data->x[t * dim + e];
       }
     }
   };
-  KernelCase made;
+  KernelCase made = CompareWays(data, {"attention", ours}, {"onednn", onednn});
   made.flops = 2.0 * static_cast<double>(rows * length * unit->position_cost());
-  made.ways = {{"attention", ours}, {"onednn", onednn}};
-  made.check = [=] { return ours(), onednn(), Differences(data->ours, data->theirs); };
   return made;
 }
 

@@ -18,20 +18,12 @@ namespace processor::bench {
 namespace {
 
 /// What a case computes with, and what its two ways give.
-struct Data {
-  Floats x, y, z, more, scratch, ours, theirs;
+struct SequenceData : TwoAnswers {
+  Floats x, y, z, more, scratch;
 };
 
-template <typename Ours, typename Theirs>
-KernelCase Made(const char* name, std::shared_ptr<Data> data, const Ours& ours, const Theirs& theirs) {
-  KernelCase made;
-  made.ways = {{name, ours}, {"loops", theirs}};
-  made.check = [=] { return ours(), theirs(), Differences(data->ours, data->theirs); };
-  return made;
-}
-
 KernelCase OuterCase(int64_t rows, int64_t fields, int64_t others, int64_t dim) {
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<SequenceData>();
   data->x = Random(rows * fields * dim, 1, 1);
   data->y = Random(rows * others * dim, 1, 2);
   data->ours.resize(rows * dim * fields * others);
@@ -54,16 +46,16 @@ KernelCase OuterCase(int64_t rows, int64_t fields, int64_t others, int64_t dim) 
       }
     }
   };
-  KernelCase made = Made("outer", data, ours, loops);
+  KernelCase made = CompareWays(data, {"outer", ours}, {"loops", loops});
   made.flops = static_cast<double>(data->ours.size());
   return made;
 }
 
 KernelCase PoolingCase(int64_t rows, int64_t length, int64_t dim) {
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<SequenceData>();
   data->x = Random(rows * length * dim, 1, 1);
   data->y = Random(rows * length, 1, 2);
-  for (float& one : data->y) one = one > 0 ? 1.0f : 0.0f;
+  for (float& weight : data->y) weight = weight > 0 ? 1.0f : 0.0f;
   data->ours.resize(rows * dim);
   data->theirs.resize(rows * dim);
   PoolingRule rule;
@@ -82,19 +74,19 @@ KernelCase PoolingCase(int64_t rows, int64_t length, int64_t dim) {
       for (int64_t t = row * length; t < (row + 1) * length; ++t) {
         if (data->y[t] == 0) continue;
         for (int64_t e = 0; e < dim; ++e) {
-          const float one = data->x[t * dim + e];
-          dst[e] = one > dst[e] || one != one ? one : dst[e];
+          const float value = data->x[t * dim + e];
+          dst[e] = value > dst[e] || value != value ? value : dst[e];
         }
       }
     }
   };
-  KernelCase made = Made("max", data, ours, loops);
+  KernelCase made = CompareWays(data, {"max", ours}, {"loops", loops});
   made.bytes = 4.0 * static_cast<double>(rows * length * dim);
   return made;
 }
 
 KernelCase HeadsCase(int64_t rows, int64_t length, int64_t heads, int64_t dim) {
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<SequenceData>();
   const int64_t width = heads * dim, size = length * width;
   data->x = Random(rows * size, 1, 1);
   data->y = Random(rows * size, 1, 2);
@@ -133,7 +125,7 @@ KernelCase HeadsCase(int64_t rows, int64_t length, int64_t heads, int64_t dim) {
       }
     }
   };
-  KernelCase made = Made("heads", data, ours, loops);
+  KernelCase made = CompareWays(data, {"heads", ours}, {"loops", loops});
   made.flops = 4.0 * static_cast<double>(rows * length * size);
   return made;
 }
@@ -141,7 +133,7 @@ KernelCase HeadsCase(int64_t rows, int64_t length, int64_t heads, int64_t dim) {
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 KernelCase GruCase(int64_t rows, int64_t length, int64_t inputs, int64_t units) {
-  auto data = std::make_shared<Data>();
+  auto data = std::make_shared<SequenceData>();
   const int64_t n = 3 * units;
   data->x = Random(rows * length * inputs, 1, 1);
   data->y = Random(inputs * n, 0.3f, 2);
@@ -180,7 +172,7 @@ KernelCase GruCase(int64_t rows, int64_t length, int64_t inputs, int64_t units) 
       }
     }
   };
-  KernelCase made = Made("gru", data, ours, loops);
+  KernelCase made = CompareWays(data, {"gru", ours}, {"loops", loops});
   made.flops = 2.0 * static_cast<double>(rows * length * (inputs + units) * n);
   return made;
 }

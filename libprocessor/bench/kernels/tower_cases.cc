@@ -10,16 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/kernel_case.h"
-#include "oneapi/dnnl/dnnl.hpp"
+#include "kernels/onednn_products.h"
 #include "src/kernels/dense_tower.h"
-#include "src/kernels/one_omp_thread.h"
 #include "src/kernels/tower_layout.h"
 #include "src/kernels/tower_run.h"
 
 namespace processor::bench {
 namespace {
-
-using dnnl::memory;
 
 using Widths = std::vector<int64_t>;
 
@@ -42,6 +39,7 @@ struct Layers {
       const float scale = 1.5f / std::sqrt(static_cast<float>(widths[i]));
       weights.push_back(RandomMemory(widths[i] * widths[i + 1], scale, 1));
       biases.push_back(RandomMemory(widths[i + 1], 0.5f, 2));
+      hidden.emplace_back(static_cast<size_t>(rows * widths[i + 1]) * sizeof(float));
     }
     x = RandomMemory(rows * widths[0], 1, 3);
     ours = RandomMemory(rows * widths.back(), 1, 4);
@@ -56,7 +54,7 @@ struct Layers {
 
   const Widths widths;
   const int64_t rows;
-  std::vector<HugeMemory> weights, biases;
+  std::vector<HugeMemory> weights, biases, hidden;
   HugeMemory x, ours, theirs;
 };
 
@@ -102,64 +100,25 @@ class Ours {
   HugeMemory single_, scratch_;
 };
 
-class BareOnednn {
- public:
-  explicit BareOnednn(const Layers& layers) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    using Type = memory::data_type;
-    using Tag = memory::format_tag;
-    const OneOmpThread one_thread;
-    const size_t count = layers.weights.size();
-    memory src(memory::desc({layers.rows, layers.widths[0]}, Type::f32, Tag::ab), engine_, Floats(layers.x));
-    for (size_t i = 0; i < count; ++i) {
-      const memory::dim k = layers.widths[i], n = layers.widths[i + 1];
-      const memory::desc dst_desc({layers.rows, n}, Type::f32, Tag::ab);
-      dnnl::post_ops ops;
-      if (i + 1 < count) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
-      dnnl::primitive_attr attributes;
-      attributes.set_post_ops(ops);
-      attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-      const dnnl::matmul::primitive_desc desc(engine_, src.get_desc(), memory::desc({k, n}, Type::f32, Tag::any),
-                                              memory::desc({1, n}, Type::f32, Tag::ab), dst_desc, attributes);
-      memory_.emplace_back(desc.weights_desc().get_size());
-      memory weights(desc.weights_desc(), engine_, memory_.back().data());
-      memory plain(memory::desc({k, n}, Type::f32, Tag::ab), engine_, Floats(layers.weights[i]));
-      dnnl::reorder(plain, weights).execute(stream_, plain, weights);
-      memory_.emplace_back(dst_desc.get_size());
-      memory dst(dst_desc, engine_, i + 1 < count ? memory_.back().data() : layers.theirs.data());
-      memory_.emplace_back(desc.scratchpad_desc().get_size());
-      memory scratch(desc.scratchpad_desc(), engine_, memory_.back().data());
-      memory bias(memory::desc({1, n}, Type::f32, Tag::ab), engine_, Floats(layers.biases[i]));
-      products_.push_back({dnnl::matmul(desc),
-                           {{DNNL_ARG_SRC, src},
-                            {DNNL_ARG_WEIGHTS, weights},
-                            {DNNL_ARG_BIAS, bias},
-                            {DNNL_ARG_DST, dst},
-                            {DNNL_ARG_SCRATCHPAD, scratch}}});
-      src = dst;
-    }
-    stream_.wait();
+OnednnProducts MakeProducts(const Layers& layers) {
+  const size_t count = layers.weights.size();
+  OnednnProducts products;
+  const float* src = Floats(layers.x);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t k = layers.widths[i], n = layers.widths[i + 1];
+    const bool last = i + 1 == count;
+    float* dst = last ? Floats(layers.theirs) : Floats(layers.hidden[i]);
+    products.Add({Rows({layers.rows, k}), src, Rows({k, n}), Floats(layers.weights[i]), Floats(layers.biases[i]),
+                  Rows({layers.rows, n}), dst, last ? dnnl::algorithm::undef : dnnl::algorithm::eltwise_relu});
+    src = dst;
   }
-
-  void Run() {
-    const OneOmpThread one_thread;
-    for (Product& product : products_) product.primitive.execute(stream_, product.arguments);
-  }
-
- private:
-  struct Product {
-    dnnl::matmul primitive;
-    std::unordered_map<int, memory> arguments;
-  };
-  dnnl::engine engine_;
-  dnnl::stream stream_;
-  std::vector<HugeMemory> memory_;
-  std::vector<Product> products_;
-};
+  return products;
+}
 
 KernelCase MakeTowerCase(const Widths& widths, int64_t rows, const TowerOptions& options) {
   const auto layers = std::make_shared<Layers>(widths, rows);
   const auto ours = std::make_shared<Ours>(*layers, options);
-  const auto bare = std::make_shared<BareOnednn>(*layers);
+  const auto bare = std::make_shared<OnednnProducts>(MakeProducts(*layers));
   KernelCase made;
   made.flops = layers->Flops();
   made.ways = {{"tower", [layers, ours] { ours->Run(); }}, {"onednn_fp32", [layers, bare] { bare->Run(); }}};
