@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds the packages that were installed beside the interpreter, without importing them: TensorFlow takes seconds.
 
-function(find_python_package name result)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -c
-            "import importlib.util as u; s = u.find_spec('${name}'); print(list(s.submodule_search_locations)[0])"
-    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+# ask_package(PACKAGE CODE RESULT): what the Python code prints, which fails if the package is missing.
+function(ask_package package code result)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "${code}" OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE
+                  RESULT_VARIABLE failed ERROR_QUIET)
   if(failed)
-    message(FATAL_ERROR "The Python package ${name} is not installed for ${Python_EXECUTABLE}; see docs/building.md")
+    message(FATAL_ERROR "The Python package ${package} is not installed for ${Python_EXECUTABLE}; see docs/building.md")
   endif()
+  set(${result} ${answer} PARENT_SCOPE)
+endfunction()
+
+function(find_python_package name result)
+  ask_package(${name} "import importlib.util as u
+print(u.find_spec('${name}').submodule_search_locations[0])" folder)
   set(${result} ${folder} PARENT_SCOPE)
 endfunction()
 
@@ -21,23 +26,15 @@ set(TENSORFLOW_LIBRARIES ${TENSORFLOW_DIR}/libtensorflow_cc.so.2 ${TENSORFLOW_DI
 set(NLOHMANN_INCLUDE_DIR ${NLOHMANN_DIR}/include)
 
 # The version that the binding compares with what is installed where it runs.
-execute_process(
-  COMMAND ${Python_EXECUTABLE} -c
-          "import importlib.metadata as m
+ask_package(tensorflow "import importlib.metadata as m
 try: print(m.version('tensorflow-cpu'))
-except m.PackageNotFoundError: print(m.version('tensorflow'))"
-  OUTPUT_VARIABLE TENSORFLOW_VERSION OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+except m.PackageNotFoundError: print(m.version('tensorflow'))" TENSORFLOW_VERSION)
 
 # The oneDNN wheels install into the prefix of an environment: include/ and lib/. Their own record says where that is,
 # also in the environment that pip makes for a build, which is not the prefix of its interpreter.
 function(find_file_of_package package name result)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -c
-            "import importlib.metadata as m, os; f = [f for f in m.files('${package}') if str(f).endswith('/${name}')]; print(os.path.realpath(f[0].locate()))"
-    OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
-  if(failed)
-    message(FATAL_ERROR "The Python package ${package} is not installed for ${Python_EXECUTABLE}; see docs/building.md")
-  endif()
+  ask_package(${package} "import importlib.metadata as m, os
+print(next(os.path.realpath(f.locate()) for f in m.files('${package}') if str(f).endswith('/${name}')))" file)
   set(${result} ${file} PARENT_SCOPE)
 endfunction()
 

@@ -2,15 +2,22 @@
 # Programs of tests/libprocessor. They hold the library's objects instead of linking the library: tests reach what it
 # does not export, and a sanitizer's runtime comes first without being preloaded.
 include(cmake/messages.cmake)
+include(cmake/programs.cmake)
 find_package(GTest REQUIRED)
 
+# Built when they are asked for, not with the library.
 function(add_test_program name)
-  # Built when they are asked for, not with the library.
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
-  target_link_libraries(${name} PRIVATE processor_objects processor_kernels)
-  target_link_options(${name} PRIVATE -Wl,--no-as-needed)
-  target_link_libraries(${name} PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  link_program(${name} tests processor_objects processor_kernels)
+endfunction()
+
+# add_unit_tests(NAME SOURCES...): a program of unit tests. What is tested is optimized as it is shipped; the tests
+# themselves need not be, and compile in half the time.
+function(add_unit_tests name)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  link_program(${name} tests GTest::gtest_main)
+  target_include_directories(${name} PRIVATE tests/libprocessor)
+  target_compile_options(${name} PRIVATE -O1)
 endfunction()
 
 file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/base/test_*.cc
@@ -18,14 +25,12 @@ file(GLOB PROCESSOR_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/base/test_
                                                    tests/libprocessor/codec/test_*.cc
                                                    tests/libprocessor/host/*/test_*.cc
                                                    tests/libprocessor/c_api/test_*.cc)
-add_test_program(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
-                 tests/libprocessor/codec/kserve_oracle.cc
-                 tests/libprocessor/codec/differential.cc tests/libprocessor/runtime/failing_allocations.cc)
-target_link_libraries(processor_tests PRIVATE processor_messages GTest::gtest_main)
+add_unit_tests(processor_tests ${PROCESSOR_TEST_SOURCES} tests/libprocessor/codec/oracle.cc
+               tests/libprocessor/codec/kserve_oracle.cc tests/libprocessor/codec/differential.cc
+               tests/libprocessor/runtime/failing_allocations.cc)
+target_link_libraries(processor_tests PRIVATE processor_objects processor_kernels processor_messages)
 target_include_directories(processor_tests PRIVATE tests/libprocessor/codec tests/libprocessor/host
                                                    tests/libprocessor/runtime)
-# What is tested is optimized as it is shipped; the tests themselves need not be, and compile in half the time.
-target_compile_options(processor_tests PRIVATE -O1)
 target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
                           <tensorflow/core/framework/op_kernel.h> <tensorflow/core/framework/tensor.h>)
 compile_in_batches(processor_tests 8)
@@ -33,16 +38,10 @@ compile_in_batches(processor_tests 8)
 # Kernels and tables, without the runtime.
 file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
                                                           tests/libprocessor/tables/test_*.cc)
-if(PROCESSOR_KERNEL_TEST_SOURCES)
-  add_executable(processor_kernel_tests EXCLUDE_FROM_ALL ${PROCESSOR_KERNEL_TEST_SOURCES})
-  target_link_libraries(processor_kernel_tests PRIVATE processor_kernels GTest::gtest_main)
-  target_link_options(processor_kernel_tests PRIVATE -Wl,--no-as-needed)
-  target_link_libraries(processor_kernel_tests PRIVATE ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
-  set_target_properties(processor_kernel_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
-  target_compile_options(processor_kernel_tests PRIVATE -O1)
-  compile_in_batches(processor_kernel_tests 8)
-endif()
+add_unit_tests(processor_kernel_tests ${PROCESSOR_KERNEL_TEST_SOURCES})
+target_link_libraries(processor_kernel_tests PRIVATE processor_kernels)
+target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
+compile_in_batches(processor_kernel_tests 8)
 
 # The C ABI alone, from 64 threads.
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
@@ -56,7 +55,7 @@ endforeach()
 
 # What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
 # takes what TensorFlow synchronizes by its own means for races.
-add_executable(processor_thread_tests EXCLUDE_FROM_ALL
+add_unit_tests(processor_thread_tests
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/kernels/tower_team.cc
   tests/libprocessor/kernels/test_tower_team.cc
@@ -99,10 +98,7 @@ add_executable(processor_thread_tests EXCLUDE_FROM_ALL
   tests/libprocessor/runtime/executor/test_step_runner.cc
   tests/libprocessor/runtime/threads/test_thread_starter.cc)
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
-target_link_options(processor_thread_tests PRIVATE -Wl,--no-as-needed)
-target_link_libraries(processor_thread_tests PRIVATE processor_flags ${TENSORFLOW_LIBRARIES} GTest::gtest_main)
-set_target_properties(processor_thread_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-target_compile_options(processor_thread_tests PRIVATE -O1)
+target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
 
 # `make fuzz` runs rarely. `make test` compiles its own sources, and links nothing of them.
