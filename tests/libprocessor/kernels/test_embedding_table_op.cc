@@ -5,6 +5,7 @@
 
 #include "src/kernels/embedding_table_resource.h"
 #include "table_file.h"
+#include "temporary_folder.h"
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/device_factory.h"
 #include "tensorflow/core/framework/op.h"
@@ -94,7 +95,7 @@ class EmbeddingTableOpTest : public ::testing::Test {
     return folder_.Write(name, content.Bytes());
   }
 
-  TableFolder folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<tensorflow::Session> session_;
 };
 

@@ -3,13 +3,9 @@
 #ifndef PROCESSOR_TESTS_RUNTIME_TINY_SAVED_MODEL_H_
 #define PROCESSOR_TESTS_RUNTIME_TINY_SAVED_MODEL_H_
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
+#include "temporary_folder.h"
 #include "tensorflow/core/framework/graph.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/tensor_shape.pb.h"
@@ -22,9 +18,6 @@ namespace processor {
 class TinySavedModel {
  public:
   TinySavedModel() {
-    std::string name = (std::filesystem::temp_directory_path() / "tiny-model-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
     tensorflow::SavedModel saved_model;
     saved_model.set_saved_model_schema_version(1);
     tensorflow::MetaGraphDef& meta_graph = *saved_model.add_meta_graphs();
@@ -46,20 +39,13 @@ class TinySavedModel {
     }
     (*signature.mutable_inputs())["x"].set_name("x:0");
     (*signature.mutable_outputs())["y"].set_name("y:0");
-    std::ofstream stream(std::filesystem::path(path_) / "saved_model.pb", std::ios::binary);
-    if (!saved_model.SerializeToOstream(&stream)) throw std::runtime_error("cannot write " + path_);
+    folder_.Write("saved_model.pb", saved_model.SerializeAsString());
   }
-  ~TinySavedModel() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TinySavedModel(const TinySavedModel&) = delete;
-  TinySavedModel& operator=(const TinySavedModel&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  const TemporaryFolder folder_;
 };
 
 }  // namespace processor

@@ -3,15 +3,10 @@
 #ifndef PROCESSOR_TESTS_TABLES_TABLE_FILE_H_
 #define PROCESSOR_TESTS_TABLES_TABLE_FILE_H_
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -176,37 +171,6 @@ inline std::string TableFileContent::Bytes() const {
   RepairChecksums(&bytes);
   return bytes;
 }
-
-/// A folder of files, removed with the object.
-class TableFolder {
- public:
-  TableFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "tables-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~TableFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TableFolder(const TableFolder&) = delete;
-  TableFolder& operator=(const TableFolder&) = delete;
-
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
-  /// Replaces a file by renaming, as the format wants it, so that it is another file each time.
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream stream(Path(name) + ".new", std::ios::binary);
-    stream << bytes;
-    stream.close();
-    if (!stream) throw std::runtime_error("cannot write " + Path(name));
-    std::filesystem::rename(Path(name) + ".new", Path(name));
-    return Path(name);
-  }
-
- private:
-  std::string path_;
-};
 
 }  // namespace processor
 

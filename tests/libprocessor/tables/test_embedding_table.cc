@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "table_file.h"
+#include "temporary_folder.h"
 
 namespace processor {
 namespace {
@@ -43,7 +44,7 @@ void ExpectError(const std::string& path, absl::StatusCode code, const std::stri
 }
 
 TEST(EmbeddingTable, TellsWhatTheFileHolds) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   TableFileContent content;
   content.row_type = RowType::kInt4;
   content.dim = 5;
@@ -67,7 +68,7 @@ TEST(EmbeddingTable, TellsWhatTheFileHolds) {
 }
 
 TEST(EmbeddingTable, WhatIsNoFileIsNamed) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   ExpectError(folder.Path("missing.emb"), absl::StatusCode::kNotFound, "no such file");
   ExpectError(folder.Path("missing/table.emb"), absl::StatusCode::kNotFound, "no such file");
   std::filesystem::create_directory(folder.Path("folder.emb"));
@@ -79,7 +80,7 @@ TEST(EmbeddingTable, WhatIsNoFileIsNamed) {
 }
 
 TEST(EmbeddingTable, AFileThatMayNotBeReadIsNamed) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.Write("table.emb", Strings().Bytes());
   chmod(path.c_str(), 0);
   const bool root = geteuid() == 0;
@@ -97,7 +98,7 @@ TEST(EmbeddingTable, AFileThatMayNotBeReadIsNamed) {
 }
 
 TEST(EmbeddingTable, ANewerVersionIsRefused) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   std::string bytes = Strings().Bytes();
   Put<uint32_t>(&bytes, 8, 2);
   RepairChecksums(&bytes);
@@ -105,7 +106,7 @@ TEST(EmbeddingTable, ANewerVersionIsRefused) {
 }
 
 TEST(EmbeddingTable, ATruncatedFileIsRefused) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   const std::string good = Strings().Bytes();
   std::vector<size_t> sizes = {1, 7, 8, 255, 256, 257, 4095, 4096, good.size() - 1};
   for (size_t field : kSectionFields) {
@@ -121,7 +122,7 @@ TEST(EmbeddingTable, ATruncatedFileIsRefused) {
 
 // The checksums know every byte of the file.
 TEST(EmbeddingTable, EveryAlteredByteIsNoticed) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   TableFileContent content = Strings();
   content.dim = 1;
   const std::string good = content.Bytes();
@@ -151,7 +152,7 @@ const WrongContent kWrongContents[] = {
 };
 
 TEST(EmbeddingTable, WrongContentIsNamed) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   const std::string good = Strings().Bytes();
   for (const WrongContent& wrong : kWrongContents) {
     std::string bytes = good;
@@ -170,7 +171,7 @@ TEST(EmbeddingTable, AFullLastBucketIsRefused) {
   content.keys = {1, 2, 3, 4, 5};
   content.home_buckets = 1;
   std::string bytes = content.Bytes();
-  const TableFolder folder;
+  const TemporaryFolder folder;
   EXPECT_TRUE(Open(folder.Write("table.emb", bytes)).ok());
   bytes.resize(bytes.size() - 64);  // the bucket that ends every search
   Put<uint64_t>(&bytes, 16, bytes.size());
@@ -181,7 +182,7 @@ TEST(EmbeddingTable, AFullLastBucketIsRefused) {
 }
 
 TEST(EmbeddingTable, AFileIsMappedOnceAndUnmappedWithItsLastUser) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder.Write("table.emb", Strings().Bytes());
   std::filesystem::create_hard_link(path, folder.Path("link.emb"));
   std::vector<std::shared_ptr<const EmbeddingTable>> tables(8);
@@ -201,7 +202,7 @@ TEST(EmbeddingTable, AFileIsMappedOnceAndUnmappedWithItsLastUser) {
 }
 
 TEST(EmbeddingTable, AReplacedFileIsAnotherTable) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   TableFileContent content = Strings();
   const std::string path = folder.Write("table.emb", content.Bytes());
   std::shared_ptr<const EmbeddingTable> before, after;
@@ -215,27 +216,27 @@ TEST(EmbeddingTable, AReplacedFileIsAnotherTable) {
 }
 
 TEST(EmbeddingTable, EqualFilesOfOneHashAreMappedOnce) {
-  const TableFolder one, two;
+  const TemporaryFolder here, there;
   const std::string name = std::string(60, 'a') + "0123.emb", bytes = Strings().Bytes();
   std::shared_ptr<const EmbeddingTable> first, copy, unnamed, again;
-  ASSERT_TRUE(EmbeddingTable::Open(one.Write(name, bytes), &first).ok());
-  ASSERT_TRUE(EmbeddingTable::Open(two.Write(name, bytes), &copy).ok());
+  ASSERT_TRUE(EmbeddingTable::Open(here.Write(name, bytes), &first).ok());
+  ASSERT_TRUE(EmbeddingTable::Open(there.Write(name, bytes), &copy).ok());
   EXPECT_EQ(first, copy);
-  EXPECT_FALSE(IsMapped(two.Path(name)));
-  ASSERT_TRUE(EmbeddingTable::Open(two.Path(name), &again).ok());
+  EXPECT_FALSE(IsMapped(there.Path(name)));
+  ASSERT_TRUE(EmbeddingTable::Open(there.Path(name), &again).ok());
   EXPECT_EQ(first, again);
-  ASSERT_TRUE(EmbeddingTable::Open(two.Write("other.emb", bytes), &unnamed).ok());
+  ASSERT_TRUE(EmbeddingTable::Open(there.Write("other.emb", bytes), &unnamed).ok());
   EXPECT_NE(first, unnamed) << "no hash that vouches for it";
 
   // A copy is checked although it is not needed: its damage would come out when the process starts again.
   std::string damaged = bytes;
   damaged[4096] = static_cast<char>(damaged[4096] ^ 1);
-  ExpectError(two.Write(name, damaged), absl::StatusCode::kDataLoss, "row_data: wrong checksum");
+  ExpectError(there.Write(name, damaged), absl::StatusCode::kDataLoss, "row_data: wrong checksum");
   // And a name is no proof.
   TableFileContent content = Strings();
   content.texts.pop_back();
   std::shared_ptr<const EmbeddingTable> misnamed;
-  ASSERT_TRUE(EmbeddingTable::Open(two.Write(name, content.Bytes()), &misnamed).ok());
+  ASSERT_TRUE(EmbeddingTable::Open(there.Write(name, content.Bytes()), &misnamed).ok());
   EXPECT_EQ(misnamed->rows(), 29);
 }
 

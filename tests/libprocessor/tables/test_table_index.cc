@@ -10,6 +10,7 @@
 
 #include "src/tables/embedding_table.h"
 #include "table_file.h"
+#include "temporary_folder.h"
 
 namespace processor {
 namespace {
@@ -20,7 +21,7 @@ constexpr size_t kSizes[] = {0, 1, 2, 5, 6, 97, 10000};
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
 
 std::shared_ptr<const EmbeddingTable> OpenBytes(const std::string& bytes) {
-  const TableFolder folder;
+  const TemporaryFolder folder;
   std::shared_ptr<const EmbeddingTable> table;
   const absl::Status status = EmbeddingTable::Open(folder.Write("table.emb", bytes), &table);
   EXPECT_TRUE(status.ok()) << status;

@@ -2,39 +2,23 @@
 // The manifest of a fused model, and the precision that follows from it.
 #include "src/runtime/version/artifact.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
 #include "gtest/gtest.h"
 #include "src/kernels/cpu_features.h"
+#include "temporary_folder.h"
 
 namespace processor {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ArtifactTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "artifact-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    dir_ = name;
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
-  void Write(const std::string& manifest) {
-    const fs::path folder = dir_ / "assets.extra" / "recprocessor";
-    fs::create_directories(folder);
-    std::ofstream(folder / "manifest.json") << manifest;
-  }
+  void Write(const std::string& manifest) { folder_.Write("assets.extra/recprocessor/manifest.json", manifest); }
 
   absl::Status Read() {
     artifact_ = Artifact();
-    return ReadArtifact(dir_.string(), &artifact_);
+    return ReadArtifact(folder_.path(), &artifact_);
   }
 
-  fs::path dir_;
+  const TemporaryFolder folder_;
   Artifact artifact_;
 };
 

@@ -2,12 +2,12 @@
 #include "src/runtime/version/checkpoint.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "temporary_folder.h"
 
 namespace processor {
 namespace {
@@ -17,17 +17,7 @@ namespace fs = std::filesystem;
 // A folder as trainers write it; only names matter here.
 class CheckpointFolder : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "checkpoint-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void Touch(const fs::path& path) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path).put('x');
-  }
+  void Touch(const fs::path& path) { folder_.Write(path.string(), "x"); }
   void Write(const std::string& folder, int step, int shards = 1) {
     const fs::path prefix = fs::path(folder) / ("model.ckpt-" + std::to_string(step));
     for (int i = 0; i < shards; ++i) Touch(prefix.string() + Shard(i, shards));
@@ -49,7 +39,8 @@ class CheckpointFolder : public testing::Test {
     return checkpoint;
   }
 
-  fs::path root_;
+  const TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(CheckpointFolder, IsNotFoundWithoutCheckpoints) {
