@@ -18,6 +18,10 @@ using tensorflow::TensorProto;
 using tensorflow::TensorShape;
 using tensorflow::eas::ArrayProto;
 
+// Beside those below for the other protocols.
+using processor::oracle::CompareAnswer;
+using processor::oracle::Wanted;
+
 constexpr int64_t kMaxRepeatedBytes = int64_t{64} << 20;
 
 std::string NameOf(DataType dtype) { return tensorflow::DataType_Name(dtype); }
@@ -95,10 +99,11 @@ bool Wanted(const ArrayProto& message, DataType dtype, Tensor* dst) { return ToT
 
 /// What generated code makes of a request: whether it is right, and its tensors.
 template <typename Request>
-bool Wanted(const Request& request, const SignatureSet& signatures, std::vector<Tensor>* feeds,
+bool Wanted(const Request& request, const SignatureSet& signatures, const Signature** found, std::vector<Tensor>* feeds,
             std::vector<int>* fetches) {
-  const Signature* signature = signatures.Find(SignatureName(request));
-  if (signature == nullptr) return false;
+  *found = signatures.Find(SignatureName(request));
+  if (*found == nullptr) return false;
+  const Signature* signature = *found;
   std::vector<int> seen(signature->inputs().size());
   feeds->assign(seen.size(), Tensor());
   for (const auto& [key, message] : request.inputs()) {
@@ -110,38 +115,31 @@ bool Wanted(const Request& request, const SignatureSet& signatures, std::vector<
     if (spec.open_rows && shape.dims() > 0 && shape.dim_size(0) > spec.max_rows) return false;
   }
   if (std::count(seen.begin(), seen.end(), 0) > 0) return false;
-  fetches->clear();
-  for (const std::string& key : request.output_filter()) {
-    const int i = signature->FindOutput(key);
-    if (i < 0) return false;
-    const bool known = std::find(fetches->begin(), fetches->end(), i) != fetches->end();
-    if (known && OutputsOnce(request)) return false;
-    if (!known) fetches->push_back(i);
-  }
-  if (request.output_filter().empty()) {
-    for (size_t i = 0; i < signature->outputs().size(); ++i) fetches->push_back(static_cast<int>(i));
-  }
-  return true;
+  return WantedFetches(*signature, {request.output_filter().begin(), request.output_filter().end()},
+                       OutputsOnce(request), fetches);
 }
 
-/// Encodes the input of a one-dtype signature as its output and reads it back with generated code.
+/// As in kserve_oracle.h.
 template <typename Response>
-std::string CompareResponse(const Codec& codec, const DecodedRequest& request) {
-  processor::Response encoded;
-  const absl::Status status = codec.Encode(request, {request.feeds[0]}, {7}, &encoded);
-  if (!status.ok()) return "response: " + status.ToString();
+std::string CompareOutputs(const DecodedRequest& request, const std::string& body) {
   Response response;
-  if (!response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size())))
-    return "response: cannot be parsed";
+  if (!response.ParseFromString(body)) return "response: cannot be parsed";
   const std::string key(request.fetch_keys.empty() ? "x" : request.fetch_keys[0]);
   Tensor back;
   if (response.outputs_size() != 1 || response.outputs().count(key) != 1) return "response: other outputs";
   if (!ToTensor(response.outputs().at(key), request.feeds[0].dtype(), &back)) return "response: not the dtype";
-  if (!Same(back, request.feeds[0])) return "response: other values";
-  return "";
+  return Same(back, request.feeds[0]) ? "" : "response: other values";
+}
+std::string CompareAnswer(const tensorflow::eas::PredictRequest&, const DecodedRequest& request,
+                          const std::string& body) {
+  return CompareOutputs<tensorflow::eas::PredictResponse>(request, body);
+}
+std::string CompareAnswer(const tensorflow::serving::PredictRequest&, const DecodedRequest& request,
+                          const std::string& body) {
+  return CompareOutputs<tensorflow::serving::PredictResponse>(request, body);
 }
 
-template <typename Request, typename Response>
+template <typename Request>
 std::string CompareAs(const Codec& codec, std::string_view bytes, const SignatureSet& signatures) {
   // Exactly as large as the bytes, so that a read beyond the end is seen by a checker of memory.
   const auto copy = std::make_unique<char[]>(bytes.size());
@@ -152,20 +150,26 @@ std::string CompareAs(const Codec& codec, std::string_view bytes, const Signatur
   if (status.ok() && decoded.fetches.empty()) return "nothing to fetch";
 
   Request request;
+  const Signature* signature = nullptr;
   std::vector<Tensor> feeds;
   std::vector<int> fetches;
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return "";
-  if (Wanted(request, signatures, &feeds, &fetches) != status.ok()) {
+  if (Wanted(request, signatures, &signature, &feeds, &fetches) != status.ok()) {
     return "accepted by one alone; ours says: " + status.ToString();
   }
   if (!status.ok()) return "";
-  if (decoded.signature != signatures.Find(SignatureName(request))) return "another signature";
+  if (decoded.signature != signature) return "another signature";
   if (decoded.fetches != fetches) return "other fetches";
   if (decoded.feeds.size() != feeds.size()) return "other number of feeds";
   for (size_t i = 0; i < feeds.size(); ++i) {
-    if (!Same(decoded.feeds[i], feeds[i])) return "feed " + decoded.signature->inputs()[i].alias + " differs";
+    if (!Same(decoded.feeds[i], feeds[i])) return "feed " + signature->inputs()[i].alias + " differs";
   }
-  return feeds.size() == 1 ? CompareResponse<Response>(codec, decoded) : "";
+  if (feeds.size() != 1) return "";
+  // The input of a signature of one dtype is its output, which generated code reads back.
+  Response encoded;
+  const absl::Status answered = codec.Encode(decoded, {decoded.feeds[0]}, {7, "other"}, &encoded);
+  if (!answered.ok()) return "response: " + answered.ToString();
+  return CompareAnswer(request, decoded, std::string(encoded.body.data(), encoded.body.size()));
 }
 
 TensorShape RandomShape(std::mt19937_64* random) {
@@ -342,12 +346,10 @@ std::string Compare(std::string_view protocol, std::string_view bytes, const Sig
   // Generated code logs every string that is no UTF-8.
   static const bool quiet = (absl::SetStderrThreshold(absl::LogSeverityAtLeast::kFatal), true);
   (void)quiet;
-  if (protocol == "kserve") return CompareKserve(bytes, signatures);
   const Codec& codec = *FindCodec(protocol);
-  if (protocol == "eas") {
-    return CompareAs<tensorflow::eas::PredictRequest, tensorflow::eas::PredictResponse>(codec, bytes, signatures);
-  }
-  return CompareAs<tensorflow::serving::PredictRequest, tensorflow::serving::PredictResponse>(codec, bytes, signatures);
+  if (protocol == "kserve") return CompareAs<inference::ModelInferRequest>(codec, bytes, signatures);
+  if (protocol == "eas") return CompareAs<tensorflow::eas::PredictRequest>(codec, bytes, signatures);
+  return CompareAs<tensorflow::serving::PredictRequest>(codec, bytes, signatures);
 }
 
 std::string RandomRequest(std::string_view protocol, std::mt19937_64* random) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "scalars.h"
+
 namespace processor::oracle {
 namespace {
 
@@ -24,21 +26,43 @@ const std::map<DataType, std::string>& Datatypes() {
   return *names;
 }
 
-template <typename T, typename Field>
-bool Copy(const Field& field, Tensor* dst) {
-  if (field.size() != dst->NumElements()) return false;
-  for (int i = 0; i < field.size(); ++i) dst->flat<T>()(i) = static_cast<T>(field.Get(i));
-  return true;
+/// Calls `call` with a value of the type of `dtype` and the field that has its scalars. False if there is none.
+template <typename Call>
+bool WithContents(DataType dtype, InferTensorContents* contents, const Call& call) {
+  switch (dtype) {
+    case tensorflow::DT_BOOL:
+      return call(bool{}, contents->mutable_bool_contents());
+    case tensorflow::DT_INT8:
+      return call(int8_t{}, contents->mutable_int_contents());
+    case tensorflow::DT_INT16:
+      return call(int16_t{}, contents->mutable_int_contents());
+    case tensorflow::DT_INT32:
+      return call(int32_t{}, contents->mutable_int_contents());
+    case tensorflow::DT_INT64:
+      return call(int64_t{}, contents->mutable_int64_contents());
+    case tensorflow::DT_UINT8:
+      return call(uint8_t{}, contents->mutable_uint_contents());
+    case tensorflow::DT_UINT16:
+      return call(uint16_t{}, contents->mutable_uint_contents());
+    case tensorflow::DT_UINT32:
+      return call(uint32_t{}, contents->mutable_uint_contents());
+    case tensorflow::DT_UINT64:
+      return call(uint64_t{}, contents->mutable_uint64_contents());
+    case tensorflow::DT_FLOAT:
+      return call(float{}, contents->mutable_fp32_contents());
+    case tensorflow::DT_DOUBLE:
+      return call(double{}, contents->mutable_fp64_contents());
+    case tensorflow::DT_STRING:
+      return call(tstring{}, contents->mutable_bytes_contents());
+    default:
+      return false;
+  }
 }
 
-template <typename T, typename Field>
-void Append(const Tensor& tensor, Field* field) {
-  for (int64_t i = 0; i < tensor.NumElements(); ++i) field->Add(tensor.flat<T>()(i));
-}
+}  // namespace
 
-/// What generated code makes of a request. False if it is wrong.
-bool WantedInfer(const inference::ModelInferRequest& request, const SignatureSet& signatures,
-                 const Signature** signature, std::vector<Tensor>* feeds, std::vector<int>* fetches) {
+bool Wanted(const inference::ModelInferRequest& request, const SignatureSet& signatures, const Signature** signature,
+            std::vector<Tensor>* feeds, std::vector<int>* fetches) {
   std::string name;
   const auto parameter = request.parameters().find("signature_name");
   if (parameter != request.parameters().end()) {
@@ -74,27 +98,16 @@ bool WantedInfer(const inference::ModelInferRequest& request, const SignatureSet
     }
   }
   if (std::count(seen.begin(), seen.end(), 0) > 0) return false;
-  fetches->clear();
-  for (const auto& output : request.outputs()) {
-    const int place = (*signature)->FindOutput(output.name());
-    if (place < 0) return false;
-    if (std::find(fetches->begin(), fetches->end(), place) == fetches->end()) fetches->push_back(place);
-  }
-  if (request.outputs_size() == 0) {
-    for (size_t i = 0; i < (*signature)->outputs().size(); ++i) fetches->push_back(static_cast<int>(i));
-  }
-  return true;
+  std::vector<std::string> names;
+  for (const auto& output : request.outputs()) names.push_back(output.name());
+  return WantedFetches(**signature, names, /*once=*/false, fetches);
 }
 
-std::string CompareAnswer(const DecodedRequest& request, const inference::ModelInferRequest& message) {
-  Response encoded;
+std::string CompareAnswer(const inference::ModelInferRequest& message, const DecodedRequest& request,
+                          const std::string& body) {
   const Tensor& tensor = request.feeds[0];
-  const absl::Status status = FindCodec("kserve")->Encode(request, {tensor}, {7, "other"}, &encoded);
-  if (!status.ok()) return "response: " + status.ToString();
   inference::ModelInferResponse response;
-  if (!response.ParseFromArray(encoded.body.data(), static_cast<int>(encoded.body.size()))) {
-    return "response: cannot be parsed";
-  }
+  if (!response.ParseFromString(body)) return "response: cannot be parsed";
   Tensor back;
   if (response.outputs_size() != 1 || !OutputOf(response, 0, tensor.dtype(), &back)) return "response: not the dtype";
   if (!Same(back, tensor)) return "response: other values";
@@ -106,8 +119,6 @@ std::string CompareAnswer(const DecodedRequest& request, const inference::ModelI
   return (response.raw_output_contents_size() == 1) == raw ? "" : "response: the other kind of contents";
 }
 
-}  // namespace
-
 std::string DatatypeOf(DataType dtype) {
   const auto found = Datatypes().find(dtype);
   return found == Datatypes().end() ? "none" : found->second;
@@ -116,67 +127,14 @@ std::string DatatypeOf(DataType dtype) {
 bool HasContents(DataType dtype) { return dtype != tensorflow::DT_HALF && dtype != tensorflow::DT_BFLOAT16; }
 
 void ToContents(const Tensor& tensor, InferTensorContents* dst) {
-  switch (tensor.dtype()) {
-    case tensorflow::DT_BOOL:
-      return Append<bool>(tensor, dst->mutable_bool_contents());
-    case tensorflow::DT_INT8:
-      return Append<int8_t>(tensor, dst->mutable_int_contents());
-    case tensorflow::DT_INT16:
-      return Append<int16_t>(tensor, dst->mutable_int_contents());
-    case tensorflow::DT_INT32:
-      return Append<int32_t>(tensor, dst->mutable_int_contents());
-    case tensorflow::DT_INT64:
-      return Append<int64_t>(tensor, dst->mutable_int64_contents());
-    case tensorflow::DT_UINT8:
-      return Append<uint8_t>(tensor, dst->mutable_uint_contents());
-    case tensorflow::DT_UINT16:
-      return Append<uint16_t>(tensor, dst->mutable_uint_contents());
-    case tensorflow::DT_UINT32:
-      return Append<uint32_t>(tensor, dst->mutable_uint_contents());
-    case tensorflow::DT_UINT64:
-      return Append<uint64_t>(tensor, dst->mutable_uint64_contents());
-    case tensorflow::DT_FLOAT:
-      return Append<float>(tensor, dst->mutable_fp32_contents());
-    case tensorflow::DT_DOUBLE:
-      return Append<double>(tensor, dst->mutable_fp64_contents());
-    default:
-      for (int64_t i = 0; i < tensor.NumElements(); ++i)
-        dst->add_bytes_contents(std::string(tensor.flat<tstring>()(i)));
-  }
+  WithContents(tensor.dtype(), dst,
+               [&](auto type, auto* field) { return AppendScalars<decltype(type)>(tensor, field), true; });
 }
 
 bool FromContents(const InferTensorContents& contents, DataType dtype, const TensorShape& shape, Tensor* dst) {
-  // As many values as the message has; a larger tensor must not be made.
-  if (shape.num_elements() > static_cast<int64_t>(contents.ByteSizeLong())) return false;
-  *dst = Tensor(dtype, shape);
-  switch (dtype) {
-    case tensorflow::DT_BOOL:
-      return Copy<bool>(contents.bool_contents(), dst);
-    case tensorflow::DT_INT8:
-      return Copy<int8_t>(contents.int_contents(), dst);
-    case tensorflow::DT_INT16:
-      return Copy<int16_t>(contents.int_contents(), dst);
-    case tensorflow::DT_INT32:
-      return Copy<int32_t>(contents.int_contents(), dst);
-    case tensorflow::DT_INT64:
-      return Copy<int64_t>(contents.int64_contents(), dst);
-    case tensorflow::DT_UINT8:
-      return Copy<uint8_t>(contents.uint_contents(), dst);
-    case tensorflow::DT_UINT16:
-      return Copy<uint16_t>(contents.uint_contents(), dst);
-    case tensorflow::DT_UINT32:
-      return Copy<uint32_t>(contents.uint_contents(), dst);
-    case tensorflow::DT_UINT64:
-      return Copy<uint64_t>(contents.uint64_contents(), dst);
-    case tensorflow::DT_FLOAT:
-      return Copy<float>(contents.fp32_contents(), dst);
-    case tensorflow::DT_DOUBLE:
-      return Copy<double>(contents.fp64_contents(), dst);
-    case tensorflow::DT_STRING:
-      return Copy<tstring>(contents.bytes_contents(), dst);
-    default:
-      return false;
-  }
+  InferTensorContents copy = contents;
+  return WithContents(dtype, &copy,
+                      [&](auto type, auto* field) { return CopyScalars<decltype(type)>(*field, dtype, shape, dst); });
 }
 
 std::string ToRaw(const Tensor& tensor) {
@@ -264,30 +222,6 @@ std::string RandomKserveRequest(std::mt19937_64* random) {
     if (coin()) request.add_outputs()->set_name("x");
   }
   return request.SerializeAsString();
-}
-
-std::string CompareKserve(std::string_view bytes, const SignatureSet& signatures) {
-  // Exactly as large as the bytes, so that a read beyond the end is seen by a checker of memory.
-  const auto copy = std::make_unique<char[]>(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), copy.get());
-  DecodedRequest decoded;
-  const absl::Status status = FindCodec("kserve")->Decode({copy.get(), bytes.size()}, signatures, {}, &decoded);
-  if (!status.ok() && status.message().empty()) return "an error without words";
-  inference::ModelInferRequest request;
-  const Signature* signature = nullptr;
-  std::vector<Tensor> feeds;
-  std::vector<int> fetches;
-  if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return "";
-  if (WantedInfer(request, signatures, &signature, &feeds, &fetches) != status.ok()) {
-    return "accepted by one alone; ours says: " + status.ToString();
-  }
-  if (!status.ok()) return "";
-  if (decoded.signature != signature) return "another signature";
-  if (decoded.fetches != fetches) return "other fetches";
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    if (!Same(decoded.feeds[i], feeds[i])) return "feed " + signature->inputs()[i].alias + " differs";
-  }
-  return feeds.size() == 1 ? CompareAnswer(decoded, request) : "";
 }
 
 }  // namespace processor::oracle

@@ -5,7 +5,7 @@
 
 #include <random>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "inference.pb.h"
 #include "oracle.h"
@@ -38,7 +38,14 @@ bool OutputOf(const inference::ModelInferResponse& response, int i, tensorflow::
 
 /// As in differential.h.
 std::string RandomKserveRequest(std::mt19937_64* random);
-std::string CompareKserve(std::string_view bytes, const SignatureSet& signatures);
+
+/// What generated code makes of a request. False if it is wrong.
+bool Wanted(const inference::ModelInferRequest& request, const SignatureSet& signatures, const Signature** signature,
+            std::vector<tensorflow::Tensor>* feeds, std::vector<int>* fetches);
+
+/// What is wrong with the bytes of an answer whose one output is the request's first feed, or "".
+std::string CompareAnswer(const inference::ModelInferRequest& message, const DecodedRequest& request,
+                          const std::string& body);
 
 }  // namespace processor::oracle
 

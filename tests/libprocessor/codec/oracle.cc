@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracle.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 
+#include "scalars.h"
 #include "tensorflow/core/framework/bfloat16.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/tensor.pb.h"
@@ -25,46 +28,41 @@ void SetInfo(const std::string& signature, const Spec& spec, tensorflow::TensorI
   for (const int64_t dim : spec.dims) info->mutable_tensor_shape()->add_dim()->set_size(dim);
 }
 
-/// Number of scalars in the field that `dtype` uses, -1 if the protocol has none for it.
-int64_t ScalarCount(const tensorflow::eas::ArrayProto& message, DataType dtype) {
+/// Calls `call` with a value of the type of `dtype` and the field that has its scalars: quantized types are integers of
+/// their width, and a complex number is two scalars.
+template <typename Call>
+void WithField(DataType dtype, tensorflow::eas::ArrayProto* message, const Call& call) {
   switch (dtype) {
     case tensorflow::DT_FLOAT:
-    case tensorflow::DT_HALF:
-    case tensorflow::DT_BFLOAT16:
     case tensorflow::DT_COMPLEX64:
-      return message.float_val_size();
+      return call(float{}, message->mutable_float_val());
+    case tensorflow::DT_HALF:
+      return call(Eigen::half{}, message->mutable_float_val());
+    case tensorflow::DT_BFLOAT16:
+      return call(tensorflow::bfloat16{}, message->mutable_float_val());
     case tensorflow::DT_DOUBLE:
     case tensorflow::DT_COMPLEX128:
-      return message.double_val_size();
+      return call(double{}, message->mutable_double_val());
     case tensorflow::DT_STRING:
-      return message.string_val_size();
+      return call(tensorflow::tstring{}, message->mutable_string_val());
     case tensorflow::DT_INT64:
-      return message.int64_val_size();
+      return call(int64_t{}, message->mutable_int64_val());
     case tensorflow::DT_BOOL:
-      return message.bool_val_size();
-    default:
-      return message.int_val_size();
-  }
-}
-
-/// Calls `call` with a value of the integer type of `dtype`; quantized types are integers of their width.
-template <typename Call>
-void WithIntType(DataType dtype, Call&& call) {
-  switch (dtype) {
+      return call(bool{}, message->mutable_bool_val());
     case tensorflow::DT_INT8:
     case tensorflow::DT_QINT8:
-      return call(int8_t{});
+      return call(int8_t{}, message->mutable_int_val());
     case tensorflow::DT_UINT8:
     case tensorflow::DT_QUINT8:
-      return call(uint8_t{});
+      return call(uint8_t{}, message->mutable_int_val());
     case tensorflow::DT_INT16:
     case tensorflow::DT_QINT16:
-      return call(int16_t{});
+      return call(int16_t{}, message->mutable_int_val());
     case tensorflow::DT_UINT16:
     case tensorflow::DT_QUINT16:
-      return call(uint16_t{});
+      return call(uint16_t{}, message->mutable_int_val());
     default:
-      return call(int32_t{});
+      return call(int32_t{}, message->mutable_int_val());
   }
 }
 
@@ -107,43 +105,7 @@ void ToMessage(const Tensor& tensor, tensorflow::eas::ArrayProto* dst) {
   dst->set_dtype(static_cast<tensorflow::eas::ArrayDataType>(tensor.dtype()));
   dst->mutable_array_shape();
   for (int i = 0; i < tensor.dims(); ++i) dst->mutable_array_shape()->add_dim(tensor.dim_size(i));
-  const int64_t n = tensor.NumElements();
-  for (int64_t i = 0; i < n; ++i) {
-    switch (tensor.dtype()) {
-      case tensorflow::DT_FLOAT:
-        dst->add_float_val(tensor.flat<float>()(i));
-        break;
-      case tensorflow::DT_HALF:
-        dst->add_float_val(static_cast<float>(tensor.flat<Eigen::half>()(i)));
-        break;
-      case tensorflow::DT_BFLOAT16:
-        dst->add_float_val(static_cast<float>(tensor.flat<tensorflow::bfloat16>()(i)));
-        break;
-      case tensorflow::DT_COMPLEX64:
-        dst->add_float_val(tensor.flat<tensorflow::complex64>()(i).real());
-        dst->add_float_val(tensor.flat<tensorflow::complex64>()(i).imag());
-        break;
-      case tensorflow::DT_DOUBLE:
-        dst->add_double_val(tensor.flat<double>()(i));
-        break;
-      case tensorflow::DT_COMPLEX128:
-        dst->add_double_val(tensor.flat<tensorflow::complex128>()(i).real());
-        dst->add_double_val(tensor.flat<tensorflow::complex128>()(i).imag());
-        break;
-      case tensorflow::DT_STRING:
-        dst->add_string_val(std::string(tensor.flat<tensorflow::tstring>()(i)));
-        break;
-      case tensorflow::DT_INT64:
-        dst->add_int64_val(tensor.flat<int64_t>()(i));
-        break;
-      case tensorflow::DT_BOOL:
-        dst->add_bool_val(tensor.flat<bool>()(i));
-        break;
-      default:
-        WithIntType(tensor.dtype(),
-                    [&](auto type) { dst->add_int_val(static_cast<const decltype(type)*>(tensor.data())[i]); });
-    }
-  }
+  WithField(tensor.dtype(), dst, [&](auto type, auto* field) { AppendScalars<decltype(type)>(tensor, field); });
 }
 
 void ToMessage(const Tensor& tensor, tensorflow::TensorProto* dst) {
@@ -160,47 +122,11 @@ bool ToTensor(const tensorflow::eas::ArrayProto& message, DataType dtype, Tensor
     if (dim < 0) return false;
   }
   if (!TensorShape::BuildTensorShape(dims, &shape).ok()) return false;
-  const int64_t scalars = ScalarCount(message, dtype);
-  const int64_t pair = dtype == tensorflow::DT_COMPLEX64 || dtype == tensorflow::DT_COMPLEX128 ? 2 : 1;
-  if (scalars % pair != 0 || scalars / pair != shape.num_elements()) return false;
-  Tensor tensor(dtype, shape);
-  for (int64_t i = 0; i < shape.num_elements(); ++i) {
-    switch (dtype) {
-      case tensorflow::DT_FLOAT:
-        tensor.flat<float>()(i) = message.float_val(i);
-        break;
-      case tensorflow::DT_HALF:
-        tensor.flat<Eigen::half>()(i) = Eigen::half(message.float_val(i));
-        break;
-      case tensorflow::DT_BFLOAT16:
-        tensor.flat<tensorflow::bfloat16>()(i) = tensorflow::bfloat16(message.float_val(i));
-        break;
-      case tensorflow::DT_COMPLEX64:
-        tensor.flat<tensorflow::complex64>()(i) = {message.float_val(2 * i), message.float_val(2 * i + 1)};
-        break;
-      case tensorflow::DT_DOUBLE:
-        tensor.flat<double>()(i) = message.double_val(i);
-        break;
-      case tensorflow::DT_COMPLEX128:
-        tensor.flat<tensorflow::complex128>()(i) = {message.double_val(2 * i), message.double_val(2 * i + 1)};
-        break;
-      case tensorflow::DT_STRING:
-        tensor.flat<tensorflow::tstring>()(i) = message.string_val(i);
-        break;
-      case tensorflow::DT_INT64:
-        tensor.flat<int64_t>()(i) = message.int64_val(i);
-        break;
-      case tensorflow::DT_BOOL:
-        tensor.flat<bool>()(i) = message.bool_val(i);
-        break;
-      default:
-        WithIntType(dtype, [&](auto type) {
-          static_cast<decltype(type)*>(tensor.data())[i] = static_cast<decltype(type)>(message.int_val(i));
-        });
-    }
-  }
-  *dst = std::move(tensor);
-  return true;
+  tensorflow::eas::ArrayProto copy = message;
+  bool filled = false;
+  WithField(dtype, &copy,
+            [&](auto type, auto* field) { filled = CopyScalars<decltype(type)>(*field, dtype, shape, dst); });
+  return filled;
 }
 
 bool ToTensor(const tensorflow::TensorProto& message, DataType dtype, Tensor* dst) {
@@ -212,6 +138,23 @@ bool ToTensor(const tensorflow::TensorProto& message, DataType dtype, Tensor* ds
     }
   }
   return dst->FromProto(message);
+}
+
+bool WantedFetches(const Signature& signature, const std::vector<std::string>& names, bool once,
+                   std::vector<int>* fetches) {
+  fetches->clear();
+  for (const std::string& name : names) {
+    const int place = signature.FindOutput(name);
+    if (place < 0) return false;
+    const bool known = std::find(fetches->begin(), fetches->end(), place) != fetches->end();
+    if (known && once) return false;
+    if (!known) fetches->push_back(place);
+  }
+  if (names.empty()) {
+    fetches->resize(signature.outputs().size());
+    std::iota(fetches->begin(), fetches->end(), 0);
+  }
+  return true;
 }
 
 bool Same(const Tensor& a, const Tensor& b) {

@@ -47,6 +47,11 @@ void ToMessage(const tensorflow::Tensor& tensor, tensorflow::TensorProto* dst);
 bool ToTensor(const tensorflow::eas::ArrayProto& message, tensorflow::DataType dtype, tensorflow::Tensor* dst);
 bool ToTensor(const tensorflow::TensorProto& message, tensorflow::DataType dtype, tensorflow::Tensor* dst);
 
+/// The positions of the outputs of those names; no names: of all outputs. False for a name that is not there, or is
+/// there twice if that is an error (`once`).
+bool WantedFetches(const Signature& signature, const std::vector<std::string>& names, bool once,
+                   std::vector<int>* fetches);
+
 /// Tensors of both equal dtype, shape and bits.
 bool Same(const tensorflow::Tensor& a, const tensorflow::Tensor& b);
 
