@@ -15,24 +15,14 @@
 #include "plan_input.h"
 #include "src/kernels/dense_tower.h"
 #include "src/kernels/embedding_plan.h"
-#include "src/kernels/huge_memory.h"
 #include "src/kernels/key_steps.h"
-#include "src/kernels/tower_layout.h"
-#include "src/kernels/tower_run.h"
 #include "tower_reference.h"
 
+namespace processor::fuzz {
 namespace {
 
-using processor::DenseTower;
-using processor::EmbeddingPlan;
-using processor::HugeMemory;
-using processor::KeySteps;
-using processor::TowerInput;
-using processor::TowerLayout;
-using processor::TowerPlan;
-using processor::fuzz::PlanInput;
-using processor::reference::Matrix;
-using processor::reference::RandomWeights;
+using reference::Matrix;
+using reference::RandomWeights;
 using tensorflow::tstring;
 
 void Require(bool holds, const char* what) {
@@ -44,12 +34,12 @@ void Require(bool holds, const char* what) {
 void CheckTower(const PlanInput& input) {
   TowerPlan plan;
   const auto weights = static_cast<int>(input.weights.size()), inputs = static_cast<int>(input.widths.size());
-  if (!processor::ParseTowerPlan(input.text, inputs, weights, input.outputs, &plan).ok()) return;
+  if (!ParseTowerPlan(input.text, inputs, weights, input.outputs, &plan).ok()) return;
   // Powers of a few values grow beyond what floats hold, and a difference of infinities says nothing.
   if (plan.layers.size() > 12) return;
   const RandomWeights random(input.weights);
   std::shared_ptr<const DenseTower> tower;
-  const processor::TowerOptions options{processor::Precision::kFloat32, processor::ThisCpu().isa, false};
+  const TowerOptions options{Precision::kFloat32, ThisCpu().isa, false};
   if (!DenseTower::Create(plan, random.views(), options, &tower).ok()) return;
 
   std::vector<std::vector<float>> numbers;
@@ -65,18 +55,9 @@ void CheckTower(const PlanInput& input) {
   std::shared_ptr<const TowerLayout> layout;
   if (!TowerLayout::Create(tower, views, input.rows, &layout).ok()) return;
   std::vector<std::vector<float>> got;
-  for (int i = 0; i < input.outputs; ++i) got.emplace_back(input.rows * layout->output_width(i), -77.0f);
-  std::vector<float*> outputs;
-  for (std::vector<float>& output : got) outputs.push_back(output.data());
-  const HugeMemory single(layout->single_floats() * sizeof(float));
-  const int64_t block = std::min<int64_t>(layout->block_rows(), 3);
-  const HugeMemory scratch(layout->block_floats(block) * sizeof(float));
-  const processor::TowerRun run(*layout, views, outputs, reinterpret_cast<float*>(single.data()));
-  Require(run.ComputeSingles().ok(), "a tower that was made does not run");
-  Require(run.ComputeRows(0, input.rows, block, reinterpret_cast<float*>(scratch.data())).ok(),
-          "a tower that was made does not run");
+  Require(reference::ComputeTower(*layout, views, input.rows, 3, 1, &got).ok(), "a tower that was made does not run");
 
-  const std::vector<Matrix> expected = processor::reference::TowerReference(*tower, random.views()).Compute(matrices);
+  const std::vector<Matrix> expected = reference::TowerReference(*tower, random.views()).Compute(matrices);
   for (int i = 0; i < input.outputs; ++i) {
     Require(expected[i].width == layout->output_width(i), "an output of another width");
     for (int64_t r = 0; r < input.rows; ++r) {
@@ -90,7 +71,7 @@ void CheckTower(const PlanInput& input) {
 }
 
 template <typename T>
-void RunSteps(const processor::PlanKey& key, tensorflow::DataType type, const std::vector<T>& values) {
+void RunSteps(const PlanKey& key, tensorflow::DataType type, const std::vector<T>& values) {
   KeySteps steps;
   if (!KeySteps::Make(key, type, &steps).ok()) return;
   std::vector<uint8_t> none(values.size());
@@ -107,23 +88,23 @@ void CheckGroup(const PlanInput& input) {
   constexpr int kTables = 3;
   const auto features = static_cast<int>(input.widths.size());
   EmbeddingPlan plan;
-  if (!processor::ParseEmbeddingPlan(input.text, features, kTables, input.outputs, &plan).ok()) return;
+  if (!ParseEmbeddingPlan(input.text, features, kTables, input.outputs, &plan).ok()) return;
   const auto is = [](int number, int count) { return number >= 0 && number < count; };
   const auto keys = static_cast<int>(plan.keys.size());
   Require(static_cast<int>(plan.outputs.size()) == input.outputs, "a plan of other outputs");
-  for (const processor::PlanOutput& output : plan.outputs) {
+  for (const PlanOutput& output : plan.outputs) {
     Require(output.width >= 0 && output.sequence < keys, "an output of what is not there");
     Require(output.initial.empty() || static_cast<int64_t>(output.initial.size()) == output.width, "a wrong start");
   }
-  for (const processor::PlanColumn& column : plan.columns) {
+  for (const PlanColumn& column : plan.columns) {
     Require(is(column.output, input.outputs) && column.offset >= 0, "a column in no output");
-    if (column.kind == processor::ColumnKind::kLookup) {
+    if (column.kind == ColumnKind::kLookup) {
       Require(is(column.key, keys) && is(column.table, kTables) && column.weights < features, "a lookup in nothing");
     } else {
       Require(is(column.feature, features), "a column of no feature");
     }
   }
-  for (const processor::PlanKey& key : plan.keys) {
+  for (const PlanKey& key : plan.keys) {
     Require(is(key.feature, features) && key.structure < features && key.extent < features, "a key of no feature");
     RunSteps<int64_t>(key, tensorflow::DT_INT64, {0, 1, -1, 40, INT64_MAX, INT64_MIN, 7});
     RunSteps<int32_t>(key, tensorflow::DT_INT32, {0, 1, -1, INT32_MAX, INT32_MIN});
@@ -133,14 +114,15 @@ void CheckGroup(const PlanInput& input) {
 }
 
 }  // namespace
+}  // namespace processor::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  PlanInput input;
+  processor::fuzz::PlanInput input;
   if (!processor::fuzz::ReadPlanInput(data, size, &input)) return 0;
   if (input.is_tower) {
-    CheckTower(input);
+    processor::fuzz::CheckTower(input);
   } else {
-    CheckGroup(input);
+    processor::fuzz::CheckGroup(input);
   }
   return 0;
 }

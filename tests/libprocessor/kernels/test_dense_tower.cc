@@ -6,35 +6,25 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/kernels/huge_memory.h"
-#include "src/kernels/tower_layout.h"
-#include "src/kernels/tower_run.h"
 #include "tower_reference.h"
 
+namespace processor {
 namespace {
 
-using processor::DenseTower;
-using processor::HugeMemory;
-using processor::Isa;
-using processor::Precision;
-using processor::TowerInput;
-using processor::TowerLayout;
-using processor::TowerOptions;
-using processor::TowerPlan;
-using processor::TowerRun;
-using processor::reference::AllTowerOptions;
-using processor::reference::Matrix;
-using processor::reference::RandomWeights;
-using processor::reference::TowerReference;
+using reference::AllTowerOptions;
+using reference::ComputeTower;
+using reference::Matrix;
+using reference::RandomWeights;
+using reference::TowerReference;
 
 using Shapes = std::vector<std::vector<int64_t>>;
 
 std::string Show(const TowerOptions& options) {
-  return absl::StrCat(processor::IsaName(options.isa), " ", PrecisionName(options.precision),
-                      options.onednn ? " onednn" : "");
+  return absl::StrCat(IsaName(options.isa), " ", PrecisionName(options.precision), options.onednn ? " onednn" : "");
 }
 
 struct Tower {
@@ -46,12 +36,8 @@ struct Tower {
 
   absl::Status Make(const TowerOptions& options, const RandomWeights& random,
                     std::shared_ptr<const DenseTower>* tower) const {
-    TowerPlan plan;
     const std::string text = absl::StrCat(R"({"version": 1, "layers": [)", layers, R"(], "outputs": [)", outputs, "]}");
-    const absl::Status parsed = processor::ParseTowerPlan(text, static_cast<int>(input_widths.size()),
-                                                          static_cast<int>(weights.size()), num_outputs, &plan);
-    if (!parsed.ok()) return parsed;
-    return DenseTower::Create(plan, random.views(), options, tower);
+    return reference::MakeTower(text, input_widths.size(), num_outputs, random.views(), options, tower);
   }
 };
 
@@ -59,9 +45,9 @@ struct Tower {
 void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
   const TowerPlan& plan = layout.tower().plan();
   for (size_t i = 0; layout.half_sources() && i < plan.layers.size(); ++i) {
-    const processor::TowerLayerPlace& place = layout.layer(i);
+    const TowerLayerPlace& place = layout.layer(i);
     if (!layout.tower().dense(i).bfloat16 || place.single) continue;
-    for (const processor::TowerValue& value : plan.layers[i].inputs) {
+    for (const TowerValue& value : plan.layers[i].inputs) {
       if (!layout.place(value).single) {
         EXPECT_EQ(layout.place(value).half_stride, layout.place(value).width);
       }
@@ -100,21 +86,8 @@ void CheckTower(const Tower& spec, const TowerOptions& options, int64_t rows, co
   EXPECT_TRUE(layout->Fits(inputs, rows));
   CheckHalvesHaveNoGaps(*layout);
   std::vector<std::vector<float>> got;
-  std::vector<float*> outputs;
-  for (int i = 0; i < spec.num_outputs; ++i) {
-    got.emplace_back(rows * layout->output_width(i), -77.0f);
-  }
-  for (std::vector<float>& output : got) outputs.push_back(output.data());
-  const HugeMemory single(layout->single_floats() * sizeof(float));
-  const TowerRun run(*layout, inputs, outputs, reinterpret_cast<float*>(single.data()));
-  ASSERT_TRUE(run.ComputeSingles().ok());
-  for (int part = 0; part < parts; ++part) {
-    const int64_t block = std::min<int64_t>(layout->block_rows(), 40);
-    const HugeMemory scratch(layout->block_floats(block) * sizeof(float));
-    const absl::Status ran = run.ComputeRows(rows * part / parts, rows * (part + 1) / parts, block,
-                                             reinterpret_cast<float*>(scratch.data()));
-    ASSERT_TRUE(ran.ok()) << ran;
-  }
+  const absl::Status ran = ComputeTower(*layout, inputs, rows, 40, parts, &got);
+  ASSERT_TRUE(ran.ok()) << ran;
 
   const std::vector<Matrix> expected = TowerReference(*tower, random.views()).Compute(matrices);
   // Rounding activations magnifies what sums differ by: a bfloat16 has 8 bits.
@@ -250,13 +223,9 @@ TEST(DenseTower, RowsOfABatchScoreAsAlone) {
       const std::vector<TowerInput> inputs = {{x.data() + first * 45, rows, 45}};
       std::shared_ptr<const TowerLayout> layout;
       EXPECT_TRUE(TowerLayout::Create(tower, inputs, rows, &layout).ok());
-      std::vector<float> scores(rows);
-      float* const output = scores.data();
-      const HugeMemory single(layout->single_floats() * 4), block(layout->block_floats(layout->block_rows()) * 4);
-      const TowerRun run(*layout, inputs, absl::MakeConstSpan(&output, 1), reinterpret_cast<float*>(single.data()));
-      EXPECT_TRUE(run.ComputeSingles().ok());
-      EXPECT_TRUE(run.ComputeRows(0, rows, layout->block_rows(), reinterpret_cast<float*>(block.data())).ok());
-      return scores;
+      std::vector<std::vector<float>> scores;
+      EXPECT_TRUE(ComputeTower(*layout, inputs, rows, rows, 1, &scores).ok());
+      return scores[0];
     };
     const std::vector<float> all = score(0, 60);
     const double tolerance = options.precision == Precision::kBfloat16 ? 4e-3 : 2e-6;
@@ -269,12 +238,11 @@ TEST(DenseTower, RowsOfABatchScoreAsAlone) {
 TEST(DenseTower, LastLayersStayFloat) {
   const RandomWeights random(Everything().weights);
   std::shared_ptr<const DenseTower> tower;
-  ASSERT_TRUE(Everything().Make({Precision::kBfloat16Weights, processor::ThisCpu().isa}, random, &tower).ok());
+  ASSERT_TRUE(Everything().Make({Precision::kBfloat16Weights, ThisCpu().isa}, random, &tower).ok());
   // h3 is an output, h7, h2 and h0 reach one without passing another dense layer.
   for (size_t layer : {0, 2, 3, 7}) EXPECT_FALSE(tower->dense(layer).bfloat16) << layer;
   const Tower chain = Chain({4, 5, 6, 1}, kRelu);
-  ASSERT_TRUE(
-      chain.Make({Precision::kBfloat16Weights, processor::ThisCpu().isa}, RandomWeights(chain.weights), &tower).ok());
+  ASSERT_TRUE(chain.Make({Precision::kBfloat16Weights, ThisCpu().isa}, RandomWeights(chain.weights), &tower).ok());
   EXPECT_TRUE(tower->dense(0).bfloat16);
   EXPECT_TRUE(tower->dense(1).bfloat16);
   EXPECT_FALSE(tower->dense(2).bfloat16);
@@ -326,30 +294,28 @@ TEST(DenseTower, RefusesShapesThatDoNotFit) {
 }
 
 TEST(DenseTower, ChoosesPrecisionByTheCpu) {
+  CpuFeatures plain, avx2, avx512, amd, amx;
+  avx2.isa = Isa::kAvx2;
+  avx512.isa = amd.isa = amx.isa = Isa::kAvx512;
+  avx512.avx512_bf16 = amd.avx512_bf16 = amx.avx512_bf16 = true;
+  amd.amd = true;
+  amx.amx_bf16 = true;
   Precision precision;
-  processor::CpuFeatures cpu;
-  EXPECT_TRUE(processor::ChoosePrecision("auto", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kFloat32);
-  EXPECT_EQ(processor::ChoosePrecision("bf16", cpu, &precision).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(processor::ChoosePrecision("half", cpu, &precision).code(), absl::StatusCode::kInvalidArgument);
-  cpu.isa = Isa::kAvx2;
-  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kBfloat16Weights);
-  cpu.isa = Isa::kAvx512;
-  cpu.avx512_bf16 = true;
-  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kBfloat16Weights);
-  cpu.amd = true;
-  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kBfloat16);
-  cpu.amd = false;
-  cpu.amx_bf16 = true;
-  EXPECT_TRUE(processor::ChoosePrecision("bf16", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kBfloat16);
-  EXPECT_TRUE(processor::ChoosePrecision("bf16_weights", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kBfloat16Weights);
-  EXPECT_TRUE(processor::ChoosePrecision("fp32", cpu, &precision).ok());
-  EXPECT_EQ(precision, Precision::kFloat32);
+  EXPECT_EQ(ChoosePrecision("bf16", plain, &precision).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ChoosePrecision("half", plain, &precision).code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<std::tuple<const char*, CpuFeatures, Precision>> choices = {
+      {"auto", plain, Precision::kFloat32},
+      {"bf16", avx2, Precision::kBfloat16Weights},
+      {"bf16", avx512, Precision::kBfloat16Weights},
+      {"bf16", amd, Precision::kBfloat16},
+      {"bf16", amx, Precision::kBfloat16},
+      {"bf16_weights", amx, Precision::kBfloat16Weights},
+      {"fp32", amx, Precision::kFloat32}};
+  for (const auto& [wanted, cpu, expected] : choices) {
+    EXPECT_TRUE(ChoosePrecision(wanted, cpu, &precision).ok()) << wanted;
+    EXPECT_EQ(precision, expected) << wanted;
+  }
 }
 
 }  // namespace
+}  // namespace processor

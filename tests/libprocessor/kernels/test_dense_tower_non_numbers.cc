@@ -12,43 +12,27 @@
 #include "absl/strings/str_cat.h"
 #include "naive.h"
 #include "src/kernels/dense_tower.h"
-#include "src/kernels/huge_memory.h"
-#include "src/kernels/tower_layout.h"
-#include "src/kernels/tower_run.h"
 #include "tower_reference.h"
 
+namespace processor {
 namespace {
 
-using processor::DenseTower;
-using processor::HugeMemory;
-using processor::Isa;
-using processor::kInfinity;
-using processor::kNan;
-using processor::Precision;
-using processor::TowerInput;
-using processor::TowerLayout;
-using processor::TowerOptions;
-using processor::TowerPlan;
-using processor::TowerRun;
-using processor::reference::AllTowerOptions;
-using processor::reference::RandomWeights;
+using reference::AllTowerOptions;
 
 constexpr int64_t kWidth = 16, kUnits = 37, kScores = 3;
 
 // Two hidden layers, of which the first leaves the op as well, before anything else can hide what became of it.
-std::shared_ptr<const DenseTower> MakeTower(const std::string& activation, const TowerOptions& options) {
+std::shared_ptr<const DenseTower> MakeHiddenTower(const std::string& activation, const TowerOptions& options) {
   const std::string text = absl::StrCat(R"({"version": 1, "layers": [
     {"op": "dense", "inputs": ["x0"], "weights": [0], "bias": 1, "activation": )",
                                         activation, R"(},
     {"op": "dense", "inputs": ["h0"], "weights": [2], "bias": 1, "activation": )",
                                         activation, R"(},
     {"op": "dense", "inputs": ["h1"], "weights": [3]}], "outputs": ["h2", "h0"]})");
-  static const auto* const weights = new RandomWeights(
+  static const auto* const weights = new reference::RandomWeights(
       {{kWidth, kUnits}, {kUnits}, {kUnits, kUnits}, {kUnits, kScores}, {kUnits}, {kUnits}, {kUnits}});
-  TowerPlan plan;
-  EXPECT_TRUE(processor::ParseTowerPlan(text, 1, 7, 2, &plan).ok()) << text;
   std::shared_ptr<const DenseTower> tower;
-  EXPECT_TRUE(DenseTower::Create(plan, weights->views(), options, &tower).ok());
+  EXPECT_TRUE(reference::MakeTower(text, 1, 2, weights->views(), options, &tower).ok()) << text;
   return tower;
 }
 
@@ -59,19 +43,15 @@ std::string Kinds(const std::string& activation, const TowerOptions& options, in
   x[row * kWidth + 3] = special;
   const std::vector<TowerInput> inputs = {{x.data(), rows, kWidth}};
   std::shared_ptr<const TowerLayout> layout;
-  EXPECT_TRUE(TowerLayout::Create(MakeTower(activation, options), inputs, rows, &layout).ok());
-  std::vector<float> scores(rows * kScores), hidden(rows * kUnits);
-  const std::vector<float*> outputs = {scores.data(), hidden.data()};
-  const HugeMemory single(layout->single_floats() * 4), block(layout->block_floats(layout->block_rows()) * 4);
-  const TowerRun run(*layout, inputs, outputs, reinterpret_cast<float*>(single.data()));
-  EXPECT_TRUE(run.ComputeSingles().ok());
-  EXPECT_TRUE(run.ComputeRows(0, rows, layout->block_rows(), reinterpret_cast<float*>(block.data())).ok());
+  EXPECT_TRUE(TowerLayout::Create(MakeHiddenTower(activation, options), inputs, rows, &layout).ok());
+  std::vector<std::vector<float>> outputs;
+  EXPECT_TRUE(reference::ComputeTower(*layout, inputs, rows, rows, 1, &outputs).ok());
   std::string kinds;
   const auto add = [&kinds](float value) {
     kinds += std::isnan(value) ? 'n' : std::isinf(value) ? (value > 0 ? '+' : '-') : '.';
   };
-  for (int64_t j = 0; j < kScores; ++j) add(scores[row * kScores + j]);
-  for (int64_t j = 0; j < kUnits; ++j) add(hidden[row * kUnits + j]);
+  for (int64_t j = 0; j < kScores; ++j) add(outputs[0][row * kScores + j]);
+  for (int64_t j = 0; j < kUnits; ++j) add(outputs[1][row * kUnits + j]);
   return kinds;
 }
 
@@ -98,7 +78,7 @@ TEST(DenseTowerNonNumbers, AreAlikeInEveryNumberOfRows) {
       for (const TowerOptions& options : AllTowerOptions()) {
         for (int64_t rows : {1, 2, 4, 5, 8, 9, 17, 64, 127}) {
           ASSERT_EQ(Kinds(activation, options, rows, rows - 1, special), expected)
-              << activation << " of " << special << ", " << processor::IsaName(options.isa) << " "
+              << activation << " of " << special << ", " << IsaName(options.isa) << " "
               << PrecisionName(options.precision) << (options.onednn ? " onednn, " : ", ") << rows << " rows";
         }
       }
@@ -139,3 +119,4 @@ TEST(DenseTowerNonNumbers, SwishOfMinusInfinityIsNoNumber) {
 }
 
 }  // namespace
+}  // namespace processor

@@ -12,17 +12,10 @@
 #include "src/kernels/cpu_features.h"
 #include "src/kernels/row_math.h"
 
+namespace processor {
 namespace {
 
-using processor::Activation;
-using processor::ActivationKind;
-using processor::FloatToBfloat16;
-using processor::OnednnMatmul;
-using processor::PanelShape;
-using processor::PanelType;
-using processor::RandomFloats;
-
-float Rounded(float value) { return processor::Bfloat16ToFloat(FloatToBfloat16(value)); }
+float Rounded(float value) { return Bfloat16ToFloat(FloatToBfloat16(value)); }
 
 struct Variant {
   PanelType type = PanelType::kFloat32;
@@ -58,13 +51,12 @@ void CheckVariant(int64_t rows, int64_t k, int64_t n, const Activation& activati
     }
   }
   if (variant.activate) {
-    processor::RowMathFor(processor::Isa::kPlain)
-        .activate({activation.kind, activation.alpha}, rows, n, {expected.data(), n});
+    RowMathFor(Isa::kPlain).activate({activation.kind, activation.alpha}, rows, n, {expected.data(), n});
   }
 
   const PanelShape shape{k, n, variant.type};
   std::vector<unsigned char> panels(shape.bytes());
-  processor::PackPanels(weights.data(), variant.transposed, shape, panels.data());
+  PackPanels(weights.data(), variant.transposed, shape, panels.data());
   std::unique_ptr<OnednnMatmul> matmul;
   const absl::Status made = OnednnMatmul::Create(weights.data(), variant.transposed, shape,
                                                  variant.with_panels ? panels.data() : nullptr, activation, &matmul);
@@ -87,7 +79,7 @@ void CheckVariant(int64_t rows, int64_t k, int64_t n, const Activation& activati
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t j = 0; j < n; ++j) {
         const int64_t at = r * dst_stride + j;
-        const float got = variant.dst_bfloat16 ? processor::Bfloat16ToFloat(dst_half[at]) : dst[at];
+        const float got = variant.dst_bfloat16 ? Bfloat16ToFloat(dst_half[at]) : dst[at];
         const double tolerance = variant.dst_bfloat16 ? 0.005 : 1e-5;
         ASSERT_NEAR(got, expected[r * n + j], tolerance + tolerance * std::fabs(expected[r * n + j])) << r << ", " << j;
       }
@@ -122,7 +114,7 @@ TEST(OnednnMatmul, AppliesActivations) {
 
 TEST(OnednnMatmul, HasFastCodeForRowsWithoutGaps) {
   for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
-    if (type == PanelType::kBfloat16 && processor::ThisCpu().isa != processor::Isa::kAvx512) continue;
+    if (type == PanelType::kBfloat16 && ThisCpu().isa != Isa::kAvx512) continue;
     for (int64_t k : {1, 13, 429, 512, 1024}) {
       for (int64_t n : {1, 17, 64, 272, 1024}) {
         const std::vector<float> weights(k * n, 0.5f), bias(n);
@@ -176,3 +168,4 @@ TEST(OnednnMatmul, RunsOnManyThreads) {
 }
 
 }  // namespace
+}  // namespace processor

@@ -9,14 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace processor {
 namespace {
-
-using processor::Bfloat16ToFloat;
-using processor::FloatToBfloat16;
-using processor::Isa;
-using processor::PanelMatmul;
-using processor::PanelShape;
-using processor::PanelType;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -40,7 +34,7 @@ struct Sizes {
 // Compares one product with a plain one in double; strides are wider than the rows, and what is between must stay.
 void CheckPanels(Isa isa, PanelType type, const Sizes& sizes, bool accumulate, float floor, bool transposed,
                  Random* random) {
-  SCOPED_TRACE(std::string(processor::IsaName(isa)) + (type == PanelType::kFloat32 ? " fp32 " : " bf16 ") +
+  SCOPED_TRACE(std::string(IsaName(isa)) + (type == PanelType::kFloat32 ? " fp32 " : " bf16 ") +
                std::to_string(sizes.rows) + "x" + std::to_string(sizes.k) + "x" + std::to_string(sizes.n));
   const int64_t src_stride = sizes.k + 3, dst_stride = sizes.n + 5;
   // As trained weights are: sums do not grow with their length.
@@ -57,13 +51,13 @@ void CheckPanels(Isa isa, PanelType type, const Sizes& sizes, bool accumulate, f
   matmul.src_stride = src_stride;
   matmul.shape = PanelShape{sizes.k, sizes.n, type};
   std::vector<unsigned char> panels(matmul.shape.bytes());
-  processor::PackPanels(weights.data(), transposed, matmul.shape, panels.data());
+  PackPanels(weights.data(), transposed, matmul.shape, panels.data());
   matmul.panels = panels.data();
   matmul.bias = accumulate ? nullptr : bias.data();
   matmul.floor = floor;
   matmul.dst = dst.data();
   matmul.dst_stride = dst_stride;
-  processor::MultiplyPanels(isa, matmul);
+  MultiplyPanels(isa, matmul);
 
   for (int64_t r = 0; r < sizes.rows; ++r) {
     for (int64_t j = 0; j < sizes.n; ++j) {
@@ -84,7 +78,7 @@ void CheckPanels(Isa isa, PanelType type, const Sizes& sizes, bool accumulate, f
 
 TEST(PanelMatmul, EqualsPlainProducts) {
   Random random;
-  for (Isa isa : processor::SupportedIsas()) {
+  for (Isa isa : SupportedIsas()) {
     for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
       for (int64_t rows : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 29, 31, 64, 127, 128, 129}) {
         for (int64_t k : {1, 2, 3, 13, 64, 129}) {
@@ -101,7 +95,7 @@ TEST(PanelMatmul, EqualsPlainProducts) {
 
 TEST(PanelMatmul, AddsUpInChunks) {
   Random random;
-  for (Isa isa : processor::SupportedIsas()) {
+  for (Isa isa : SupportedIsas()) {
     for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
       // Longer than two chunks, for two blocks of rows and for more, and an odd rest.
       CheckPanels(isa, type, {17, 2077, 19}, false, 0, false, &random);
@@ -113,27 +107,27 @@ TEST(PanelMatmul, AddsUpInChunks) {
 
 TEST(PanelMatmul, AnEmptySumIsTheBias) {
   Random random;
-  for (Isa isa : processor::SupportedIsas()) {
+  for (Isa isa : SupportedIsas()) {
     CheckPanels(isa, PanelType::kFloat32, {3, 0, 5}, false, 0, false, &random);
     CheckPanels(isa, PanelType::kBfloat16, {3, 0, 5}, true, kNothing, false, &random);
   }
 }
 
 TEST(PanelMatmul, KeepsNan) {
-  for (Isa isa : processor::SupportedIsas()) {
+  for (Isa isa : SupportedIsas()) {
     const float nan = std::numeric_limits<float>::quiet_NaN(), weight = 1, bias = 0;
     PanelMatmul matmul;
     matmul.rows = 1;
     matmul.src = &nan;
     matmul.shape = PanelShape{1, 1, PanelType::kFloat32};
     std::vector<unsigned char> panels(matmul.shape.bytes());
-    processor::PackPanels(&weight, false, matmul.shape, panels.data());
+    PackPanels(&weight, false, matmul.shape, panels.data());
     matmul.panels = panels.data();
     matmul.bias = &bias;
     float dst = 0;
     matmul.dst = &dst;
-    processor::MultiplyPanels(isa, matmul);
-    EXPECT_TRUE(std::isnan(dst)) << processor::IsaName(isa);
+    MultiplyPanels(isa, matmul);
+    EXPECT_TRUE(std::isnan(dst)) << IsaName(isa);
   }
 }
 
@@ -147,3 +141,4 @@ TEST(WeightPanels, RoundsToNearestEven) {
 }
 
 }  // namespace
+}  // namespace processor

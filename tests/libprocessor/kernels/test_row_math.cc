@@ -11,17 +11,8 @@
 #include "naive.h"
 #include "src/kernels/weight_panels.h"
 
+namespace processor {
 namespace {
-
-using processor::ActivationKind;
-using processor::DstRows;
-using processor::Isa;
-using processor::RandomFloats;
-using processor::RowActivation;
-using processor::RowMath;
-using processor::RowMathFor;
-using processor::Sigmoid;
-using processor::SrcRows;
 
 const std::vector<int64_t> kWidths = {1, 2, 3, 13, 16, 17, 64, 129};
 constexpr int64_t kRows = 3;
@@ -39,7 +30,7 @@ double Expected(ActivationKind kind, double x, double alpha) {
     case ActivationKind::kElu:
       return x < 0 ? std::expm1(x) : x;
     case ActivationKind::kSelu:
-      return processor::kSeluScale * (x < 0 ? processor::kSeluAlpha * std::expm1(x) : x);
+      return kSeluScale * (x < 0 ? kSeluAlpha * std::expm1(x) : x);
     case ActivationKind::kSigmoid:
       return Sigmoid(x);
     case ActivationKind::kTanh:
@@ -184,13 +175,14 @@ TEST_P(RowMathTest, RoundsAsWeightsAre) {
   math_.round(1, n, {x.data(), 0}, {rounded.data(), 0});
   math_.to_bfloat16(1, n, {x.data(), 0}, bits.data(), 0);
   for (size_t i = 0; i < x.size(); ++i) {
-    const uint16_t expected = processor::FloatToBfloat16(x[i]);
+    const uint16_t expected = FloatToBfloat16(x[i]);
     ASSERT_EQ(bits[i], expected) << x[i];
-    ASSERT_EQ(processor::FloatToBfloat16(rounded[i]), expected) << x[i];
+    ASSERT_EQ(FloatToBfloat16(rounded[i]), expected) << x[i];
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, RowMathTest, testing::ValuesIn(processor::SupportedIsas()),
-                         [](const auto& info) { return processor::IsaName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Isas, RowMathTest, testing::ValuesIn(SupportedIsas()),
+                         [](const auto& info) { return IsaName(info.param); });
 
 }  // namespace
+}  // namespace processor

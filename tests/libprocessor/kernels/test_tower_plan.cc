@@ -7,12 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace processor {
 namespace {
-
-using processor::ActivationKind;
-using processor::LayerKind;
-using processor::ParseTowerPlan;
-using processor::TowerPlan;
 
 constexpr const char* kFull = R"({"version": 1, "layers": [
   {"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2, "transpose": true,
@@ -51,8 +47,8 @@ TEST(TowerPlan, ReadsEveryField) {
   EXPECT_EQ(plan.layers[4].activation.shift, 7);
   EXPECT_EQ(plan.layers[5].kind, LayerKind::kMix);
   EXPECT_EQ(plan.layers[7].activation.kind, ActivationKind::kSoftmax);
-  EXPECT_EQ(processor::TowerValueName(plan.outputs[0]), "h7");
-  EXPECT_EQ(processor::TowerValueName(plan.outputs[1]), "x0");
+  EXPECT_EQ(TowerValueName(plan.outputs[0]), "h7");
+  EXPECT_EQ(TowerValueName(plan.outputs[1]), "x0");
 }
 
 struct WrongLayer {
@@ -159,3 +155,4 @@ TEST(TowerPlan, TakesAnyText) {
 }
 
 }  // namespace
+}  // namespace processor

@@ -10,7 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "src/kernels/dense_tower.h"
+#include "src/kernels/huge_memory.h"
+#include "src/kernels/tower_layout.h"
+#include "src/kernels/tower_run.h"
 
 namespace processor::reference {
 
@@ -186,6 +190,36 @@ class TowerReference {
   const DenseTower& tower_;
   const std::vector<WeightView>& weights_;
 };
+
+/// Makes the tower of a plan (JSON), with as many inputs and outputs as are given.
+inline absl::Status MakeTower(const std::string& text, size_t inputs, size_t outputs,
+                              const std::vector<WeightView>& weights, const TowerOptions& options,
+                              std::shared_ptr<const DenseTower>* tower) {
+  TowerPlan plan;
+  const absl::Status parsed = ParseTowerPlan(text, static_cast<int>(inputs), static_cast<int>(weights.size()),
+                                             static_cast<int>(outputs), &plan);
+  return parsed.ok() ? DenseTower::Create(plan, weights, options, tower) : parsed;
+}
+
+/// Computes all rows of a layout in `parts` calls, at most `most_rows` at once: outputs [rows, width] each.
+inline absl::Status ComputeTower(const TowerLayout& layout, absl::Span<const TowerInput> inputs, int64_t rows,
+                                 int64_t most_rows, int parts, std::vector<std::vector<float>>* outputs) {
+  std::vector<float*> places;
+  outputs->clear();
+  for (size_t i = 0; i < layout.tower().plan().outputs.size(); ++i) {
+    outputs->emplace_back(rows * layout.output_width(static_cast<int>(i)), -77.0f);
+    places.push_back(outputs->back().data());
+  }
+  const int64_t block = std::min(layout.block_rows(), most_rows);
+  const HugeMemory single(layout.single_floats() * sizeof(float)), scratch(layout.block_floats(block) * sizeof(float));
+  const TowerRun run(layout, inputs, places, reinterpret_cast<float*>(single.data()));
+  absl::Status status = run.ComputeSingles();
+  for (int part = 0; part < parts && status.ok(); ++part) {
+    status = run.ComputeRows(rows * part / parts, rows * (part + 1) / parts, block,
+                             reinterpret_cast<float*>(scratch.data()));
+  }
+  return status;
+}
 
 /// Weights of given shapes with random numbers, as small as those of trained layers.
 class RandomWeights {
