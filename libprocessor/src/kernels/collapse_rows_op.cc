@@ -6,14 +6,12 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/framework/types.h"
 
 namespace processor {
 namespace {
 
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShape;
 using tensorflow::tstring;
 using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
@@ -71,11 +69,7 @@ class CollapseRowsOp : public tensorflow::OpKernel {
  public:
   explicit CollapseRowsOp(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
     for (int i = 0; i < num_outputs(); ++i) {
-      const tensorflow::DataType type = input_type(i);
-      OP_REQUIRES(
-          context, type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type),
-          absl::InvalidArgumentError(absl::StrCat("node '", name(), "': input ", i, " is ",
-                                                  tensorflow::DataTypeString(type), ", expected numbers or strings")));
+      OP_REQUIRES_OK(context, CheckCopyable(name(), absl::StrCat("input ", i), input_type(i)));
     }
   }
 
@@ -101,22 +95,12 @@ class CollapseRowsOp : public tensorflow::OpKernel {
     for (int i = 0; i < num_outputs(); ++i) {
       const Tensor& tensor = context->input(i);
       if (!equal && tensor.dim_size(0) == 1 && rows != 1) {
-        OP_REQUIRES_OK(context, Repeat(context, i, rows));
+        OP_REQUIRES_OK(context, RepeatRow(context, i, tensor, rows));
       } else {
         // The first row shares the memory of all.
         context->set_output(i, equal && tensor.dim_size(0) > 1 ? tensor.Slice(0, 1) : tensor);
       }
     }
-  }
-
- private:
-  static absl::Status Repeat(OpKernelContext* context, int number, int64_t rows) {
-    TensorShape shape = context->input(number).shape();
-    if (absl::Status set = shape.SetDimWithStatus(0, rows); !set.ok()) return set;
-    Tensor* output = nullptr;
-    if (absl::Status made = context->allocate_output(number, shape, &output); !made.ok()) return made;
-    RepeatRow(context->input(number), output);
-    return absl::OkStatus();
   }
 };
 

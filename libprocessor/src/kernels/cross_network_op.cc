@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "src/kernels/cross_network.h"
-#include "src/kernels/prepared_kernel.h"
 #include "src/kernels/row_shards.h"
-#include "src/kernels/shared_weights.h"
+#include "src/kernels/weighted_kernel.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -44,9 +43,16 @@ crossed: [rows, width].
 transposed: whether matrices are given transposed.
 )doc");
 
-class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
+/// A cross network that has been packed.
+struct CrossNetwork {
+  int64_t width = 0;
+  std::unique_ptr<const CrossVectors> vectors;    // either these
+  std::unique_ptr<const CrossMatrices> matrices;  // or these
+};
+
+class CrossNetworkOp : public WeightedKernel<CrossNetwork> {
  public:
-  explicit CrossNetworkOp(tf::OpKernelConstruction* context) : tf::OpKernel(context) {
+  explicit CrossNetworkOp(tf::OpKernelConstruction* context) : WeightedKernel(context) {
     std::string version;
     OP_REQUIRES_OK(context, context->GetAttr("version", &version));
     OP_REQUIRES_OK(context, context->GetAttr("transposed", &transposed_));
@@ -54,6 +60,7 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
     OP_REQUIRES_OK(context, context->GetAttr("num_biases", &num_biases_));
     is_vector_ = version == "vector";
     low_rank_ = version == "low_rank";
+    SetWeights(1, num_kernels_ + num_biases_);
     const int64_t layers = low_rank_ ? num_kernels_ / 2 : num_kernels_;
     OP_REQUIRES(context, !low_rank_ || num_kernels_ % 2 == 0,
                 absl::InvalidArgumentError(
@@ -62,17 +69,11 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
                 absl::InvalidArgumentError(absl::StrCat("num_biases: ", num_biases_, ", expected none or ", layers)));
   }
 
-  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
-    return network_.Prepare(*this, constants, 1, num_kernels_ + num_biases_, resources,
-                            [this](const auto& weights, auto* network) { return Make(weights, network); });
-  }
-
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& x = context->input(0);
-    OP_REQUIRES_OK(context,
-                   network_.Compute(*this, context, 1, num_kernels_ + num_biases_,
-                                    [this](const auto& weights, auto* network) { return Make(weights, network); }));
-    const Network& network = *network_.get();
+    const CrossNetwork* made = nullptr;
+    OP_REQUIRES_OK(context, Get(context, &made));
+    const CrossNetwork& network = *made;
     OP_REQUIRES(context, x.dims() == 2 && x.dim_size(1) == network.width,
                 absl::InvalidArgumentError(
                     absl::StrCat("x: shape ", x.shape().DebugString(), ", expected [rows, ", network.width, "]")));
@@ -93,14 +94,8 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
   }
 
  private:
-  struct Network {
-    int64_t width = 0;
-    std::unique_ptr<const CrossVectors> vectors;    // either these
-    std::unique_ptr<const CrossMatrices> matrices;  // or these
-  };
-
-  absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<Network>* network) const {
-    *network = std::make_unique<Network>();
+  absl::Status Make(const Weights& weights, std::unique_ptr<CrossNetwork>* network) const override {
+    *network = std::make_unique<CrossNetwork>();
     int64_t& width = (*network)->width;
     int64_t rank = 0;
     TF_RETURN_IF_ERROR(Measure(weights, &width, &rank));
@@ -117,7 +112,7 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
   }
 
   /// Finds width and rank and checks that all weights have shapes for them.
-  absl::Status Measure(const std::vector<const tf::Tensor*>& weights, int64_t* width, int64_t* rank) const {
+  absl::Status Measure(const Weights& weights, int64_t* width, int64_t* rank) const {
     const tf::Tensor& first = *weights[0];
     if (is_vector_) {
       *width = first.NumElements();
@@ -126,19 +121,19 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
       *rank = low_rank_ ? first.dim_size(transposed_ ? 0 : 1) : 0;
     }
     for (size_t i = 0; i < weights.size(); ++i) {
-      const tf::Tensor& one = *weights[i];
-      bool fits = one.NumElements() == *width;
+      const tf::Tensor& weight = *weights[i];
+      bool fits = weight.NumElements() == *width;
       if (i < num_kernels_ && !is_vector_) {
         const bool second = low_rank_ && i % 2 == 1;
         const int64_t inner = low_rank_ ? *rank : *width;
-        fits = one.dims() == 2 && one.dim_size(transposed_ ? 1 : 0) == (second ? inner : *width) &&
-               one.dim_size(transposed_ ? 0 : 1) == (second ? *width : inner);
+        fits = weight.dims() == 2 && weight.dim_size(transposed_ ? 1 : 0) == (second ? inner : *width) &&
+               weight.dim_size(transposed_ ? 0 : 1) == (second ? *width : inner);
       }
       if (!fits || *width == 0 || (low_rank_ && *rank == 0)) {
         return absl::InvalidArgumentError(absl::StrCat(i < num_kernels_ ? "kernel " : "bias ",
                                                        i < num_kernels_ ? i : i - num_kernels_, ": shape ",
-                                                       one.shape().DebugString(), ", expected one for width ", *width,
-                                                       low_rank_ ? absl::StrCat(" and rank ", *rank) : ""));
+                                                       weight.shape().DebugString(), ", expected one for width ",
+                                                       *width, low_rank_ ? absl::StrCat(" and rank ", *rank) : ""));
       }
     }
     return absl::OkStatus();
@@ -149,7 +144,6 @@ class CrossNetworkOp : public tf::OpKernel, public PreparedKernel {
   bool transposed_ = false;
   int64_t num_kernels_ = 0;
   int64_t num_biases_ = 0;
-  SharedWeights<Network> network_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecCrossNetwork").Device(tf::DEVICE_CPU), CrossNetworkOp);

@@ -4,14 +4,12 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/framework/types.h"
 
 namespace processor {
 namespace {
 
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShape;
 using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
@@ -43,11 +41,7 @@ output: [batch, ...]
 class ExpandRowsOp : public tensorflow::OpKernel {
  public:
   explicit ExpandRowsOp(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
-    const tensorflow::DataType type = input_type(0);
-    OP_REQUIRES(
-        context, type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type),
-        absl::InvalidArgumentError(absl::StrCat("node '", name(), "': value is ", tensorflow::DataTypeString(type),
-                                                ", expected numbers or strings")));
+    OP_REQUIRES_OK(context, CheckCopyable(name(), "value", input_type(0)));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -63,11 +57,7 @@ class ExpandRowsOp : public tensorflow::OpKernel {
     OP_REQUIRES(context, value.dim_size(0) == 1,
                 absl::InvalidArgumentError(absl::StrCat("node '", name(), "': value: ", value.dim_size(0),
                                                         " rows, expected 1 or ", rows, " as like has")));
-    TensorShape shape = value.shape();
-    OP_REQUIRES_OK(context, shape.SetDimWithStatus(0, rows));
-    Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, shape, &output));
-    RepeatRow(value, output);
+    OP_REQUIRES_OK(context, RepeatRow(context, 0, value, rows));
   }
 };
 

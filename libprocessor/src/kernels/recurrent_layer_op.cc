@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "src/kernels/interruption.h"
-#include "src/kernels/prepared_kernel.h"
 #include "src/kernels/recurrent_layer.h"
 #include "src/kernels/row_shards.h"
-#include "src/kernels/shared_weights.h"
+#include "src/kernels/weighted_kernel.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -56,9 +55,9 @@ states: the last state [rows, units]; with `sequences` that after each step [row
 backwards: the first step takes the last position.
 )doc");
 
-class RecurrentLayerOp : public tf::OpKernel, public PreparedKernel {
+class RecurrentLayerOp : public WeightedKernel<RecurrentLayer> {
  public:
-  explicit RecurrentLayerOp(tf::OpKernelConstruction* context) : tf::OpKernel(context) {
+  explicit RecurrentLayerOp(tf::OpKernelConstruction* context) : WeightedKernel(context) {
     std::string cell;
     OP_REQUIRES_OK(context, context->GetAttr("cell", &cell));
     OP_REQUIRES_OK(context, context->GetAttr("num_masks", &num_masks_));
@@ -74,17 +73,13 @@ class RecurrentLayerOp : public tf::OpKernel, public PreparedKernel {
     OP_REQUIRES(context, num_biases_ <= most,
                 absl::InvalidArgumentError(
                     absl::StrCat("biases: ", num_biases_, " of them, expected at most ", most, " for '", cell, "'")));
-  }
-
-  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
-    return layer_.Prepare(*this, constants, 1 + num_masks_, 2 + num_biases_, resources,
-                          [this](const auto& weights, auto* layer) { return Make(weights, layer); });
+    SetWeights(1 + num_masks_, 2 + num_biases_);
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, layer_.Compute(*this, context, 1 + num_masks_, 2 + num_biases_,
-                                           [this](const auto& weights, auto* layer) { return Make(weights, layer); }));
-    const RecurrentLayer& layer = *layer_.get();
+    const RecurrentLayer* made = nullptr;
+    OP_REQUIRES_OK(context, Get(context, &made));
+    const RecurrentLayer& layer = *made;
     const tf::Tensor& x = context->input(0);
     OP_REQUIRES(context, x.dims() == 3 && x.dim_size(2) == layer.inputs(),
                 absl::InvalidArgumentError(absl::StrCat("x: shape ", x.shape().DebugString(),
@@ -107,7 +102,7 @@ class RecurrentLayerOp : public tf::OpKernel, public PreparedKernel {
   }
 
  private:
-  absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<RecurrentLayer>* layer) const {
+  absl::Status Make(const Weights& weights, std::unique_ptr<RecurrentLayer>* layer) const override {
     const tf::Tensor &kernel = *weights[0], &recurrent = *weights[1];
     const int64_t gates = RecurrentGates(cell_);
     const int64_t units = recurrent.dims() == 2 ? recurrent.dim_size(0) : 0, n = gates * units;
@@ -140,7 +135,6 @@ class RecurrentLayerOp : public tf::OpKernel, public PreparedKernel {
   RecurrentRule rule_;
   int num_masks_ = 0;
   int num_biases_ = 0;
-  SharedWeights<RecurrentLayer> layer_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecRecurrentLayer").Device(tf::DEVICE_CPU), RecurrentLayerOp);

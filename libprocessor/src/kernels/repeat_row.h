@@ -1,26 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
+// What RecCollapseRows and RecExpandRows share: rows of numbers or strings, and their repetition.
 #ifndef PROCESSOR_SRC_KERNELS_REPEAT_ROW_H_
 #define PROCESSOR_SRC_KERNELS_REPEAT_ROW_H_
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
 
 namespace processor {
 
-/// Fills `dst` with the row `src` [1, ...]: numbers or strings.
-inline void RepeatRow(const tensorflow::Tensor& src, tensorflow::Tensor* dst) {
-  const int64_t rows = dst->dim_size(0);
+/// INVALID_ARGUMENT unless the input called `input` has numbers or strings, which can be copied.
+inline absl::Status CheckCopyable(const std::string& node, const std::string& input, tensorflow::DataType type) {
+  if (type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("node '", node, "': ", input, " is ", tensorflow::DataTypeString(type),
+                                                 ", expected numbers or strings"));
+}
+
+/// Makes output `number` of the row `src` [1, ...], `rows` times.
+inline absl::Status RepeatRow(tensorflow::OpKernelContext* context, int number, const tensorflow::Tensor& src,
+                              int64_t rows) {
+  tensorflow::TensorShape shape = src.shape();
+  if (absl::Status set = shape.SetDimWithStatus(0, rows); !set.ok()) return set;
+  tensorflow::Tensor* dst = nullptr;
+  if (absl::Status made = context->allocate_output(number, shape, &dst); !made.ok()) return made;
   if (src.dtype() == tensorflow::DT_STRING) {
     const auto* row = src.flat<tensorflow::tstring>().data();
     auto* place = dst->flat<tensorflow::tstring>().data();
     for (int64_t r = 0; r < rows; ++r) place = std::copy_n(row, src.NumElements(), place);
-    return;
+    return absl::OkStatus();
   }
   const auto row = src.tensor_data();
   char* place = const_cast<char*>(dst->tensor_data().data());
   for (int64_t r = 0; r < rows && !row.empty(); ++r) std::memcpy(place + r * row.size(), row.data(), row.size());
+  return absl::OkStatus();
 }
 
 }  // namespace processor

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "src/kernels/prepared_kernel.h"
 #include "src/kernels/row_shards.h"
-#include "src/kernels/shared_weights.h"
 #include "src/kernels/target_attention.h"
+#include "src/kernels/weighted_kernel.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -88,9 +87,9 @@ AttentionPart PartOf(std::string_view name) {
   return name == "key-query" ? AttentionPart::kKeyMinusQuery : AttentionPart::kProduct;
 }
 
-class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
+class TargetAttentionOp : public WeightedKernel<TargetAttention> {
  public:
-  explicit TargetAttentionOp(tf::OpKernelConstruction* context) : tf::OpKernel(context) {
+  explicit TargetAttentionOp(tf::OpKernelConstruction* context) : WeightedKernel(context) {
     std::vector<std::string> parts, activations;
     OP_REQUIRES_OK(context, context->GetAttr("parts", &parts));
     OP_REQUIRES_OK(context, context->GetAttr("activations", &activations));
@@ -100,33 +99,30 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
     OP_REQUIRES_OK(context, context->GetAttr("scale", &rule_.scale));
     OP_REQUIRES_OK(context, context->GetAttr("keep_dims", &keep_dims_));
     OP_REQUIRES_OK(context, context->GetAttr("num_masks", &num_masks_));
-    OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights_));
+    int64_t num_weights = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights));
+    SetWeights(2 + num_masks_, num_weights);
     for (const std::string& part : parts) parts_.push_back(PartOf(part));
     int64_t weights = 0;
     for (const std::string& activation : activations) {
-      for (const Named& one : kActivations) {
-        if (one.name == activation) layers_.push_back(one);
+      for (const Named& known : kActivations) {
+        if (known.name == activation) layers_.push_back(known);
       }
       weights += 2 + layers_.back().weights;
     }
-    OP_REQUIRES(context, num_weights_ == weights,
+    OP_REQUIRES(context, num_weights == weights,
                 absl::InvalidArgumentError(
-                    absl::StrCat("num_weights: ", num_weights_, ", expected ", weights, " for these activations")));
+                    absl::StrCat("num_weights: ", num_weights, ", expected ", weights, " for these activations")));
     OP_REQUIRES(
         context, alphas_.empty() || alphas_.size() == layers_.size(),
         absl::InvalidArgumentError(absl::StrCat("alphas: ", alphas_.size(), ", expected none or ", layers_.size())));
   }
 
-  absl::Status Prepare(absl::Span<const tf::Tensor* const> constants, tf::ResourceMgr* resources) override {
-    return unit_.Prepare(*this, constants, 2 + num_masks_, num_weights_, resources,
-                         [this](const auto& weights, auto* unit) { return Make(weights, unit); });
-  }
-
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor &query = context->input(0), &keys = context->input(1);
-    OP_REQUIRES_OK(context, unit_.Compute(*this, context, 2 + num_masks_, num_weights_,
-                                          [this](const auto& weights, auto* unit) { return Make(weights, unit); }));
-    const TargetAttention& unit = *unit_.get();
+    const TargetAttention* made = nullptr;
+    OP_REQUIRES_OK(context, Get(context, &made));
+    const TargetAttention& unit = *made;
     const int64_t dim = unit.dim();
     OP_REQUIRES(context, keys.dims() == 3 && keys.dim_size(2) == dim,
                 absl::InvalidArgumentError(
@@ -151,7 +147,7 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
   }
 
  private:
-  absl::Status Make(const std::vector<const tf::Tensor*>& weights, std::unique_ptr<TargetAttention>* unit) const {
+  absl::Status Make(const Weights& weights, std::unique_ptr<TargetAttention>* unit) const override {
     std::vector<AttentionLayer> layers;
     std::vector<std::vector<float>> held;
     int64_t dim = 0, inputs = 0;
@@ -176,15 +172,15 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
       const float** pointers[] = {&layer.bias, &layer.activation.weight, &layer.activation.scale,
                                   &layer.activation.shift};
       for (int i = 0; i <= kind.weights; ++i) {
-        const tf::Tensor& one = *weights[next + 1 + i];
-        if (one.NumElements() != inputs && (one.NumElements() != 1 || i == 0)) {
-          return absl::InvalidArgumentError(absl::StrCat("weight ", next + 1 + i, ": shape ", one.shape().DebugString(),
-                                                         ", expected [", inputs, "]"));
+        const tf::Tensor& weight = *weights[next + 1 + i];
+        if (weight.NumElements() != inputs && (weight.NumElements() != 1 || i == 0)) {
+          return absl::InvalidArgumentError(absl::StrCat("weight ", next + 1 + i, ": shape ",
+                                                         weight.shape().DebugString(), ", expected [", inputs, "]"));
         }
         // One number counts for all units.
-        const float* data = one.flat<float>().data();
+        const float* data = weight.flat<float>().data();
         held.emplace_back(inputs, data[0]);
-        if (one.NumElements() == inputs) held.back().assign(data, data + inputs);
+        if (weight.NumElements() == inputs) held.back().assign(data, data + inputs);
         *pointers[i] = held.back().data();
       }
       layers.push_back(layer);
@@ -200,8 +196,6 @@ class TargetAttentionOp : public tf::OpKernel, public PreparedKernel {
   AttentionRule rule_;
   bool keep_dims_ = false;
   int64_t num_masks_ = 0;
-  int64_t num_weights_ = 0;
-  SharedWeights<TargetAttention> unit_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecTargetAttention").Device(tf::DEVICE_CPU), TargetAttentionOp);

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that share what they make of their weights among the sessions of a model version.
+#ifndef PROCESSOR_KERNELS_WEIGHTED_KERNEL_H_
+#define PROCESSOR_KERNELS_WEIGHTED_KERNEL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/kernels/prepared_kernel.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/platform/hash.h"
+
+namespace processor {
+
+/// A kernel that makes a T of its weights, which do not change after the first run: once, for all sessions of a model
+/// version. It owns a share of it.
+template <typename T>
+class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
+ public:
+  using OpKernel::OpKernel;
+  using Weights = std::vector<const tensorflow::Tensor*>;
+
+  absl::Status Prepare(absl::Span<const tensorflow::Tensor* const> constant_inputs,
+                       tensorflow::ResourceMgr* resources) override {
+    Weights weights;
+    for (size_t i = first_; i < first_ + count_; ++i) {
+      if (i >= constant_inputs.size() || constant_inputs[i] == nullptr) return absl::OkStatus();
+      weights.push_back(constant_inputs[i]);
+    }
+    return Find(weights, resources);
+  }
+
+ protected:
+  /// The weights are `count` inputs from `first` on.
+  void SetWeights(size_t first, size_t count) {
+    first_ = first;
+    count_ = count;
+  }
+
+  /// Makes a T, which takes from the weights what it needs. INVALID_ARGUMENT for shapes that do not fit.
+  virtual absl::Status Make(const Weights& weights, std::unique_ptr<T>* object) const = 0;
+
+  /// Gives what was made, in the first request if it was not prepared.
+  absl::Status Get(tensorflow::OpKernelContext* context, const T** object) {
+    *object = made_.load(std::memory_order_acquire);
+    if (*object != nullptr) return absl::OkStatus();
+    Weights weights;
+    for (size_t i = first_; i < first_ + count_; ++i) weights.push_back(&context->input(static_cast<int>(i)));
+    const absl::Status found = Find(weights, context->resource_manager());
+    *object = made_.load(std::memory_order_acquire);
+    return found;
+  }
+
+ private:
+  // Makes it, unless a kernel of the same name and attributes has done so with equal weights.
+  absl::Status Find(const Weights& weights, tensorflow::ResourceMgr* resources) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (made_.load(std::memory_order_relaxed) != nullptr) return absl::OkStatus();
+    // Nodes of two models may have one name in stock TensorFlow: whatever differs is another resource.
+    uint64_t print = tensorflow::Hash64(tensorflow::SummarizeAttrs(def()));
+    for (const tensorflow::Tensor* weight : weights) {
+      const std::string shape = weight->shape().DebugString();
+      print = tensorflow::Hash64(shape.data(), shape.size(), print);
+      print = tensorflow::Hash64(weight->tensor_data().data(), weight->tensor_data().size(), print);
+    }
+    Resource* found = nullptr;
+    const absl::Status status = resources->LookupOrCreate<Resource>(
+        "recprocessor_packed", absl::StrCat(name(), "/", absl::Hex(print)), &found, [&](Resource** created) {
+          std::unique_ptr<T> object;
+          if (absl::Status made = Make(weights, &object); !made.ok()) return made;
+          *created = new Resource(std::move(object));
+          return absl::OkStatus();
+        });
+    if (!status.ok()) return status;
+    resource_.reset(found);
+    made_.store(found->object(), std::memory_order_release);
+    return absl::OkStatus();
+  }
+
+  class Resource : public tensorflow::ResourceBase {
+   public:
+    explicit Resource(std::unique_ptr<const T> object) : object_(std::move(object)) {}
+    const T* object() const { return object_.get(); }
+    std::string DebugString() const override { return "what a kernel made of its weights"; }
+
+   private:
+    const std::unique_ptr<const T> object_;
+  };
+
+  size_t first_ = 0, count_ = 0;
+  std::mutex mutex_;
+  tensorflow::core::RefCountPtr<Resource> resource_;
+  std::atomic<const T*> made_{nullptr};
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_KERNELS_WEIGHTED_KERNEL_H_
