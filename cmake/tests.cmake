@@ -54,49 +54,27 @@ foreach(name test_c_api test_c_api_drop_in test_c_api_host)
 endforeach()
 
 # What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
-# takes what TensorFlow synchronizes by its own means for races.
-add_unit_tests(processor_thread_tests
-  libprocessor/src/kernels/huge_memory.cc
-  libprocessor/src/kernels/tower_team.cc
-  tests/libprocessor/kernels/test_tower_team.cc
-  libprocessor/src/runtime/batching/batcher.cc
-  libprocessor/src/base/byte_budget.cc
-  libprocessor/src/host/control/idle_time.cc
-  libprocessor/src/host/control/maintenance.cc
-  libprocessor/src/host/request_log/sample_queue.cc
-  tests/libprocessor/host/control/test_idle_time.cc
-  tests/libprocessor/host/control/test_maintenance.cc
-  tests/libprocessor/host/request_log/test_sample_queue.cc
-  libprocessor/src/runtime/requests/cancellation.cc
-  libprocessor/src/runtime/threads/cpuset.cc
-  libprocessor/src/runtime/requests/exception_status.cc
-  libprocessor/src/runtime/stats/histogram.cc
-  libprocessor/src/base/log.cc
+# takes what TensorFlow synchronizes by its own means for races. These sources with their tests, and what they need.
+set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/machine_memory.cc
+  libprocessor/src/kernels/huge_memory.cc
+  libprocessor/src/runtime/requests/exception_status.cc
+  libprocessor/src/runtime/stats/stats.cc
   libprocessor/src/runtime/threads/pinned_pool.cc
   libprocessor/src/runtime/threads/placed_threads.cc
-  libprocessor/src/runtime/threads/process_threads.cc
-  libprocessor/src/runtime/threads/request_threads.cc
-  libprocessor/src/runtime/requests/request_gate.cc
-  libprocessor/src/runtime/requests/request_watch.cc
-  libprocessor/src/runtime/session/session_slot.cc
-  libprocessor/src/runtime/stats/stats.cc
-  libprocessor/src/runtime/executor/step_runner.cc
-  libprocessor/src/runtime/threads/thread_slice.cc
-  libprocessor/src/runtime/threads/thread_starter.cc
-  tests/libprocessor/runtime/batching/test_batcher.cc
-  tests/libprocessor/base/test_byte_budget.cc
-  tests/libprocessor/runtime/requests/test_cancellation.cc
-  tests/libprocessor/runtime/threads/test_cpuset.cc
-  tests/libprocessor/runtime/stats/test_histogram.cc
-  tests/libprocessor/base/test_log.cc
-  tests/libprocessor/runtime/threads/test_process_threads.cc
-  tests/libprocessor/runtime/threads/test_request_threads.cc
-  tests/libprocessor/runtime/requests/test_request_gate.cc
-  tests/libprocessor/runtime/requests/test_request_watch.cc
-  tests/libprocessor/runtime/session/test_session_slot.cc
-  tests/libprocessor/runtime/executor/test_step_runner.cc
-  tests/libprocessor/runtime/threads/test_thread_starter.cc)
+  libprocessor/src/runtime/threads/thread_slice.cc)
+foreach(source
+    base/byte_budget base/log host/control/idle_time
+    host/control/maintenance host/request_log/sample_queue kernels/tower_team
+    runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
+    runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
+    runtime/stats/histogram runtime/threads/cpuset runtime/threads/process_threads
+    runtime/threads/request_threads runtime/threads/thread_starter)
+  get_filename_component(folder ${source} DIRECTORY)
+  get_filename_component(stem ${source} NAME)
+  list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)
+endforeach()
+add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
