@@ -20,18 +20,22 @@ using google::protobuf::UnknownFieldSet;
 using tensorflow::DataType;
 using tensorflow::Tensor;
 
-// The fields of a message, by protobuf's own parser rather than by the library's codecs, so that a fault in a codec
+// Reads the fields of a message by protobuf's own parser rather than by the library's codecs, so that a fault in a codec
 // cannot hide in both sides of a comparison.
-UnknownFieldSet FieldsOf(std::string_view bytes) {
-  UnknownFieldSet fields;
-  if (!fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+void ParseFields(std::string_view bytes, UnknownFieldSet* fields) {
+  if (!fields->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw std::runtime_error("message: damaged");
-  return fields;
+  }
+}
+
+std::string_view BytesOf(const UnknownField& field) {
+  if (field.type() != UnknownField::TYPE_LENGTH_DELIMITED) throw std::runtime_error("message: a field of another type");
+  return field.length_delimited();
 }
 
 template <typename T>
 void AppendFixed(const UnknownField& field, std::vector<T>* dst) {
-  const std::string_view bytes = field.length_delimited();
+  const std::string_view bytes = BytesOf(field);
   if (bytes.size() % sizeof(T) != 0) throw std::runtime_error("ArrayProto: values cut short");
   const size_t before = dst->size();
   dst->resize(before + bytes.size() / sizeof(T));
@@ -46,8 +50,9 @@ void AppendVarints(const UnknownField& field, std::vector<int64_t>* dst) {
   }
   uint64_t value = 0;
   int shift = 0;
-  for (const char c : std::string_view(field.length_delimited())) {
+  for (const char c : BytesOf(field)) {
     const auto byte = static_cast<uint8_t>(c);
+    if (shift > 63) throw std::runtime_error("message: varint too long");
     value |= static_cast<uint64_t>(byte & 0x7f) << shift;
     shift += 7;
     if (byte >= 0x80) continue;
@@ -71,7 +76,8 @@ Tensor ReadArrayProto(std::string_view bytes) {
   std::vector<float> floats;
   std::vector<double> doubles;
   std::vector<std::string> strings;
-  const UnknownFieldSet fields = FieldsOf(bytes);
+  UnknownFieldSet fields;
+  ParseFields(bytes, &fields);
   for (int i = 0; i < fields.field_count(); ++i) {
     const UnknownField& field = fields.field(i);
     switch (field.number()) {
@@ -79,8 +85,9 @@ Tensor ReadArrayProto(std::string_view bytes) {
         dtype = static_cast<int>(field.varint());
         break;
       case 2: {
-        const UnknownFieldSet shape = FieldsOf(field.length_delimited());
-        for (int d = 0; d < shape.field_count(); ++d) AppendVarints(shape.field(d), &dims);
+        UnknownFieldSet shape_fields;
+        ParseFields(BytesOf(field), &shape_fields);
+        for (int d = 0; d < shape_fields.field_count(); ++d) AppendVarints(shape_fields.field(d), &dims);
         break;
       }
       case 3:
@@ -90,7 +97,7 @@ Tensor ReadArrayProto(std::string_view bytes) {
         AppendFixed(field, &doubles);
         break;
       case 6:
-        strings.emplace_back(field.length_delimited());
+        strings.emplace_back(BytesOf(field));
         break;
       case 5:
       case 7:
@@ -139,13 +146,15 @@ Tensor ReadTensorProto(std::string_view bytes) {
 // Both protocols keep their tensors in a map<string, tensor>; only the field number differs.
 NamedTensors ReadMap(std::string_view bytes, int number, std::string_view protocol) {
   NamedTensors tensors;
-  const UnknownFieldSet fields = FieldsOf(bytes);
+  UnknownFieldSet fields;
+  ParseFields(bytes, &fields);
   for (int i = 0; i < fields.field_count(); ++i) {
     if (fields.field(i).number() != number) continue;
-    const UnknownFieldSet entry = FieldsOf(fields.field(i).length_delimited());
+    UnknownFieldSet entry;
+    ParseFields(BytesOf(fields.field(i)), &entry);
     std::string key, value;
     for (int e = 0; e < entry.field_count(); ++e) {
-      (entry.field(e).number() == 1 ? key : value) = entry.field(e).length_delimited();
+      (entry.field(e).number() == 1 ? key : value) = BytesOf(entry.field(e));
     }
     tensors.emplace(key, protocol == "eas" ? ReadArrayProto(value) : ReadTensorProto(value));
   }

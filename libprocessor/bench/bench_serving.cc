@@ -53,16 +53,6 @@ struct Contestant {
   Report rounds = Report::array();
 };
 
-template <typename Make>
-Contestant Load(const std::string& name, const Make& make) {
-  const Clock::time_point before = Clock::now();
-  Contestant contestant;
-  contestant.name = name;
-  contestant.engine = make();
-  contestant.load_seconds = Seconds(Clock::now() - before);
-  return contestant;
-}
-
 void CheckAnswers(Contestant* contestant, Engine* reference, size_t num_requests) {
   if (!contestant->answers) return;
   for (size_t i = 0; i < num_requests; ++i) {
@@ -91,7 +81,7 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::st
   const std::vector<std::string>& requests = own_requests == nullptr ? all_requests : *own_requests;
   if (entry.contains("model")) options.model = entry.at("model");
   if (entry.contains("config")) options.config = entry.at("config").dump();
-  Contestant contestant = Load(entry.value("name", engine), [&]() -> std::unique_ptr<Engine> {
+  const auto make = [&]() -> std::unique_ptr<Engine> {
     if (engine == "stock") return MakeStockEngine(options, requests);
     if (engine == "processor") return MakeProcessorEngine(options, requests);
     if (engine == "host") return MakeHostEngine(entry.at("state_dir"), entry.at("model_name"), options, requests);
@@ -99,7 +89,12 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::st
     if (engine == "onednn") return MakeOneDnnEngine(entry.at("widths"), entry.at("rows"));
     throw std::invalid_argument("--contestants: engine '" + engine +
                                 "', expected stock, processor, host, peer or onednn");
-  });
+  };
+  Contestant contestant;
+  contestant.name = entry.value("name", engine);
+  const Clock::time_point before = Clock::now();
+  contestant.engine = make();
+  contestant.load_seconds = Seconds(Clock::now() - before);
   contestant.own_requests = std::move(own_requests);
   contestant.tolerance = entry.value("tolerance", kTolerance);
   contestant.answers = engine != "onednn";
@@ -141,19 +136,17 @@ Report Compare(const Arguments& arguments) {
   const size_t threads = std::max<size_t>(1, static_cast<size_t>(arguments.Number("--threads")));
   const size_t rounds = static_cast<size_t>(arguments.Number("--rounds"));
 
-  std::vector<Contestant> contestants;
+  nlohmann::json entries = nlohmann::json::array();
   if (const std::string& list = arguments.Text("--contestants"); !list.empty()) {
-    for (const nlohmann::json& entry : nlohmann::json::parse(list)) {
-      contestants.push_back(LoadEntry(entry, options, arguments.Text("--requests"), requests, threads));
-    }
-    if (contestants.empty()) throw std::invalid_argument("--contestants: none, expected one at least");
+    entries = nlohmann::json::parse(list);
+    if (entries.empty()) throw std::invalid_argument("--contestants: none, expected one at least");
   } else {
-    if (which != "processor") {
-      contestants.push_back(Load("stock", [&] { return MakeStockEngine(options, requests); }));
-    }
-    if (which != "stock") {
-      contestants.push_back(Load("processor", [&] { return MakeProcessorEngine(options, requests); }));
-    }
+    if (which != "processor") entries.push_back({{"engine", "stock"}});
+    if (which != "stock") entries.push_back({{"engine", "processor"}});
+  }
+  std::vector<Contestant> contestants;
+  for (const nlohmann::json& entry : entries) {
+    contestants.push_back(LoadEntry(entry, options, arguments.Text("--requests"), requests, threads));
   }
   double largest_difference = 0;
   for (size_t i = 1; i < contestants.size(); ++i) {
