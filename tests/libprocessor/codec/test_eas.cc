@@ -89,19 +89,6 @@ TEST_F(EasTest, SmallIntegersKeepTheLowBits) {
   EXPECT_EQ(request_.feeds[0].flat<uint8_t>()(1), 255);
 }
 
-TEST_F(EasTest, UnpackedValuesAndDimensionsAreRead) {
-  SetInputs({{"x", tensorflow::DT_INT64, {}, true}});
-  // Values before shape before dtype, all unpacked, another field between the values.
-  const std::string array = std::string("\x38\x05\x40\x01\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 15) +
-                            std::string("\x12\x04\x08\x02\x08\x01", 6) + std::string("\x08\x09", 2);
-  const std::string entry = std::string("\x0a\x01x\x12", 4) + static_cast<char>(array.size()) + array;
-  const absl::Status status = DecodeBytes(std::string("\x12", 1) + static_cast<char>(entry.size()) + entry);
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(request_.feeds[0].shape(), tensorflow::TensorShape({2, 1}));
-  EXPECT_EQ(request_.feeds[0].flat<int64_t>()(0), 5);
-  EXPECT_EQ(request_.feeds[0].flat<int64_t>()(1), -1);
-}
-
 TEST_F(EasTest, PackedRunCutInsideAValueNamesTheInput) {
   SetInputs({{"x", tensorflow::DT_FLOAT, {}, true}});
   const std::string entry = std::string(

@@ -36,19 +36,6 @@ class TfServingTest : public CodecFixture<TfServingMessages> {
   Request request_message_;
 };
 
-TEST_F(TfServingTest, ReadsTensorContentOfEveryNumericDtype) {
-  for (const DataType dtype : oracle::DtypesOf("tfserving")) {
-    if (dtype == tensorflow::DT_STRING) continue;
-    for (const TensorShape& shape : {TensorShape(), TensorShape({3}), TensorShape({41, 5}), TensorShape({2, 0})}) {
-      SCOPED_TRACE(tensorflow::DataType_Name(dtype) + " " + shape.DebugString());
-      const Tensor tensor = oracle::RandomTensor(dtype, shape, 5);
-      SetUpInput(dtype, {});
-      tensor.AsProtoTensorContent(&Input(&request_message_, "x"));
-      ExpectAsTensorFlow();
-    }
-  }
-}
-
 TEST_F(TfServingTest, TensorContentWinsOverTypedValues) {
   TensorProto& message = SetUpInput(tensorflow::DT_INT32, {1});
   message.set_tensor_content(std::string("\x07\0\0\0", 4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of kernels share: numbers to compute with, and how near an answer must be.
+// What tests of kernels share: numbers to compute with, how near an answer must be, and plans that are damaged.
 #ifndef PROCESSOR_TESTS_KERNELS_NAIVE_H_
 #define PROCESSOR_TESTS_KERNELS_NAIVE_H_
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace processor {
@@ -27,6 +28,26 @@ inline std::vector<float> RandomFloats(size_t count, float scale, unsigned seed)
 
 /// Numbers from -1 to 1.
 inline std::vector<float> SomeFloats(size_t count, uint32_t seed = 1) { return RandomFloats(count, 1, seed); }
+
+/// The text of a plan with up to four changes: letters changed, cut out, or copied from another place of it.
+inline std::string DamagedPlan(const std::string& whole, std::mt19937* random) {
+  const std::string letters = "{}[]\":,0123456789.-exh truefalsn\\\x80";
+  std::string text = whole;
+  for (uint32_t changes = 1 + (*random)() % 4; changes > 0 && !text.empty(); --changes) {
+    const size_t at = (*random)() % text.size();
+    switch ((*random)() % 3) {
+      case 0:
+        text[at] = letters[(*random)() % letters.size()];
+        break;
+      case 1:
+        text.erase(at, 1 + (*random)() % 20);
+        break;
+      default:
+        text.insert(at, whole.substr((*random)() % whole.size(), (*random)() % 30));
+    }
+  }
+  return text;
+}
 
 inline double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
