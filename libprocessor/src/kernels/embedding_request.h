@@ -48,7 +48,7 @@ struct EmbeddingRequest {
 
   size_t bytes() const {
     size_t sum = 0;
-    for (const auto& one : splits) sum += one.capacity() * sizeof(int64_t);
+    for (const auto& split : splits) sum += split.capacity() * sizeof(int64_t);
     return sum;
   }
 

@@ -96,7 +96,7 @@ TEST_F(DescriptionsTest, GetModelStatusTellsOfOneVersionOrAll) {
   auto answer = AskFor<GetModelStatusResponse>("tfserving", "GetModelStatus", {"ranking", {}, {}, {}});
   ASSERT_EQ(answer.model_version_status_size(), 4);
   std::vector<int64_t> numbers;
-  for (const auto& one : answer.model_version_status()) numbers.push_back(one.version());
+  for (const auto& version : answer.model_version_status()) numbers.push_back(version.version());
   EXPECT_EQ(numbers, (std::vector<int64_t>{6, 5, 4, 3})) << "the largest first, as TensorFlow Serving lists them";
   EXPECT_EQ(answer.model_version_status(0).state(), ModelVersionStatus::UNLOADING);
   EXPECT_EQ(answer.model_version_status(1).state(), ModelVersionStatus::LOADING);
@@ -170,7 +170,7 @@ TEST_F(DescriptionsTest, ReadinessIsAFlagInMessagesAndAStatusInJson) {
   EXPECT_EQ(AskJson("kserve_json", "live"), Json({{"live", true}}));
 }
 
-TEST_F(DescriptionsTest, ServerMetadataAndIndex) {
+TEST_F(DescriptionsTest, ServerMetadataNamesTheServerAndTheIndexAllVersions) {
   const auto server = AskFor<inference::ServerMetadataResponse>("kserve", "ServerMetadata");
   EXPECT_EQ(server.name(), "recprocessor");
   EXPECT_FALSE(server.version().empty());

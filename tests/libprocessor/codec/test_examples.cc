@@ -154,23 +154,23 @@ TEST_F(ExamplesTest, ContextIsMergedIntoEveryExample) {
 }
 
 TEST_F(ExamplesTest, MessagesInPartsAreMergedAndTheLaterKindCounts) {
-  RegressionRequest one, two;
-  one.mutable_model_spec()->set_signature_name("regress");
-  *one.mutable_input()->mutable_example_list()->add_examples() = MakeExample(1);
-  *two.mutable_input()->mutable_example_list()->add_examples() = MakeExample(2);
-  ASSERT_TRUE(Decode("tfserving", "Regress", one.SerializeAsString() + two.SerializeAsString()).ok());
+  RegressionRequest first, second;
+  first.mutable_model_spec()->set_signature_name("regress");
+  *first.mutable_input()->mutable_example_list()->add_examples() = MakeExample(1);
+  *second.mutable_input()->mutable_example_list()->add_examples() = MakeExample(2);
+  ASSERT_TRUE(Decode("tfserving", "Regress", first.SerializeAsString() + second.SerializeAsString()).ok());
   EXPECT_EQ(Feed().size(), 2u);
-  auto* const list = two.mutable_input()->mutable_example_list_with_context();
+  auto* const list = second.mutable_input()->mutable_example_list_with_context();
   *list->add_examples() = MakeExample(3);
   (*list->mutable_context()->mutable_features()->mutable_feature())["c"].mutable_int64_list()->add_value(1);
-  ASSERT_TRUE(Decode("tfserving", "Regress", one.SerializeAsString() + two.SerializeAsString()).ok());
+  ASSERT_TRUE(Decode("tfserving", "Regress", first.SerializeAsString() + second.SerializeAsString()).ok());
   EXPECT_EQ(Feed().size(), 1u);
-  RegressionRequest again = two;
+  RegressionRequest again = second;
   again.mutable_input()->mutable_example_list_with_context()->clear_examples();
-  ASSERT_TRUE(
-      Decode("tfserving", "Regress",
-             one.SerializeAsString() + two.SerializeAsString() + again.SerializeAsString() + again.SerializeAsString())
-          .ok());
+  ASSERT_TRUE(Decode("tfserving", "Regress",
+                     first.SerializeAsString() + second.SerializeAsString() + again.SerializeAsString() +
+                         again.SerializeAsString())
+                  .ok());
   RegressionRequest joined;
   ASSERT_TRUE(joined.ParseFromString(bytes_));
   Example expected = joined.input().example_list_with_context().context(), merged;

@@ -46,7 +46,7 @@ class KserveTest : public testing::Test {
   DecodedRequest request_;
 };
 
-TEST_F(KserveTest, EveryDtypeGoesThereAndBackInTheFormItCameIn) {
+TEST_F(KserveTest, EveryDtypeSurvivesARoundTripInTheFormOfTheRequest) {
   for (const DataType dtype : oracle::DtypesOf("kserve")) {
     for (const TensorShape& shape : {TensorShape(), TensorShape({3}), TensorShape({41, 5}), TensorShape({2, 0})}) {
       for (const bool raw : {true, false}) {

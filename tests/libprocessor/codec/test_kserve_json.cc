@@ -53,7 +53,7 @@ class KserveJsonTest : public JsonFixture {
   }
 };
 
-TEST_F(KserveJsonTest, EveryDtypeGoesThereAndBackAsBinaryData) {
+TEST_F(KserveJsonTest, EveryDtypeSurvivesARoundTripAsBinaryData) {
   for (const DataType dtype : oracle::DtypesOf("kserve")) {
     for (const TensorShape& shape : {TensorShape(), TensorShape({3}), TensorShape({41, 5}), TensorShape({2, 0})}) {
       SCOPED_TRACE(tensorflow::DataType_Name(dtype) + " " + shape.DebugString());
@@ -107,7 +107,7 @@ TEST_F(KserveJsonTest, DataIsFlatOrNestedAndAnsweredFlat) {
             absl::InvalidArgumentError("output 'z': bytes that are no UTF-8, expected 'binary_data' in the request"));
 }
 
-TEST_F(KserveJsonTest, EveryDtypeGoesThereAndBackAsData) {
+TEST_F(KserveJsonTest, EveryDtypeSurvivesARoundTripAsData) {
   for (const DataType dtype : oracle::DtypesOf("kserve")) {
     if (dtype == tensorflow::DT_STRING) continue;
     SetOne(dtype);

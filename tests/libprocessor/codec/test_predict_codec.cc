@@ -170,7 +170,7 @@ TYPED_TEST(PredictCodecTest, UnknownOutputIsNamed) {
                          "output 'prob\\xff': not in signature 'serving_default' (has prob, rank)"));
 }
 
-TYPED_TEST(PredictCodecTest, OutputThatIsNamedTwice) {
+TYPED_TEST(PredictCodecTest, AnOutputNamedTwiceIsRefusedOrFetchedOnce) {
   this->valid_.add_output_filter("rank");
   this->valid_.add_output_filter("rank");
   const absl::Status status = this->Decode(this->valid_);

@@ -131,7 +131,7 @@ TEST_F(TfServingJsonTest, FloatsAreWrittenShortAndReadBackTheSame) {
   }
 }
 
-TEST_F(TfServingJsonTest, EveryDtypeGoesThereAndBack) {
+TEST_F(TfServingJsonTest, EveryDtypeSurvivesARoundTrip) {
   std::mt19937_64 random(7);
   for (const DataType dtype : oracle::DtypesOf("kserve")) {
     SetOne(dtype);

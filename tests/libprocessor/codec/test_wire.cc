@@ -54,9 +54,9 @@ TEST(VarintTest, LongerThanTenBytesIsRefused) {
 }
 
 TEST(VarintTest, NeedlesslyLongFormIsRead) {
-  const std::string one = std::string("\x81\x80\x80\x00", 4);
+  const std::string bytes = std::string("\x81\x80\x80\x00", 4);
   uint64_t value = 0;
-  EXPECT_EQ(ReadVarint(one.data(), one.data() + one.size(), &value), one.data() + 4);
+  EXPECT_EQ(ReadVarint(bytes.data(), bytes.data() + bytes.size(), &value), bytes.data() + 4);
   EXPECT_EQ(value, 1);
 }
 

@@ -26,7 +26,7 @@ std::vector<double> Recurrence(const std::vector<float>& src, int64_t rows, int6
 
 std::vector<const float*> Pointers(const Weights& weights) {
   std::vector<const float*> pointers;
-  for (const auto& one : weights) pointers.push_back(one.data());
+  for (const auto& matrix : weights) pointers.push_back(matrix.data());
   return pointers;
 }
 
@@ -40,7 +40,7 @@ TEST(CrossVectors, EqualTheRecurrence) {
             Weights kernels, biases;
             for (int layer = 0; layer < layers; ++layer) {
               kernels.push_back(SomeFloats(width, 10 + layer));
-              for (float& one : kernels.back()) one /= std::sqrt(static_cast<float>(width));
+              for (float& weight : kernels.back()) weight /= std::sqrt(static_cast<float>(width));
               if (biased) biases.push_back(SomeFloats(width, 20 + layer));
             }
             const std::vector<float> src = SomeFloats(rows * width);
@@ -74,7 +74,7 @@ void CheckMatrices(Isa isa, int64_t rows, int64_t width, int64_t rank, int layer
   for (int layer = 0; layer < layers; ++layer) {
     for (int i = 0; i < (rank ? 2 : 1); ++i) {
       kernels.push_back(SomeFloats(width * (rank ? rank : width), 10 * layer + i));
-      for (float& one : kernels.back()) one /= std::sqrt(static_cast<float>(rank && i ? rank : width));
+      for (float& weight : kernels.back()) weight /= std::sqrt(static_cast<float>(rank && i ? rank : width));
     }
     if (biased) biases.push_back(SomeFloats(width, 50 + layer));
   }

@@ -41,7 +41,7 @@ std::vector<double> NaiveAttention(const AttentionShape& shape, const HeadAttent
         if (masks.condition.data != nullptr && !At(masks.condition, h, q, k)) weights[k] = rule.padding;
         most = std::max(most, weights[k]);
       }
-      for (double& one : weights) sum += one = std::exp(one - most);
+      for (double& weight : weights) sum += weight = std::exp(weight - most);
       for (int64_t k = 0; k < shape.keys; ++k) {
         const double weight = weights[k] / sum * (masks.gate != nullptr ? masks.gate[q] : 1);
         for (int64_t e = 0; e < shape.value_dim; ++e) {
@@ -89,10 +89,10 @@ TEST(HeadAttention, TakesMasksOfEveryShape) {
   for (int i = 0; i < 30; ++i) condition[i] = i % 3 != 1;
   const int64_t strides[][3] = {{15, 5, 1}, {0, 5, 1}, {0, 0, 1}, {1, 0, 0}, {0, 0, 0}};
   for (Isa isa : SupportedIsas()) {
-    for (const auto& one : strides) {
+    for (const auto& stride : strides) {
       for (const auto& two : strides) {
         AttentionMasks masks;
-        masks.bias = {bias.data(), one[0], one[1], one[2]};
+        masks.bias = {bias.data(), stride[0], stride[1], stride[2]};
         masks.condition = {condition.get(), two[0], two[1], two[2]};
         masks.gate = gate.data();
         ExpectNear(Attend(shape, rule, in, masks, isa), NaiveAttention(shape, rule, in, masks));
@@ -109,7 +109,7 @@ TEST(HeadAttention, WeighsAllPositionsAlikeWhereNoneCounts) {
   masks.condition = {&none, 0, 0, 0};
   for (Isa isa : SupportedIsas()) {
     double mean = 0;
-    for (float one : in.value) mean += one / 7;
+    for (float value : in.value) mean += value / 7;
     ExpectNear(Attend(shape, {1, -1e9f}, in, masks, isa), {mean, mean});
   }
 }

@@ -181,7 +181,7 @@ TEST(KeySteps, StringsOfNumbersComeInChunks) {
   }
 }
 
-TEST(KeySteps, Bucketizes) {
+TEST(KeySteps, BucketsAreThoseOfTheBoundaries) {
   PlanKey key = MakeKey({MakeStep(StepKind::kBucketize)});
   key.steps[0].boundaries = {0.0f, 1.5f, 1.5f};
   EXPECT_EQ(Keys<float>(key, tensorflow::DT_FLOAT, {-1.0f, 0.0f, 1.0f, 1.5f, NAN}),

@@ -18,7 +18,7 @@ struct RandomRecurrence {
         recurrent(SomeFloats(units * RecurrentGates(cell) * units, 2)),
         bias(SomeFloats(RecurrentGates(cell) * units, 3)),
         recurrent_bias(SomeFloats(RecurrentGates(cell) * units, 4)) {
-    for (float& one : recurrent) one *= 0.5f;
+    for (float& weight : recurrent) weight *= 0.5f;
     given.cell = cell;
     given.inputs = inputs;
     given.units = units;
@@ -66,8 +66,8 @@ std::vector<double> NaiveRecurrence(const RecurrentWeights& w, const std::vector
     std::vector<double> h(w.units, 0), c(w.units, 0);
     for (int64_t step = 0; step < length; ++step) {
       const int64_t place = row * length + (rule.backwards ? length - 1 - step : step);
-      const std::vector<double> one(x.begin() + place * w.inputs, x.begin() + (place + 1) * w.inputs);
-      if (mask == nullptr || mask[place]) Step(w, one, &h, &c);
+      const std::vector<double> inputs(x.begin() + place * w.inputs, x.begin() + (place + 1) * w.inputs);
+      if (mask == nullptr || mask[place]) Step(w, inputs, &h, &c);
       if (rule.sequences) found.insert(found.end(), h.begin(), h.end());
     }
     if (!rule.sequences) found.insert(found.end(), h.begin(), h.end());
@@ -146,7 +146,8 @@ TEST(RecurrentLayer, KeepsWhatIsNotANumberInItsRowAndAfterIt) {
       }
       // A position that does not count changes nothing, whatever it has.
       const bool mask[] = {true, true, true, true, true, true, false, true, true, true, true, true};
-      for (float one : States(weights.given, x, mask, rows, length, {true, false}, isa)) EXPECT_FALSE(std::isnan(one));
+      for (float state : States(weights.given, x, mask, rows, length, {true, false}, isa))
+        EXPECT_FALSE(std::isnan(state));
     }
   }
 }
@@ -155,7 +156,7 @@ TEST(RecurrentLayer, StaysWithinOneForInfinities) {
   for (RecurrentCell cell : kCells) {
     RandomRecurrence weights(cell, 1, 2, true);
     for (Isa isa : SupportedIsas()) {
-      for (float one : States(weights.given, {kInfinity}, nullptr, 1, 1, {}, isa)) EXPECT_LE(std::abs(one), 1);
+      for (float state : States(weights.given, {kInfinity}, nullptr, 1, 1, {}, isa)) EXPECT_LE(std::abs(state), 1);
     }
   }
 }

@@ -111,7 +111,7 @@ class RowKernelsTest : public testing::TestWithParam<std::tuple<Isa, RowType, ui
   int type_number() const { return static_cast<int>(type()); }
 };
 
-TEST_P(RowKernelsTest, CopyAndAddRows) {
+TEST_P(RowKernelsTest, CopyAndAddEqualLoopsBitForBit) {
   const RowKernels& kernels = RowKernelsFor(isa());
   for (const uint32_t padding : {0u, 6u}) {
     const Rows rows(type(), dim(), padding);
@@ -134,7 +134,7 @@ TEST_P(RowKernelsTest, CopyAndAddRows) {
   }
 }
 
-TEST_P(RowKernelsTest, PoolRows) {
+TEST_P(RowKernelsTest, PoolingEqualsLoopsBitForBit) {
   const RowKernels& kernels = RowKernelsFor(isa());
   const Rows rows(type(), dim(), 2);
   for (const size_t n : {0, 1, 5, 23}) {

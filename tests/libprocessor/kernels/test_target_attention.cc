@@ -60,7 +60,7 @@ Data MakeData(const Case& c) {
   for (size_t i = 0; i < c.units.size(); ++i) {
     const auto seed = static_cast<uint32_t>(10 * i);
     data.kernels.push_back(SomeFloats(inputs * c.units[i], seed + 3));
-    for (float& one : data.kernels.back()) one *= 2 / std::sqrt(static_cast<float>(inputs));
+    for (float& weight : data.kernels.back()) weight *= 2 / std::sqrt(static_cast<float>(inputs));
     data.biases.push_back(SomeFloats(c.units[i], seed + 4));
     data.alphas.push_back(SomeFloats(c.units[i], seed + 5));
     data.scales.push_back(SomeFloats(c.units[i], seed + 6));
@@ -112,9 +112,9 @@ std::vector<double> NaiveScores(const Case& c, const Data& data) {
     }
     if (c.rule.softmax) {
       double most = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (double one : scores) most = std::max(most, one);
-      for (double& one : scores) sum += one = std::exp(one - most);
-      for (double& one : scores) one /= sum;
+      for (double score : scores) most = std::max(most, score);
+      for (double& score : scores) sum += score = std::exp(score - most);
+      for (double& score : scores) score /= sum;
     }
     for (int64_t e = 0; e < c.dim; ++e) {
       double sum = 0;

@@ -198,7 +198,7 @@ TEST(TowerTeam, WhoWaitsSleeps) {
   EXPECT_LT(cpu_seconds, 0.003);
 }
 
-TEST(TowerTeam, AThreadThatIsKeptOutMeetsNobody) {
+TEST(TowerTeam, AThreadThatIsKeptOutRunsAlone) {
   TowerTeams teams(2, 4);
   std::atomic<int> met{0}, bad{0};
   std::thread kept_out([&] {

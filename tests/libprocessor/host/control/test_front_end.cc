@@ -40,7 +40,7 @@ TEST_F(FrontEndPlaces, KeepsOffWhatIsReserved) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(FrontEndPlaces, RunsAnywhereWhereNothingIsLeft) {
+TEST_F(FrontEndPlaces, RunsAnywhereIfAllCpusAreReserved) {
   FrontEnd front_end(true);
   Place(front_end, first_);
   ASSERT_EQ(front_end.cpus(), others_);
@@ -48,7 +48,7 @@ TEST_F(FrontEndPlaces, RunsAnywhereWhereNothingIsLeft) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(FrontEndPlaces, ComesBackWithItsEnd) {
+TEST_F(FrontEndPlaces, ItsEndGivesThreadsTheirCpusBack) {
   {
     FrontEnd front_end(true);
     Place(front_end, first_);
@@ -65,7 +65,7 @@ TEST_F(FrontEndPlaces, LeavesThreadsOfOthersAlone) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(FrontEndPlaces, ThatIsBusyGoesBackForAWhile) {
+TEST_F(FrontEndPlaces, ABusyFrontEndReturnsToReservedCpusForAWhile) {
   FrontEnd front_end(true);
   Place(front_end, first_);
   ASSERT_EQ(front_end.cpus(), others_);

@@ -51,7 +51,7 @@ TEST(LoadRecords, RefuseWhatWasAloneInTwoDeaths) {
   EXPECT_TRUE(records.MayLoad(kBad, false).ok());
 }
 
-TEST(LoadRecords, BlameNobodyForADeathOfSeveral) {
+TEST(LoadRecords, BlameNoVersionIfSeveralWereLoading) {
   LoadRecords records = Fresh();
   records.Begin(kBad);
   records.Begin(kOther);
@@ -95,7 +95,7 @@ TEST(LoadRecords, NeverBlameABaselineThatServed) {
   EXPECT_FALSE(records.MayLoad(kGood, false).ok()) << "as a variant it is like others";
 }
 
-TEST(LoadRecords, CountNoEndThatSomebodyWanted) {
+TEST(LoadRecords, CountNoIntendedExit) {
   for (int i = 0; i < 4; ++i) {
     LoadRecords records = Fresh();
     records.Begin(kBad);
@@ -140,7 +140,7 @@ TEST(LoadRecords, SayWhenTheyHaveChanged) {
   EXPECT_TRUE(records.TakeChanged());
 }
 
-TEST(LoadRecords, TakeWhatCannotBeReadForNothing) {
+TEST(LoadRecords, IgnoreAFileThatCannotBeRead) {
   for (const char* text :
        {"{", "[]", "null", "{\"schema\":2}", "{\"schema\":1,\"versions\":[{}]}",
         "{\"schema\":1,\"versions\":[{\"model\":\"m\",\"version\":2,\"identity\":\"x\",\"deaths\":7}]}"}) {

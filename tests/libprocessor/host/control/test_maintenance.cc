@@ -12,7 +12,7 @@
 namespace processor {
 namespace {
 
-TEST(Maintenance, RunsJobsWhenNobodyElseHasWork) {
+TEST(Maintenance, RunsJobsOnIdleCpus) {
   std::atomic<int> ended{0};
   Maintenance maintenance([&] { ++ended; });
   EXPECT_FALSE(maintenance.busy());

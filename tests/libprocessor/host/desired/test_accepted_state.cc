@@ -18,7 +18,7 @@ std::string ModelText(const std::string& name, const std::string& path, const st
   return absl::StrCat("\"", name, R"(": {"baseline": 1, "versions": {"1": {"path": ")", path, "\"}}", more, "}");
 }
 
-TEST(AcceptDesired, WhatIsRightIsTakenAsItIs) {
+TEST(AcceptDesired, AValidDocumentIsTakenUnchanged) {
   AcceptedState accepted;
   const std::string text = Document(3, ModelText("a", "/a") + ", " + ModelText("b", "/b"));
   ASSERT_TRUE(AcceptDesired(text, "", "h", &accepted).ok());
@@ -58,7 +58,7 @@ TEST(AcceptDesired, AVersionThatIsRefusedIsThereWithItsFault) {
   EXPECT_FALSE(accepted.state.models.at("a").versions.at(1).fault.ok());
 }
 
-TEST(AcceptDesired, WhatCannotBeFollowedAtAllLeavesEverything) {
+TEST(AcceptDesired, AnInvalidDocumentChangesNothing) {
   AcceptedState accepted;
   accepted.text = "before";
   EXPECT_FALSE(AcceptDesired("{", Document(1, ""), "h", &accepted).ok());
@@ -66,7 +66,7 @@ TEST(AcceptDesired, WhatCannotBeFollowedAtAllLeavesEverything) {
   EXPECT_EQ(accepted.text, "before");
 }
 
-TEST(AcceptDesired, AFormerStateThatIsDamagedKeepsNothing) {
+TEST(AcceptDesired, ADamagedFormerStateIsIgnored) {
   const std::string text = Document(4, ModelText("a", "/new", R"(, "x": 1)"));
   for (const char* former : {"", "{", "[]", R"({"models": 1})", R"({"models": {"a": 5}})"}) {
     AcceptedState accepted;

@@ -243,7 +243,7 @@ TEST(DesiredState, VersionsAreNumbersInPlainDecimal) {
   }
 }
 
-TEST(DesiredState, CpusOfAVersionThatIsNotThereHarmNobody) {
+TEST(DesiredState, CpusOfAnAbsentVersionAreIgnored) {
   DesiredState state;
   const absl::Status status =
       ParseDesiredState(DOCUMENT(R"("models": {"m": {"baseline": 1, "versions": {"1": {"path": "/1"}}}},
@@ -266,7 +266,7 @@ TEST(DesiredState, RefusedVersionsHaveTheirReasons) {
   EXPECT_EQ(state.refused.at("m").at(5), absl::InvalidArgumentError("no graph"));
 }
 
-TEST(DesiredState, WhatIsWrongOfARefusedVersionHarmsNobody) {
+TEST(DesiredState, FurtherFaultsOfARefusedVersionAreIgnored) {
   for (const char* entry :
        {R"("5": {"status": "OK", "message": ""})", R"("5": {"status": "GONE", "message": ""})",
         R"("5": {"message": ""})", R"("5": {"status": "UNKNOWN"})", R"("0": {"status": "UNKNOWN", "message": ""})",

@@ -77,7 +77,7 @@ TEST(Routing, AnArmWithoutWeightTakesNothing) {
   EXPECT_EQ(ArmFor(7, {}), nullptr);
 }
 
-TEST(Routing, ARampMovesNobodyWhoIsIn) {
+TEST(Routing, ARampKeepsUsersInTheirArm) {
   for (int i = 0; i < 20000; ++i) {
     const uint32_t bucket = RoutingBucket("ramp", std::to_string(i));
     if (ArmFor(bucket, {{4, 500, 1000}}) != nullptr) {

@@ -108,7 +108,7 @@ TEST(VersionStats, CountsOutcomesByProtocol) {
   EXPECT_GT(totals.last_ms, 0u);
 }
 
-TEST(HostStats, GoOnForANumberAndGoWithIt) {
+TEST(HostStats, AreKeptForAVersionNumberUntilItIsForgotten) {
   HostStats stats;
   const std::shared_ptr<VersionStats> first = stats.Of("m", 1);
   EXPECT_EQ(stats.Of("m", 1), first);

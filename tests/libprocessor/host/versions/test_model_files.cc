@@ -98,7 +98,7 @@ TEST_F(ModelFiles, ThatAreOthersAreRefusedWithBothHashes) {
   EXPECT_TRUE(Check(deployed, &looks).ok()) << "as it was";
 }
 
-TEST_F(ModelFiles, OfWhichNobodyKnowsAnythingAreNotChecked) {
+TEST_F(ModelFiles, WithoutARecordAreNotChecked) {
   int looks = 0;
   EXPECT_TRUE(Check({}, &looks).ok());
   EXPECT_EQ(looks, 0);
@@ -114,7 +114,7 @@ TEST_F(ModelFiles, ALinkMoreToATableIsNoChange) {
   EXPECT_NE(Deployed().seal, deployed.seal) << "of other files it is read again";
 }
 
-TEST_F(ModelFiles, ThatAreNoneAreRefusedWithoutWaiting) {
+TEST_F(ModelFiles, ThatDoNotExistAreRefusedWithoutWaiting) {
   Write("saved_model.pb", "graph");
   const DesiredFiles deployed = Deployed();
   ASSERT_EQ(mkfifo((folder() + "/pipe").c_str(), 0600), 0);

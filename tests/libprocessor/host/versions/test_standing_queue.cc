@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kBegin = 5'000'000 * kMs;
 
-TEST(StandingQueue, PauseOfTheMachineIsNone) {
+TEST(StandingQueue, APauseOfTheMachineIsNoStandingQueue) {
   StandingQueue queue;
   for (int64_t burst = 0; burst < 20; ++burst) {
     const int64_t begin = kBegin + burst * 120 * kMs;
@@ -18,7 +18,7 @@ TEST(StandingQueue, PauseOfTheMachineIsNone) {
   }
 }
 
-TEST(StandingQueue, StandsOnceItWasLongForTheInterval) {
+TEST(StandingQueue, StandsAfterAnIntervalOfLongQueues) {
   StandingQueue queue;
   for (int64_t ms = 0; ms < 100; ms += 2) EXPECT_FALSE(queue.Look(true, kBegin + ms * kMs)) << ms;
   EXPECT_TRUE(queue.Look(true, kBegin + 100 * kMs));

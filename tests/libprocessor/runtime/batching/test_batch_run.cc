@@ -93,16 +93,16 @@ class BatchRunTest : public ::testing::Test {
 
   // Answers are right whatever way they came about.
   void ExpectAnswer(size_t index) {
-    const JointRequest& one = requests_[index];
-    ASSERT_TRUE(one.status.ok()) << one.status;
-    ASSERT_EQ(one.outputs.size(), one.request->fetches.size());
-    const Tensor &t = one.outputs[0], &y = one.outputs[1], &x = one.request->feeds[1];
-    ASSERT_EQ(y.dim_size(0), one.rows + extra_rows_);
-    ASSERT_EQ(t.dim_size(0), one.rows);
-    const float own = depends_on_others_ ? static_cast<float>(one.rows) : 0;
-    for (int64_t i = 0; i < one.rows; ++i) {
+    const JointRequest& joint = requests_[index];
+    ASSERT_TRUE(joint.status.ok()) << joint.status;
+    ASSERT_EQ(joint.outputs.size(), joint.request->fetches.size());
+    const Tensor &t = joint.outputs[0], &y = joint.outputs[1], &x = joint.request->feeds[1];
+    ASSERT_EQ(y.dim_size(0), joint.rows + extra_rows_);
+    ASSERT_EQ(t.dim_size(0), joint.rows);
+    const float own = depends_on_others_ ? static_cast<float>(joint.rows) : 0;
+    for (int64_t i = 0; i < joint.rows; ++i) {
       EXPECT_EQ(y.flat<float>()(i), 2 * x.matrix<float>()(i, 0) + own);
-      EXPECT_EQ(t.flat<tstring>()(i), one.request->feeds[0].flat<tstring>()(i));
+      EXPECT_EQ(t.flat<tstring>()(i), joint.request->feeds[0].flat<tstring>()(i));
     }
   }
   void ExpectAnswers() {
@@ -132,15 +132,15 @@ TEST_F(BatchRunTest, TheFirstIsATrialAndThoseAfterAreOneRun) {
   ExpectAnswers();
 }
 
-TEST_F(BatchRunTest, AnswersOutliveTheRequestsOfOthersAndShareNothing) {
+TEST_F(BatchRunTest, AnswersOutliveOtherRequestsAndShareNoMemory) {
   Add(1, 10);
   Add(1, 20);
   Go();
   Go();
   std::vector<std::string> expected;
-  for (const JointRequest& one : requests_) expected.emplace_back(one.request->feeds[0].flat<tstring>()(0));
+  for (const JointRequest& joint : requests_) expected.emplace_back(joint.request->feeds[0].flat<tstring>()(0));
   std::vector<std::vector<Tensor>> kept;
-  for (JointRequest& one : requests_) kept.push_back(std::move(one.outputs));
+  for (JointRequest& joint : requests_) kept.push_back(std::move(joint.outputs));
   decoded_.clear();
   requests_.clear();
   EXPECT_FALSE(kept[0][1].SharesBufferWith(kept[1][1]));
@@ -148,7 +148,7 @@ TEST_F(BatchRunTest, AnswersOutliveTheRequestsOfOthersAndShareNothing) {
   EXPECT_EQ(std::string(kept[1][0].flat<tstring>()(0)), expected[1]);
 }
 
-TEST_F(BatchRunTest, PoisonFailsItsOwnRequestOnly) {
+TEST_F(BatchRunTest, ARequestThatFailsTheBatchFailsAlone) {
   for (const bool tried : {false, true}) {
     SCOPED_TRACE(tried);
     requests_.clear();
@@ -186,7 +186,7 @@ TEST_F(BatchRunTest, RowsThatDependOnOthersAreFoundOut) {
   EXPECT_TRUE(RunsAlone(*requests_[0].request));
 }
 
-TEST_F(BatchRunTest, AModelThatFailsOnlyWithCompanyRunsAlone) {
+TEST_F(BatchRunTest, AModelThatFailsOnlyInBatchesRunsRequestsOneByOne) {
   most_rows_ = 2;
   Add(2, 10);
   Add(1, 20);
@@ -232,7 +232,7 @@ TEST_F(BatchRunTest, EachSetOfOutputsIsTriedForItself) {
   EXPECT_TRUE(Go().together);
 }
 
-TEST_F(BatchRunTest, RowsAreWhatAllInputsBeginWith) {
+TEST_F(BatchRunTest, RowsAreTheFirstDimensionOfAllInputs) {
   DecodedRequest& request = *Add(4, 10);
   EXPECT_EQ(RowsOf(request), 4);
   request.next.push_back(request);
@@ -260,7 +260,7 @@ TEST_F(BatchRunTest, AFirstDimensionThatTheSignatureFixesIsNoRows) {
   EXPECT_EQ(RowsOf(request), 0);
 }
 
-TEST_F(BatchRunTest, NumbersThatAreNoneAgreeWithThemselves) {
+TEST_F(BatchRunTest, NanAgreesWithNan) {
   Add(1, 10);
   Add(1, std::numeric_limits<float>::quiet_NaN());
   Add(1, std::numeric_limits<float>::infinity());

@@ -18,7 +18,7 @@ namespace {
 
 using Chains = std::vector<std::vector<uint64_t>>;
 
-TEST_F(BatcherTest, ACallerWhoFindsAPlaceFreeRunsAtOnce) {
+TEST_F(BatcherTest, ACallerRunsAtOnceIfASessionIsFree) {
   Begin(ZeroWait());
   for (uint64_t id = 1; id <= 3; ++id) {
     FakeEntry& entry = *Make(id);
@@ -79,7 +79,7 @@ TEST_F(BatcherTest, OtherKindsAndRequestsWithoutRowsRunApart) {
   EXPECT_EQ(chains(), (Chains{{1}, {2, 6}, {3, 5}, {4}}));
 }
 
-TEST_F(BatcherTest, LargerPriorityLeads) {
+TEST_F(BatcherTest, ALargerPriorityRunsFirst) {
   Begin(ZeroWait(1));
   Hold();
   std::vector<Call*> calls = {CallOne(1)};
@@ -96,7 +96,7 @@ TEST_F(BatcherTest, LargerPriorityLeads) {
   EXPECT_EQ(chains(), (Chains{{1}, {3}, {5}, {2}, {4}}));
 }
 
-TEST_F(BatcherTest, WhatCannotBeReadConcernsNobodyElse) {
+TEST_F(BatcherTest, AMalformedRequestFailsAlone) {
   Begin(ZeroWait());
   FakeEntry& bad = *Make(1);
   bad.prepare_status = absl::InvalidArgumentError("bytes");
@@ -260,7 +260,7 @@ TEST_F(BatcherTest, WithoutWorkersAStartedRequestIsRefusedOrRunByWhoeverComes) {
   EXPECT_EQ(refused.runs + refused.fails, 0);
 }
 
-TEST_F(BatcherTest, TimedWaitsForCompany) {
+TEST_F(BatcherTest, TimedBatchesWaitForMoreRequests) {
   Begin(Timed(/*max_rows=*/3, /*max_wait_us=*/10'000'000));
   std::vector<Call*> calls = {CallOne(1)};
   ASSERT_TRUE(Waiting(1));
@@ -273,7 +273,7 @@ TEST_F(BatcherTest, TimedWaitsForCompany) {
   EXPECT_EQ(chains(), (Chains{{1, 2, 3}}));
 }
 
-TEST_F(BatcherTest, TimedWaitsNoLongerThanItMay) {
+TEST_F(BatcherTest, TimedBatchesWaitAtMostTheMaximum) {
   Begin(Timed(100, /*max_wait_us=*/20'000));
   const int64_t begin_ns = NowNs();
   std::vector<Call*> calls = {CallOne(1)};
@@ -288,7 +288,7 @@ TEST_F(BatcherTest, TimedWaitsNoLongerThanItMay) {
   EXPECT_TRUE(Eventually([&] { return alone.told == 1; }));
 }
 
-TEST_F(BatcherTest, TimedMissesNoDeadlineAndKeepsNothingThatHasNoCompany) {
+TEST_F(BatcherTest, TimedBatchesMissNoDeadlineAndHoldNoLoneRequest) {
   Begin(Timed(100, /*max_wait_us=*/10'000'000));
   auto entry = std::make_unique<FakeEntry>(1);
   entry->deadline_us = NowNs() / 1000 + 100'000;
@@ -303,7 +303,7 @@ TEST_F(BatcherTest, TimedMissesNoDeadlineAndKeepsNothingThatHasNoCompany) {
   EXPECT_TRUE(large->status.ok());
 }
 
-TEST_F(BatcherTest, WhatWaitsForCompanyCanBeRemoved) {
+TEST_F(BatcherTest, ARequestThatWaitsForItsBatchCanBeRemoved) {
   Begin(Timed(100, /*max_wait_us=*/10'000'000));
   FakeEntry& entry = *Make(1);
   ASSERT_TRUE(batcher_->Start(&entry, 0).ok());
@@ -312,7 +312,7 @@ TEST_F(BatcherTest, WhatWaitsForCompanyCanBeRemoved) {
   EXPECT_EQ(entry.runs, 0);
 }
 
-TEST_F(BatcherTest, AnotherModeRunsWhatWaitedForCompany) {
+TEST_F(BatcherTest, AChangeOfModeRunsTheWaitingBatch) {
   for (const BatchMode mode : {BatchMode::kZeroWait, BatchMode::kOff}) {
     SCOPED_TRACE(static_cast<int>(mode));
     if (batcher_ == nullptr) Begin(Timed(100, 10'000'000));

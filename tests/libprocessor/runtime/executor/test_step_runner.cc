@@ -75,13 +75,13 @@ TEST(StepRunner, LeavesOneClosureAtATimeToTheThreadThatHelps) {
   const auto runner = std::make_shared<StepRunner>(pool.Busy());
   const std::thread::id here = std::this_thread::get_id();
   int left = 2;
-  const auto one = [&] {
+  const auto task = [&] {
     EXPECT_EQ(std::this_thread::get_id(), here);
     if (--left == 0) runner->Finish();
   };
-  runner->Schedule(one);
+  runner->Schedule(task);
   EXPECT_EQ(pool.calls(), 0);
-  runner->Schedule(one);
+  runner->Schedule(task);
   EXPECT_EQ(pool.calls(), 1);
   runner->Help();
   EXPECT_EQ(left, 0);
@@ -108,13 +108,13 @@ TEST(StepRunner, EndsOnAnyThread) {
   for (int round = 0; round < 50; ++round) {
     const auto runner = std::make_shared<StepRunner>(pool.Starting());
     std::atomic<int> left{8};
-    const auto one = [&] {
+    const auto task = [&] {
       if (--left == 0) runner->Finish();
     };
     for (int i = 0; i < 4; ++i) {
-      runner->Schedule([&, one] {
-        runner->Schedule(one);
-        one();
+      runner->Schedule([&, task] {
+        runner->Schedule(task);
+        task();
       });
     }
     runner->Help();

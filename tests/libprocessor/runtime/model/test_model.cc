@@ -108,7 +108,7 @@ TEST_P(ModelWithoutMemory, EveryRequestOfABatchIsAnswered) {
   processor_model_free(handle_);
 }
 
-TEST_P(ModelWithoutMemory, AnAcceptedRequestIsToldOfOnceInItsQueue) {
+TEST_P(ModelWithoutMemory, AnAcceptedRequestIsAnsweredExactlyOnce) {
   processor_queue* queue = nullptr;
   ASSERT_EQ(processor_queue_create(&queue, nullptr), PROCESSOR_OK);
   processor_target target{};

@@ -96,7 +96,7 @@ TEST(RequestThreads, ManyQueuesNeedNoMoreThreads) {
   for (auto& queue : queues) threads.Forget(queue.get());
 }
 
-TEST(RequestThreads, LetsMoreInWhereAllThatRunAreSlow) {
+TEST(RequestThreads, LetsMoreInIfAllRunningRequestsAreSlow) {
   RequestThreads threads(1, 6);
   Gate gate;
   RequestThreads::Share share;
@@ -110,7 +110,7 @@ TEST(RequestThreads, LetsMoreInWhereAllThatRunAreSlow) {
   threads.Forget(&slow);
 }
 
-TEST(RequestThreads, SlowOnesHoldNobodyElse) {
+TEST(RequestThreads, SlowRequestsDoNotBlockOtherModels) {
   RequestThreads threads(2, 8);
   Gate gate;
   RequestThreads::Share slow_share, quick_share;
@@ -149,7 +149,7 @@ TEST(RequestThreads, EachModelMayHaveOneRunning) {
   threads.Forget(&slow);
 }
 
-TEST(RequestThreads, AQuickRequestThatComesLateIsLetInBesideSlowOnes) {
+TEST(RequestThreads, AQuickRequestRunsBesideSlowOnes) {
   RequestThreads threads(1, 8);
   Gate gate;
   RequestThreads::Share share;

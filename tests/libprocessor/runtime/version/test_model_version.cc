@@ -27,7 +27,7 @@ class ModelVersionTest : public testing::Test {
   std::shared_ptr<ModelVersion> version_;
 };
 
-TEST_F(ModelVersionTest, LoadingIsGivenUpWhenNobodyWantsIt) {
+TEST_F(ModelVersionTest, LoadingStopsWhenTheVersionIsNoLongerDesired) {
   cancellation_.Request(absl::CancelledError("load: given up"));
   const absl::Status status =
       ModelVersion::Load(config_, source_, *slots_, /*background=*/true, cancellation_, &version_);
@@ -35,7 +35,7 @@ TEST_F(ModelVersionTest, LoadingIsGivenUpWhenNobodyWantsIt) {
   EXPECT_EQ(version_, nullptr);
 }
 
-TEST_F(ModelVersionTest, WarmingUpIsGivenUpWhenNobodyWantsIt) {
+TEST_F(ModelVersionTest, WarmUpStopsWhenTheVersionIsNoLongerDesired) {
   ASSERT_TRUE(ModelVersion::Load(config_, source_, *slots_, /*background=*/false, cancellation_, &version_).ok());
   cancellation_.Request(absl::CancelledError("load: given up"));
   const absl::Status status = WarmUp(config_, "", /*num_sessions=*/1, cancellation_, *version_);
