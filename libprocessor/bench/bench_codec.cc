@@ -62,20 +62,25 @@ std::unique_ptr<SignatureSet> MakeSignatures() {
 }
 
 /// `numbers`: floats that JSON has, of a few digits as clients send them, instead of any bits.
-std::vector<Tensor> MakeInputs(const Signature& signature, int rows, bool numbers = false) {
+std::vector<Tensor> MakeInputs(const Signature& signature, int rows, bool numbers) {
   std::vector<Tensor> tensors;
   for (const TensorSpec& spec : signature.inputs()) {
-    Tensor tensor = oracle::RandomTensor(spec.dtype, TensorShape({rows}), tensors.size() + 1);
-    if (spec.dtype == tensorflow::DT_STRING) {
-      // Ids as click logs have them: 8 characters.
-      for (int i = 0; i < rows; ++i) {
+    TensorShape shape({rows});
+    if (spec.shape.dims() == 2) shape.AddDim(spec.shape.dim_size(1));
+    Tensor tensor = oracle::RandomTensor(spec.dtype, shape, tensors.size() + 1);
+    for (int64_t i = 0; i < tensor.NumElements(); ++i) {
+      const uint32_t number =
+          static_cast<uint32_t>(i + 1) * 40503u + static_cast<uint32_t>(tensors.size()) * 2654435761u;
+      if (spec.dtype == tensorflow::DT_STRING) {
+        // Ids as click logs have them: 8 characters.
         char text[16];
-        std::snprintf(text, sizeof(text), "%08zx", (tensors.size() * 2654435761u + i * 40503u) & 0xffffffffu);
+        std::snprintf(text, sizeof(text), "%08x", number);
         tensor.flat<tensorflow::tstring>()(i) = text;
+      } else if (spec.dtype == tensorflow::DT_INT64) {
+        tensor.flat<int64_t>()(i) = number % 1000000;
+      } else if (numbers) {
+        tensor.flat<float>()(i) = static_cast<float>(number % 100000) / 1000;
       }
-    }
-    for (int i = 0; numbers && spec.dtype == tensorflow::DT_FLOAT && i < rows; ++i) {
-      tensor.flat<float>()(i) = static_cast<float>((i + 1) * 40503u % 100000) / 1000;
     }
     tensors.push_back(tensor);
   }
@@ -178,7 +183,7 @@ template <typename Protocol>
 void AddCases(const SignatureSet& signatures, int rows, std::vector<Case>* cases) {
   const Signature& signature = *signatures.default_signature();
   const Codec* codec = FindCodec(Protocol::kName);
-  const std::vector<Tensor> inputs = MakeInputs(signature, rows);
+  const std::vector<Tensor> inputs = MakeInputs(signature, rows, /*numbers=*/false);
   typename Protocol::Request message;
   SetModelName<Protocol>(&message);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -256,24 +261,6 @@ std::unique_ptr<SignatureSet> MakeSmallSignatures() {
   return oracle::MakeSignatures("serving_default", inputs, {{"prob", tensorflow::DT_FLOAT, {-1, 1}}});
 }
 
-std::vector<Tensor> MakeSmallInputs(const Signature& signature, int rows) {
-  std::vector<Tensor> tensors;
-  for (const TensorSpec& spec : signature.inputs()) {
-    const bool dense = spec.dtype == tensorflow::DT_FLOAT;
-    Tensor tensor(spec.dtype, dense ? TensorShape({rows, kFloatInputs}) : TensorShape({rows}));
-    for (int64_t i = 0; i < tensor.NumElements(); ++i) {
-      const uint32_t number = static_cast<uint32_t>(i + 1) * 2654435761u + static_cast<uint32_t>(tensors.size());
-      if (dense) {
-        tensor.flat<float>()(i) = static_cast<float>(number % 100000) / 1000;
-      } else {
-        tensor.flat<int64_t>()(i) = number % 1000000;
-      }
-    }
-    tensors.push_back(tensor);
-  }
-  return tensors;
-}
-
 double ThreadSeconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -312,7 +299,8 @@ Report MeasureCodecs(const Arguments& arguments) {
     AddCases<Eas>(signatures, rows, &cases);
     AddCases<TfServing>(signatures, rows, &cases);
     AddOwnCases(signatures, MakeInputs(*signatures.default_signature(), rows, /*numbers=*/true), "", &cases);
-    AddOwnCases(small_signatures, MakeSmallInputs(*small_signatures.default_signature(), rows), ":ids", &cases);
+    AddOwnCases(small_signatures, MakeInputs(*small_signatures.default_signature(), rows, /*numbers=*/true), ":ids",
+                &cases);
   }
   const std::string& filter = arguments.Text("--filter");
   const auto unwanted = [&](const Case& codec_case) { return codec_case.name.find(filter) == std::string::npos; };

@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "engine.h"
-#include "measure.h"
 #include "nlohmann/json.hpp"
 #include "program.h"
 #include "read_floor.h"

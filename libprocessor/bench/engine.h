@@ -41,6 +41,10 @@ class Engine {
   virtual std::string Statistics() { return "null"; }
 };
 
+/// One round of a load test: some client threads, each sending its next request as soon as the last is answered. They
+/// send requests 0 .. num_requests - 1 over and over for `seconds`. Throws std::runtime_error if one is refused.
+Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds);
+
 /// What an engine is made of.
 struct EngineOptions {
   std::string model;      // folder of the SavedModel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure.h"
+#include "engine.h"
 
 #include <algorithm>
 #include <atomic>
