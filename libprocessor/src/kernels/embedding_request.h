@@ -61,8 +61,8 @@ struct EmbeddingRequest {
 absl::Status CheckFeatureTypes(const EmbeddingPlan& plan, absl::Span<const tensorflow::DataType> types);
 
 /// Fills the rest of a request whose `features` are set: checks their shapes and what they say of rows, so that nothing
-/// is read beyond them. `reserve`: asked for so many bytes before anything is allocated for the rows that features claim.
-/// \return INVALID_ARGUMENT that names the features that do not fit; what `reserve` answers.
+/// is read beyond them. `reserve` is asked for the bytes of the rows that features claim before they are allocated.
+/// \return INVALID_ARGUMENT that names the features that do not fit, or what `reserve` returns.
 absl::Status LayOutRequest(const EmbeddingPlan& plan, const std::function<absl::Status(int64_t)>& reserve,
                            EmbeddingRequest* request);
 

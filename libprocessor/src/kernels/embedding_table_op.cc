@@ -97,7 +97,7 @@ class EmbeddingTableOp : public OpKernel {
   Tensor handle_;
 };
 
-// Puts a table in the place of what the handle led to.
+// Replaces the table that the handle refers to.
 absl::Status Replace(OpKernelContext* context, const ResourceHandle& handle,
                      std::shared_ptr<const EmbeddingTable> table) {
   tensorflow::core::RefCountPtr<EmbeddingTableResource> found;

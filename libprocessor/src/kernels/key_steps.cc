@@ -167,7 +167,7 @@ absl::Status KeySteps::Add(const PlanStep& planned, bool* text, bool* is_unsigne
   return absl::OkStatus();
 }
 
-// Makes numbers of the values, and answers how many steps that took.
+// Makes numbers of the values, and returns how many steps that took.
 size_t KeySteps::Load(const void* values, size_t n, int64_t* keys) const {
   switch (type_) {
     case tensorflow::DT_STRING:

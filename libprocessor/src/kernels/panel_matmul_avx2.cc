@@ -88,7 +88,7 @@ PROCESSOR_TARGET_AVX2 void Run(const Strip& s) {
     for (int r = 0; r < kRows; ++r) {
       float* const dst = s.dst + r * s.dst_stride;
       const float* const start = bias != nullptr ? bias : dst;
-      // Of two operands with a NaN the second is the answer.
+      // If one operand is NaN, the result is the second.
 #pragma GCC unroll 16
       for (int v = 0; v + 1 < kVectors; ++v) {
         const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(start + 8 * v), sums[r][v]);

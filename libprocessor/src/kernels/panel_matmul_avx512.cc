@@ -119,7 +119,7 @@ PROCESSOR_TARGET_AVX512 void Run(const Strip& s) {
         const __mmask16 mask = v + 1 == kVectors ? last : static_cast<__mmask16>(0xffff);
         __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, start + 16 * v), sums[0][r][v]);
         if constexpr (kSets == 2) sum = _mm512_add_ps(sum, sums[1][r][v]);
-        // Of two operands with a NaN the second is the answer.
+        // If one operand is NaN, the result is the second.
         const __m512 most = zero_nan ? _mm512_max_ps(sum, floor) : _mm512_max_ps(floor, sum);
         _mm512_mask_storeu_ps(dst + 16 * v, mask, most);
       }

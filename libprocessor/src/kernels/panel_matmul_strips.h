@@ -11,10 +11,10 @@
 
 namespace processor {
 
-/// A stream of weights is fetched this far ahead: about what memory gives in the time that it takes to answer.
+/// A stream of weights is fetched this far ahead: about what memory delivers during its latency.
 constexpr int64_t kFetchAheadBytes = 4096;
 
-/// Terms that are added up one after another. The sums of so many are added to what is in dst: in one chain of a
+/// Terms that are added up one after another. The sums of that many are added to what is in dst: in one chain of a
 /// thousand terms, rounding would cost a digit more than it costs TensorFlow.
 constexpr int64_t kSumLength = 128;
 

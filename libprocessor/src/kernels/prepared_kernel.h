@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// Implemented by such kernels besides OpKernel: found with dynamic_cast. Prepare is called when a model is loaded, so
+/// A kernel implements it besides OpKernel; dynamic_cast finds it. Prepare is called when a model is loaded, so
 /// that no request pays for it; a kernel that was not prepared does it in its first Compute.
 class PreparedKernel {
  public:
@@ -20,7 +20,7 @@ class PreparedKernel {
   ///
   /// `constant_inputs` [inputs of the node] is null where an input is not known before a request comes.
   /// \return INVALID_ARGUMENT for constants that do not fit the plan. If a constant that is needed is missing, nothing
-  ///         is done and the answer is OK.
+  ///         is done and OK is returned.
   virtual absl::Status Prepare(absl::Span<const tensorflow::Tensor* const> constant_inputs,
                                tensorflow::ResourceMgr* resources) = 0;
 };

@@ -17,7 +17,7 @@ namespace processor {
 
 /// What is computed before a kernel looks whether it is still wanted: about a millisecond.
 constexpr int64_t kOperationsPerLook = int64_t{1} << 23;
-/// Kernels compute so many rows at once, at most; or a number that divides it.
+/// Kernels compute at most this many rows at once, or a divisor of it.
 constexpr int64_t kRowsAtOnce = 64;
 
 /// Calls `work(begin, end)` for parts of [0, rows), on the calling thread where it is alone or there is little to do. Ends
@@ -34,7 +34,7 @@ void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operati
     if (end - begin <= looked) work_on(begin, end);
   };
   const auto* threads = context->device()->tensorflow_cpu_worker_threads();
-  // About so many run in a cycle, which is what Shard counts in.
+  // Shard counts in cycles, each of about this many operations.
   const int64_t cost = std::max<int64_t>(1, operations_per_row / 16);
   if (threads == nullptr || threads->num_threads <= 1 || rows <= 1) {
     if (rows > 0) work(int64_t{0}, rows);

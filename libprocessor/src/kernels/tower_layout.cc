@@ -16,7 +16,7 @@ constexpr int64_t kMostRows = 128;
 constexpr int64_t kFewestRows = 14;
 // Values that outgrow the second-level cache cost less than reading all weights once more.
 constexpr int64_t kBlockBytes = int64_t{4} << 20;
-// With bfloat16 arithmetic: up to so many rows wait for the weights only, and are computed by our own products.
+// With bfloat16 arithmetic, up to this many rows wait for the weights only, and our own products compute them.
 constexpr int64_t kFewHalfRows = 4;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }

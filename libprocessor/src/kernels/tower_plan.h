@@ -41,8 +41,8 @@ struct TowerPlan {
   std::vector<TowerValue> outputs;
 };
 
-/// Reads a plan for an op with so many inputs, weights and outputs. Every reference is to an input or an earlier layer,
-/// every number that of a weight, every layer has what its kind needs and nothing else.
+/// Reads the plan of an op with these numbers of inputs, weights and outputs. Every reference is to an input or an
+/// earlier layer, every number that of a weight, every layer has what its kind needs and nothing else.
 /// \return INVALID_ARGUMENT, naming what is wrong, for any other text.
 absl::Status ParseTowerPlan(std::string_view text, int num_inputs, int num_weights, int num_outputs, TowerPlan* plan);
 

@@ -224,7 +224,7 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   const DenseTower::Dense& dense = tower_.dense(layer);
   const OnednnMatmul* onednn = dense.products[product].onednn.get();
   const bool half = dense.bfloat16 && layout_.half_sources() && !place.single;
-  // With float sources, oneDNN's answer to NaN hangs on the number of rows.
+  // With float sources, what oneDNN makes of NaN depends on the number of rows.
   const bool fused = activate && half && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
 
   OnednnMatmul::Call call;

@@ -67,7 +67,7 @@ class TowerTeams::Team {
   std::atomic<bool> closed{false};
   std::atomic<int> arrived{0};  // at all meetings so far
   std::atomic<int> left{0};
-  std::atomic<int> sleeping{0};  // until somebody has arrived
+  std::atomic<int> sleeping{0};  // until another thread has arrived
   std::atomic<bool> broken{false};
   HugeMemory memory;
 
@@ -147,7 +147,7 @@ TowerTeams::Team* TowerTeams::TakeTeam(int64_t floats) {
 }
 
 void TowerTeams::Leave(Team* team) {
-  // The last one out gives the team back; nobody reads it any more.
+  // The last one out gives the team back; no thread reads it any more.
   const int members = team->members;
   if (team->left.fetch_add(1, std::memory_order_acq_rel) + 1 < members) return;
   std::lock_guard<std::mutex> lock(mutex_);

@@ -4,9 +4,10 @@
 // A row needs little arithmetic and all weights. Where these do not fit into the cache that a core has for itself, every
 // request waits for them to come from the shared one, again and again. Threads that meet at a tower therefore make a team:
 // the rows of all are one block, and each thread computes a part of the columns of every layer, always the same part,
-// which stays in its own cache. A row's result does not depend on the company it is computed in.
+// which stays in its own cache. A row's result does not depend on the rows that are computed with it.
 //
-// Nobody waits for long: a thread that is not given a CPU, or that fails, breaks its team up, and the others compute alone.
+// No thread waits for long: a thread that is not given a CPU, or that fails, breaks its team up, and the others compute
+// alone.
 #ifndef PROCESSOR_KERNELS_TOWER_TEAM_H_
 #define PROCESSOR_KERNELS_TOWER_TEAM_H_
 
@@ -52,14 +53,14 @@ class TowerTeams {
 
   static constexpr int kMostMembers = 8;
 
-  /// How many threads should share weights of so many bytes: as many as it takes for each part to fit into a core's own
+  /// How many threads should share weights of that many bytes: as many as it takes for each part to fit into a core's own
   /// cache, and not more than there are CPUs.
   static int MembersFor(size_t bytes);
 
   /// Says how many CPUs the process may use where the main thread's do not; 0: they do.
   static void SetUsableCpus(int cpus);
 
-  /// From now on the calling thread computes alone. For one that gets a CPU only when nobody else wants it: those that
+  /// From now on the calling thread computes alone. For a thread that gets a CPU only if no other wants it: those that
   /// met it would wait for it.
   static void KeepThisThreadOut();
 
@@ -93,7 +94,7 @@ class TowerTeams {
     bool complete_ = false;
   };
 
-  /// Finds company for a request. `kind`: requests of another kind (other widths, say) are not put together with it.
+  /// Joins other requests of the same `kind`; those of another kind (other widths, say) are computed apart.
   /// `floats`: memory that a team needs, the same for all of a kind. Waits for a moment if another thread was here
   /// lately. False: compute alone.
   bool Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat);
