@@ -31,10 +31,10 @@ class Engine {
   /// A round by clients of the engine's own, for one in another process; none: by those of Measure().
   virtual std::optional<Round> OwnClients(size_t /*threads*/, double /*seconds*/) { return std::nullopt; }
 
-  /// Answers request number `index` and drops the answer. Throws std::runtime_error if the engine refuses it.
+  /// Runs request number `index` and drops the response. Throws std::runtime_error if the engine refuses it.
   virtual void Run(size_t index) = 0;
 
-  /// Answers request number `index`.
+  /// Returns the response to request number `index`.
   virtual NamedTensors Answer(size_t index) = 0;
 
   /// What the engine itself counted, as JSON; "null" if it does not count.

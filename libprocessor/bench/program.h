@@ -47,7 +47,7 @@ struct Program {
 };
 extern const Program kProgram;
 
-/// The number as a report shows it, with so many digits after the point.
+/// Rounds a number as a report shows it, to `digits` digits after the point.
 double Rounded(double value, int digits);
 
 }  // namespace processor::bench

@@ -31,7 +31,7 @@ T Percentile(const std::vector<T>& sorted, double share) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-/// Measures all contestants so many times. They take turns, so that a change of the machine's speed hits all of them.
+/// Measures every contestant `rounds` times. They take turns, so that a change of the machine's speed hits all of them.
 template <typename Contestants, typename MeasureTurn>
 void TakeTurns(size_t rounds, Contestants* contestants, const MeasureTurn& measure_turn) {
   for (size_t round = 0; round < rounds; ++round) {

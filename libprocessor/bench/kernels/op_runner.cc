@@ -20,9 +20,13 @@ OpRunner::OpRunner(const tensorflow::NodeDef& node) {
   options.config.set_intra_op_parallelism_threads(1);
   device_ = tensorflow::DeviceFactory::NewDevice("CPU", options, "/job:localhost/replica:0/task:0");
   if (device_ == nullptr) throw std::runtime_error("no CPU device");
+  const tensorflow::OpDef* op = nullptr;
+  Check(tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op));
+  tensorflow::NodeDef complete = node;
+  tensorflow::AddDefaultsToNodeDef(*op, &complete);
   absl::Status status;
   kernel_ = tensorflow::CreateOpKernel(tensorflow::DEVICE_CPU, device_.get(),
-                                       device_->GetAllocator(tensorflow::AllocatorAttributes()), node,
+                                       device_->GetAllocator(tensorflow::AllocatorAttributes()), complete,
                                        TF_GRAPH_DEF_VERSION, &status);
   Check(status);
   outputs_.resize(kernel_->num_outputs());
