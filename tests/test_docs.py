@@ -221,10 +221,23 @@ def test_every_key_of_the_build_info_is_documented() -> None:
 # Markdown.
 
 
+def _anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub forms them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    found: list[str] = []
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading)).lower().strip().replace(" ", "-")
+        found.append(f"{words}-{found.count(words)}" if words in found else words)
+    return set(found)
+
+
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
-    dead = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    dead = []
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", path.read_text(encoding="utf-8")):
+        target = path.parent / link if link else path
+        if "://" not in link and (not target.exists() or (anchor and anchor not in _anchors(target))):
+            dead.append(f"{link}#{anchor}")
     assert not dead
 
 
