@@ -92,10 +92,11 @@ def _precision(results: Results) -> Measured:
     words = {result["precision"] for name, result in results["settings"]["precisions"].items() if name.endswith("bf16")}
     computed = ", ".join(sorted(words))
     text = f"requests/s, fused, fp32 over stock TensorFlow: {_between(onednn)}; {_listed(onednn)}. "
-    text += f"bf16 over that, computed as {computed}: {_between(found)}; {_listed(found)}"
+    text += f"bf16 over fp32, computed as {computed}: {_between(found)}; {_listed(found)}"
     figures = {f"fp32 over stock, {name}": value for name, value in onednn.items()}
     figures |= {f"bf16 over fp32, {name}": value for name, value in found.items()}
-    short = f"fp32 {_between(onednn)} requests/s; bf16 ({computed}) over that {_between(found)}"
+    named = "bf16" if computed == "bf16" else f"bf16 ({computed})"
+    short = f"fp32 {_between(onednn)} requests/s; {named} over fp32 {_between(found)}"
     return Measured(short, text, figures)
 
 

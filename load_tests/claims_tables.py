@@ -64,24 +64,25 @@ def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def short_table(rows: Sequence[Row]) -> str:
-    """Return the table of the README: a few words for each claim."""
+    """Return the table of the documents: a few words for each claim."""
     body = [[row["claim"], row["published"], _short(row), f"`{row['command']}`", _where(row)] for row in rows]
     return _markdown(["claim", "published", "measured here", "command", "commit, date"], body)
 
 
 def long_table(rows: Sequence[Row]) -> str:
-    """Return the table of docs/claims.md: every figure, and the machine."""
-    body = [
-        [row["claim"], row["published"], row.get("text", row.get("missing", "")), f"`{row['command']}`", _where(row)]
+    """Return the table with every figure below it, and the machine, for docs/claims.md."""
+    figures = [
+        f"- **{row['claim']}**: " + "\n  - ".join(re.split("[;.] ", row.get("text", row.get("missing", ""))))
         for row in rows
     ]
     others = ", ".join(f"{row['claim']} {row['busy_before']:.0%}" for row in rows if "busy_before" in row)
     return "\n\n".join(
         (
-            _markdown(["claim", "published", "measured", "command", "commit, date"], body),
+            short_table(rows),
+            "\n".join(figures),
             f"Machine: {machines(rows)}.",
-            f"Of the CPUs' time, other programs took before the measurement: {others}.",
-            "An asterisk behind a commit: files differed from it.",
+            f"Share of the CPUs' time that other programs used before the measurement: {others}.",
+            "An asterisk after a commit: files differed from it.",
         )
     )
 

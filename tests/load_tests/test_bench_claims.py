@@ -66,7 +66,7 @@ def test_figures_of_fused_models(tmp_path: Path, write: Write, environment: dict
     assert (row["commit"], row["cpu"]) == (environment["commit"], environment["cpu"])
     row = read_claim(CLAIMS["precision"], tmp_path)
     assert row["figures"] == {"fp32 over stock, W1 at 1 row": 2.0, "bf16 over fp32, W1 at 1 row": pytest.approx(1.15)}
-    assert row["short"] == "fp32 +100 % requests/s; bf16 (bf16 weights) over that +15 %"
+    assert row["short"] == "fp32 +100 % requests/s; bf16 (bf16 weights) over fp32 +15 %"
 
 
 def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path, write: Write) -> None:
