@@ -8,11 +8,11 @@ BUILD := build/release
 JOBS ?= $(shell nproc)
 Q := $(if $(V),,@)
 QUIET := $(if $(V),,> /dev/null)
-# Each process of tests holds TensorFlow and models: a gigabyte or two.
+# Each test process needs a gigabyte or two for TensorFlow and models.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-# Files in the order of tests/conftest.py; without the option those with the most tests come first, and the longest last.
+# --no-loadscope-reorder keeps the order of tests/conftest.py; otherwise files with the most tests would come first.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-# A wheel that was being built in the same folder, by a test that was killed, leaves marks of its own.
+# A killed test that built a wheel in the same folder leaves SKBUILD variables in the cache of CMake.
 CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -24,7 +24,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:
 	@grep -hE '^## ' $(MAKEFILE_LIST) | sed -e 's/^## //' | awk '{i = index($$0, ": "); printf "  %-20s %s\n", substr($$0, 1, i - 1), substr($$0, i + 2)}'
 
-# Their own dependency is `tensorflow`, which would overwrite tensorflow-cpu, or an older protobuf.
+# Installed without dependencies: these are `tensorflow`, which would overwrite tensorflow-cpu, or an older protobuf.
 WITHOUT_TENSORFLOW := 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*' 'tritonclient==2.73.*'
 
 # One stamp per set of packages: a later `make` installs only what has changed in pyproject.toml.
@@ -36,37 +36,37 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)$(if $(filter test lint bench load-test demo-proxy,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
-# Other engines, to compare with: nothing that users need, so in an environment of their own.
+# Engines that benchmarks compare with have an environment of their own, since users do not need them.
 .venv-peers/.stamp: pyproject.toml
 	$(Q)test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	$(Q)echo "Installing ONNX Runtime and OpenVINO into .venv-peers, to compare with"
+	$(Q)echo "Installing ONNX Runtime and OpenVINO into .venv-peers, for comparison"
 	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
 	$(Q)touch $@
 
-# Clients that need an old protobuf, to test with.
+# Clients that need an old protobuf; tests use them.
 .venv-clients/.stamp: pyproject.toml
 	$(Q)test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
-	$(Q)echo "Installing eas-prediction into .venv-clients, to test with"
+	$(Q)echo "Installing eas-prediction into .venv-clients, for tests"
 	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q).venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --group clients
 	$(Q)touch $@
 
-# The checkout as an installed package: its commands, its version, its folder for imports. Nothing is compiled or copied.
+# Installs the commands, the version and the import path of the checkout; nothing is compiled or copied.
 $(VENV)/.stamp-in-place: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	$(Q)touch $@
 
-## build: libprocessor.so, the Python binding, and the commands graph-tools, serving-proxy and cost-model in .venv/bin
+## build: build the library and the Python binding, and install the three commands into .venv/bin
 build: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-command-lines
 
-## lib: compile libprocessor.so and the Python binding into processor/; what the other targets begin with
+## lib: build only libprocessor.so and the Python binding, in processor/
 lib: $(VENV)/.stamp-build
-	$(Q)test -e $(BUILD)/.ninja_log || echo "Compiling libprocessor.so, $(JOBS) files at a time; the first time this takes some 8 minutes of processor time"
+	$(Q)test -e $(BUILD)/.ninja_log || echo "Compiling libprocessor.so, $(JOBS) files at a time; the first time this takes some 8 minutes of CPU time"
 	$(Q)$(CONFIGURE) -B $(BUILD) -DPROCESSOR_BENCH=ON $(QUIET)
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
 
-# The host program looks for the library beside its own folder, in processor/, and the library for TensorFlow in .venv.
+# The host program finds the library in processor/ by a relative path, and the library finds TensorFlow in .venv.
 GO_BUILD = CGO_ENABLED=1 CGO_CFLAGS='-O2 -I$(abspath libprocessor/include)' \
            CGO_LDFLAGS='-L$(abspath processor) -Wl,--allow-shlib-undefined -Wl,-rpath,$$ORIGIN/../../processor' \
            go build -C libprocessor/go -trimpath
@@ -77,16 +77,15 @@ host-go: lib
 	$(Q)mkdir -p build/host-go
 	$(Q)$(GO_BUILD) -o $(abspath build/host-go)/ ./cmd/recprocessor-host ./cmd/loadgen ./cmd/client-example
 
-## demo: train a click model, optimize it, serve it from C, Python and Go, and print one table
+## demo: train a click model, optimize it, serve it from C, Python and Go, and compare the scores
 demo: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo
 	$(Q)$(BIN)/python -m demo
 
-## demo-proxy: split traffic between two versions, promote, roll back under load of three clients; draws the dashboard
+## demo-proxy: split traffic, promote and roll back under load, and draw the dashboard
 demo-proxy: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
 
-# What tests/libprocessor/test_cpp.py would build, while other tests wait for the folder. It also says if GoogleTest is
-# missing.
+# Builds what tests/libprocessor/test_cpp.py needs, so that no other test has to wait for that folder.
 .PHONY: test-programs
 test-programs: lib $(VENV)/.stamp-test
 	$(Q)if test -e /usr/include/gtest/gtest.h; then \
@@ -94,19 +93,19 @@ test-programs: lib $(VENV)/.stamp-test
 		$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_tests processor_kernel_tests \
 			processor_thread_tests processor_fuzz_sources; fi
 
-## test: everything needed to test, then the tests
+## test: run all tests that CI runs
 test: lib test-programs .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not long' $(PYTEST_ARGS)
 
-## test-fast: the tests that take less than ten seconds each
+## test-fast: run the tests that take less than ten seconds each
 test-fast: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) -m 'not slow and not long' $(PYTEST_ARGS)
 
-## test-lib: the tests of the library (C++ unit tests, C ABI, checkpoints, life cycle, concurrency)
+## test-lib: run the tests of the library
 test-lib: lib test-programs
 	$(Q)$(PYTEST) tests/libprocessor $(PYTEST_ARGS)
 
-# Optimized a little, or the tests take minutes.
+# Without optimization the tests would take minutes.
 SANITIZED := $(CONFIGURE) -DPROCESSOR_TESTS=ON -DCMAKE_BUILD_TYPE=Sanitize -DCMAKE_C_FLAGS_SANITIZE=-O1 \
              -DCMAKE_CXX_FLAGS_SANITIZE=-O1
 RUN_SANITIZED := $(BIN)/python tests/libprocessor/sanitizers/run_programs.py --seconds $(or $(STRESS_SECONDS),10)
@@ -114,33 +113,33 @@ ASAN_PROGRAMS := processor_tests processor_kernel_tests processor_test_c_api pro
                  processor_test_c_api_host processor_stress
 TSAN_PROGRAMS := processor_thread_tests
 
-## lib-asan: build the library's test programs with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan
+## lib-asan: build test programs with AddressSanitizer and UndefinedBehaviorSanitizer
 lib-asan: $(VENV)/.stamp-test
 	$(Q)$(SANITIZED) -B build/asan -DPROCESSOR_SANITIZE=address,undefined $(QUIET)
 	$(Q)$(BIN)/cmake --build build/asan --parallel $(JOBS) --target $(ASAN_PROGRAMS)
 
-## test-asan: run them (unit tests, codecs, the C ABI, and 64 threads for STRESS_SECONDS=10)
+## test-asan: run these programs (STRESS_SECONDS=10)
 test-asan: lib-asan
 	$(Q)$(RUN_SANITIZED) build/asan $(ASAN_PROGRAMS)
 
-## lib-tsan: build the tests of what threads share with ThreadSanitizer into build/tsan
+## lib-tsan: build test programs with ThreadSanitizer
 lib-tsan: $(VENV)/.stamp-test
 	$(Q)$(SANITIZED) -B build/tsan -DPROCESSOR_SANITIZE=thread $(QUIET)
 	$(Q)$(BIN)/cmake --build build/tsan --parallel $(JOBS) --target $(TSAN_PROGRAMS)
 
-## test-tsan: run them
+## test-tsan: run these programs
 test-tsan: lib-tsan
 	$(Q)$(RUN_SANITIZED) build/tsan $(TSAN_PROGRAMS)
 
-## test-faults: kill -9, bad versions, a full disk, a lost database, bombs and a stopped host, with both hosts; needs Go, under 30 minutes (FAULT_ARGS='--only kills --seed 7')
+## test-faults: inject faults into a running proxy and its hosts; 30 min, needs Go (FAULT_ARGS='--only kills')
 test-faults: host-go $(VENV)/.stamp-load-test
 	$(Q)$(BIN)/python -m load_tests.faults $(FAULT_ARGS)
 
-## test-py: the tests of the Python packages
+## test-py: run the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp
 	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
 
-## bench: requests/s, latency, CPU, codecs and memory against stock TensorFlow; JSON in results/
+## bench: measure speed, latency, CPU time and memory against stock TensorFlow
 bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_serving
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_codec
@@ -149,68 +148,68 @@ bench: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only sessions
 	$(Q)$(MAKE) --no-print-directory bench-fused bench-batching bench-user-items bench-deepctr bench-kernels
 
-## bench-fused: fused models against stock TensorFlow, ONNX Runtime, OpenVINO and oneDNN alone, in one run
+## bench-fused: measure fused models against TensorFlow, ONNX Runtime, OpenVINO and oneDNN
 bench-fused: lib $(VENV)/.stamp-bench .venv-peers/.stamp
 	$(Q)$(BIN)/python -m load_tests.bench_fused $(BENCH_ARGS)
 
-## bench-batching: 16 threads that send one-row requests, each run alone and put together
+## bench-batching: measure one-row requests of 16 threads with and without batching
 bench-batching: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_batching $(BENCH_ARGS)
 
-## bench-hosts: hosts over gRPC and REST, what they add to a model, and what deployments cost others; half an hour
+## bench-hosts: measure the hosts, and the effect of deployments on clients; 30 min, needs Go
 bench-hosts: host-go $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_hosts $(BENCH_ARGS)
 
-## bench-user-items: one user and 512 items, with the user's side computed once and without
+## bench-user-items: measure requests of one user and 512 items, with and without --user-inputs
 bench-user-items: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_user_items $(BENCH_ARGS)
 
-## bench-deepctr: DeepFM, DCN, xDeepFM, AutoInt, DIN, BST, MMoE and PLE, fused, against stock TensorFlow
+## bench-deepctr: measure eight fused DeepCTR models against stock TensorFlow
 bench-deepctr: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_deepctr $(BENCH_ARGS)
 
-## bench-kernels: products, lookups and interactions against oneDNN and the memory of the machine
+## bench-kernels: measure kernels against oneDNN and memory bandwidth
 bench-kernels: lib
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_kernels
 	$(Q)$(BUILD)/bench/bench_kernels $(BENCH_ARGS)
 
-## bench-graph-tools: what graph-tools makes of real exports (CASES='exports nodes' for some); reports in results/
+## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')
 bench-graph-tools: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_graph_tools $(addprefix --only ,$(CASES)) $(BENCH_ARGS)
 
-## bench-cost-model: predicted against measured latency, a plan on real hosts, and 128 cores simulated; needs Go (BENCH_ARGS=--quick: minutes, not hours)
+## bench-cost-model: measure predictions and plans, and simulate 128 cores; hours, needs Go (BENCH_ARGS=--quick)
 bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-command-lines
 	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.cores $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
 
-## bench-session-group: one session with all CPUs against a session for each CPU
+## bench-session-group: measure one session with all CPUs against one session per CPU
 bench-session-group: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_session_group $(BENCH_ARGS)
 
-## bench-aot: a model and its dense part, compiled ahead of time by TensorFlow's own tool, against stock and fused
+## bench-aot: measure models compiled ahead of time by TensorFlow against stock and fused ones
 bench-aot: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_aot $(BENCH_ARGS)
 
-## bench-claims: the published claims beside what the benches measured, each with its command (BENCH_ARGS=--run: measure)
+## bench-claims: compare published claims with the results of the benchmarks (BENCH_ARGS=--run measures them)
 bench-claims: $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_claims $(BENCH_ARGS)
 
-## load-test: play SCENARIO=steady, burst, version_switch, overload, noisy_variant or soak; needs Go (LOAD_ARGS=...)
+## load-test: run SCENARIO=steady, burst, version_switch, overload, noisy_variant or soak; needs Go
 load-test: host-go $(VENV)/.stamp-load-test
 	$(Q)$(BIN)/python -m load_tests.scenarios $(or $(SCENARIO),steady) $(LOAD_ARGS)
 
-## bench-large-table: cut a table of GB=20 gigabytes and watch the memory that it takes; needs 1.7 times that on the disk
+## bench-large-table: measure the memory of a cut of a table of GB=20 gigabytes; needs 1.7 times that on disk
 bench-large-table: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_large_table --gb $(or $(GB),20) $(BENCH_ARGS)
 
-## endurance: load, serve and free a small model 10,000 times (CYCLES=n) and watch memory, threads and files
+## endurance: load, serve and free a model CYCLES=10000 times, and check for leaks
 endurance: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_memory --only cycles --cycles $(or $(CYCLES),10000) --strict
 
 CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14,$(shell command -v $(name))))
 
-## fuzz: fuzz the codecs, the readers of tables, plans and desired.json (libFuzzer if there is clang) and the Python binding for FUZZ_SECONDS=60 each
+## fuzz: fuzz codecs, file readers and the Python binding for FUZZ_SECONDS=60 each
 fuzz: lib $(VENV)/.stamp-test
 	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
 	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) \
@@ -221,7 +220,7 @@ fuzz: lib $(VENV)/.stamp-test
 
 SOURCES = $(shell find libprocessor cost_model tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 
-## lint: check format and style of C, C++, Go and Python, and the limits of the house
+## lint: check format, style, imports and spelling
 lint: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/ruff check .
 	$(Q)$(BIN)/ruff format --check --quiet . || { echo "run 'make fmt'"; exit 1; }
@@ -240,28 +239,28 @@ fmt: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/clang-format -i $(SOURCES)
 	$(Q)if command -v gofmt > /dev/null; then gofmt -w libprocessor/go; fi
 
-## typecheck: mypy --strict on our packages
+## typecheck: run mypy --strict
 typecheck: $(VENV)/.stamp-lint
 	$(Q)$(BIN)/mypy
 
-## proto: write the descriptors that Python and Go read from protos/
+## proto: write the protobuf descriptors from protos/
 proto: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python tools/make_protos.py
 
-## docs: write the ABI reference from the headers, and the JSON Schemas from the reports' dataclasses
+## docs: write docs/abi.md and docs/schemas from the sources
 docs: $(VENV)/.stamp-build
 	$(Q)$(BIN)/python tools/make_abi_reference.py
 	$(Q)$(BIN)/python -m tools.make_schemas
 
-## dist: write dist/libprocessor-<version>-linux-x86_64.tar.gz, for machines without Python
+## dist: write dist/libprocessor-VERSION-linux-x86_64.tar.gz, for machines without Python
 dist: lib
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_dist
 	$(Q)$(BIN)/python tools/make_dist.py --build $(BUILD)
 
-## check: what CI runs, in the same order
+## check: run lint, typecheck and test
 check: lint typecheck test
 
-## clean: remove what was built, but not .venv
+## clean: remove all build outputs, but not .venv
 clean:
 	$(Q)rm -rf build dist results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	$(Q)rm -f processor/libprocessor.so processor/libprocessor_rules.so processor/_abi.py processor/_build.py
