@@ -110,7 +110,7 @@ typedef int32_t processor_status;
 #define PROCESSOR_INVALID_ARGUMENT 3
 /** The deadline passed before the request was answered. */
 #define PROCESSOR_DEADLINE_EXCEEDED 4
-/** A file, signature, output, model, version or label does not exist. */
+/** A file, signature, output, model or version does not exist. */
 #define PROCESSOR_NOT_FOUND 5
 /** The object exists already: a host with that id is running. */
 #define PROCESSOR_ALREADY_EXISTS 6
