@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/schemas, the JSON Schemas of reports, from the dataclasses that define them.
+"""Write the JSON Schemas of reports in docs/schemas from the dataclasses that define them.
 
     python -m tools.make_schemas            writes the files
     python -m tools.make_schemas --check    fails if a file is out of date
 
 The type of a member becomes its schema, unless an `Annotated` type gives one. Its description is the text about the
-attribute in the docstring of the dataclass.
+attribute in the docstring of the dataclass. The schemas of `desired.json` and `actual.json` are written by hand, since
+hosts define these files in C++.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def descriptions(kind: type) -> dict[str, str]:
 @cache
 def model_of(kind: Any) -> type[BaseModel]:
     """Return a pydantic model with the members of a dataclass's JSON."""
-    hints, told = get_type_hints(kind, include_extras=True), descriptions(kind)
+    hints, texts = get_type_hints(kind, include_extras=True), descriptions(kind)
     optional = {field.name for field in dataclasses.fields(kind) if field.metadata.get("optional")}
     fields: dict[str, Any] = {}
     for name, attribute in members(kind).items():
@@ -88,19 +89,19 @@ def model_of(kind: Any) -> type[BaseModel]:
             if isinstance(getter, property)
             else hints[attribute]
         )
-        described: dict[str, Any] = {"alias": name, "description": told.get(attribute)}
+        settings: dict[str, Any] = {"alias": name, "description": texts.get(attribute)}
         if attribute in optional:
             hint = reduce(or_, (part for part in get_args(hint) if part is not NoneType))
-            described["default_factory"] = dict
+            settings["default_factory"] = dict
         # pydantic itself defines some of the names.
-        fields[f"{name}_"] = (modeled(hint), Field(**described))
+        fields[f"{name}_"] = (pydantic_type(hint), Field(**settings))
     if hasattr(kind, "SCHEMA"):
         fields = {"schema_": (Annotated[str, WithJsonSchema({"const": kind.SCHEMA})], Field(alias="schema"))} | fields
     config = ConfigDict(extra="forbid")
     return create_model(kind.__name__, __config__=config, __doc__=kind.__doc__.partition("\n")[0], **fields)
 
 
-def modeled(hint: Any) -> Any:
+def pydantic_type(hint: Any) -> Any:
     """Return a type with dataclasses replaced by models, and JSON Schemas by a form that pydantic understands."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return model_of(hint)
@@ -108,19 +109,19 @@ def modeled(hint: Any) -> Any:
         return str
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return Annotated[modeled(arguments[0]), WithJsonSchema(dict(arguments[1]))]
+        return Annotated[pydantic_type(arguments[0]), WithJsonSchema(dict(arguments[1]))]
     if origin in {Union, UnionType}:
-        return reduce(or_, map(modeled, arguments))
-    return origin[tuple(map(modeled, arguments))] if origin else hint
+        return reduce(or_, map(pydantic_type, arguments))
+    return origin[tuple(map(pydantic_type, arguments))] if origin else hint
 
 
 def schema_of(name: str) -> dict[str, Any]:
     """Return the schema of a report."""
     kind, title = DOCUMENTS[name]
-    found = TypeAdapter(modeled(kind)).json_schema(schema_generator=_Schema)
-    definitions = {"$defs": found.pop("$defs")}
+    schema = TypeAdapter(pydantic_type(kind)).json_schema(schema_generator=_Schema)
+    definitions = {"$defs": schema.pop("$defs")}
     head = {"$schema": _DIALECT, "$id": f"{name}.schema.json", "title": title}
-    return head | {key: value for key, value in found.items() if key != "description"} | definitions
+    return head | {key: value for key, value in schema.items() if key != "description"} | definitions
 
 
 def json_text(value: Any, indent: str = "") -> str:
