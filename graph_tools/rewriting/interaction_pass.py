@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,8 +58,7 @@ class InteractionPass(Pass):
         """Return the fusion that replaces a node's output, text with a refusal, or None if the pattern is absent."""
         raise TypeError(f"pass '{self.name}': no match, expected a method that makes it")
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         flat = Flat(model)
         for node in list(self.roots(flat)):
             if node.name not in model.graph or node.controls:
@@ -75,8 +74,14 @@ class InteractionPass(Pass):
                 fuse(flat, found)
                 result.applied += 1
                 result.at.append(node.name)
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the sites that the pass would still fuse."""
+        flat = Flat(model)
+        for node in list(self.roots(flat)):
+            examined = not node.controls and node.name not in self.left_alone
+            if examined and isinstance(self.match(flat, node), Found | Fusion):
+                yield node.name
 
 
 class PatternPass(InteractionPass):

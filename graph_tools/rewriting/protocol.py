@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -39,60 +40,46 @@ class PassResult:
     at: list[str] = field(default_factory=list, metadata={"hidden": True})
 
 
-class Pass:
-    """One rewrite of the graph, named by a verb; its docstring shows the graph before and after.
-
-    Subclasses define `candidates`, `check` and `rewrite`, or `apply` if they process the whole graph at once.
-    """
+class Pass(ABC):
+    """One rewrite of the graph, named by a verb; its docstring shows the graph before and after."""
 
     #: Its name in the report and in `--skip-pass`.
     name: str
     #: Sites to leave alone, by name, with the reason.
     left_alone: Mapping[str, str] = MappingProxyType({})
-    #: Rewrites a site that `check` accepted.
-    rewrite: Callable[..., None]
-
-    def candidates(self, model: Model) -> Iterable[str]:
-        """Return the names of the nodes at which the pattern may begin."""
-        return ()
-
-    def check(self, model: Model, site: str) -> str | None:
-        """Return None if the site may be rewritten, the reason why not, or "" if it does not have the pattern."""
-        return ""
 
     def apply(self, model: Model) -> PassResult:
-        """Rewrite every site that may be."""
+        """Rewrite every site that may be rewritten."""
         result = PassResult(self.name, nodes_before=len(model.graph))
-        for site in list(self.candidates(model)):
-            if site not in model.graph:
-                continue
-            reason = self.check(model, site)
-            if reason is None:
-                reason = self.left_alone.get(site)
-            if reason is None:
-                self.rewrite(model, site)
-                result.applied += 1
-                result.at.append(site)
-            elif reason:
-                result.refused.append((site, reason))
+        self.process(model, result)
         result.nodes_after = len(model.graph)
         return result
 
+    @abstractmethod
+    def process(self, model: Model, result: PassResult) -> None:
+        """Rewrite the graph, and record in `result` which sites were rewritten and which were refused."""
+
+    @abstractmethod
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the names of nodes, or descriptions, that contradict what holds after the pass; tests check this."""
+
 
 class SitePass(Pass, Generic[T]):
-    """A pass that examines one node after the other."""
+    """A pass that examines one node after the other, and rewrites each node at which it finds its pattern."""
 
+    @abstractmethod
+    def candidates(self, model: Model) -> Iterable[str]:
+        """Return the names of the nodes at which the pattern may begin."""
+
+    @abstractmethod
     def match(self, model: Model, site: str) -> Outcome[T]:
         """Search for the pattern at a node."""
-        raise TypeError(f"pass '{self.name}': no match, expected a method that looks at '{site}'")
 
+    @abstractmethod
     def rewrite(self, model: Model, site: str, found: T) -> None:
         """Rewrite a site, with the value `found` that `match` found there."""
-        raise TypeError(f"pass '{self.name}': no rewrite, expected a method that rewrites '{site}'")
 
-    def apply(self, model: Model) -> PassResult:
-        """Rewrite every site that may be."""
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         for site in list(self.candidates(model)):
             outcome = self.match(model, site) if site in model.graph else NoMatch()
             if isinstance(outcome, Found) and site in self.left_alone:
@@ -103,8 +90,12 @@ class SitePass(Pass, Generic[T]):
                 result.at.append(site)
             elif isinstance(outcome, Refused):
                 result.refused.append((outcome.node or site, outcome.reason))
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the sites that the pass would still rewrite."""
+        for site in list(self.candidates(model)):
+            if site not in self.left_alone and isinstance(self.match(model, site), Found):
+                yield site
 
 
 def run_passes(model: Model, passes: Iterable[Pass], skip: Iterable[str] = ()) -> list[PassResult]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that the tests of graph-tools share."""
+"""Models that the tests of graph-tools share, and the check of what each pass ensures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graph_tools.model import Model
+from graph_tools.rewriting.protocol import Pass, PassResult
 from load_tests.workloads import CACHE, ensure_deepctr_models, ensure_model
 from load_tests.workloads._wheels import unpacked_wheel
 
@@ -36,3 +38,16 @@ def basic_pitch_model() -> Path:
 def deepctr_model(request: pytest.FixtureRequest) -> Path:
     """A model of the DeepCTR package, trained for a moment and exported by Keras 2."""
     return ensure_deepctr_models(DEEPCTR) / str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def passes_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check what a pass ensures, each time that a test applies one."""
+    apply = Pass.apply
+
+    def apply_and_check(self: Pass, model: Model) -> PassResult:
+        result = apply(self, model)
+        assert list(self.ensures(model)) == [], f"pass '{self.name}' does not ensure what it promises"
+        return result
+
+    monkeypatch.setattr(Pass, "apply", apply_and_check)

@@ -26,7 +26,8 @@ from graph_tools.recognition.lookups.partitions import (
     without,
 )
 from graph_tools.rewriting.chains import chain_between
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 from graph_tools.tensors import Concatenated, TensorSource
@@ -63,7 +64,7 @@ class Partitioned:
     merge: Callable[[], str] = str
 
 
-class CollapsePartitionedLookups(Pass):
+class CollapsePartitionedLookups(SitePass[Partitioned]):
     """Replace a lookup in parts of a table by one lookup in the table made of all parts.
 
     Before: `ids → FloorMod, FloorDiv → DynamicPartition → n gathers → DynamicStitch`.
@@ -77,26 +78,23 @@ class CollapsePartitionedLookups(Pass):
     name = "collapse_partitioned_lookups"
 
     def candidates(self, model: Model) -> Iterable[str]:
-        self._found: dict[str, Partitioned] = {}
         # Several lookups may read the same parts.
         self._merged: dict[tuple[str, ...], str] = {}
         self._layouts: dict[tuple[str, ...], str] = {}
         return [node.name for node in model.graph.of("DynamicStitch", "ParallelDynamicStitch")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[Partitioned]:
         found = _find(model, model.graph[site])
         if isinstance(found, str):
-            return found
+            return Refused(found) if found else NoMatch()
         dtype = dtype_of(model.graph, found.ids)
         keyed = found.gathers[0].op == "SparseLookup"
         wanted = [found.parts] if keyed else [found.parts, found.rows]
         route = route_function(model, found.ids, wanted, dtype)
         if isinstance(route, str):
-            return route
+            return Refused(route)
         reason = self._check_tables(model, found, route) if keyed else self._check_variables(model, found, route, dtype)
-        if reason is None:
-            self._found[site] = found
-        return reason
+        return Found(found) if reason is None else Refused(reason)
 
     def _check_variables(self, model: Model, found: Partitioned, route: Route, dtype: object) -> str | None:
         graph = model.graph
@@ -131,8 +129,7 @@ class CollapsePartitionedLookups(Pass):
         found.merge = lambda: _merge_tables(model, found, tables, route)
         return None
 
-    def rewrite(self, model: Model, site: str) -> None:
-        found = self._found.pop(site)
+    def rewrite(self, model: Model, site: str, found: Partitioned) -> None:
         graph = model.graph
         gather, stitch = found.gathers[0], graph[site]
         ids = _before_flattening(model, found.ids)

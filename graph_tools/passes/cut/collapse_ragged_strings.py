@@ -19,13 +19,14 @@ from graph_tools.graph import (
     source,
 )
 from graph_tools.model import Model
-from graph_tools.rewriting.protocol import Pass
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 
 _WHY = "the string was split into this sparse tensor already"
 
 
-class CollapseRaggedStrings(Pass):
+class CollapseRaggedStrings(SitePass[Node]):
     """Replace the ragged tensor of split strings by the sparse tensor that the split returns.
 
     Before: `StringSplitV2 → StridedSlice, DenseBincount, Cumsum, ConcatV2 → RaggedTensorToSparse(splits, f(words))`, as
@@ -38,28 +39,26 @@ class CollapseRaggedStrings(Pass):
     name = "collapse_ragged_strings"
 
     def candidates(self, model: Model) -> Iterable[str]:
-        self._found: dict[str, Node] = {}
         return [node.name for node in model.graph.of("RaggedTensorToSparse")]
 
-    def check(self, model: Model, site: str) -> str | None:
+    def match(self, model: Model, site: str) -> Outcome[Node]:
         graph, sizes = model.graph, SizeFinder(model)
         node = graph[site]
         if attribute(node, "RAGGED_RANK") != 1:
-            return f"{attribute(node, 'RAGGED_RANK')} ragged axes, expected one"
+            return Refused(f"{attribute(node, 'RAGGED_RANK')} ragged axes, expected one")
         split = _split_of(model, node.inputs[0], sizes)
         if isinstance(split, str):
-            return split
+            return Refused(split) if split else NoMatch()
         if not sizes.same(node.inputs[1], split.output(1)):
-            return f"'{node.inputs[1]}' is not known to hold one value for each word of '{split.name}'"
+            return Refused(f"'{node.inputs[1]}' is not known to hold one value for each word of '{split.name}'")
         if site in model.outputs():
-            return "it is an output of the model"
-        self._found[site] = split
-        return None
+            return Refused("it is an output of the model")
+        return Found(split)
 
-    def rewrite(self, model: Model, site: str) -> None:
-        graph, split = model.graph, self._found.pop(site)
+    def rewrite(self, model: Model, site: str, found: Node) -> None:
+        graph = model.graph
         node = graph[site]
-        instead = {0: split.output(0), 1: node.inputs[1], 2: split.output(2)}
+        instead = {0: found.output(0), 1: node.inputs[1], 2: found.output(2)}
         for port, output in instead.items():
             if site in graph:
                 replace_output(model, node.output(port), output, dtype_of(graph, output), _WHY)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.graph import attribute
 from graph_tools.model import Model
 from graph_tools.rewriting.protocol import PassResult
@@ -26,8 +28,7 @@ class CompressTables(TablePass):
 
     name = "compress_tables"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         tables, result.refused = plain_tables(model)
         for table in tables:
             plan = plan_variable(model, table, self.options, self.progress)
@@ -38,8 +39,11 @@ class CompressTables(TablePass):
             else:
                 model.stored_tables.append(remember(plan, TableStreams(plan), {"rows": table.handle}))
         model.table_records += self.records
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the tables that were not planned, or that are stored in another way than planned."""
+        unchanged = {plan.name for plan in self.plans if not plan.changes}
+        return (table.handle for table in plain_tables(model)[0] if table.handle not in unchanged)
 
     def _rewrite(self, model: Model, table: PlainTable, plan: TablePlan) -> None:
         graph = model.graph

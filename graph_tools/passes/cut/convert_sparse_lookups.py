@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.graph import attribute
 from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model import Model
@@ -23,8 +25,7 @@ class ConvertSparseLookups(TablePass):
 
     name = "convert_sparse_lookups"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         check_names(model, self.options)
         for name, table in sorted(model.sparse_tables.items()):
             found = lookups(model.graph, name)
@@ -43,5 +44,7 @@ class ConvertSparseLookups(TablePass):
                 result.applied += 1
             del model.sparse_tables[name]
         model.table_records += self.records
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the lookups that only a training system understands."""
+        return (node.name for node in lookups(model.graph))

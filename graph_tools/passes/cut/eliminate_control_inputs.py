@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.graph import CONTROL_FLOW, Node, has_effect
 from graph_tools.model import Model
 from graph_tools.rewriting.protocol import Pass, PassResult
@@ -26,22 +28,26 @@ class EliminateControlInputs(Pass):
 
     name = "eliminate_control_inputs"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         self._drop_writes(model, result)
-        ordering = self._ordering(model)
-        inside = _Branches(model)
         loose: list[str] = []
-        for node in model.graph:
-            kept = [name for name in node.controls if name in ordering or inside(name)]
-            if len(kept) < len(node.controls):
-                gone = [name for name in node.controls if name not in kept]
-                model.graph.set_inputs(node, node.inputs, kept)
-                loose.extend(gone)
-                result.applied += len(gone)
+        for node, gone in list(self._needless(model)):
+            model.graph.set_inputs(node, node.inputs, [name for name in node.controls if name not in gone])
+            loose.extend(gone)
+            result.applied += len(gone)
         sweep(model, loose, "only waited for, and without any effect")
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the nodes that wait for others without need."""
+        return (node.name for node, _ in self._needless(model))
+
+    def _needless(self, model: Model) -> Iterator[tuple[Node, list[str]]]:
+        """Yield the nodes with control inputs that order nothing, and the names of these inputs."""
+        ordering, inside = self._ordering(model), _Branches(model)
+        for node in model.graph:
+            gone = [name for name in node.controls if name not in ordering and not inside(name)]
+            if gone:
+                yield node, gone
 
     def _drop_writes(self, model: Model, result: PassResult) -> None:
         graph = model.graph

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Graph, Node, Output, attribute, inline_calls
@@ -23,31 +25,36 @@ class EliminateDeadBranches(Pass):
 
     name = "eliminate_dead_branches"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         while self._inline_branches(model, result):
             pass
         self._cut_switches(model, result)
         self._cut_selections(model, result)
-        result.nodes_after = len(model.graph)
-        return result
 
-    def _inline_branches(self, model: Model, result: PassResult) -> int:
-        graph, values, roots = model.graph, Values(model), model.roots()
-        chosen: list[Node] = []
-        for node in graph.of(*_IFS):
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the calls whose branch is known before any request."""
+        return (node.name for node, _ in self._decided(model))
+
+    def _decided(self, model: Model) -> Iterator[tuple[Node, str]]:
+        """Yield the calls whose condition is constant, and the functions that they always call."""
+        values = Values(model)
+        for node in model.graph.of(*_IFS):
             condition = values.constant(node.inputs[0])
             if condition is None or condition.size != 1 or condition.dtype == object:
                 continue
             names = _branches(node)
             picked = condition.reshape(-1)[0]
             index = (0 if picked else 1) if "If" in node.op else int(picked)
-            index = index if 0 <= index < len(names) else len(names) - 1
-            attrs = {"Tin": node.attrs["Tin"], "Tout": node.attrs["Tout"], "f": _function(names[index])}
+            yield node, names[index if 0 <= index < len(names) else len(names) - 1]
+
+    def _inline_branches(self, model: Model, result: PassResult) -> int:
+        graph, roots = model.graph, model.roots()
+        chosen = list(self._decided(model))
+        for node, function in chosen:
+            attrs = {"Tin": node.attrs["Tin"], "Tout": node.attrs["Tout"], "f": _function(function)}
             condition_node = node.inputs[0].node
             graph.become(node, "PartitionedCall", node.inputs[1:], attrs)
             sweep(model, [condition_node], f"condition of '{node.name}', which is constant")
-            chosen.append(node)
         if chosen:
             inline_calls(graph, frozenset(roots))
         result.applied += len(chosen)

@@ -13,7 +13,7 @@ from graph_tools.model import Model
 from graph_tools.rewriting.matcher import GraphFacts, Match, Pattern
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, repeated, value
-from graph_tools.rewriting.protocol import PassResult, SitePass
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _X, _RATE, _KEPT, _SIZE = value(), value(), value(), value()
@@ -45,12 +45,9 @@ class EliminateDropout(SitePass[Output]):
 
     name = "eliminate_dropout"
 
-    def apply(self, model: Model) -> PassResult:
+    def candidates(self, model: Model) -> Iterable[str]:
         self._values, self._facts = Values(model), GraphFacts(model.graph)
         self._shape_of: ShapeOf | None = None
-        return super().apply(model)
-
-    def candidates(self, model: Model) -> Iterable[str]:
         if not model.graph.of(*_UNIFORM.ops):
             return ()
         self._shape_of = shapes(model)

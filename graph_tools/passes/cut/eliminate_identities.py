@@ -9,7 +9,7 @@ from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.graph import CONTROL_FLOW, Node, Output, attribute, op_def
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
-from graph_tools.rewriting.protocol import PassResult, SitePass
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 _IDENTITIES = (
@@ -32,14 +32,8 @@ class EliminateIdentities(SitePass[None]):
 
     name = "eliminate_identities"
 
-    def __init__(self) -> None:
-        self._shape_of: ShapeOf | None = None
-
-    def apply(self, model: Model) -> PassResult:
-        self._shape_of = None
-        return super().apply(model)
-
     def candidates(self, model: Model) -> Iterable[str]:
+        self._shape_of: ShapeOf | None = None
         roots = model.roots()
         found = [node.name for node in model.graph.of(*_IDENTITIES) if node.name not in roots]
         if any(model.graph[name].op == "EnsureShape" for name in found):

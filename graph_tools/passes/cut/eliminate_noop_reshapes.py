@@ -10,7 +10,7 @@ from graph_tools.analysis.shapes import shapes
 from graph_tools.graph import Node
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
-from graph_tools.rewriting.protocol import PassResult, SitePass
+from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 
@@ -27,11 +27,8 @@ class EliminateNoopReshapes(SitePass[None]):
 
     name = "eliminate_noop_reshapes"
 
-    def apply(self, model: Model) -> PassResult:
-        self._rules: Rules | None = None
-        return super().apply(model)
-
     def candidates(self, model: Model) -> Iterable[str]:
+        self._rules: Rules | None = None
         roots = model.roots()
         found = [node.name for node in model.graph.of(*OPS) if node.name not in roots]
         if found:

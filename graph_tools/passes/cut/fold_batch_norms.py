@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,7 @@ class FoldBatchNorms(Pass):
 
     name = "fold_batch_norms"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         for step in (self._into_previous, self._into_next, self._alone):
             affines = Affines(model, shapes(model))
             for node in model.graph:
@@ -47,8 +47,14 @@ class FoldBatchNorms(Pass):
                 before = result.applied
                 step(affines, node, result)
                 result.at += [node.name] * (result.applied > before)
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the batch normalizations with known moments, unless they lose too many digits."""
+        affines = Affines(model, shapes(model))
+        for node in model.graph:
+            affine = affines.of(node) if node.op.startswith("FusedBatchNorm") else None
+            if affine is not None and node.name not in self.left_alone and not _imprecise(affine):
+                yield node.name
 
     def _into_previous(self, affines: Affines, node: Node, result: PassResult) -> None:
         if node.op not in LINEAR or node.name in affines.roots or attribute(node, "data_format", b"NHWC") != b"NHWC":

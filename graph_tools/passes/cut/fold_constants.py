@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +69,21 @@ class FoldConstants(Pass):
 
     name = "fold_constants"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def __init__(self) -> None:
+        self._uncomputable: set[Output] = set()
+
+    def process(self, model: Model, result: PassResult) -> None:
         shape_of = shapes(model)
         result.applied += self._fold_shapes(model, shape_of)
         known = self._known(model, shape_of)
         fetched = self._frontier(model, known)
         if fetched:
             result.applied += self._replace(model, known, fetched, result)
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the outputs that TensorFlow could still compute before serving."""
+        fetched = self._frontier(model, self._known(model, shapes(model)))
+        return (str(output) for output in fetched if output not in self._uncomputable)
 
     def _fold_shapes(self, model: Model, shape_of: ShapeOf) -> int:
         graph = model.graph
@@ -159,6 +165,7 @@ class FoldConstants(Pass):
                 try:
                     computed[one] = evaluate(model, known_feeds(known), [one])[0]
                 except _FoldingError as error:
+                    self._uncomputable.add(one)
                     result.refused.append((one.node, f"TensorFlow cannot compute it alone: {error}"))
         for output, value in computed.items():
             count += _replace_output(model, output, value)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, const_array, has_effect, op_def, with_defaults
@@ -30,14 +30,21 @@ class MergeDuplicates(Pass):
 
     name = "merge_duplicates"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         self._merge_variables(model, result)
         # If the later of two nodes stays, users of the earlier one become equal after they were compared: repeat.
         while self._merge_nodes(model, result):
             pass
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the nodes that compute the same as an earlier node, unless a signature names both."""
+        graph, roots, volatile = model.graph, model.roots(), self._volatile(model)
+        seen: dict[Hashable, Node] = {}
+        for node in graph.ordered():
+            if self._may_merge(graph, node, volatile):
+                first = seen.setdefault(_key(graph, node), node)
+                if first is not node and not {first.name, node.name} <= roots:
+                    yield node.name
 
     def _merge_variables(self, model: Model, result: PassResult) -> None:
         graph, written, roots = model.graph, model.written_variables(), model.roots()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.analysis.unused_tensors import mark_unused_tensors
 from graph_tools.graph import Graph, Output, functions_of
 from graph_tools.graph.sparse_lookup import lookups, table_of
@@ -22,8 +24,7 @@ class PruneUnreachable(Pass):
 
     name = "prune_unreachable"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         self._drop_init(model)
         wanted = ", ".join(f"'{name}'" for name in model.signatures)
         signatures = "signature " + wanted if len(model.signatures) == 1 else "signatures " + wanted
@@ -39,10 +40,17 @@ class PruneUnreachable(Pass):
                 del held[name]
         for name in [name for name in model.assets if name not in model.graph]:
             model.removed_assets[model.assets.pop(name).name] = why
-        for name in prune_functions(model):
+        for name in unused_functions(model):
+            del model.graph.library[name]
             model.removed_functions.setdefault(name, "its calls are inlined, or nothing calls it")
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield nodes that no output needs, functions that nothing calls, and contents of nodes that are gone."""
+        graph, needed = model.graph, model.graph.ancestors(model.roots())
+        yield from (node.name for node in graph if node.name not in needed)
+        yield from unused_functions(model)
+        for contents in (model.variables, model.hash_tables, model.embedding_tables, model.assets):
+            yield from (name for name in contents if name not in graph)
 
     def _drop_init(self, model: Model) -> None:
         """Keep only those initializers that fill a table or variable that an output reads."""
@@ -66,8 +74,8 @@ def _fills(graph: Graph, output: Output, needed: set[str]) -> bool:
     return handle in needed and (op in {"VarHandleOp", "VariableV2", "Variable"} or "HashTable" in op)
 
 
-def prune_functions(model: Model) -> list[str]:
-    """Remove functions to which nothing in the graph refers, directly or indirectly, and return their names."""
+def unused_functions(model: Model) -> list[str]:
+    """Return the names of functions to which nothing in the graph refers, directly or indirectly."""
     library = model.graph.library
     waiting = [name for node in model.graph for name in functions_of(node.attrs)]
     waiting += [node.op for node in model.graph if node.op in library]
@@ -80,7 +88,4 @@ def prune_functions(model: Model) -> list[str]:
         for node in library[name].node_def:
             waiting.extend(functions_of(node.attr))
             waiting.append(node.op)
-    gone = sorted(set(library) - used)
-    for name in gone:
-        del library[name]
-    return gone
+    return sorted(set(library) - used)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graph_tools.graph.op_library import is_ours
 from graph_tools.model import Model
 from graph_tools.rewriting.protocol import Pass, PassResult
@@ -22,12 +24,9 @@ class ShortenNames(Pass):
 
     name = "shorten_names"
 
-    def apply(self, model: Model) -> PassResult:
+    def process(self, model: Model, result: PassResult) -> None:
         graph = model.graph
-        result = PassResult(self.name, nodes_before=len(graph))
-        kept = model.roots() | set(model.variables) | set(model.hash_tables) | set(model.sparse_tables)
-        kept |= set(model.embedding_tables)
-        kept |= {node.name for node in graph if node.op == "VarHandleOp" or "HashTable" in node.op or is_ours(node.op)}
+        kept = _kept(model)
         numbers: dict[str, int] = {}
         for node in graph.ordered():
             for note in _NOTES:
@@ -41,8 +40,22 @@ class ShortenNames(Pass):
             if len(name) < len(node.name):
                 graph.rename(node.name, name)
                 result.applied += 1
-        result.nodes_after = len(graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the nodes with attributes of a training program, or with a name that could be shorter."""
+        kept, largest = _kept(model), len(model.graph) + len(model.graph.removed)
+        for node in model.graph:
+            longest = max(len(f"{node.op}_{largest}"), len(node.op))
+            if node.attrs.keys() & set(_NOTES) or (node.name not in kept and len(node.name) > longest):
+                yield node.name
+
+
+def _kept(model: Model) -> set[str]:
+    """Return the names by which clients, checkpoints, reports and other tools find nodes."""
+    kept = model.roots() | set(model.variables) | set(model.hash_tables) | set(model.sparse_tables)
+    kept |= set(model.embedding_tables)
+    named = (node for node in model.graph if node.op == "VarHandleOp" or "HashTable" in node.op or is_ours(node.op))
+    return kept | {node.name for node in named}
 
 
 def _is_short(name: str, op: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,9 @@ class FuseDenseTowers(Pass):
     def __init__(self, precision: str = "auto") -> None:
         self.precision = precision
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         if not model.graph.of(*PRODUCTS):
-            result.nodes_after = result.nodes_before
-            return result
+            return
         site = Site(model)
         pairs = list(zip(*_settle(site, find_pieces(site)), strict=True))
         result.at = [outputs[0].node for _, outputs in pairs if outputs[0].node not in self.left_alone]
@@ -76,8 +75,13 @@ class FuseDenseTowers(Pass):
         for region, found in zip(regions, wanted, strict=True):
             _replace(model, region, found, renamed)
         result.refused = [(name, why) for name, why in site.refused.items() if name in model.graph]
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the first outputs of towers that are not fused."""
+        if model.graph.of(*PRODUCTS):
+            site = Site(model)
+            _, wanted = _settle(site, find_pieces(site))
+            yield from (outputs[0].node for outputs in wanted if outputs[0].node not in self.left_alone)
 
     def _rewrite(self, model: Model, tower: Tower, edge: _Edges, renamed: dict[Output, Output]) -> None:
         """Add the op, and record in `renamed` which of its outputs replaces each output of the graph."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,7 @@ class FuseEmbeddingGroups(Pass):
 
     name = "fuse_embedding_groups"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         finder = _find(model)
         tables = TableMaker(model, finder.lookups.vocabularies)
         groups = [find_group for find_group in find_groups(finder) if self._keep(find_group, finder)]
@@ -49,8 +49,11 @@ class FuseEmbeddingGroups(Pass):
         result.refused = [(name, why) for name, why in finder.refused.items() if name in model.graph]
         # Remove hash tables and variables that only lookups read, with the nodes that fill them.
         PruneUnreachable().apply(model)
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the results of lookups that a group could compute."""
+        roots = [root.output.node for group in find_groups(PieceFinder(model)) for root in group.roots]
+        return (name for name in roots if name not in self.left_alone)
 
     def _keep(self, group: Group, finder: PieceFinder) -> bool:
         """Remove the roots that are to be left alone from a group, and return whether others remain."""

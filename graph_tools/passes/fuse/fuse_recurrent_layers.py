@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,8 +93,7 @@ class FuseRecurrentLayers(Pass):
 
     name = "fuse_recurrent_layers"
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         while True:
             # A layer that uses the states of another one is recognized once that one is a node.
             flat, before = Flat(model), result.applied
@@ -111,8 +110,13 @@ class FuseRecurrentLayers(Pass):
                     result.at.append(node.name)
             if result.applied == before or not result.refused:
                 break
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the loops that a node could compute."""
+        flat = Flat(model)
+        for node in model.graph.of("While", "StatelessWhile"):
+            if node.name not in self.left_alone and not isinstance(_match(flat, node), str):
+                yield node.name
 
 
 def _match(flat: Flat, node: Node) -> _Fusion | str:

@@ -11,13 +11,11 @@ import numpy as np
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, skip
-from graph_tools.model import Model
 from graph_tools.recognition.masks import Mask, alike, find_masks
 from graph_tools.recognition.towers.attention_units import is_product_of_rows, read_network, read_parts, weights_of
 from graph_tools.recognition.towers.pieces import Site
 from graph_tools.recognition.towers.search import find_pieces
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
-from graph_tools.rewriting.protocol import PassResult
 
 
 @dataclass
@@ -44,11 +42,8 @@ class FuseTargetAttention(InteractionPass):
 
     name = "fuse_target_attention"
 
-    def apply(self, model: Model) -> PassResult:
-        self._site: Site | None = None
-        return super().apply(model)
-
     def roots(self, flat: Flat) -> Iterable[Node]:
+        self._site: Site | None = None
         products = flat.graph.of("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
         return [node for node in products if is_product_of_rows(flat, node)]
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from graph_tools.analysis.row_rules import BATCH_PRODUCTS, BROADCASTS
@@ -46,8 +46,7 @@ class SplitUserItems(Pass):
     def __init__(self, user_inputs: Sequence[str] = ()) -> None:
         self.user_inputs = tuple(user_inputs)
 
-    def apply(self, model: Model) -> PassResult:
-        result = PassResult(self.name, nodes_before=len(model.graph))
+    def process(self, model: Model, result: PassResult) -> None:
         for group in _groups(model, self.user_inputs, result):
             found = _plan(model, group)
             if isinstance(found, _Plan):
@@ -55,8 +54,12 @@ class SplitUserItems(Pass):
                 result.applied += 1
             else:
                 result.refused += found
-        result.nodes_after = len(model.graph)
-        return result
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the signatures that could still be split."""
+        for group in _groups(model, self.user_inputs, PassResult(self.name)):
+            if isinstance(_plan(model, group), _Plan):
+                yield from group.signatures
 
 
 class _Group:
