@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents agree with what is there, and the README's snippets run."""
+"""The documents agree with the code, and their snippets run."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from processor import errors
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+VERBS = {"graph_tools": "inspect cut fuse optimize verify diff", "cost_model": "profile plan simulate calibrate"}
 HEADER = (ROOT / "libprocessor" / "include" / "processor" / "processor.h").read_text(encoding="utf-8")
 
 
@@ -46,7 +47,7 @@ def _table_rows(text: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the README's `model`: the click model of the demo, not trained."""
     folder = tmp_path_factory.mktemp("readme")
     values = {name: [b"196", b"242", b"M", b"writer", b"45-49", b"Comedy"] for name in FEATURES}
@@ -116,7 +117,7 @@ TIMELINE = {
 
 
 def _refusal(model: Path, key: str, value: object) -> str:
-    """Return what the library says of a value that a key cannot have."""
+    """Return the error message of the library for a value that is invalid for a key."""
     others = TIMELINE if key in TIMELINE else {}
     outer, _, inner = key.partition(".")
     with pytest.raises(processor.ProcessorError) as refused:
@@ -137,7 +138,7 @@ def test_every_key_is_documented(tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(_table_rows(_document("configuration.md"))))
-def test_type_of_a_key_is_documented_as_the_library_has_it(key: str, tiny_model: Path) -> None:
+def test_documented_types_of_keys_match_the_library(key: str, tiny_model: Path) -> None:
     kind = _table_rows(_document("configuration.md"))[key][0]
     expected = _refusal(tiny_model, key, "?" if kind.startswith(('`"', "object")) else {}).partition("expected ")[2]
     if kind.startswith(("integer", "number")):
@@ -153,7 +154,7 @@ def test_type_of_a_key_is_documented_as_the_library_has_it(key: str, tiny_model:
         assert expected == word
 
 
-def test_defaults_of_the_configuration_are_those_documented(tiny_model: Path) -> None:
+def test_documented_defaults_match_the_library(tiny_model: Path) -> None:
     rows = _table_rows(_document("configuration.md"))
     with processor.Model(tiny_model) as model:
         info = model.info
@@ -167,7 +168,7 @@ def test_defaults_of_the_configuration_are_those_documented(tiny_model: Path) ->
     re.findall(r"^config key .*$", _document("configuration.md"), re.MULTILINE),
     ids=lambda m: m.split("'")[1],
 )
-def test_documented_refusal_is_what_the_library_says(message: str, tiny_model: Path) -> None:
+def test_documented_error_messages_match_the_library(message: str, tiny_model: Path) -> None:
     key = message.split("'")[1]
     value = {"session_num": 0, "sesion_num": 2, "feature_store_type": "redis"}[key]
     with pytest.raises(processor.InvalidArgumentError) as refused:
@@ -187,7 +188,7 @@ def test_every_status_is_documented() -> None:
 
 
 @pytest.mark.parametrize(("name", "cells"), sorted(_table_rows(_document("errors.md")).items()))
-def test_documented_python_parent_is_right(name: str, cells: list[str]) -> None:
+def test_documented_parent_classes_match_the_exceptions(name: str, cells: list[str]) -> None:
     words = name.removeprefix("PROCESSOR_").title().replace("_", "")
     exception = getattr(errors, f"{words}Error")
     assert exception.code == int(cells[0])
@@ -232,7 +233,7 @@ def _anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
+def test_targets_and_anchors_of_links_exist(path: Path) -> None:
     dead = []
     for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", path.read_text(encoding="utf-8")):
         target = path.parent / link if link else path
@@ -286,7 +287,7 @@ def test_decisions_are_numbered_and_complete() -> None:
             assert f"## {heading}\n" in text, path.name
 
 
-def test_picture_is_drawn_for_light_and_dark() -> None:
+def test_overview_has_colors_for_light_and_dark_mode() -> None:
     picture = ROOT / "docs" / "overview.svg"
     assert "(overview.svg)" in _document("architecture.md")
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
@@ -300,7 +301,7 @@ def test_picture_is_drawn_for_light_and_dark() -> None:
 # The programs in the documents.
 
 
-def test_what_the_snippets_write_is_ignored() -> None:
+def test_git_ignores_files_that_snippets_write() -> None:
     ignored = set((ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
     text = README + "".join(map(_document, ("c.md", "graph_tools.md", "cost_model.md")))
     written = {"model", "host.c", *re.findall(r"`cc host\.c -o (\w+)", text)}
@@ -316,30 +317,30 @@ def _score(text: str) -> float:
     return score
 
 
-def test_python_snippet_runs(workplace: Path) -> None:
+def test_python_snippet_runs(model_parent: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _snippet("python")]
-    answer = subprocess.run(command, cwd=workplace, env=environment, capture_output=True, text=True, check=False)
+    answer = subprocess.run(command, cwd=model_parent, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     scores = [_score(text) for text in answer.stdout.strip().strip("[]").split()]
     assert len(scores) == 2
 
 
-def test_c_snippet_runs(workplace: Path) -> None:
-    (workplace / "host.c").write_text(_snippet("c", _document("c.md")), encoding="utf-8")
+def test_c_snippet_runs(model_parent: Path) -> None:
+    (model_parent / "host.c").write_text(_snippet("c", _document("c.md")), encoding="utf-8")
     (command,) = re.findall(r"`(cc host\.c -o host [^`]+)`", _document("c.md"))
-    # As the document has it, in a folder of its own: the paths of the checkout are put in front.
+    # The documented command is for the checkout; the test runs it in another folder, with absolute paths.
     command = command.replace("-Ilibprocessor", f"-I{ROOT}/libprocessor").replace("-Lprocessor", f"-L{ROOT}/processor")
     command = command.replace("$PWD/processor", f"{ROOT}/processor")
-    subprocess.run([*command.split(), "-Wall", "-Wextra", "-Werror"], cwd=workplace, check=True)
-    answer = subprocess.run(["./host"], cwd=workplace, capture_output=True, text=True, check=False)
+    subprocess.run([*command.split(), "-Wall", "-Wextra", "-Werror"], cwd=model_parent, check=True)
+    answer = subprocess.run(["./host"], cwd=model_parent, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     _score(answer.stdout)
 
 
-def test_go_snippet_runs(workplace: Path) -> None:
+def test_go_snippet_runs(model_parent: Path) -> None:
     require("go", "cc")
-    program = workplace / "go"
+    program = model_parent / "go"
     program.mkdir()
     (program / "main.go").write_text(_snippet("go", _document("go.md")), encoding="utf-8")
     module = ROOT / "libprocessor" / "go"
@@ -361,7 +362,7 @@ def test_go_snippet_runs(workplace: Path) -> None:
         ["go", "build", "-o", "host", "."], cwd=program, env=environment, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stderr
-    answer = subprocess.run(["go/host"], cwd=workplace, capture_output=True, text=True, check=False)
+    answer = subprocess.run(["go/host"], cwd=model_parent, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     _score(answer.stdout.strip().strip("[]"))
 
@@ -376,26 +377,15 @@ def test_every_pass_is_documented_in_order() -> None:
     assert documented == names
 
 
-@pytest.mark.parametrize("verb", ["inspect", "cut", "fuse", "optimize", "verify", "diff"])
-def test_every_option_of_graph_tools_is_documented(verb: str) -> None:
-    command = [sys.executable, "-m", "graph_tools", verb, "--help"]
+@pytest.mark.parametrize(("program", "verb"), [(program, verb) for program in VERBS for verb in VERBS[program].split()])
+def test_every_option_is_documented(program: str, verb: str) -> None:
+    command = [sys.executable, "-m", program, verb, "--help"]
     environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}
-    text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--help"}
-    assert len(options) >= 1
-    document = _document("graph_tools.md")
-    assert {option for option in options if f"`{option}" not in document and f"{option}`" not in document} == set()
-
-
-@pytest.mark.parametrize("verb", ["profile", "plan", "simulate", "calibrate"])
-def test_every_option_of_cost_model_is_documented(verb: str) -> None:
-    command = [sys.executable, "-m", "cost_model", verb, "--help"]
-    environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}
-    text = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
-    options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)) - {"--help"}
-    assert len(options) >= 3
-    document = _document("cost_model.md") + _document("cost_model_simulation.md")
-    assert {option for option in options if f"`{option}" not in document and f"{option}`" not in document} == set()
+    usage = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", usage)) - {"--help"}
+    assert options
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob(f"{program}*.md"))
+    assert {option for option in options if f"`{option}" not in text and f"{option}`" not in text} == set()
 
 
 def test_every_system_that_graph_tools_reads_is_documented() -> None:
