@@ -101,7 +101,7 @@ def parse_traffic(place: str, data: object, models: set[str], groups: set[str]) 
         raise reader.fail("states", f"{len(states)} states with kind '{kind}'", "states for 'mmpp', and only for it")
     level = _level(reader) if "level" in reader else 1.0
     reshare = _reshare(reader.inner("reshare"), groups) if "reshare" in reader else None
-    events = [_event(f"{reader.place}.events[{i}]", one, models) for i, one in enumerate(reader.items("events", []))]
+    events = [_event(f"{reader.place}.events[{i}]", item, models) for i, item in enumerate(reader.items("events", []))]
     reader.end()
     ordered = tuple(sorted(events, key=lambda event: event.at_s))
     return Traffic(name, kind, duration_s, level, states, reshare, ordered)

@@ -107,9 +107,9 @@ class Workload:
 
     def model(self, name: str) -> Tenant:
         """Return a model by its name."""
-        for one in self.models:
-            if one.name == name:
-                return one
+        for model in self.models:
+            if model.name == name:
+                return model
         raise WorkloadError(f"{name}: no such model, expected one of {', '.join(m.name for m in self.models[:8])}, …")
 
     def qps_by_model(self, total_qps: float | None = None) -> dict[str, float]:
@@ -189,8 +189,8 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
     _check_shares(models)
     groups = {model.group for model in models if model.group}
     traffic = tuple(
-        parse_traffic(f"traffic[{number}]", one, set(names), groups)
-        for number, one in enumerate(reader.items("traffic", []))
+        parse_traffic(f"traffic[{number}]", item, set(names), groups)
+        for number, item in enumerate(reader.items("traffic", []))
     )
     seeds = reader.items("seeds", [1])
     for seed in seeds:
@@ -241,7 +241,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, Tenant], profil
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
     made = Tenant(name, role, services[0], share=share, qps=qps, **common)
-    return [replace(made, name=one, service=service) for one, service in zip(names, services, strict=True)]
+    return [replace(made, name=member, service=service) for member, service in zip(names, services, strict=True)]
 
 
 def _parse_service(reader: Reader, count: int, profile: _Profile) -> Sequence[ServiceTime | ServiceTable]:

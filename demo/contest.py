@@ -60,17 +60,17 @@ def contest(
         done, total = 0, rounds * len(questions) * len(everyone)
         for _ in range(rounds):
             for question in questions:
-                for one in everyone:
-                    timing = one.measure(question.work, usable_cpus(), seconds)
-                    timings.setdefault((one.key, question.work.name), []).append(timing)
+                for timed in everyone:
+                    timing = timed.measure(question.work, usable_cpus(), seconds)
+                    timings.setdefault((timed.key, question.work.name), []).append(timing)
                     done += 1
                     advance(done, total)
     tolerances = {way.key: way.tolerance for way in ways}
     lines = []
     for question in questions:
-        for one in everyone:
-            key = one.key, question.work.name
-            lines.append(_line(one, question, found.get(key), timings[key], tolerances.get(one.key, TOLERANCE)))
+        for timed in everyone:
+            key = timed.key, question.work.name
+            lines.append(_line(timed, question, found.get(key), timings[key], tolerances.get(timed.key, TOLERANCE)))
     return lines
 
 
@@ -88,20 +88,20 @@ def difference(scores: NDArray[np.float32], expected: NDArray[np.float32]) -> fl
 
 
 def _line(
-    one: Timed, question: Question, scores: NDArray[np.float32] | None, rounds: Sequence[Timing], tolerance: float
+    timed: Timed, question: Question, scores: NDArray[np.float32] | None, rounds: Sequence[Timing], tolerance: float
 ) -> Line:
     from demo.train import auc
 
     work = question.work
     ranked = question.expected if scores is None else scores
     return Line(
-        way=one.name,
-        key=one.key,
+        way=timed.name,
+        key=timed.key,
         rows=work.rows_per_request,
         auc=auc(work.rows.clicks[work.held_out], ranked[work.held_out]),
         difference=None if scores is None else difference(scores, question.expected),
         compared=0 if scores is None else len(scores),
         rounds=rounds,
-        megabytes=one.megabytes,
+        megabytes=timed.megabytes,
         tolerance=tolerance,
     )

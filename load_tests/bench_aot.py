@@ -209,16 +209,16 @@ def _table(cases: Sequence[dict[str, Any]]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for case in cases:
         stock = case["engines"]["stock"]["requests_per_s"]
-        for number, (name, one) in enumerate(case["engines"].items()):
+        for number, (name, engine) in enumerate(case["engines"].items()):
             table.add_row(
                 case["part"] if number == 0 else "",
                 str(case["rows"]) if number == 0 else "",
                 name,
-                f"{one['requests_per_s']:,.0f}",
-                f"{one['requests_per_s'] / stock:.2f}",
-                *(f"{one[figure] / 1000:.3f}" for figure in ("p50_us", "p99_us")),
-                f"{one['cpu_s_per_1000']:.3f}",
-                "" if name == "stock" else f"{one['max_abs_difference']:.1e}",
+                f"{engine['requests_per_s']:,.0f}",
+                f"{engine['requests_per_s'] / stock:.2f}",
+                *(f"{engine[figure] / 1000:.3f}" for figure in ("p50_us", "p99_us")),
+                f"{engine['cpu_s_per_1000']:.3f}",
+                "" if name == "stock" else f"{engine['max_abs_difference']:.1e}",
                 end_section=number + 1 == len(case["engines"]),
             )
     return table

@@ -73,9 +73,9 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
         requests/s and p99 divided by those without batching, as medians over the ratios of each round.
     """
     engines = {
-        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": one["max_abs_difference"], "runs": _runs(one), "rounds": one["rounds"]}
-        for one in output["engines"]
+        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": engine["max_abs_difference"], "runs": _runs(engine), "rounds": engine["rounds"]}
+        for engine in output["engines"]
     }
     first, *others = engines.items()
     ratios = {

@@ -67,9 +67,9 @@ def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -
 
     every = tuple(dict.fromkeys(row.traffic for row in rows))
     least = [
-        one.least
-        for one in comparisons
-        if (one.policy, one.against, one.interference) == ("dynamic", "baseline-pool", 1.0)
+        comparison.least
+        for comparison in comparisons
+        if (comparison.policy, comparison.against, comparison.interference) == ("dynamic", "baseline-pool", 1.0)
     ]
     return [
         Target("simulated requests per second of wall time", speed, 300_000, True),
@@ -112,13 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         workload, workload.machine, policies, seeds, interference, part=part, jobs=chosen.jobs, told=told
     )  # fmt: skip
     shorter = scaled_workload(base, min(scale, 0.05))
-    some = [one for one in SENSITIVITY_POLICIES if one in policies]
+    some = [policy for policy in SENSITIVITY_POLICIES if policy in policies]
     rows += capacities(
         shorter, workload.machine, some, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
         jobs=chosen.jobs, told=told,
     )  # fmt: skip
     pairs = [("baseline-pool", "shared"), ("dynamic", "baseline-pool"), ("planned", "baseline-pool")]
-    comparisons = [one for pair in pairs for one in compare(rows, *pair)]
+    comparisons = [comparison for pair in pairs for comparison in compare(rows, *pair)]
     console.print(capacity_table(rows))
     console.print(comparison_table(comparisons))
     targets = find_targets(rows, comparisons, speed["baseline-pool_per_wall_s"])

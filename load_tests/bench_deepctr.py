@@ -121,9 +121,9 @@ def summarize(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
         `engines`: for each name the medians over the rounds, and the rounds; `speedup`: fused requests/s over stock.
     """
     engines = {
-        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
-        for one in output["engines"]
+        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
+        for engine in output["engines"]
     }
     speedup = engines["fused"]["requests_per_s"] / engines["stock"]["requests_per_s"]
     return {"model": model, "rows": rows, "speedup": round(speedup, 4), "engines": engines}

@@ -137,10 +137,10 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
         `engines`: for each name the medians over the rounds, the largest difference from stock's scores, the rounds.
     """
     engines = {
-        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        | {"tail": median(each["p99_us"] / each["p50_us"] for each in one["rounds"])}
-        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
-        for one in output["engines"]
+        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
+        | {"tail": median(each["p99_us"] / each["p50_us"] for each in engine["rounds"])}
+        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
+        for engine in output["engines"]
     }
     return {
         "workload": workload,

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     write_results(options.json, results)
     console.print(f"All figures: {options.json}")
-    return 1 if options.strict and not all(one.ok for one in targets) else 0
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
 
 
 if __name__ == "__main__":

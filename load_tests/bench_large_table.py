@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     write_results(options.json, results)
     console.print(f"All figures: {options.json}")
-    return 0 if all(one.ok for one in targets) else 1
+    return 0 if all(target.ok for target in targets) else 1
 
 
 if __name__ == "__main__":

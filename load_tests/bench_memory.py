@@ -70,8 +70,8 @@ def judge_sessions(measured: Sequence[dict[str, Any]]) -> list[Target]:
         `workload` and `cost_mb`.
     """
     return [
-        Target(f"{one['workload']}, a further session, MB", one["cost_mb"], SESSION_LIMIT_MB, at_least=False)
-        for one in measured
+        Target(f"{workload['workload']}, a further session, MB", workload["cost_mb"], SESSION_LIMIT_MB, at_least=False)
+        for workload in measured
     ]
 
 
@@ -168,22 +168,22 @@ def _sessions_table(measured: Sequence[dict[str, Any]]) -> Table:
     table.add_column("workload")
     for heading in ("variables", "sessions", "before", "loaded", "in use", "each further"):
         table.add_column(heading, justify="right")
-    for one in measured:
+    for workload in measured:
         before: dict[str, Any] | None = None
-        for point in one["points"]:
+        for point in workload["points"]:
             cost = ""
             if before is not None:
                 added = point["sessions"] - before["sessions"]
                 cost = f"{(point['used_mb'] - before['used_mb']) / added:.1f}"
             table.add_row(
-                "" if before else one["workload"],
-                "" if before else f"{one['variables_mb']:.1f}",
+                "" if before else workload["workload"],
+                "" if before else f"{workload['variables_mb']:.1f}",
                 str(point["sessions"]),
                 f"{point['before_mb']:.1f}",
                 f"{point['loaded_mb']:.1f}",
                 f"{point['used_mb']:.1f}",
                 cost,
-                end_section=point is one["points"][-1],
+                end_section=point is workload["points"][-1],
             )
             before = point
     return table

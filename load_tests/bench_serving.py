@@ -91,7 +91,7 @@ def summarize(workload: str, rows: int, protocol: str, output: dict[str, Any]) -
     for engine in output["engines"]:
         rounds = engine["rounds"]
         figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
-        engines[engine["engine"]] = {name: median(one[name] for one in rounds) for name in figures} | {
+        engines[engine["engine"]] = {name: median(turn[name] for turn in rounds) for name in figures} | {
             "overhead": _overhead(engine),
             "load_seconds": engine["load_seconds"],
             "rounds": rounds,

@@ -34,17 +34,17 @@ _CLIENTS = 2
 
 def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
     """Return both in the format of `bench_serving --contestants`; TensorFlow itself uses all CPUs with one session."""
-    one = {"session_num": 1, "intra_op_parallelism_threads": cpus, "inter_op_parallelism_threads": cpus}
+    single = {"session_num": 1, "intra_op_parallelism_threads": cpus, "inter_op_parallelism_threads": cpus}
     shared = {"engine": "processor", "model": str(model.resolve())}
-    return [shared | {"name": "one", "config": one}, shared | {"name": "group", "config": default_config(cpus)}]
+    return [shared | {"name": "one", "config": single}, shared | {"name": "group", "config": default_config(cpus)}]
 
 
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Convert the output of one run of the program to one case of the results: medians over rounds, and the rounds."""
     engines = {
-        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
-        for one in output["engines"]
+        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
+        for engine in output["engines"]
     }
     return {"workload": workload, "rows": rows, "threads": output["threads"], "engines": engines}
 
@@ -54,14 +54,14 @@ def _table(cases: Sequence[dict[str, Any]], cpus: int) -> Table:
     for heading in ("workload", "rows", "one: requests/s", "group: requests/s", "ratio", "p99 ms", "CPU s/1,000"):
         table.add_column(heading, justify="right")
     for case in cases:
-        one, group = case["engines"]["one"], case["engines"]["group"]
+        single, group = case["engines"]["one"], case["engines"]["group"]
         table.add_row(
             case["workload"],
             str(case["rows"]),
-            *(f"{engine['requests_per_s']:,.0f}" for engine in (one, group)),
-            f"{group['requests_per_s'] / one['requests_per_s']:.2f}",
-            f"{one['p99_us'] / 1000:.2f} / {group['p99_us'] / 1000:.2f}",
-            f"{one['cpu_s_per_1000']:.3f} / {group['cpu_s_per_1000']:.3f}",
+            *(f"{engine['requests_per_s']:,.0f}" for engine in (single, group)),
+            f"{group['requests_per_s'] / single['requests_per_s']:.2f}",
+            f"{single['p99_us'] / 1000:.2f} / {group['p99_us'] / 1000:.2f}",
+            f"{single['cpu_s_per_1000']:.3f} / {group['cpu_s_per_1000']:.3f}",
         )
     return table
 

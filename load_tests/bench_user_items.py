@@ -90,9 +90,9 @@ def summarize(precision: str, form: str, output: dict[str, Any]) -> dict[str, An
         divided by the other's; `cpu_saved`: CPU time of the other model divided by the split model's.
     """
     engines = {
-        one["engine"]: {name: median(each[name] for each in one["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": one["max_abs_difference"], "rounds": one["rounds"]}
-        for one in output["engines"]
+        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
+        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
+        for engine in output["engines"]
     }
     whole, split = engines["unsplit"], engines["split"]
     return {

@@ -33,7 +33,7 @@ def cut_into(source: Path, folder: Path, **options: Any) -> Figures:
 
 def is_exact(report: Figures) -> bool:
     """Return whether all outputs of both models are equal bit for bit."""
-    return all(one["bit_exact"] for one in report["verification"]["outputs"])
+    return all(output["bit_exact"] for output in report["verification"]["outputs"])
 
 
 def saved(report: Figures) -> float:
@@ -96,9 +96,9 @@ def row_types(folder: Path) -> Results:
     targets, figures = [], {"AUC as exported": before}
     for name, ratio, loss in (("bf16", 2.0, 0.0005), ("int8", 3.0, 0.001), ("int4", 5.0, 0.003)):
         report = cut_into(source, folder / f"movielens-{name}", embedding_dtype=name)
-        wide = [one for one in report["tables"] if one["dim"] == 16]
+        wide = [table for table in report["tables"] if table["dim"] == 16]
         assert wide, "no table of dim 16, expected the users' and the items'"
-        smaller = min(one["source_bytes"] / one["bytes"] for one in wide if one["dtype"] == name)
+        smaller = min(table["source_bytes"] / table["bytes"] for table in wide if table["dtype"] == name)
         after = auc_of(folder / f"movielens-{name}" / "model", held_out)
         figures[f"AUC {name}"] = after
         targets.append(Target(f"MovieLens {name}: rows smaller at dim 16 (times)", smaller, ratio, True))

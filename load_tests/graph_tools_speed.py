@@ -101,8 +101,8 @@ def one_row_speed(
     """
     requests = [LOADERS[loader](path, feeds) for path in (before, after)]
     first, second = (request() for request, _ in requests)
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+    for before_output, after_output in zip(first, second, strict=True):
+        np.testing.assert_allclose(after_output, before_output, rtol=1e-5, atol=1e-5)
     times: list[list[float]] = [[], []]
     for turn in range(rounds + 2):
         for of_model, (request, _) in zip(times, requests, strict=True):
@@ -111,7 +111,7 @@ def one_row_speed(
                 request()
             if turn >= 2:  # the first two warm up
                 of_model.append((time.perf_counter() - start) / each * 1e6)
-    medians = [statistics.median(one) for one in times]
+    medians = [statistics.median(of_model) for of_model in times]
     return {"loader": loader, "before_us": medians[0], "after_us": medians[1], "ratio": medians[0] / medians[1]}
 
 

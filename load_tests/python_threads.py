@@ -121,16 +121,16 @@ def _measure(model: Model, forms: Mapping[str, Sequence[Inputs]], options: argpa
                 for threads, found in rates.items():
                     found.append(_rate(model, requests, threads, options.seconds))
                     progress.advance(task)
-            one, two = median(rates[1]), median(rates[THREADS])
+            alone, two = median(rates[1]), median(rates[THREADS])
             cases.append(
                 {
                     "workload": options.workload,
                     "rows": options.rows,
                     "strings": form,
                     "requests_per_s": {"1": rates[1], str(THREADS): rates[THREADS]},
-                    "one_thread": one,
+                    "one_thread": alone,
                     "two_threads": two,
-                    "speedup": round(two / one, 4),
+                    "speedup": round(two / alone, 4),
                     "description_us": round(_description_us(model, requests), 1),
                 }
             )

@@ -40,8 +40,8 @@ def test_make_build_installs_what_the_command_lines_need() -> None:
 
     def packages(group: str) -> set[str]:
         found: set[str] = set()
-        for one in groups[group]:
-            found |= {one} if isinstance(one, str) else packages(one["include-group"])
+        for package in groups[group]:
+            found |= {package} if isinstance(package, str) else packages(package["include-group"])
         return found
 
     for name in PROJECT["scripts"]:

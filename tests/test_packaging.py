@@ -96,7 +96,7 @@ def test_extra_and_group_of_cost_model_are_the_same() -> None:
 
 def test_extra_and_group_of_serving_proxy_are_the_same() -> None:
     group = PYPROJECT["dependency-groups"]["serving-proxy"]
-    whole = [*PYPROJECT["dependency-groups"]["graph-tools"], *(one for one in group if isinstance(one, str))]
+    whole = [*PYPROJECT["dependency-groups"]["graph-tools"], *(entry for entry in group if isinstance(entry, str))]
     assert PROJECT["optional-dependencies"]["serving-proxy"] == whole
 
 

@@ -78,8 +78,8 @@ class Calibration:
             "factor": round(self.disturbance.factor, 5),
             "cv": round(self.disturbance.cv, 5),
             "graphs": {
-                graph: {"overhead_us": round(one.overhead_us, 3), "factor": round(one.factor, 5)}
-                for graph, one in self.graphs.items()
+                graph: {"overhead_us": round(linear.overhead_us, 3), "factor": round(linear.factor, 5)}
+                for graph, linear in self.graphs.items()
             },
             "stalls": [{"duration_us": round(d, 2), "per_s": round(rate, 6)} for d, rate in self.disturbance.stalls],
             "interference": {name: round(getattr(self.interference, name), 5) for name in COEFFICIENTS},

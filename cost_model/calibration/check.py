@@ -75,9 +75,9 @@ def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | N
     return made
 
 
-def rows_of(one: Served) -> RowDistribution:
+def rows_of(served: Served) -> RowDistribution:
     """Return the distribution of the rows of a model's requests."""
-    return RowDistribution("table", maximum=max(rows for rows, _ in one.rows), table=one.rows)
+    return RowDistribution("table", maximum=max(rows for rows, _ in served.rows), table=served.rows)
 
 
 def check_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibration | None) -> list[Line]:
@@ -91,17 +91,17 @@ def check_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibrati
     return lines
 
 
-def line_of(number: int, run: Run, one: Served, p50_ms: float, p99_ms: float) -> Line:
+def line_of(number: int, run: Run, served: Served, p50_ms: float, p99_ms: float) -> Line:
     """Combine a prediction with the measured values."""
     return Line(
         number,
-        one.name,
+        served.name,
         len(run.models),
         run.utilisation,
-        (one.requests - one.failed) / run.seconds,
-        one.qps,
-        one.latency.at(0.5) / 1e3,
-        one.latency.at(0.99) / 1e3,
+        (served.requests - served.failed) / run.seconds,
+        served.qps,
+        served.latency.at(0.5) / 1e3,
+        served.latency.at(0.99) / 1e3,
         p50_ms,
         p99_ms,
     )

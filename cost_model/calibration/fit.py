@@ -111,11 +111,11 @@ def _linear(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> Linear:
     """Return the overhead and the factor."""
     known, found, weights = [], [], []
     for run in runs:
-        one = run.models[0]
-        for rows, times in one.service:
-            known.append(_median(tables[one.fingerprint], rows))
+        served = run.models[0]
+        for rows, times in served.service:
+            known.append(_median(tables[served.fingerprint], rows))
             found.append(times.at(0.5))
-            weights.append(times.count / one.requests)
+            weights.append(times.count / served.requests)
     x, y, w = (np.array(values) for values in (known, found, weights))
     factor = float(np.average(y / x, weights=w))
     if x.max() / x.min() < _APART:
@@ -139,13 +139,13 @@ def _variation(runs: Sequence[Run], tables: Mapping[str, ServiceTable]) -> float
     """Return the coefficient of variation of the times beyond the variation of the profile."""
     more, weights = [], []
     for run in runs:
-        one = run.models[0]
-        for rows, times in one.service:
+        served = run.models[0]
+        for rows, times in served.service:
             if times.count >= _ENOUGH:
-                table = tables[one.fingerprint]
+                table = tables[served.fingerprint]
                 usual = _deviation(_quantile(table, rows, _LOW), _quantile(table, rows, UNDISTURBED))
                 more.append(_deviation(times.at(_LOW), times.at(UNDISTURBED)) ** 2 - usual**2)
-                weights.append(times.count / one.requests)
+                weights.append(times.count / served.requests)
     return math.sqrt(math.expm1(max(0.0, float(np.average(more, weights=weights))))) if more else 0.0
 
 
@@ -170,16 +170,16 @@ def _stalls(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
             octave = math.floor(math.log2(excess))
             count[octave] = count.get(octave, 0.0) + (high - low) * times.count
             length[octave] = length.get(octave, 0.0) + (high - low) * times.count * excess
-    return tuple((length[one] / count[one], count[one] / worked_s) for one in sorted(count))
+    return tuple((length[octave] / count[octave], count[octave] / worked_s) for octave in sorted(count))
 
 
 def _idle_start_us(runs: Sequence[Run]) -> float:
     """Return how much longer a request takes if its core was idle [µs]."""
     longer, weights = [], []
     for run in runs:
-        one = run.models[0]
-        waited = dict(one.service)
-        for rows, times in one.idle_service:
+        served = run.models[0]
+        waited = dict(served.service)
+        for rows, times in served.idle_service:
             if rows in waited and min(times.count, waited[rows].count) >= _ENOUGH:
                 longer.append(times.mean_us - waited[rows].mean_us)
                 weights.append(times.count)
@@ -192,7 +192,7 @@ def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
     measured = {
         name: float(np.median([profile.interference[name] for profile in profiles if name in profile.interference]))
         for name in ("switch", "shared_cache")
-        if any(name in one.interference for one in profiles)
+        if any(name in profile.interference for profile in profiles)
     }
     return replace(made, guessed=made.guessed, idle_start_us=idle_start_us, **measured)
 
@@ -204,12 +204,12 @@ def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibrati
     """
     cold = sum(model.requests for model in run.models) / run.seconds / 1e6 * calibration.interference.idle_start_us
     cold *= 1 - run.utilisation
-    total = sum(one.requests for one in run.models)
+    total = sum(served.requests for served in run.models)
     expected = followed = 0.0
-    for one in run.models:
-        table = tables[one.fingerprint]
-        service = CalibratedService(table, calibration.disturbance_of(table)).points(rows_of(one))
-        work = one.requests / run.seconds / 1e6 * service.mean
+    for served in run.models:
+        table = tables[served.fingerprint]
+        service = CalibratedService(table, calibration.disturbance_of(table)).points(rows_of(served))
+        work = served.requests / run.seconds / 1e6 * service.mean
         expected += work
-        followed += work * (1 - one.requests / total)
+        followed += work * (1 - served.requests / total)
     return float((run.utilisation - cold - expected) / followed)

@@ -181,17 +181,17 @@ def _run_json(run: Run) -> dict[str, Any]:
     }
 
 
-def _served_json(one: Served) -> dict[str, Any]:
+def _served_json(served: Served) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "name": one.name,
-        "fingerprint": one.fingerprint,
-        "rows": [list(pair) for pair in one.rows],
-        "qps": one.qps,
-        "requests": one.requests,
-        "failed": one.failed,
-        "latency_us": _times_json(one.latency),
+        "name": served.name,
+        "fingerprint": served.fingerprint,
+        "rows": [list(pair) for pair in served.rows],
+        "qps": served.qps,
+        "requests": served.requests,
+        "failed": served.failed,
+        "latency_us": _times_json(served.latency),
     }
-    for key, by_rows in (("service_us", one.service), ("idle_service_us", one.idle_service)):
+    for key, by_rows in (("service_us", served.service), ("idle_service_us", served.idle_service)):
         if by_rows:
             data[key] = [{"rows": rows, **_times_json(times)} for rows, times in by_rows]
     return data
@@ -201,7 +201,7 @@ def _times_json(times: Times) -> dict[str, Any]:
     return {
         "count": times.count,
         "mean": round(times.mean_us, 2),
-        "quantiles": [round(one, 2) for one in times.quantiles_us],
+        "quantiles": [round(quantile, 2) for quantile in times.quantiles_us],
     }
 
 
@@ -235,7 +235,7 @@ def _read_served(reader: Reader) -> Served:
     made = Served(
         reader.text("name"),
         reader.text("fingerprint"),
-        tuple((one.integer("rows", least=1), one.number("weight", positive=True)) for one in pairs),
+        tuple((pair.integer("rows", least=1), pair.number("weight", positive=True)) for pair in pairs),
         reader.number("qps", positive=True),
         reader.integer("requests", least=1),
         reader.integer("failed"),
@@ -258,4 +258,4 @@ def _read_times(reader: Reader) -> Times:
     if len(quantiles) != len(LEVELS) or not good or sorted(quantiles) != quantiles:
         raise reader.fail("quantiles", f"{len(quantiles)} values", f"{len(LEVELS)} rising times above 0")
     reader.end()
-    return Times(count, mean, tuple(float(one) for one in quantiles))
+    return Times(count, mean, tuple(float(quantile) for quantile in quantiles))

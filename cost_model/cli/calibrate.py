@@ -59,10 +59,10 @@ def _render(made: Calibration, profiles: list[Profile], trace: Trace) -> None:
     from cost_model.cli.render_plan import console, make_table
 
     screen = console()
-    one = made.disturbance
+    disturbance = made.disturbance
     screen.print(
-        f"service times: {one.overhead_us:.0f} us + {one.factor:.3f} x profile; "
-        f"{one.stall_rate:.1f} stalls per second of work, {one.stalled:.2%} of it"
+        f"service times: {disturbance.overhead_us:.0f} us + {disturbance.factor:.3f} x profile; "
+        f"{disturbance.stall_rate:.1f} stalls per second of work, {disturbance.stalled:.2%} of it"
     )
     costs = made.interference
     screen.print(

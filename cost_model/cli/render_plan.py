@@ -68,9 +68,9 @@ def render_addition(made: Addition) -> None:
 def render_explanation(made: Explanation) -> None:
     """Print why a model has its allocation."""
     screen = console()
-    one = made.predicted
+    predicted = made.predicted
     screen.print(
-        f"[bold]{escape(made.name)}[/]: {one.qps:,.0f} requests/s, service {made.service_mean_ms:.2f} ms "
+        f"[bold]{escape(made.name)}[/]: {predicted.qps:,.0f} requests/s, service {made.service_mean_ms:.2f} ms "
         f"(p99 {made.service_p99_ms:.1f}); keeps {made.demand_cores:.1f} cores busy, its allocation "
         f"{made.demand_pool_cores:.1f} of {len(made.allocation.cores)}",
         soft_wrap=True,
@@ -92,8 +92,8 @@ def render_explanation(made: Explanation) -> None:
     screen.print()
 
 
-def _p99(one: Prediction) -> str:
-    return f"{one.p99_ms:.1f} / {one.slo_p99_ms:g} ms" if math.isfinite(one.p99_ms) else "overload"
+def _p99(predicted: Prediction) -> str:
+    return f"{predicted.p99_ms:.1f} / {predicted.slo_p99_ms:g} ms" if math.isfinite(predicted.p99_ms) else "overload"
 
 
 def _growth(growth: float) -> str:

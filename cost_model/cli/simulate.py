@@ -75,15 +75,15 @@ def simulate_command(
         check_picture(plot)
     workload = load_workload(workload_file, any_cpu=any_cpu)
     machine = load_machine(machine_file) if machine_file else workload.machine or this_machine()
-    known = [one.name for one in workload.traffic]
+    known = [kind.name for kind in workload.traffic]
     for name in traffic or ():
         if name not in known:
             raise UsageError(f"--traffic: '{name}' found, expected one of {', '.join(known)}")
     if not known:
         raise WorkloadError(f"{workload_file}: no traffic found, expected at least one kind")
-    kept = tuple(one for one in workload.traffic if not traffic or one.name in traffic)
+    kept = tuple(kind for kind in workload.traffic if not traffic or kind.name in traffic)
     if policy == "all":
-        for name in [one for one in names if least_cores(one, workload) > len(machine.cores)]:
+        for name in [candidate for candidate in names if least_cores(candidate, workload) > len(machine.cores)]:
             names.remove(name)
             tell(
                 f"{name} is left out: it needs {least_cores(name, workload)} cores, and there are {len(machine.cores)}"
@@ -107,7 +107,7 @@ def simulate_command(
         if not as_json:
             _notes(inputs, broken)
     data["unserved"] = list(inputs.unserved)
-    data["unjudged"] = [{"traffic": kind, **asdict(one)} for kind, found in broken.items() for one in found]
+    data["unjudged"] = [{"traffic": kind, **asdict(excused)} for kind, found in broken.items() for excused in found]
     if plot:
         _draw(workload, machine, names, seeds[0], coefficients, qps, data, plot)
     if as_json:

@@ -31,7 +31,7 @@ def begin(
     """
     known = {tenant.name: tenant for tenant in tenants}
     settings = settings or Settings()
-    estimates = {one.name: Estimate(one.qps, one.service_us, one.service_us) for one in known.values()}
+    estimates = {tenant.name: Estimate(tenant.qps, tenant.service_us, tenant.service_us) for tenant in known.values()}
     fixed = dict(overrides or {})
     if pools is None:
         made = initial_pools(tuple(cores), known, estimates, settings, fixed)

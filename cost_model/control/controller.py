@@ -163,8 +163,8 @@ def _room(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:
 
 def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> float:
     seen = [observation[name] for name in models if name in observation]
-    total = sum(one.arrivals for one in seen)
-    return sum(one.missed for one in seen) / total if total else 0.0
+    total = sum(observed.arrivals for observed in seen)
+    return sum(observed.missed for observed in seen) / total if total else 0.0
 
 
 def _isolated(state: ControlState) -> frozenset[str]:
@@ -185,9 +185,9 @@ def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ..
         demand = sum(state.estimates[name].cores for name in pool.models)
         if pool.kind == "isolated" or (pool.kind != "baseline" and demand > 1.3 * len(pool.cores)):
             for name in pool.models:
-                one = state.estimates[name]
-                part = one.cores / demand if demand else 1.0
-                in_time = state.tenants[name].slo_ms * 1e3 / max(one.service_us, 1.0)
+                estimate = state.estimates[name]
+                part = estimate.cores / demand if demand else 1.0
+                in_time = state.tenants[name].slo_ms * 1e3 / max(estimate.service_us, 1.0)
                 limits[name] = max(2, math.ceil(len(pool.cores) * part * (1 + in_time)))
     return limits
 
@@ -215,7 +215,7 @@ def _reason(state: ControlState, wanted: tuple[Pool, ...], now_s: float) -> str 
         if change >= max(2, math.ceil(state.settings.move_part * len(before.cores))) or (
             change >= 1 and (demand > len(before.cores) or late == 1.0)
         ):
-            givers = [one for one in wanted if len(one.cores) < len(current[one.name].cores)]
+            givers = [pool for pool in wanted if len(pool.cores) < len(current[pool.name].cores)]
             if any(state.held_until_s.get(giver.name, 0.0) > now_s for giver in givers):
                 return None
             why = " and as its requests are late" if late > 0.1 else ""

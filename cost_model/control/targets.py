@@ -34,8 +34,8 @@ def group_models(
     baselines = tuple(name for name, tenant in tenants.items() if tenant.role == "baseline")
     grouped: Grouping = [("baseline", baselines)] if baselines else []
     rest = []
-    for name, one in tenants.items():
-        if one.role == "baseline":
+    for name, tenant in tenants.items():
+        if tenant.role == "baseline":
             continue
         earns = settings.own_cores * (0.5 if name in own_now else 1.0)
         if name in isolated:
@@ -69,10 +69,10 @@ def load_of(
     """
     found = [estimates[name] for name in models]
     if kind == "isolated":
-        return sum(one.usual_cores for one in found), 0.0
-    qps = sum(one.qps for one in found)
-    late = sum(one.late * one.qps for one in found) / qps if kind == "baseline" and qps else 0.0
-    return sum(one.pressure for one in found), min(1.0, late / settings.late_part)
+        return sum(estimate.usual_cores for estimate in found), 0.0
+    qps = sum(estimate.qps for estimate in found)
+    late = sum(estimate.late * estimate.qps for estimate in found) / qps if kind == "baseline" and qps else 0.0
+    return sum(estimate.pressure for estimate in found), min(1.0, late / settings.late_part)
 
 
 def target_sizes(

@@ -64,7 +64,7 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
         given = _given(before, anew, place, cores)
         after = _moved(before, anew, place, pool, given) if given is not None else None
         if after is not None and _holds(before, after, model.name):
-            taken = {before.allocations[one].name: count for one, count in (given or {}).items()}
+            taken = {before.allocations[place].name: count for place, count in (given or {}).items()}
             if cores == 0:
                 others = _counted(len(pool.names) - 1, "model")
                 sentence = f"fits: joins {others} on {len(after.allocation(model.name).cores)} cores as they are"
@@ -86,7 +86,7 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
 
     Each is an allocation's index (None: cores of its own), its pool with the model, and the number of missing cores.
     """
-    own = {one.name for one in before.workload.models if one.role == "baseline" or one.dedicated}
+    own = {tenant.name for tenant in before.workload.models if tenant.role == "baseline" or tenant.dedicated}
     places: list[int | None] = [None]
     if model.role != "baseline" and not model.dedicated:
         places += [
@@ -101,7 +101,7 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
         if need <= pool.most and lost.issuperset((*pool.late_alone, *pool.crowded)):
             has = len(there.cores) if there else 0
             found.append((place, pool, max(0, need - has), -pool.growth(max(need, has))))
-    return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda one: one[2:])]
+    return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda home: home[2:])]
 
 
 def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
@@ -133,26 +133,26 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
         pool if place == to else sizing_for(anew, allocation.models, anew.qps)
         for place, allocation in enumerate(before.allocations)
     ]
-    for place, (one, there) in enumerate(zip(before.allocations, pools, strict=True)):
+    for place, (allocation, there) in enumerate(zip(before.allocations, pools, strict=True)):
         if place in given:
             # Prefer cores that are near their new pool.
-            order = sorted(one.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
+            order = sorted(allocation.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
             allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
         elif place == to or anew.memory_factor == before.memory_factor:
-            allocations.append(one)
+            allocations.append(allocation)
         else:
             # The new model may have made memory slower.
-            predicted = there.pool.predict(one.sessions, one.threads_per_session)
-            growth = there.growth(one.sessions * one.threads_per_session)
-            allocations.append(replace(one, predicted=predicted, growth=growth))
+            predicted = there.pool.predict(allocation.sessions, allocation.threads_per_session)
+            growth = there.growth(allocation.sessions * allocation.threads_per_session)
+            allocations.append(replace(allocation, predicted=predicted, growth=growth))
     if to is None:
         pools.append(pool)
         allocations.append(allocate(pool, tuple(sorted(gained)), before.machine))
     else:
         allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
     reasons = reasons_of(pools, allocations, before.machine)
-    feasible = all(made.meets for one in allocations for made in one.predicted.values())
+    feasible = all(made.meets for allocation in allocations for made in allocation.predicted.values())
     return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 
 
@@ -175,14 +175,14 @@ def _taken(before: Plan, after: Plan) -> dict[str, int]:
     """Return how many cores allocations have lost; pools whose members change are counted together."""
     old = {frozenset(allocation.models): len(allocation.cores) for allocation in before.allocations}
     taken, rest = {}, sum(old.values())
-    for one in after.allocations:
-        had = old.get(frozenset(one.models))
+    for allocation in after.allocations:
+        had = old.get(frozenset(allocation.models))
         if had is None:
-            rest -= 0 if len(one.models) == 1 else len(one.cores)
+            rest -= 0 if len(allocation.models) == 1 else len(allocation.cores)
             continue
         rest -= had
-        if had > len(one.cores):
-            taken[one.name] = had - len(one.cores)
+        if had > len(allocation.cores):
+            taken[allocation.name] = had - len(allocation.cores)
     if rest > 0:
         taken["the variants' pools"] = rest
     return taken

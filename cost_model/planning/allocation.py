@@ -93,9 +93,9 @@ class Plan:
         UsageError
             If there is no such model.
         """
-        for one in self.allocations:
-            if name in one.models:
-                return one
+        for allocation in self.allocations:
+            if name in allocation.models:
+                return allocation
         raise UsageError(f"{name}: no model of the plan, expected one of {', '.join(sorted(self.qps)[:8])}, …")
 
     @property

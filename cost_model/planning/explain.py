@@ -130,7 +130,7 @@ def _parts(lie: Sequence[int], cores: int) -> list[int]:
 
 
 def _point(name: str, cores: int, made: Allocation) -> CurvePoint:
-    meets = all(one.meets for one in made.predicted.values())
+    meets = all(predicted.meets for predicted in made.predicted.values())
     return CurvePoint(cores, made.sessions, made.threads_per_session, made.predicted[name].p99_ms, made.growth, meets)
 
 
@@ -179,7 +179,7 @@ def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
         return "A baseline: its cores are its own, and it is given what it needs before any variant."
     if model.dedicated:
         return "Dedicated: its cores are its own."
-    if sum(one.role != "baseline" and not one.dedicated for one in made.workload.models) == 1:
+    if sum(tenant.role != "baseline" and not tenant.dedicated for tenant in made.workload.models) == 1:
         return "The only variant that could share cores."
     return "Alone on its cores: with the other variants it would cost more cores, or objectives would be missed."
 

@@ -22,15 +22,15 @@ def place(machine: Machine, counts: Sequence[int], fewest: Callable[[int], int])
     """
     free = {node: [i for i, core in enumerate(machine.cores) if core.node == node] for node in machine.nodes}
     chosen: list[tuple[int, ...]] = [()] * len(counts)
-    for number in sorted(range(len(counts)), key=lambda one: (-counts[one], one)):
+    for number in sorted(range(len(counts)), key=lambda index: (-counts[index], index)):
         wanted = counts[number]
         fitting = [node for node in free if len(free[node]) >= wanted]
         taken: list[int] = []
         if fitting:
-            node = min(fitting, key=lambda one: (len(free[one]), one))
+            node = min(fitting, key=lambda node: (len(free[node]), node))
             taken, free[node] = free[node][:wanted], free[node][wanted:]
         else:
-            order = sorted(free, key=lambda one: (-len(free[one]), one))
+            order = sorted(free, key=lambda node: (-len(free[node]), node))
             if fewest(number) <= len(free[order[0]]):
                 wanted = len(free[order[0]])
             for node in order:

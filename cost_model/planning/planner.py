@@ -133,7 +133,7 @@ def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[
     assert callable(make)
     baselines = [member for member in members if member.model.role == "baseline"]
     variants = [member for member in members if member.model.role != "baseline"]
-    groups = [list(members)] if cores == 1 else [one for one in (baselines, variants) if one]
+    groups = [list(members)] if cores == 1 else [group for group in (baselines, variants) if group]
     pools = [make(group) for group in groups]
     return pools, divided(pools, cores)
 
@@ -218,7 +218,9 @@ def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) ->
     free = set(range(len(machine.cores))).difference(*chosen) if sum(counts) == len(machine.cores) else set()
     for core in sorted(free):
         node = machine.cores[core].node
-        there = [number for number, cores in enumerate(chosen) if {machine.cores[one].node for one in cores} == {node}]
+        there = [
+            number for number, cores in enumerate(chosen) if {machine.cores[owned].node for owned in cores} == {node}
+        ]
         if there:
             poorest = min(there, key=lambda number: pools[number].growth(len(chosen[number])))
             chosen[poorest] = tuple(sorted((*chosen[poorest], core)))
@@ -245,7 +247,7 @@ def disturbed_text(model: Tenant) -> str:
 def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> tuple[str, ...]:
     """Return why SLOs are missed with the cores of each pool, and other notes for the reader."""
     made = list(machine.notes)
-    for pool, one in zip(pools, allocations, strict=True):
+    for pool, allocation in zip(pools, allocations, strict=True):
         for model in (member.model for member in pool.members):
             outside = model.service.outside(model.rows)
             if outside > _EXTRAPOLATED:
@@ -262,12 +264,14 @@ def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machi
                 f"{name}: misses its objective by what switches between models cost; it needs a pool of its own"
             )
         need = pool.need()
-        count, used = len(one.cores), one.sessions * one.threads_per_session
+        count, used = len(allocation.cores), allocation.sessions * allocation.threads_per_session
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
-            made.append(f"{one.name}: needs {what} and has {count}")
+            made.append(f"{allocation.name}: needs {what} and has {count}")
         elif need > used:
-            made.append(f"{one.name}: needs {need} cores, and {used} of its {count} make sessions that stay on a node")
+            made.append(
+                f"{allocation.name}: needs {need} cores, and {used} of its {count} make sessions that stay on a node"
+            )
         shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
         if shared and len(pool.members) > 1:
             made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")

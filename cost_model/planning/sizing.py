@@ -75,7 +75,7 @@ class Sizing:
     def crowded(self) -> tuple[str, ...]:
         """Return models that miss their SLO on idle cores only because of switches between models in this pool."""
         bad = self._lost & (self._alone <= LATE)
-        return tuple(name for name, one in zip(self.names, bad, strict=True) if one)
+        return tuple(name for name, is_bad in zip(self.names, bad, strict=True) if is_bad)
 
     @cached_property
     def _alone(self) -> Floats:
@@ -219,7 +219,7 @@ class Sizing:
         if len(options) == 1:
             return options[0]
         meeting = next(((s, t) for s, t in options if self._meets(s * t, t, 1.0)), None)
-        return meeting or min(options, key=lambda one: float(self.late(*one).max()))
+        return meeting or min(options, key=lambda option: float(self.late(*option).max()))
 
 
 def _power(factor: float) -> float:

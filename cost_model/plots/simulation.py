@@ -68,7 +68,10 @@ def draw_simulation(
     told = []
     if owned:
         draw_owners(axes[2], owned)
-        told = [f"{one.name} is not judged from {one.from_s:g} to {one.until_s:g} s" for one in owned.unjudged]
+        told = [
+            f"{excused.name} is not judged from {excused.from_s:g} to {excused.until_s:g} s"
+            for excused in owned.unjudged
+        ]
     figure.suptitle("; ".join([title, *told]))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
@@ -84,8 +87,8 @@ def draw_owners(axis: Any, result: Result) -> None:
     times = np.arange(0.0, max(1.0, result.simulated_s))
     cores = len(result.owners[0][1].core_owner)
     picture = np.zeros((cores, len(times)), int)
-    for at_s, one in result.owners:
-        shown = [labels.index(one.labels[group]) for group in one.core_owner]
+    for at_s, assignment in result.owners:
+        shown = [labels.index(assignment.labels[group]) for group in assignment.core_owner]
         picture[:, times >= at_s] = np.array(shown)[:, None]
     colors = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
     axis.imshow(colors[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))

@@ -153,7 +153,7 @@ def _requests(
 ) -> Callable[[int], Inputs]:
     """Return a function that makes a request with a given number of rows."""
     with _load(model, cpus[:1]) as loaded:
-        (signature,) = [one for one in loaded.signatures.values() if one.is_default][:1] or list(
+        (signature,) = [candidate for candidate in loaded.signatures.values() if candidate.is_default][:1] or list(
             loaded.signatures.values()
         )[:1]
     specs = signature.inputs

@@ -58,7 +58,7 @@ class Profile:
         return most if most > BUSY else 0.0
 
     def add(self, cores: int, rows: int, times_us: Floats) -> None:
-        self.points[cores, rows] = [float(one) for one in np.quantile(times_us, LEVELS)]
+        self.points[cores, rows] = [float(quantile) for quantile in np.quantile(times_us, LEVELS)]
 
     def missing(self, cores: list[int], rows: list[int]) -> list[tuple[int, int]]:
         """Return the points that are still to be measured."""

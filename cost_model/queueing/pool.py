@@ -139,10 +139,10 @@ class Pool:
         """
         if threads not in self._stacked:
             each = [member.points(threads) for member in self.members]
-            lengths = [len(one.values) for one in each]
-            values = np.concatenate([one.values for one in each]) * np.repeat(self.factors, lengths)
+            lengths = [len(points.values) for points in each]
+            values = np.concatenate([points.values for points in each]) * np.repeat(self.factors, lengths)
             starts = np.cumsum([0, *lengths[:-1]])
-            self._stacked[threads] = Points(values, np.concatenate([one.weights for one in each])), starts
+            self._stacked[threads] = Points(values, np.concatenate([points.weights for points in each])), starts
         return self._stacked[threads]
 
     @cached_property

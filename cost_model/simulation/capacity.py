@@ -187,7 +187,7 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
     best = first
     for stride in (4, 2, 1):
         while True:
-            near = [one for one in (best - stride, best + stride) if 0 < one < cores]
+            near = [split for split in (best - stride, best + stride) if 0 < split < cores]
             better = max(near, key=carried, default=best)
             if carried(better) <= carried(best):
                 break
@@ -197,4 +197,4 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
 
 def scaled_workload(workload: Workload, minutes_scale: float) -> Workload:
     """Shorten all kinds of traffic of a workload."""
-    return replace(workload, traffic=tuple(scaled(one, minutes_scale) for one in workload.traffic))
+    return replace(workload, traffic=tuple(scaled(traffic, minutes_scale) for traffic in workload.traffic))

@@ -175,5 +175,5 @@ def regroup(state: Any, load: Any, segment: Any, core_owner: NDArray[Any], group
 
 def bucket_edges_us() -> Floats:
     """Return the upper edge of each bucket of a latency histogram [µs]; they are 1.1 to 1.6 % wide."""
-    one = int(np.array([1.0]).view(np.int64)[0]) >> 46
-    return (np.arange(one + 1, one + BUCKETS + 1, dtype=np.int64) << 46).view(np.float64)
+    first = int(np.array([1.0]).view(np.int64)[0]) >> 46
+    return (np.arange(first + 1, first + BUCKETS + 1, dtype=np.int64) << 46).view(np.float64)

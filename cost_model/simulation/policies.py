@@ -149,11 +149,16 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
         made = plan(workload, machine, rates, interference)
         places = {name: place for place, allocation in enumerate(made.allocations) for name in allocation.models}
         owners = [0] * len(machine.cores)
-        for place, one in enumerate(made.allocations):
-            for core in one.cores:
+        for place, allocation in enumerate(made.allocations):
+            for core in allocation.cores:
                 owners[core] = place
-        labels = [one.models[0] if len(one.models) == 1 else f"{len(one.models)} models" for one in made.allocations]
-        threads = {name: one.threads_per_session for one in made.allocations for name in one.models}
+        labels = [
+            allocation.models[0] if len(allocation.models) == 1 else f"{len(allocation.models)} models"
+            for allocation in made.allocations
+        ]
+        threads = {
+            name: allocation.threads_per_session for allocation in made.allocations for name in allocation.models
+        }
         more = {name: count for name, count in threads.items() if count > 1}
         return replace(fixed(labels, owners, [places[name] for name in inputs.names]), threads=more)
 
@@ -175,9 +180,13 @@ class Dynamic:
     def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         tenants = [
             ControlledTenant(
-                one.name, "baseline" if one.role == "baseline" else "variant", float(mean), one.slo_p99_ms, rate
+                tenant.name,
+                "baseline" if tenant.role == "baseline" else "variant",
+                float(mean),
+                tenant.slo_p99_ms,
+                rate,
             )
-            for one, mean, rate in zip(
+            for tenant, mean, rate in zip(
                 self.workload.models, inputs.mean_us, (inputs.shares * qps).tolist(), strict=True
             )
         ]

@@ -50,9 +50,11 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     table.add_column("interference", justify="right")
     for policy, against in pairs:
         table.add_column(f"{policy} / {against}", justify="right")
-    for scale, traffic in dict.fromkeys((one.interference, one.traffic) for one in comparisons):
+    for scale, traffic in dict.fromkeys((comparison.interference, comparison.traffic) for comparison in comparisons):
         known = {
-            (one.policy, one.against): one for one in comparisons if (one.interference, one.traffic) == (scale, traffic)
+            (comparison.policy, comparison.against): comparison
+            for comparison in comparisons
+            if (comparison.interference, comparison.traffic) == (scale, traffic)
         }
         cells = [f"{known[pair].mean:.3f}; {known[pair].least:.3f}" if pair in known else "-" for pair in pairs]
         table.add_row(traffic, f"x{scale:g}", *cells)
@@ -68,7 +70,7 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
     allowed : mapping of model to float
         Part of its requests that may miss the SLO.
     """
-    told = [str(one) for one in unjudged]
+    told = [str(excused) for excused in unjudged]
     more = [f"{name} {part:.1%}" for name, part in allowed.items() if part > P99_MISSES]
     if more:
         told.append(
@@ -80,20 +82,20 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
 
 def models_table(traffic: str, result: Result) -> Table:
     """Return a table of every model's results in a run; `*` marks models that were not judged for a time."""
-    excused = {one.name for one in result.unjudged}
+    excused = {excuse.name for excuse in result.unjudged}
     lenient = excused or any(model.allowed > P99_MISSES for model in result.models)
     met = "no model that is judged misses more than it may" if lenient else "every model meets its objective"
     verdict = f"[green]{met}[/]" if result.met else "[red]not every model meets its objective[/]"
     table = Table(title=f"{traffic}, {result.policy}, {result.qps:,.0f} requests/s: {verdict}", title_justify="left")
     for name in ("model", "requests", "dropped", "missed", "allowed", "p50 [ms]", "p99 [ms]", "cores", "borrowed"):
         table.add_column(escape(name), justify="left" if name == "model" else "right")
-    for one in result.models:
-        mark = "" if one.met else "[red]"
-        star = " *" if one.name in excused else ""
+    for model in result.models:
+        mark = "" if model.met else "[red]"
+        star = " *" if model.name in excused else ""
         table.add_row(
-            f"{one.name}{star}", f"{one.arrived:,}", f"{one.dropped:,}", f"{mark}{one.missed:.2%}",
-            f"{one.allowed:.2%}", f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", f"{one.cores:.2f}",
-            f"{one.borrowed_cores:.2f}",
+            f"{model.name}{star}", f"{model.arrived:,}", f"{model.dropped:,}", f"{mark}{model.missed:.2%}",
+            f"{model.allowed:.2%}", f"{model.p50_ms:.2f}", f"{model.p99_ms:.2f}", f"{model.cores:.2f}",
+            f"{model.borrowed_cores:.2f}",
         )  # fmt: skip
     return table
 

@@ -201,9 +201,9 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
 def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats]:
     """Return the period [µs] in which each model is not judged."""
     begin, end = (np.full(len(inputs.names), engine.NEVER) for _ in range(2))
-    for one in broken:
-        place = inputs.names.index(one.name)
-        begin[place], end[place] = one.from_s * 1e6, one.until_s * 1e6
+    for model in broken:
+        place = inputs.names.index(model.name)
+        begin[place], end[place] = model.from_s * 1e6, model.until_s * 1e6
     return begin, end
 
 

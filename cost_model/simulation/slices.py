@@ -103,7 +103,7 @@ def play_slices(
             return
         worker = asleep[model].pop()
         worker.due_us, worker.left_us = now_us, work_us
-        free = next((core for core, one in enumerate(running) if one is None), None)
+        free = next((core for core, worker in enumerate(running) if worker is None), None)
         if free is None:
             ready.append(worker)
         else:

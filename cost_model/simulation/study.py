@@ -135,7 +135,7 @@ def capacities(
     chains = [
         _Chain(workload, machine, traffic, policy, tuple(seeds), interference, scale, part)
         for scale in scales
-        for traffic in sorted(workload.traffic, key=lambda one: -one.duration_s)
+        for traffic in sorted(workload.traffic, key=lambda traffic: -traffic.duration_s)
         for policy in policies
     ]
     rows: list[Row] = []

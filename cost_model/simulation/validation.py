@@ -78,17 +78,17 @@ def predict_small(
     for seed in seeds:
         policy: Policy = Dynamic(workload) if dynamic else _cpusets(models, machine, cores_of)
         result = simulate(inputs, machine, schedule(workload, shape, seed), policy, total, seed, interference)
-        for one in result.models:
-            runs[one.name].append(one)
+        for model in result.models:
+            runs[model.name].append(model)
     count = len(seeds)
     return {
         name: Prediction(
-            sum(one.p50_ms for one in of) / count,
-            sum(one.p99_ms for one in of) / count,
-            sum(one.mean_ms for one in of) / count,
-            max(one.p99_ms for one in of) - min(one.p99_ms for one in of),
-            sum(one.completed for one in of) / count / shape.duration_s,
-            sum(one.dropped for one in of),
+            sum(run.p50_ms for run in of) / count,
+            sum(run.p99_ms for run in of) / count,
+            sum(run.mean_ms for run in of) / count,
+            max(run.p99_ms for run in of) - min(run.p99_ms for run in of),
+            sum(run.completed for run in of) / count / shape.duration_s,
+            sum(run.dropped for run in of),
         )
         for name, of in runs.items()
     }
@@ -122,9 +122,9 @@ def predict_sessions(
         made[model.name] = Prediction(
             float(p50.mean()) if times else 0.0,
             float(p99.mean()) if times else 0.0,
-            float(np.mean([one.mean() for one in times])) / 1e3 if times else 0.0,
+            float(np.mean([time.mean() for time in times])) / 1e3 if times else 0.0,
             float(p99.max() - p99.min()) if times else 0.0,
-            sum(len(one) for one in times) / len(seeds) / seconds,
+            sum(len(time) for time in times) / len(seeds) / seconds,
             0,
         )
     return made

@@ -21,9 +21,9 @@ def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
     """Return a table of each client's results over the whole time."""
     found = _table("What the clients saw, over the whole time", "client", ("requests", "lost", "p50 ms", "p99 ms"))
     for client in clients:
-        mine = [one for one in sent if one.client == client.key]
+        mine = [request for request in sent if request.client == client.key]
         p50, p99 = _percentiles(mine)
-        lost = sum(one.lost for one in mine)
+        lost = sum(request.lost for request in mine)
         found.add_row(client.name, f"{len(mine):,}", _none_or_red(lost), milliseconds(p50), milliseconds(p99))
     return found
 
@@ -51,9 +51,9 @@ def as_json(
     """Return the same results as JSON, with all faults and the environment."""
     by_client = []
     for client in clients:
-        mine = [one for one in sent if one.client == client.key]
+        mine = [request for request in sent if request.client == client.key]
         p50, p99 = _percentiles(mine)
-        lost = sum(one.lost for one in mine)
+        lost = sum(request.lost for request in mine)
         by_client.append({"client": client.key, "requests": len(mine), "lost": lost, "p50_us": p50, "p99_us": p99})
     by_stage = []
     for stage in stages:
@@ -69,13 +69,13 @@ def as_json(
             for version, share in stage.shares.items()
         }
         by_stage.append(entry | {"users_on_more_than_one": stage.on_both})
-    answered = [one.difference for one in sent if not one.lost]
+    answered = [request.difference for request in sent if not request.lost]
     found = {
         "environment": environment,
         "settings": settings,
         "requests": len(sent),
-        "lost": sum(one.lost for one in sent),
-        "wrong": sum(one.wrong for one in sent),
+        "lost": sum(request.lost for request in sent),
+        "wrong": sum(request.wrong for request in sent),
         # JSON has no infinity.
         "max_abs_difference": max(answered) if answered and np.isfinite(answered).all() else None,
         "clients": by_client,
@@ -95,7 +95,7 @@ def _table(title: str, first: str, others: Sequence[str]) -> Table:
 
 def _percentiles(sent: Sequence[Sent]) -> tuple[float, float]:
     """Return the median and the 99th percentile of latency [us]; zeros if no request was completed."""
-    seconds = [one.seconds for one in sent if not one.lost]
+    seconds = [request.seconds for request in sent if not request.lost]
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e6 if seconds else (0.0, 0.0)
     return float(p50), float(p99)
 

@@ -95,7 +95,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
     train_model(terminal, models[1], data)
     train_model(terminal, models[2], data, "Train the variant", train.VARIANT_EPOCHS)
     rated = data.rows.take(held_out)
-    features = {name: np.concatenate([one[name] for one in inputs]) for name in movielens.FEATURES}
+    features = {name: np.concatenate([source[name] for source in inputs]) for name in movielens.FEATURES}
     asked = movielens.Rows(features, np.zeros(len(inputs) * FILMS, np.float32))
     expected, aucs = {}, {}
     for number, path in models.items():
@@ -108,8 +108,8 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
         f"{train.VARIANT_EPOCHS} times and {aucs[2]:.4f}."
     )
     return models, [
-        Request(one["user_id"][0].decode(), one, {number: scores[place] for number, scores in expected.items()})
-        for place, one in enumerate(inputs)
+        Request(source["user_id"][0].decode(), source, {number: scores[place] for number, scores in expected.items()})
+        for place, source in enumerate(inputs)
     ]
 
 

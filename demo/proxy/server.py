@@ -80,7 +80,7 @@ class Proxy:
         self.grpc, self.rest = endpoints["grpc"], endpoints["rest"]
 
     def _host(self) -> dict[str, Any]:
-        hosts = [one for one in self.client.status()["hosts"] if one["alive"]]
+        hosts = [host for host in self.client.status()["hosts"] if host["alive"]]
         return hosts[0] if hosts else {"generation": -1}
 
 

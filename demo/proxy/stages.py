@@ -35,15 +35,15 @@ class Stage:
     @property
     def versions(self) -> Counter[int]:
         """Return how many requests each version served."""
-        return Counter(one.version for one in self.sent if not one.lost)
+        return Counter(request.version for request in self.sent if not request.lost)
 
     @property
     def users(self) -> dict[str, set[int]]:
         """Return the versions that served each user."""
         found: dict[str, set[int]] = {}
-        for one in self.sent:
-            if not one.lost:
-                found.setdefault(one.user, set()).add(one.version)
+        for request in self.sent:
+            if not request.lost:
+                found.setdefault(request.user, set()).add(request.version)
         return found
 
     @property
@@ -74,13 +74,13 @@ class Stage:
 def faults(sent: Sequence[Sent], stages: Sequence[Stage], clients: Sequence[str]) -> list[str]:
     """List all faults over the whole time, one sentence each."""
     found = []
-    lost = [one for one in sent if one.lost]
-    wrong = [one for one in sent if one.wrong]
+    lost = [request for request in sent if request.lost]
+    wrong = [request for request in sent if request.wrong]
     if lost:
         found.append(f"{len(lost)} requests were lost, expected none; the first: {lost[0].client}: {lost[0].fault}")
     if wrong:
         found.append(f"{len(wrong)} answers were not the scores of their version, expected none")
-    asked = {one.client for one in sent}
+    asked = {request.client for request in sent}
     found += [f"{client}: sent nothing, expected requests" for client in clients if client not in asked]
     for stage in stages:
         found += stage.faults()

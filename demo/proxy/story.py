@@ -78,7 +78,7 @@ class Story:
                 time.sleep(min(0.2, seconds - spent))
         stage = Stage(name, title, shares, traffic.sent(start, start + seconds))
         answered = ", ".join(f"{count:,} by version {version}" for version, count in sorted(stage.versions.items()))
-        self._say(f"{len(stage.sent):,} requests: {answered}; lost: {sum(one.lost for one in stage.sent)}.")
+        self._say(f"{len(stage.sent):,} requests: {answered}; lost: {sum(request.lost for request in stage.sent)}.")
         return stage
 
     def _say_users(self, stage: Stage) -> None:

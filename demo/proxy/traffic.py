@@ -95,7 +95,7 @@ class Traffic:
 
     def sent(self, start: float = 0.0, end: float = float("inf")) -> list[Sent]:
         """Return the completed requests that were sent between two times of the monotonic clock."""
-        return [one for sent in self._sent.values() for one in list(sent) if start <= one.at < end]
+        return [request for sent in self._sent.values() for request in list(sent) if start <= request.at < end]
 
     def _send(self, client: Asking, place: int) -> None:
         prepared = self._prepared[client.key]

@@ -206,9 +206,9 @@ def measure_bursts(
             parts.append(latencies)
         pooled = Latencies.joined(parts)
         zero = 0.0 if burst.judged_from == "begin" else BURST_S
-        judged = [(one + zero, one + BURST_S + AFTER_S) for one in begins]
+        judged = [(begin + zero, begin + BURST_S + AFTER_S) for begin in begins]
         recovery = recovery_s(pooled, judged, slo_us)
-        calm = late_windows(pooled, [(one - BEFORE_S + _BEGUN_S, one) for one in begins], slo_us)
+        calm = late_windows(pooled, [(begin - BEFORE_S + _BEGUN_S, begin) for begin in begins], slo_us)
         after = late_windows(pooled, [(begin + recovery, end) for begin, end in judged], slo_us)
         moves = stage.divided.client.events(after=events, model=MODEL, limit=1000)
         found[name] = {
@@ -252,7 +252,7 @@ def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: i
                     mine += [loop_seen] if version == BASELINE else []
             time.sleep(begin + BURST_S - time.time())
         time.sleep(AFTER_S)
-    return Latencies.joined([one.latencies for one in mine]), begin
+    return Latencies.joined([loop.latencies for loop in mine]), begin
 
 
 def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> list[bool]:

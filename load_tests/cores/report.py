@@ -59,16 +59,16 @@ def table(sides: Mapping[str, Mapping[str, Any]]) -> Table:
         found.add_column(heading, justify="right")
     alone = alone_p99_us(sides)
     for name in SIDES:
-        one = sides[name]
+        side = sides[name]
         found.add_row(
             _TITLES[name],
-            f"{one['requests']:,}",
-            str(sum(one["failed"].values())),
-            f"{one['p50_us'] / 1000:.2f}",
-            f"{one['p99_us'] / 1000:.2f}",
-            f"{one['p99_us'] / alone:.2f}",
-            f"{one['variant_per_s']:.0f}" if one["variant_per_s"] else "",
-            f"{one['variant_shed']:,}" if one["variant_shed"] else "",
+            f"{side['requests']:,}",
+            str(sum(side["failed"].values())),
+            f"{side['p50_us'] / 1000:.2f}",
+            f"{side['p99_us'] / 1000:.2f}",
+            f"{side['p99_us'] / alone:.2f}",
+            f"{side['variant_per_s']:.0f}" if side["variant_per_s"] else "",
+            f"{side['variant_shed']:,}" if side["variant_shed"] else "",
         )
     return found
 
@@ -91,10 +91,20 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     first.set(title="Baseline's p99 by round", xlabel="round", ylabel="ms", yscale="log")
     first.legend(fontsize=8)
     for axis, burst in zip(others, bursts.values(), strict=True):
-        seen = [one for one in burst["course"] if "p99_us" in one and one["from"] >= -BEFORE_S]
+        seen = [window for window in burst["course"] if "p99_us" in window and window["from"] >= -BEFORE_S]
         axis.axvspan(0, BURST_S, color="#eeeeee")
-        axis.plot([one["from"] for one in seen], [one["p99_us"] / 1000 for one in seen], color="#2ca02c", label="p99")
-        axis.plot([one["from"] for one in seen], [one["p50_us"] / 1000 for one in seen], color="#98df8a", label="p50")
+        axis.plot(
+            [window["from"] for window in seen],
+            [window["p99_us"] / 1000 for window in seen],
+            color="#2ca02c",
+            label="p99",
+        )
+        axis.plot(
+            [window["from"] for window in seen],
+            [window["p50_us"] / 1000 for window in seen],
+            color="#98df8a",
+            label="p50",
+        )
         axis.axhline(slo_ms, color="#d62728", ls="--", lw=1, label="objective")
         for number, move in enumerate(burst["moves"]):
             axis.axvline(move["at"], color="#888888", ls=":", lw=1, label=None if number else "cores move")

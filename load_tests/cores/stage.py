@@ -109,7 +109,7 @@ def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[St
     requests = {}
     for version in (BASELINE, VARIANT):
         requests[version] = folder / f"requests-{version}"
-        write_requests(requests[version], [name_model(one, MODEL, version) for one in anonymous])
+        write_requests(requests[version], [name_model(request, MODEL, version) for request in anonymous])
     config = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
     config["worker_threads"] = len(os.sched_getaffinity(0))
     with (

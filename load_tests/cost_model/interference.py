@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             profile = profile_model(ensure_model(name), cpus[:1], [rows], [1], seconds=chosen.seconds)
             made.append(profile.interference)
             beside.append(slow_downs(name, rows, cpus, chosen.seconds))
-        shared[name] = {key: float(np.median([one[key] for one in made])) for key in made[0]}
+        shared[name] = {key: float(np.median([costs[key] for costs in made])) for key in made[0]}
         points[name] = [(float(gb), float(slow)) for gb, slow in np.median(np.array(beside), axis=0)]
         every[name] = {"shared": made, "beside": beside}
         costs = ", ".join(f"{key} {value:.1%}" for key, value in shared[name].items())
@@ -158,14 +158,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     knee = Interference().knee
     found = {
-        "switch": float(np.median([one["switch"] for one in shared.values()])),
-        "shared_cache": float(np.median([one["shared_cache"] for one in shared.values()])),
+        "switch": float(np.median([costs["switch"] for costs in shared.values()])),
+        "shared_cache": float(np.median([costs["shared_cache"] for costs in shared.values()])),
     }
     fits = [fit for point in points.values() if (fit := fit_bandwidth(point, most, knee)) is not None]
     if fits:
         found |= {"bandwidth": float(np.median(fits)), "knee": knee}
     else:
-        reached = max(gb for one in points.values() for gb, _ in one) / most
+        reached = max(gb for measured in points.values() for gb, _ in measured) / most
         console.print(
             f"bandwidth: not measured. All cores but one copy {reached:.0%} of what {len(cpus)} copy together, "
             f"below the knee at {knee:.0%}; a machine with more cores is expected"

@@ -90,18 +90,18 @@ def judge(labels: Sequence[str], **predicted: Sequence[Line]) -> list[Verdict]:
                 case,
                 model,
                 float(load),
-                _mean([one.utilisation for one in lines]),
+                _mean([line.utilisation for line in lines]),
                 lines[0].qps,
-                _mean([one.measured_qps for one in lines]),
-                tuple(one.measured_p50_ms for one in lines),
-                tuple(one.measured_p99_ms for one in lines),
+                _mean([line.measured_qps for line in lines]),
+                tuple(line.measured_p50_ms for line in lines),
+                tuple(line.measured_p99_ms for line in lines),
                 {
                     what: (_mean([of[p].p50_ms for p in places]), _mean([of[p].p99_ms for p in places]))
                     for what, of in predicted.items()
                 },
             )
         )
-    return sorted(made, key=lambda one: (one.case, one.model, one.load))
+    return sorted(made, key=lambda verdict: (verdict.case, verdict.model, verdict.load))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -21,12 +21,15 @@ def draw_predictions(verdicts: Sequence[Verdict], path: Path) -> None:
     panels = list(dict.fromkeys((verdict.case, verdict.model) for verdict in verdicts))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.6), squeeze=False)
     for axis, (case, model) in zip(axes[0], panels, strict=True):
-        mine = sorted((one for one in verdicts if (one.case, one.model) == (case, model)), key=lambda o: o.utilisation)
-        loads = [100 * one.utilisation for one in mine]
-        for one, load in zip(mine, loads, strict=True):
-            axis.plot([load] * len(one.p99_ms), one.p99_ms, "o", color="black", markersize=4)
+        mine = sorted(
+            (verdict for verdict in verdicts if (verdict.case, verdict.model) == (case, model)),
+            key=lambda verdict: verdict.utilisation,
+        )
+        loads = [100 * verdict.utilisation for verdict in mine]
+        for verdict, load in zip(mine, loads, strict=True):
+            axis.plot([load] * len(verdict.p99_ms), verdict.p99_ms, "o", color="black", markersize=4)
         for what, (color, style) in _LINES.items():
-            axis.plot(loads, [one.predicted[what][1] for one in mine], style, color=color, label=what)
+            axis.plot(loads, [verdict.predicted[what][1] for verdict in mine], style, color=color, label=what)
         axis.set_title(f"{case}\n{model}", fontsize=9)
         axis.set_xlabel("busy [%]")
         axis.set_ylim(bottom=0)

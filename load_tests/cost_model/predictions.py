@@ -97,7 +97,7 @@ def measure(
     scales = {case.name: _scale(case, [*fit, *validate]) for case in known}
     for number, (case, load, seed, runs) in enumerate(order):
         label = f"{case.name}|{load}"
-        if any((one.label, one.seed) == (label, seed) for one in runs):
+        if any((run.label, run.seed) == (label, seed) for run in runs):
             continue
         if scales[case.name] is None:
             pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
@@ -138,9 +138,9 @@ def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
     """Compare the errors with the targets: within 20 %, beyond the spread of two equal runs."""
     made = []
     for case in dict.fromkeys(verdict.case for verdict in verdicts):
-        mine = [one for one in verdicts if one.case == case]
+        mine = [verdict for verdict in verdicts if verdict.case == case]
         for what in ("queue", "simulator"):
-            worst = max(one.beyond(what) for one in mine)
+            worst = max(verdict.beyond(what) for verdict in mine)
             made.append(Target(f"{case}: p99 of the {what}, largest error beyond the spread", worst, 0.2, False))
     return made
 
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from load_tests.cost_model.picture import draw_predictions
 
     draw_predictions(verdicts, chosen.out.with_suffix(".png"))
-    return 1 if chosen.strict and not all(one.ok for one in targets) else 0
+    return 1 if chosen.strict and not all(target.ok for target in targets) else 0
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ __all__ = ["CASES", "main"]
 
 HOSTS = ("python", "go")
 CASES: dict[str, Callable[[Case], None]] = {
-    one.__name__: one for one in (aborts, hangs, eats_memory, full_disk, lost_database, host_stands_still, bombs, kills)
+    fault.__name__: fault
+    for fault in (aborts, hangs, eats_memory, full_disk, lost_database, host_stands_still, bombs, kills)
 }
 
 
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment, begun = describe_environment(ROOT), time.monotonic()
     results = _run(options, console)
     worst = max((result["recovery_s"] for result in results), default=0.0)
-    ok = all(one["ok"] for one in results)
+    ok = all(result["ok"] for result in results)
     write_results(
         options.output,
         {

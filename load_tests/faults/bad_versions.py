@@ -30,7 +30,7 @@ def aborts(case: Case) -> None:
             stage.client.deploy(MODEL, case.models / "aborts", version=_BAD, traffic=0)
             seen = stage.wait_state(_BAD, ["failed"], _GIVEN_UP_S)
             case.found.figures["reason"] = seen.get("error")
-        restarts = sum(int(one["restarts"]) for one in stage.client.status()["hosts"])
+        restarts = sum(int(host["restarts"]) for host in stage.client.status()["hosts"])
         case.found.figures["deaths"] = restarts
         case.expect(restarts <= 3, f"{restarts} deaths of the host, expected at most 3")
         stage.works(2)

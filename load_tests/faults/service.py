@@ -32,9 +32,9 @@ _SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in made:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in made]
+        for listener in made:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in made]
 
 
 class Service:
@@ -141,7 +141,7 @@ class Service:
         """Return the host's report on a model's versions."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             actual = json.loads((self.state / "hosts" / HOST / "actual.json").read_bytes())
-            return {int(number): one for number, one in actual["models"][model]["versions"].items()}
+            return {int(number): version for number, version in actual["models"][model]["versions"].items()}
         return {}
 
     def wait(self, found: Callable[[], Any], what: str, seconds: float = _START_S) -> Any:

@@ -167,15 +167,15 @@ def summarize(
         }
     # Other machines on this hardware disturb rounds: these stay in the results, but the other rounds decide.
     rounds: list[dict[str, Any]] = []
-    for number, (one, other, span) in enumerate(zip(*quiet, busy, strict=True)):
-        parts = [latencies.pooled(spans) for spans in (one, other, one + other, [span])]
+    for number, (part_a, part_b, span) in enumerate(zip(*quiet, busy, strict=True)):
+        parts = [latencies.pooled(spans) for spans in (part_a, part_b, part_a + part_b, [span])]
         if not all(part.size for part in parts):
             raise ProgramError("loadgen", 0, f"no request was answered in a part of round {number + 1}")
         first, second, both, changing = (percentile(part, 99) for part in parts)
         rounds.append({"quiet_us": [first, second], "busy_us": changing, "ratio": changing / both})
-    alone = [median(one["quiet_us"][part] for one in rounds) for part in (0, 1)]
+    alone = [median(turn["quiet_us"][part] for turn in rounds) for part in (0, 1)]
     figures["rounds"] = rounds
-    figures["ratio"] = median(one["ratio"] for one in rounds)
+    figures["ratio"] = median(turn["ratio"] for turn in rounds)
     figures["spread"] = abs(alone[0] - alone[1]) / (sum(alone) / 2)
     figures["courses"] = {
         name: {"switches": len(times), "course": latencies.around(times, kind.reach, kind.step)}
@@ -194,7 +194,7 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
     with tempfile.TemporaryDirectory() as folder, Proxy(host, Path(folder), options.maintenance_cpus) as proxy:
         # There are several models, so requests name theirs.
         requests = Path(folder) / "requests"
-        write_requests(requests, [name_model(one, MODEL) for one in anonymous])
+        write_requests(requests, [name_model(request, MODEL) for request in anonymous])
         changes = Changes(proxy, model.resolve(), large.resolve(), config)
         changes.serve()
         closed = send(proxy.address, "grpc", requests, CLIENTS[host][1], options.seconds)
@@ -214,7 +214,7 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
 
 def memory_spread(memory: Sequence[dict[str, int]], figure: str = "resident") -> float:
     """Return the largest difference of memory after cycles, divided by its median, without the first tenth."""
-    values = sorted(one[figure] for one in memory[int(len(memory) * WARM_UP) :])
+    values = sorted(sizes[figure] for sizes in memory[int(len(memory) * WARM_UP) :])
     return (values[-1] - values[0]) / values[len(values) // 2]
 
 
@@ -252,8 +252,8 @@ def table(cases: Sequence[dict[str, Any]]) -> Table:
     return found
 
 
-def _cell(one: dict[str, float]) -> str:
-    return f"{one['p50_us'] / 1000:.2f} / {one['p99_us'] / 1000:.2f}" if one["requests"] else ""
+def _cell(window: dict[str, float]) -> str:
+    return f"{window['p50_us'] / 1000:.2f} / {window['p99_us'] / 1000:.2f}" if window["requests"] else ""
 
 
 def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
@@ -264,6 +264,6 @@ def print_courses(console: Console, cases: Sequence[dict[str, Any]]) -> None:
         found.add_column("from [s]", justify="right")
         for name, course in courses.items():
             found.add_column(f"{name} x {course['switches']}", justify="right")
-        for rows in zip(*(one["course"] for one in courses.values()), strict=True):
+        for rows in zip(*(course["course"] for course in courses.values()), strict=True):
             found.add_row(f"{rows[0]['from']:+.2f}", *map(_cell, rows))
         console.print(found)

@@ -38,7 +38,7 @@ class Latencies:
     def joined(cls, parts: Iterable[Latencies]) -> Latencies:
         """Concatenate measurements."""
         every = list(parts)
-        return cls(np.concatenate([one._at for one in every]), np.concatenate([one._us for one in every]))
+        return cls(np.concatenate([part._at for part in every]), np.concatenate([part._us for part in every]))
 
     def within(self, begin: float, end: float) -> Floats:
         """Return the latencies of requests due from `begin` up to `end` [µs]."""

@@ -80,7 +80,7 @@ def summarize(output: dict[str, Any]) -> list[dict[str, Any]]:
                 "added_us": {name: median(a[name] - b[name] for a, b in pairs) for name in TARGETS},
                 "rounds": engine["rounds"],
             }
-            | {name: median(one[name] for one in engine["rounds"]) for name in TARGETS}
+            | {name: median(turn[name] for turn in engine["rounds"]) for name in TARGETS}
         )
     return cases
 
@@ -106,6 +106,6 @@ def table(cases: Sequence[dict[str, Any]]) -> Table:
         found.add_column(heading, justify="right")
     for case in cases:
         name = "the bare model" if case["models"] is None else f"ModelHost, {case['models']} loaded"
-        added = ("", "") if case["models"] is None else (f"{case['added_us'][one]:+.1f}" for one in TARGETS)
-        found.add_row(name, *(f"{case[one]:.1f}" for one in TARGETS), *added)
+        added = ("", "") if case["models"] is None else (f"{case['added_us'][figure]:+.1f}" for figure in TARGETS)
+        found.add_row(name, *(f"{case[figure]:.1f}" for figure in TARGETS), *added)
     return found

@@ -158,10 +158,10 @@ class Proxy:
         until = time.monotonic() + timeout
         with self._changed:
             while True:
-                before = [one for one in self._seen if one.at < since][-1:]
-                for one in [*before, *(one for one in self._seen if one.at >= since)]:
-                    if fits(one):
-                        return max(one.at, since)
+                before = [seen for seen in self._seen if seen.at < since][-1:]
+                for seen in [*before, *(seen for seen in self._seen if seen.at >= since)]:
+                    if fits(seen):
+                        return max(seen.at, since)
                 if not self._changed.wait(until - time.monotonic()):
                     raise ProgramError("host", 0, f"{self._seen[-1:]} after {timeout:g} s, expected something else")
 
@@ -172,4 +172,4 @@ class Proxy:
     def applied(self, since: float) -> float:
         """Wait until the host has applied the current desired state, and return the time at which it did."""
         wanted = self.generation()
-        return self.first(since, lambda one: one.generation >= wanted)
+        return self.first(since, lambda seen: seen.generation >= wanted)

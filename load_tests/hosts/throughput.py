@@ -155,7 +155,7 @@ def bare_model(model: Path, threads: int, options: argparse.Namespace) -> dict[s
         },
     )
     rounds = output["engines"][0]["rounds"]
-    return {name: median(one[name] for one in rounds) for name in ("requests_per_s", "p50_us", "p99_us")}
+    return {name: median(turn[name] for turn in rounds) for name in ("requests_per_s", "p50_us", "p99_us")}
 
 
 def measure(kind: str, model: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -176,8 +176,8 @@ def measure(kind: str, model: Path, options: argparse.Namespace) -> list[dict[st
                         "over": over,
                         "clients": clients,
                         "requests_per_s": median(report["rate"] for report in reports),
-                        "p50_us": median(one["latency_us"]["p50"] for one in reports),
-                        "p99_us": median(one["latency_us"]["p99"] for one in reports),
+                        "p50_us": median(report["latency_us"]["p50"] for report in reports),
+                        "p99_us": median(report["latency_us"]["p99"] for report in reports),
                         "rounds": reports,
                     }
                 )
@@ -196,8 +196,8 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
         targets.append(Target(f"{name}, gRPC, requests/s", many["requests_per_s"], rate, at_least=True))
         rest = found[kind, "rest", False]["requests_per_s"]
         targets.append(Target(f"{name}, REST, requests/s", rest, REST * rate, at_least=True))
-        one = found[kind, "grpc", True]["p50_us"]
-        targets.append(Target(f"{kind} host, 1 client, gRPC, p50 µs", one, p50, at_least=False))
+        alone = found[kind, "grpc", True]["p50_us"]
+        targets.append(Target(f"{kind} host, 1 client, gRPC, p50 µs", alone, p50, at_least=False))
         rest = found[kind, "rest", True]["p50_us"]
         targets.append(Target(f"{kind} host, 1 client, REST, p50 µs", rest, p50 / REST, at_least=False))
     return targets

@@ -94,7 +94,7 @@ def measure(runs: list[Run], requests: list[Feeds], seconds: float) -> dict[str,
     for thread in threads:
         thread.join()
     passed = time.perf_counter() - begin
-    latencies = 1e6 * np.sort(np.concatenate([np.array(one) for one in found]))
+    latencies = 1e6 * np.sort(np.concatenate([np.array(times) for times in found]))
     return {
         "seconds": passed,
         "requests": len(latencies),
@@ -129,7 +129,7 @@ def main() -> None:
             answer = measure(runs, requests, float(value))
         else:
             prob = runs[0](requests[int(value)])
-            answer = {"prob": {"shape": list(prob.shape), "values": [float(one) for one in prob.ravel()]}}
+            answer = {"prob": {"shape": list(prob.shape), "values": [float(score) for score in prob.ravel()]}}
         print(json.dumps(answer), flush=True)
 
 

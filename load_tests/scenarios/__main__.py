@@ -79,7 +79,7 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
             send_phases(stage.endpoint, warming, options.seed + 1, warm, warm / "report.html", lambda _, __: None)
             console.print(f"{sum(phase.seconds for phase in phases):.0f} seconds of load")
             sent = send_phases(
-                stage.endpoint, phases, options.seed, folder, html, lambda one, end: scenario.during(play, one, end)
+                stage.endpoint, phases, options.seed, folder, html, lambda phase, end: scenario.during(play, phase, end)
             )
             entries = phase_figures(phases, sent)
             figures = totals(entries) | {"late_p99_ms": sent.late_us / 1000} | scenario.figures(play, entries, sent)

@@ -250,8 +250,8 @@ def _soak_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[
         "p99_ms": max(_p99_ms(phases, phase.name) for phase in _soak(play)),
         "drift": p99_ratio(phases, "third", ["first"]),
         "memory": memory_spread(seen),
-        "threads": growth([one["threads"] for one in seen]),
-        "files": growth([one["files"] for one in seen]),
+        "threads": growth([moment["threads"] for moment in seen]),
+        "files": growth([moment["files"] for moment in seen]),
     }
 
 

@@ -24,7 +24,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000.0, 260.0, 60.0, 24.0, 28.0
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{one}</td>" for one in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<table class="{kind}"><tr>{head}</tr>{body}</table>'
 
 
@@ -100,7 +100,7 @@ def render(results: dict[str, Any], other: str | None) -> str:
         ]
         for result in results["phases"]
     ]
-    missed = sum(not one["ok"] for one in results["targets"])
+    missed = sum(not target["ok"] for target in results["targets"])
     word = "FAIL" if missed else "PASS"
     counted = f"{missed} of {len(results['targets'])} limits missed" if missed else "all limits kept"
     # The limits are meant for the usual duration of the scenario.

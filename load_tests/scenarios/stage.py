@@ -69,7 +69,7 @@ class Stage:
 
     def alive(self) -> bool:
         """Return whether the host's process is still the same."""
-        return any(one["alive"] and one["pid"] == self.proxy.pid for one in self.proxy.client.status()["hosts"])
+        return any(host["alive"] and host["pid"] == self.proxy.pid for host in self.proxy.client.status()["hosts"])
 
 
 @contextlib.contextmanager
@@ -79,10 +79,10 @@ def open_stage(host: str, workload: str, rows: int, model: Path, folder: Path, c
     named = {}
     for name in (MODEL, VARIANT):
         named[name] = folder / f"{name}.bin"
-        write_requests(named[name], [name_model(one, name) for one in anonymous])
+        write_requests(named[name], [name_model(request, name) for request in anonymous])
     plain = write_json_requests(folder / "requests.json.bin", workload, 256)
     with Proxy(host, folder) as proxy:
-        (here,) = (one for one in proxy.client.status()["hosts"] if one["pid"] == proxy.pid)
+        (here,) = (host for host in proxy.client.status()["hosts"] if host["pid"] == proxy.pid)
         path = f"/v1/models/{MODEL}:predict"
         endpoint = Endpoint(here["endpoints"]["rest"], proxy.address, path, plain, named[MODEL])
         yield Stage(proxy, endpoint, named[VARIANT], model.resolve())

@@ -117,8 +117,8 @@ def _histories(random: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     data |= {"pay_score": random.uniform(size=ROWS).astype(np.float32)}
     lengths = random.integers(1, HISTORY + 1, ROWS)
     for name, size in sizes.items():
-        one = SparseFeat(f"hist_{name}", size + 1, embedding_dim=16, embedding_name=name)
-        features.append(VarLenSparseFeat(one, maxlen=HISTORY, length_name="seq_length"))
+        feature = SparseFeat(f"hist_{name}", size + 1, embedding_dim=16, embedding_name=name)
+        features.append(VarLenSparseFeat(feature, maxlen=HISTORY, length_name="seq_length"))
         data[name] = random.integers(1, size + 1, ROWS)
         data[f"hist_{name}"] = random.integers(1, size + 1, (ROWS, HISTORY)) * (np.arange(HISTORY) < lengths[:, None])
     data["seq_length"] = lengths

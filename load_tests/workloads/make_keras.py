@@ -25,8 +25,8 @@ def main(out: str) -> None:
     user = keras.Input([1], dtype="int64", name="user")
     item = keras.Input([1], dtype="int64", name="item")
     rows = [
-        keras.layers.Flatten()(keras.layers.Embedding(count, DIM, name=name)(one))
-        for one, count, name in ((user, USERS, "users"), (item, ITEMS, "items"))
+        keras.layers.Flatten()(keras.layers.Embedding(count, DIM, name=name)(source))
+        for source, count, name in ((user, USERS, "users"), (item, ITEMS, "items"))
     ]
     hidden = keras.layers.Dense(128, activation="relu")(keras.layers.Concatenate()(rows))
     hidden = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization()(hidden))

@@ -89,9 +89,9 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
     made = op_def_pb2.OpDef(name=name, is_stateful=True)
     attrs: dict[str, str] = {}
     for text, arguments in ((inputs, made.input_arg), (outputs, made.output_arg)):
-        for one in filter(None, map(str.strip, text.split(","))):
-            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\[\w+\]|\w+)", one)
-            assert match, one
+        for declaration in filter(None, map(str.strip, text.split(","))):
+            match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\[\w+\]|\w+)", declaration)
+            assert match, declaration
             argument = arguments.add(name=match[1])
             if match[2]:
                 argument.number_attr = match[2]
@@ -128,7 +128,7 @@ class Export:
     def node(self, op: str, inputs: Sequence[str] = (), name: str = "", **attrs: Any) -> str:
         """Add a node; strings among `attrs` are types, except for names."""
         name = name or f"{op.rpartition('>')[2]}_{len(self.graph.node)}"
-        assert all(one.name != name for one in self.graph.node), name
+        assert all(node.name != name for node in self.graph.node), name
         made = self.graph.node.add(name=name, op=op)
         made.input.extend(inputs)
         for key, value in attrs.items():
@@ -185,7 +185,7 @@ class Export:
         made = saved_model_pb2.SavedModel(saved_model_schema_version=1)
         meta = made.meta_graphs.add()
         meta.meta_info_def.tags.append("serve")
-        used = {one.op for one in self.graph.node}
+        used = {node.op for node in self.graph.node}
         meta.meta_info_def.stripped_op_list.op.extend(define_op(op, *OPS[op]) for op in OPS if op in used)
         meta.graph_def.CopyFrom(self.graph)
         meta.saver_def.filename_tensor_name = "save/Const:0"
@@ -286,20 +286,22 @@ def deeprec_table(
             value = export.const(matrix, f"{name}/Initializer/const")
     empty = export.const(np.array(-1, tkeys) if tkeys.kind == "i" else b"")
     handles = []
-    for one in (name, *(f"{name}/{slot}" for slot in slots)):
-        handles.append(export.node("KvVarHandleOp", name=one, container="", shared_name=one, **common))
-        self_and_primary = [one, name]
+    for variable in (name, *(f"{name}/{slot}" for slot in slots)):
+        handles.append(export.node("KvVarHandleOp", name=variable, container="", shared_name=variable, **common))
+        self_and_primary = [variable, name]
         export.node(
-            "InitializeKvVariableOp", [*self_and_primary, value, empty], f"{one}/Initialize", counter_type="uint64",
-            **common, **attrs,
+            "InitializeKvVariableOp", [*self_and_primary, value, empty], f"{variable}/Initialize",
+            counter_type="uint64", **common, **attrs,
         )  # fmt: skip
-        names = export.const(one.encode())
+        names = export.const(variable.encode())
         restore = export.node(
             "KvResourceImportV2", ["save/Const", *self_and_primary, value, names, empty], counter_type="uint64",
             partition_id=partition[0], partition_num=partition[1], **common, **attrs,
         )  # fmt: skip
         export.on_restore(restore)
-        for stem, (some, values) in (saved if saved is not None and one == name else {one: (keys, rows)}).items():
+        for stem, (some, values) in (
+            saved if saved is not None and variable == name else {variable: (keys, rows)}
+        ).items():
             _save_deeprec(export, stem, some, values, offsets, freqs, filtered)
     return handles[0]
 
@@ -365,21 +367,21 @@ def tfplus_table(
     slots: Sequence[str] = (),
 ) -> str:
     """Add a KvVariable with the ops that restore it, and its optimizer slots."""
-    for one in (name, *(f"{name}/{slot}" for slot in slots)):
+    for variable in (name, *(f"{name}/{slot}" for slot in slots)):
         counted, words = freqs if freqs is not None else (keys[:0], np.empty(0, np.uint32))
         tensors = {
             "keys": keys, "values": rows, "init_table": np.full((5, rows.shape[1]), 0.5, np.float32),
             "blacklist": np.array(blacklist, keys.dtype), "freq_keys": counted, "freq_values": words,
             "need_full_import": np.array(full), "delete_keys": np.array(delete_keys, keys.dtype),
         }  # fmt: skip
-        export.saved |= {f"{one}-{key}": value for key, value in tensors.items()}
+        export.saved |= {f"{variable}-{key}": value for key, value in tensors.items()}
         common: dict[str, Any] = {"key_dtype": keys.dtype, "value_dtype": "float32"}
         common |= {"key_shape": (), "value_shape": (rows.shape[1],)}
         extra: dict[str, Any] = {"storage_option": b"mem"} if op == "KvVariableV4" else {}
-        export.node(op, name=one, shared_name=one, container="", enter_threshold=0, **common, **extra)
-        inputs = [export.restored(f"{one}-{key}", value.dtype) for key, value in tensors.items()]
+        export.node(op, name=variable, shared_name=variable, container="", enter_threshold=0, **common, **extra)
+        inputs = [export.restored(f"{variable}-{key}", value.dtype) for key, value in tensors.items()]
         export.on_restore(
-            export.node("KvVariableFullOrDeltaImport", [one, *inputs], Tin=keys.dtype, Tout="float32", first_n=8)
+            export.node("KvVariableFullOrDeltaImport", [variable, *inputs], Tin=keys.dtype, Tout="float32", first_n=8)
         )
     return name
 
@@ -388,7 +390,7 @@ def tfplus_lookup(
     export: Export, handle: str, ids: str, op: str = "KvVariableGatherOrZerosV2", tkeys: Any = "int64"
 ) -> str:
     more = {"KvVariableGatherV2": [np.array(False)], "KvVariableGatherOrInsertWithCounts": [np.ones(1, np.int32)]}
-    inputs = [handle, ids, *(export.const(one) for one in more.get(op, ()))]
+    inputs = [handle, ids, *(export.const(value) for value in more.get(op, ()))]
     return export.node(op, inputs, dtype="float32", Tindices=tkeys)
 
 
@@ -416,7 +418,7 @@ def tfra_table(
         export.saved |= {f"{stem}-keys": keys, f"{stem}-values": rows}
     if restored:
         inputs = [
-            export.restored(f"{stem}-{one}", dtype) for one, dtype in (("keys", keys.dtype), ("values", "float32"))
+            export.restored(f"{stem}-{part}", dtype) for part, dtype in (("keys", keys.dtype), ("values", "float32"))
         ]
         export.on_restore(export.node("TFRA>CuckooHashTableImport", [stem, *inputs], Tin=keys.dtype, Tout="float32"))
     return stem

@@ -57,12 +57,12 @@ def test_demo_loses_nothing_and_every_stage_is_seen(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "demo-proxy.json").read_text())
     assert (found["lost"], found["wrong"], found["faults"]) == (0, 0, [])
     assert found["max_abs_difference"] <= 1e-5
-    assert {one["client"] for one in found["clients"]} == {"tensorflow_serving_grpc", "triton_grpc", "http_json"}
+    assert {client["client"] for client in found["clients"]} == {"tensorflow_serving_grpc", "triton_grpc", "http_json"}
     for client in found["clients"]:
         assert client["requests"] > 20
         assert client["lost"] == 0
         assert 0 < client["p50_us"] <= client["p99_us"]
-    stages = {one["stage"]: one for one in found["stages"]}
+    stages = {stage["stage"]: stage for stage in found["stages"]}
     assert list(stages) == ["shadow", "split", "promoted", "rolled_back"]
     assert stages["split"]["users_on_more_than_one"] == 0
     assert 5 < stages["split"]["versions"]["2"]["users_percent"] < 40

@@ -42,7 +42,7 @@ def test_targets_are_those_of_zero_wait(rate: float, p99: float, reached: list[b
 def test_only_the_mode_differs() -> None:
     engines = contestants(Path("model"), {"session_num": 2}, "bf16")
     assert [engine["name"] for engine in engines] == ["off", "zero_wait", "timed"]
-    assert [one["config"].pop("batching")["mode"] for one in engines] == ["off", "zero_wait", "timed"]
+    assert [engine["config"].pop("batching")["mode"] for engine in engines] == ["off", "zero_wait", "timed"]
     assert engines[0]["config"] == engines[1]["config"] == engines[2]["config"] == {"session_num": 2}
 
 

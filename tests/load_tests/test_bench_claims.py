@@ -110,8 +110,8 @@ def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path, write: W
 
 
 def test_a_group_has_a_session_for_each_cpu() -> None:
-    one, group = contestants(Path("model"), 4)
-    assert (one["config"]["session_num"], one["config"]["intra_op_parallelism_threads"]) == (1, 4)
+    single, group = contestants(Path("model"), 4)
+    assert (single["config"]["session_num"], single["config"]["intra_op_parallelism_threads"]) == (1, 4)
     assert (group["config"]["session_num"], group["config"]["intra_op_parallelism_threads"]) == (4, 1)
     figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
     engines = [

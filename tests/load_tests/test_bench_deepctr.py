@@ -29,7 +29,7 @@ def _output(stock: float, fused: float) -> dict[str, Any]:
 def test_none_may_be_slower_than_stock() -> None:
     cases = [summarize("DeepFM", 1, _output(100.0, 450.0)), summarize("BST", 128, _output(100.0, 99.0))]
     assert [case["speedup"] for case in cases] == [4.5, 0.99]
-    assert [one.ok for one in judge(cases)] == [True, False]
+    assert [target.ok for target in judge(cases)] == [True, False]
 
 
 def test_histories_end_at_their_length() -> None:

@@ -23,7 +23,7 @@ def test_overhead_is_the_difference_within_a_round() -> None:
     bare = [{"p50_us": 200.0, "p99_us": 300.0}, {"p50_us": 400.0, "p99_us": 900.0}, {"p50_us": 210.0, "p99_us": 310.0}]
 
     def engine(name: str, p50: float, p99: float) -> dict[str, Any]:
-        rounds = [{"p50_us": one["p50_us"] + p50, "p99_us": one["p99_us"] + p99} for one in bare]
+        rounds = [{"p50_us": turn["p50_us"] + p50, "p99_us": turn["p99_us"] + p99} for turn in bare]
         return {"engine": name, "load_seconds": 1.0, "rounds": rounds}
 
     cases = overhead.summarize({"engines": [engine("bare", 0, 0), engine("1", 9.0, 31.0), engine("40", 11.0, 29.0)]})
@@ -60,9 +60,9 @@ def test_latencies_in_spans_and_around_moments() -> None:
     assert [late.answered(0, 1), late.answered(1, 2), late.answered(2, 4)] == [0, 1, 2], "by when they were answered"
     assert found.windows([(0, 2.5), (5, 6)], 1.0) == [99.0, 99.0, 990.0]
     course = found.around([5.0, 20.0], 0.2, 0.1)
-    assert [one["from"] for one in course] == [-0.2, -0.1, 0.0, 0.1]
-    assert [one["requests"] for one in course] == [100] * 4
-    assert [one["p50_us"] for one in course] == [50, 50, 500, 500]
+    assert [window["from"] for window in course] == [-0.2, -0.1, 0.0, 0.1]
+    assert [window["requests"] for window in course] == [100] * 4
+    assert [window["p50_us"] for window in course] == [50, 50, 500, 500]
     assert found.around([20.0], 0.1, 0.1) == [{"from": -0.1, "requests": 0.0}, {"from": 0.0, "requests": 0.0}]
 
 
@@ -92,7 +92,7 @@ def test_a_round_that_others_have_spoilt_does_not_decide() -> None:
     busy = [(2.0, 3.0), (3.0, 4.0), (5.0, 6.0)]
     figures = churn.summarize(_latencies(), quiet, busy, {}, KINDS["pinning"])
     assert [figure["busy_us"] for figure in figures["rounds"]] == [99.0, 99.0, 990.0]
-    assert [one["quiet_us"] for one in figures["rounds"]] == [[99.0, 99.0], [990.0, 99.0], [99.0, 99.0]]
+    assert [turn["quiet_us"] for turn in figures["rounds"]] == [[99.0, 99.0], [990.0, 99.0], [99.0, 99.0]]
     assert (figures["ratio"], figures["spread"]) == (1.0, 0.0)
     assert figures["busy"]["p99_us"] > 900
 

@@ -42,5 +42,5 @@ def test_a_table_above_the_limit_takes_no_more_than_the_limit(tmp_path: Path) ->
     assert found["figures"]["large"]["source_bytes"] > 299e6
     # The limit itself, and blocks of rows that are the same for every size.
     assert found["figures"]["growth_bytes"] < 180e6
-    assert [one["ok"] for one in found["targets"]] == [True]
+    assert [target["ok"] for target in found["targets"]] == [True]
     assert not list((tmp_path / "models").iterdir())

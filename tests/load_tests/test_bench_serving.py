@@ -94,7 +94,7 @@ def test_one_engine_alone_is_measured_without_the_library(
     )
     (engine,) = output["engines"]
     assert engine["engine"] == "stock"
-    assert [one["requests"] > 0 for one in engine["rounds"]] == [True, True]
+    assert [turn["requests"] > 0 for turn in engine["rounds"]] == [True, True]
     assert output["answers"] is None
 
 

@@ -36,7 +36,7 @@ def test_targets_are_of_one_user_in_both_forms() -> None:
     ]
     assert [case["speedup"] for case in cases] == [1.36, 1.49, 0.99]
     assert cases[0]["cpu_saved"] == pytest.approx(1.36)
-    assert [(one.limit, one.ok) for one in judge(cases)] == [(1.35, True), (1.5, False)]
+    assert [(target.limit, target.ok) for target in judge(cases)] == [(1.35, True), (1.5, False)]
 
 
 def test_requests_differ_in_the_users_rows_only(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def _burst(seconds: float) -> dict[str, dict[str, Any]]:
 def test_the_plan_is_held_against_the_mean_alone_and_its_spread() -> None:
     sides = _sides(900.0, 1100.0, 1490.0)
     assert spread_of(sides) == pytest.approx(0.2)
-    assert [one.ok for one in judge(sides, _burst(4.5))] == [True, True, True]
-    assert [one.ok for one in judge(_sides(900.0, 1100.0, 1510.0, failed=1), _burst(5.5))] == [False] * 3
+    assert [target.ok for target in judge(sides, _burst(4.5))] == [True, True, True]
+    assert [target.ok for target in judge(_sides(900.0, 1100.0, 1510.0, failed=1), _burst(5.5))] == [False] * 3
 
 
 def test_recovery_is_where_nothing_is_late_for_two_seconds() -> None:
@@ -66,7 +66,7 @@ def test_a_quick_run_measures_all_sides(tmp_path: Path) -> None:
     assert main(["--quick", "--bursts", "1", "--rows", "16", "--output", str(output)]) == 0
     found = json.loads(output.read_text())
     assert found["sides"].keys() == {"alone", "planned", "shared", "alone again"}
-    assert all(one["requests"] > 0 for one in found["sides"].values())
+    assert all(side["requests"] > 0 for side in found["sides"].values())
     # It is overloaded; whether a part is refused within so short a time is the controller's to decide.
     for name in ("planned", "shared"):
         assert 0 < found["sides"][name]["variant_per_s"] < found["variant_requests_per_s"]

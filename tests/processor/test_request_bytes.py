@@ -31,19 +31,19 @@ def test_limit(limit: int) -> None:
 
 
 def test_claims(limit: int) -> None:
-    with processor.RequestBytes() as one, processor.RequestBytes() as other:
-        one.grow_to(6 * MIB)
-        one.grow_to(5 * MIB)
-        assert one.held == 6 * MIB
-        other.grow_to(65536)
+    with processor.RequestBytes() as first, processor.RequestBytes() as second:
+        first.grow_to(6 * MIB)
+        first.grow_to(5 * MIB)
+        assert first.held == 6 * MIB
+        second.grow_to(65536)
         with pytest.raises(processor.ResourceExhaustedError, match="max_request_bytes_in_flight is 16777216"):
-            other.grow_to(3 * MIB)
-        assert other.held == 65536
+            second.grow_to(3 * MIB)
+        assert second.held == 65536
         with pytest.raises(processor.InvalidArgumentError):
-            other.grow_to(9 * MIB)
-        one.release()
-        other.grow_to(3 * MIB)
-    assert (one.held, other.held) == (0, 0)
+            second.grow_to(9 * MIB)
+        first.release()
+        second.grow_to(3 * MIB)
+    assert (first.held, second.held) == (0, 0)
 
 
 def test_model_refuses_what_does_not_fit(limit: int, tiny_model: Path) -> None:

@@ -89,13 +89,13 @@ def test_graphs_that_ran_alone_have_a_map_of_their_own(tmp_path: Path) -> None:
     runs = [play([(PROFILES[0], SMALL, 800)], 1, 60), play([(PROFILES[1], LARGE, 200)], 2, 120, factor=1.5)]
     made = calibrate(PROFILES, Trace(CPU, tuple(runs)))
     made.save(tmp_path / "calibration.json")
-    for one in (made, load_calibration(tmp_path / "calibration.json", any_cpu=True)):
-        small, large = (one.disturbance_of(profile.service) for profile in PROFILES)
+    for calibration in (made, load_calibration(tmp_path / "calibration.json", any_cpu=True)):
+        small, large = (calibration.disturbance_of(profile.service) for profile in PROFILES)
         assert small.factor == pytest.approx(1, rel=0.03)
         assert large.factor == pytest.approx(1.5, rel=0.03)
         assert large.stalls == small.stalls
-        unknown = one.disturbance_of(make_profile("third", {1: 300.0}).service)
-        assert unknown == one.disturbance
+        unknown = calibration.disturbance_of(make_profile("third", {1: 300.0}).service)
+        assert unknown == calibration.disturbance
 
 
 def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:

@@ -30,7 +30,7 @@ EXAMPLES = sorted(
 
 
 def test_every_verb_has_an_example() -> None:
-    assert {one.split()[0] for one in EXAMPLES} == set(COMMANDS)
+    assert {example.split()[0] for example in EXAMPLES} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -39,7 +39,9 @@ def test_example_is_parsed(example: str) -> None:
     COMMANDS[verb].make_context(verb, arguments)
 
 
-@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.startswith("plan box128") and "cal" not in one])
+@pytest.mark.parametrize(
+    "example", [example for example in EXAMPLES if example.startswith("plan box128") and "cal" not in example]
+)
 def test_example_of_plan_runs_as_it_stands_in_an_empty_folder(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +59,9 @@ def test_workload_of_the_docs_is_planned(tmp_path: Path, monkeypatch: pytest.Mon
         made.add(1, rows, np.array([100.0 + rows, 150.0 + rows]))
     made.save(tmp_path / "profile.json")
     monkeypatch.chdir(tmp_path)
-    examples = [one for one in EXAMPLES if one.startswith("plan click.yaml") and "calibration" not in one]
+    examples = [
+        example for example in EXAMPLES if example.startswith("plan click.yaml") and "calibration" not in example
+    ]
     assert examples
     for example in examples:
         answer = CliRunner().invoke(app, shlex.split(example))

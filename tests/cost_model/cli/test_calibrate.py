@@ -46,7 +46,9 @@ def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> Non
 
     def p99(answer: dict[str, list[dict[str, dict[str, dict[str, float]]]]]) -> float:
         return next(
-            one["predicted"]["ranking"]["p99_ms"] for one in answer["allocations"] if "ranking" in one["predicted"]
+            allocation["predicted"]["ranking"]["p99_ms"]
+            for allocation in answer["allocations"]
+            if "ranking" in allocation["predicted"]
         )
 
     assert p99(slower) > 1.4 * p99(usual)

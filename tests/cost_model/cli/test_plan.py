@@ -55,8 +55,8 @@ def test_json_is_as_the_schema_says() -> None:
     data = json.loads(answer.stdout)
     jsonschema.validate(data, SCHEMA)
     assert data["addition"]["verdict"] == "fits"
-    assert sum(len(one["cores"]) for one in data["allocations"]) == 128
-    assert {one["model"] for one in data["explanations"]} >= {"ranking", "x"}
+    assert sum(len(allocation["cores"]) for allocation in data["allocations"]) == 128
+    assert {explanation["model"] for explanation in data["explanations"]} >= {"ranking", "x"}
 
 
 def test_any_model_is_explained_by_name() -> None:

@@ -142,9 +142,9 @@ def test_a_move_that_hurts_is_undone_and_not_repeated_at_once() -> None:
         before = state.pools
         state, moves = step(state, observed, now)
     hurt = {
-        name: Observation(one.arrivals, one.completed, missed=0 if name == "base" else one.arrivals // 5,
-                          busy_us=one.busy_us)
-        for name, one in observed.items()
+        name: Observation(seen.arrivals, seen.completed, missed=0 if name == "base" else seen.arrivals // 5,
+                          busy_us=seen.busy_us)
+        for name, seen in observed.items()
     }  # fmt: skip
     state, undo = step(state, hurt, now + 1)
     assert undo
@@ -163,7 +163,7 @@ def test_a_regrouping_that_hurts_is_undone_and_not_repeated_at_once() -> None:
         now += 1
         before = state.pools
         state, _ = step(state, observed, now)
-    hurt = {name: replace(one, missed=0 if name == "base" else one.arrivals // 4) for name, one in observed.items()}
+    hurt = {name: replace(seen, missed=0 if name == "base" else seen.arrivals // 4) for name, seen in observed.items()}
     state, undo = step(state, hurt, now + 1)
     assert undo
     assert undo[0].reason.startswith("undone")

@@ -83,8 +83,8 @@ def test_why_a_model_is_alone_is_told() -> None:
 def test_growth_of_what_a_model_has_is_that_of_the_plan(parallel: float) -> None:
     # Sessions of more threads on two nodes leave cores over, which count nowhere.
     models = tuple(
-        replace(one, service=ServiceTime(500, 25, 0.5, parallel), rows=RowDistribution.lognormal(80, 0.9, 400))
-        for one in MODELS[:2]
+        replace(member, service=ServiceTime(500, 25, 0.5, parallel), rows=RowDistribution.lognormal(80, 0.9, 400))
+        for member in MODELS[:2]
     )
     made = plan(Workload(Machine.even(26, numa_nodes=2), models), interference=Interference(0.2, 0, 0))
     for allocation in made.allocations:

@@ -26,7 +26,7 @@ COSTS = Interference(0.05, 0.1, 0.3)
 # The rows of a request are divided over the threads of a session; without that `heavy` misses its objective alone.
 DIVIDED = replace(
     BOX,
-    models=tuple(replace(one, service=replace(one.service, parallel=0.8)) for one in BOX.models),  # type: ignore[type-var]
+    models=tuple(replace(tenant, service=replace(tenant.service, parallel=0.8)) for tenant in BOX.models),  # type: ignore[type-var]
 )
 
 
@@ -37,11 +37,13 @@ def model(name: str, mean_us: float, slo_ms: float, role: str = "variant", cv: f
 def check_whole(made: Plan) -> None:
     """Every model is in one allocation, every core at most in one."""
     names = [name for allocation in made.allocations for name in allocation.models]
-    cores = [core for one in made.allocations for core in one.cores]
+    cores = [core for allocation in made.allocations for core in allocation.cores]
     assert sorted(names) == sorted(made.qps)
     assert len(set(cores)) == len(cores)
     assert set(cores) <= set(range(len(made.machine.cores)))
-    assert all(one.sessions * one.threads_per_session <= len(one.cores) for one in made.allocations)
+    assert all(
+        allocation.sessions * allocation.threads_per_session <= len(allocation.cores) for allocation in made.allocations
+    )
 
 
 def partitions(items: Sequence[str]) -> Iterator[list[list[str]]]:
@@ -56,8 +58,8 @@ def partitions(items: Sequence[str]) -> Iterator[list[list[str]]]:
 
 def best_growth(made: Plan) -> float:
     """Try every partition of the variants and every division of the cores."""
-    baseline = [one.name for one in made.workload.models if one.role == "baseline"]
-    variants = [one.name for one in made.workload.models if one.role != "baseline"]
+    baseline = [tenant.name for tenant in made.workload.models if tenant.role == "baseline"]
+    variants = [tenant.name for tenant in made.workload.models if tenant.role != "baseline"]
     cores, best = len(made.machine.cores), 0.0
     for parts in partitions(variants):
         pools = [sizing_for(made, names, made.qps) for names in [baseline, *parts]]
@@ -78,7 +80,7 @@ def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
     for number in range(3):
         mean = float(rng.choice([100, 500, 1000, 3000]))
         models.append(model(f"v{number}", mean, mean / 1000 * float(rng.choice([5, 8, 20])), cv=0.4))
-    rates = {one.name: float(rng.uniform(0.2, 1.5)) * 1e6 / one.points().mean for one in models}
+    rates = {tenant.name: float(rng.uniform(0.2, 1.5)) * 1e6 / tenant.points().mean for tenant in models}
     made = plan(Workload(Machine.even(10), tuple(models)), None, rates, COSTS)
     check_whole(made)
     best = best_growth(made)
@@ -109,7 +111,7 @@ def test_model_that_only_a_pool_spoils_has_cores_of_its_own() -> None:
 def test_several_models_that_a_pool_spoils_are_all_served() -> None:
     tight = tuple(model(f"tight-{i}", 10_000, 12.9, cv=0.1) for i in range(5))
     models = (model("base", 1000, 10, "baseline"), *tight, model("o", 1000, 20))
-    rates = {one.name: 5.0 for one in tight} | {"base": 100.0, "o": 400.0}
+    rates = {tenant.name: 5.0 for tenant in tight} | {"base": 100.0, "o": 400.0}
     made = plan(Workload(Machine.even(16), models), None, rates, Interference())
     assert made.feasible, made.reasons
 
@@ -126,8 +128,8 @@ def test_division_of_cores_is_the_best_for_given_pools(seed: int) -> None:
     rng = np.random.default_rng(seed)
     pools = []
     for number in range(3):
-        one = model(f"m{number}", float(rng.uniform(200, 2000)), 12)
-        pools.append(Sizing([Member(one, float(rng.uniform(200, 2000)))], COSTS, 1.0, 14))
+        member = model(f"m{number}", float(rng.uniform(200, 2000)), 12)
+        pools.append(Sizing([Member(member, float(rng.uniform(200, 2000)))], COSTS, 1.0, 14))
     counts = shared_out(pools, 14, [1, 1, 1])
     assert sum(counts) == 14
     found = min(pool.growth(count) for pool, count in zip(pools, counts, strict=True))
@@ -146,7 +148,7 @@ def test_box_is_planned_within_objectives(total: float) -> None:
     check_whole(made)
     assert made.feasible
     assert made.reasons == ()
-    assert all(one.meets for allocation in made.allocations for one in allocation.predicted.values())
+    assert all(predicted.meets for allocation in made.allocations for predicted in allocation.predicted.values())
     assert made.allocation("ranking").models == ("ranking",)
     assert len(made.allocation("variant-7").models) > 10
     assert made.allocation("heavy-5").threads_per_session > 1
@@ -238,29 +240,33 @@ def test_session_does_not_span_nodes() -> None:
     wide = model("a", 10_000, 8, "baseline", cv=0.3)
     wide = replace(wide, service=ServiceTime(0, 10_000, 0.3, parallel=0.9))
     made = plan(Workload(Machine.even(10, numa_nodes=2), (wide,)), None, {"a": 200.0}, NONE)
-    one = made.allocation("a")
-    assert one.threads_per_session == 4
-    sessions = [[int(cpu) for cpu in cpus.split(",")] for cpus in one.cpus(made.machine).split(";")]
-    assert len(sessions) == one.sessions == 2
+    allocation = made.allocation("a")
+    assert allocation.threads_per_session == 4
+    sessions = [[int(cpu) for cpu in cpus.split(",")] for cpus in allocation.cpus(made.machine).split(";")]
+    assert len(sessions) == allocation.sessions == 2
     for cpus in sessions:
         assert len(cpus) == 4
         assert len({made.machine.cores[cpu].node for cpu in cpus}) == 1
-    assert one.predicted["a"].utilisation == pytest.approx(sizing_for(made, ["a"], made.qps).pool.load(4) / 2)
+    assert allocation.predicted["a"].utilisation == pytest.approx(sizing_for(made, ["a"], made.qps).pool.load(4) / 2)
 
 
 def test_pool_with_room_to_grow_stays_on_a_node() -> None:
     made = plan(BOX, qps_by_model=BOX.qps_by_model(100), interference=COSTS)
     assert sum(len(allocation.cores) for allocation in made.allocations) == 128
-    for one in made.allocations:
-        assert len({made.machine.cores[core].node for core in one.cores}) == 1, one.name
+    for allocation in made.allocations:
+        assert len({made.machine.cores[core].node for core in allocation.cores}) == 1, allocation.name
     # Where cores are short, none is given up for it.
     full = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(36_000), interference=COSTS)
-    assert sum(len(one.cores) for one in full.allocations) == 128
-    assert any(len({full.machine.cores[core].node for core in one.cores}) == 2 for one in full.allocations)
+    assert sum(len(allocation.cores) for allocation in full.allocations) == 128
+    assert any(
+        len({full.machine.cores[core].node for core in allocation.cores}) == 2 for allocation in full.allocations
+    )
 
 
 def test_memory_traffic_costs_cores() -> None:
-    models = tuple(replace(one, bytes_per_row=3e6) for one in (model("a", 1000, 10, "baseline"), model("b", 1000, 10)))
+    models = tuple(
+        replace(tenant, bytes_per_row=3e6) for tenant in (model("a", 1000, 10, "baseline"), model("b", 1000, 10))
+    )
     rates = {"a": 1500.0, "b": 1500.0}
     wide = plan(Workload(Machine.even(12, memory_bandwidth_gbs_per_node=100), models), None, rates, COSTS)
     narrow = plan(Workload(Machine.even(12, memory_bandwidth_gbs_per_node=10), models), None, rates, COSTS)

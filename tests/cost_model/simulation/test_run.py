@@ -28,7 +28,7 @@ COSTS = Interference(0.06, 0.1, 0.35, 0.6)
 def run(workload: Workload, kind: str, name: str, qps: float, **options: object) -> Result:
     assert workload.machine is not None
     inputs = build_inputs(workload)
-    (traffic,) = (one for one in workload.traffic if one.name == kind)
+    (traffic,) = (candidate for candidate in workload.traffic if candidate.name == kind)
     policy = make_policy(name, workload, workload.machine, COSTS)
     pieces = schedule(workload, traffic, 1)
     return simulate(inputs, workload.machine, pieces, policy, qps, 1, COSTS, **options)  # type: ignore[arg-type]
@@ -111,9 +111,9 @@ def test_dynamic_is_not_below_baseline_pool(small: Workload) -> None:
     assert small.machine is not None
     rows = capacities(small, small.machine, ["baseline-pool", "dynamic"], [1], COSTS, part=0.01, jobs=1)
     assert len(rows) == 8
-    for one in compare(rows, "dynamic", "baseline-pool"):
+    for comparison in compare(rows, "dynamic", "baseline-pool"):
         # Whole cores are an eighth of this machine, and the search stops within 1 %.
-        assert one.least >= 0.97, one
+        assert comparison.least >= 0.97, comparison
     for row in rows:
         assert row.qps <= 1.02 * row.bound_qps, row
 
@@ -122,8 +122,8 @@ def test_comparison_is_over_equal_seeds() -> None:
     def row(policy: str, seed: int, qps: float) -> Row:
         return Row("steady", policy, seed, 1.0, qps, 1, 1, 1.0, 1.0)
 
-    (one,) = compare([row("a", 1, 200.0), row("a", 2, 100.0), row("b", 1, 100.0), row("b", 2, 200.0)], "a", "b")
-    assert (one.mean, one.least) == (1.0, 0.5)
+    (comparison,) = compare([row("a", 1, 200.0), row("a", 2, 100.0), row("b", 1, 100.0), row("b", 2, 200.0)], "a", "b")
+    assert (comparison.mean, comparison.least) == (1.0, 0.5)
 
 
 def test_split_gives_the_baseline_its_part(small: Workload) -> None:
@@ -154,9 +154,9 @@ def test_planned_runs_with_the_threads_of_the_plan() -> None:
     rows = RowDistribution.constant(1)
     load = Tenant("base", "baseline", ServiceTime(0, 10_000, 0.2, parallel=0.95), rows, 12, qps=300.0)
     workload = alone_on(12, load)
-    (one,) = plan(workload, interference=NONE).allocations
-    assert one.threads_per_session == 2
-    expected = one.predicted["base"]
+    (allocation,) = plan(workload, interference=NONE).allocations
+    assert allocation.threads_per_session == 2
+    expected = allocation.predicted["base"]
     assert expected.meets
     planned, static = (steady(workload, name, 300.0) for name in ("planned", "static"))
     assert planned.met

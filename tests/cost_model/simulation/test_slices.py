@@ -39,7 +39,7 @@ def test_short_slices_are_processor_sharing() -> None:
 def test_seldom_asked_models_wait_less_than_busy_ones() -> None:
     busy, seldom = model("busy", 1000.0, 650.0), model("seldom", 1000.0, 150.0)
     found = predict_sessions([busy, seldom], 1, seconds=200)
-    queue = Pool([Member(one, one.qps or 0.0) for one in (busy, seldom)], NONE).predict(1)
+    queue = Pool([Member(tenant, tenant.qps or 0.0) for tenant in (busy, seldom)], NONE).predict(1)
     assert found["seldom"].p99_ms < 0.8 * queue["seldom"].p99_ms
     assert found["busy"].p99_ms > queue["busy"].p99_ms
 

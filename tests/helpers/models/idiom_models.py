@@ -92,7 +92,7 @@ def assert_same(source: Path, model: Model, out: Path, feeds: Iterable[Feeds], r
     write_saved_model(model, out)
     for feed in feeds:
         assert_same_outputs(answers(out, feed, KEY), answers(source, feed, KEY), exact=True, label=f"of {feed}")
-    for one in refused:
+    for bad_feed in refused:
         for path in (source, out):
             with pytest.raises(tf.errors.InvalidArgumentError):
-                answers(path, one, KEY)
+                answers(path, bad_feed, KEY)

@@ -177,12 +177,12 @@ class MonolithExport(Export):
 
     def write(self, path: Path, outputs: dict[str, str]) -> Path:
         self.variable("global_step", np.array([3], np.int64))
-        main = self.node("NoOp", [f"^{one}" for one in self.main], "restore_tables")
+        main = self.node("NoOp", [f"^{node}" for node in self.main], "restore_tables")
         super().write(path, outputs)
         (path / "assets").mkdir()
         for prefix, shards in self.dumps:
             sparse_files.write_monolith(path / "assets", prefix, shards)
-        files = sorted(one.name for one in (path / "assets").iterdir())
+        files = sorted(file.name for file in (path / "assets").iterdir())
 
         def change(meta: Any) -> None:
             meta.collection_def["saved_model_main_op"].node_list.value.append(main)

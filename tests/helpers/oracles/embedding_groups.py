@@ -70,7 +70,7 @@ class Group:
             group = definition.node.add(name="group", op="RecEmbeddingGroup")
             group.input.extend([f"feature{number}" for number in range(len(types))])
             group.input.extend([f"table{number}" for number in range(len(tables))])
-            group.attr["Tfeatures"].list.type.extend([one.dtype.as_datatype_enum for one in self._features])
+            group.attr["Tfeatures"].list.type.extend([feature.dtype.as_datatype_enum for feature in self._features])
             group.attr["num_tables"].i = len(tables)
             group.attr["num_outputs"].i = outputs
             group.attr["plan"].s = (plan if isinstance(plan, str) else plan.to_json()).encode()

@@ -65,7 +65,9 @@ def fingerprints(strings: Sequence[bytes], buckets: int) -> list[int]:
     """Return the result of StringToHashBucketFast."""
     import tensorflow as tf
 
-    return [int(one) for one in tf.strings.to_hash_bucket_fast(list(strings) or [b""], buckets).numpy()][: len(strings)]
+    return [int(bucket) for bucket in tf.strings.to_hash_bucket_fast(list(strings) or [b""], buckets).numpy()][
+        : len(strings)
+    ]
 
 
 class Table:
@@ -76,10 +78,10 @@ class Table:
         self.default = None if spec.default_rows is None else rows_of(spec, spec.default_rows)
         self.places: dict[Any, int] | None = None
         if spec.keys is not None:
-            keys = [one for chunk in spec.keys.chunks(3) for one in chunk.tolist()]
+            keys = [key for chunk in spec.keys.chunks(3) for key in chunk.tolist()]
             numbers: list[int] = list(range(len(keys)))
             if spec.row_numbers is not None:
-                numbers = [one for chunk in spec.row_numbers.chunks(3) for one in chunk.tolist()]
+                numbers = [number for chunk in spec.row_numbers.chunks(3) for number in chunk.tolist()]
             assert len(set(keys)) == len(keys) == len(numbers)
             self.places = dict(zip(keys, numbers, strict=True))
 
@@ -114,16 +116,16 @@ def _applied(step: Step, values: list[Any]) -> list[Any]:
 def keys_of(key: Key, features: Sequence[Array]) -> list[list[tuple[Any, bool, int]]]:
     """Return, for each row of the batch, (key, counts as none, position among the values)."""
     values = features[key.feature]
-    flat = [one.encode() if isinstance(one, str) else one for one in values.reshape(-1).tolist()]
+    flat = [value.encode() if isinstance(value, str) else value for value in values.reshape(-1).tolist()]
     ignore = key.ignore.encode() if isinstance(key.ignore, str) else key.ignore
     after = flat
     for step in key.steps:
         after = _applied(step, after)
     none = [
-        (ignore is not None and before == ignore) or (key.ignore_negative and one < 0)
-        for before, one in zip(flat, after, strict=True)
+        (ignore is not None and before == ignore) or (key.ignore_negative and after_key < 0)
+        for before, after_key in zip(flat, after, strict=True)
     ]
-    entries = [(one, gone, place) for place, (one, gone) in enumerate(zip(after, none, strict=True))]
+    entries = [(value, gone, place) for place, (value, gone) in enumerate(zip(after, none, strict=True))]
     if key.layout == "dense":
         width = len(flat) // max(1, len(values))
         return [entries[i * width : (i + 1) * width] for i in range(len(values))]
@@ -147,10 +149,10 @@ def computed(plan: EmbeddingPlan, features: Sequence[Array], specs: Sequence[Tab
         np.zeros((batch, output.width), np.float32) + np.array(output.initial or 0, np.float32)
         for output in plan.outputs
     ]
-    for i, one in enumerate(plan.outputs):
-        if one.sequence is not None:
-            length = features[plan.keys[one.sequence].feature].shape[1]
-            made[i] = np.zeros((batch, length, one.width), np.float32)
+    for i, output in enumerate(plan.outputs):
+        if output.sequence is not None:
+            length = features[plan.keys[output.sequence].feature].shape[1]
+            made[i] = np.zeros((batch, length, output.width), np.float32)
     for column in plan.columns:
         target = made[column.output]
         if isinstance(column, Copy):

@@ -41,7 +41,7 @@ class OpGraph:
         definition = tf1.GraphDef()
         node = definition.node.add(name="node", op=op)
         for name, value in attributes.items():
-            given = [_plain(one) for one in value] if isinstance(value, list) else _plain(value)
+            given = [_plain(item) for item in value] if isinstance(value, list) else _plain(value)
             node.attr[name].CopyFrom(attr_value(given))
         with tf.Graph().as_default() as graph:
             self._inputs = [tf1.placeholder(_dtype(dtype_), None) for dtype_ in types]

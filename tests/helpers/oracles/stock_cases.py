@@ -174,8 +174,8 @@ def cross(random: Random) -> Case:
                 x = x0 * tf.matmul(x, kernel[0][:, None]) + bias + x
             else:
                 made = x
-                for one in kernel:
-                    made = tf.matmul(made, one)
+                for factor in kernel:
+                    made = tf.matmul(made, factor)
                 x = x0 * (made + bias) + x
         return [x]
 
@@ -246,7 +246,7 @@ _UNIT = ["", "relu", "leaky_relu", "sigmoid", "tanh", "prelu", "dice"]
 
 def attention(random: Random) -> Case:
     rows, length, dim = some_rows(random), small(random), small(random, 12)
-    parts = [str(one) for one in random.choice(list(_PARTS), small(random, 4))]
+    parts = [str(part) for part in random.choice(list(_PARTS), small(random, 4))]
     names = [str(random.choice(_UNIT)), ""]
     weights: list[Array] = []
     inputs = len(parts) * dim
@@ -283,8 +283,8 @@ def heads(random: Random) -> Case:
 
     def stock(tf: Any, query: Any, key: Any, value: Any, condition: Any) -> list[Any]:
         q, k, v = (
-            tf.transpose(tf.reshape(one, [-1, size, count, dim]), [0, 2, 1, 3])
-            for one, size in ((query, queries), (key, keys), (value, keys))
+            tf.transpose(tf.reshape(source, [-1, size, count, dim]), [0, 2, 1, 3])
+            for source, size in ((query, queries), (key, keys), (value, keys))
         )
         scores = tf.where(condition, tf.matmul(q, k, transpose_b=True) * 0.5, -1e9)
         made = tf.transpose(tf.matmul(tf.nn.softmax(scores), v), [0, 2, 1, 3])
@@ -302,7 +302,7 @@ def _step(tf: Any, cell: str, s: Any, states: tuple[Any, Any], recurrent: Any, m
     h, c = states
     parts, columns = tf.split(s, _GATES[cell], 1), tf.split(recurrent, _GATES[cell], 1)
     if cell == "lstm":
-        i, f, made, o = (one + tf.matmul(h, each) for one, each in zip(parts, columns, strict=True))
+        i, f, made, o = (part + tf.matmul(h, each) for part, each in zip(parts, columns, strict=True))
         c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(made)
         return tf.sigmoid(o) * tf.tanh(c), c
     own = tf.split(more, 3)
@@ -376,8 +376,8 @@ def stock_answers(case: Case) -> list[Array]:
     """Run the stock ops in TensorFlow, op by op."""
     import tensorflow as tf
 
-    given = [tf.constant(one) for one in [*case.inputs, *case.tables]]
-    return [one.numpy() for one in case.stock(tf, *given)]
+    given = [tf.constant(array) for array in [*case.inputs, *case.tables]]
+    return [tensor.numpy() for tensor in case.stock(tf, *given)]
 
 
 def main() -> None:

@@ -68,28 +68,28 @@ def evaluate(plan: str | bytes, inputs: list[np.ndarray], weights: list[np.ndarr
     """Compute the outputs of a tower: float32, with the leading dimensions of the input that has the most."""
     described = json.loads(plan)
     rows = max(math.prod(source.shape[:-1]) for source in inputs)
-    assert {math.prod(one.shape[:-1]) for one in inputs} <= {1, rows}
-    whole = [one for one in inputs if math.prod(one.shape[:-1]) == rows]
-    lead = max((one.shape[:-1] for one in whole), key=len)
+    assert {math.prod(source.shape[:-1]) for source in inputs} <= {1, rows}
+    whole = [source for source in inputs if math.prod(source.shape[:-1]) == rows]
+    lead = max((source.shape[:-1] for source in whole), key=len)
     weights = [weight.astype(np.float64) for weight in weights]
-    values = {f"x{i}": one.astype(np.float64).reshape(-1, one.shape[-1]) for i, one in enumerate(inputs)}
+    values = {f"x{i}": source.astype(np.float64).reshape(-1, source.shape[-1]) for i, source in enumerate(inputs)}
     for number, layer in enumerate(described["layers"]):
         values[f"h{number}"] = _activate(_layer(layer, values, weights), layer.get("activation"), weights)
-    outputs = [np.broadcast_to(values[one], (rows, values[one].shape[-1])) for one in described["outputs"]]
+    outputs = [np.broadcast_to(values[name], (rows, values[name].shape[-1])) for name in described["outputs"]]
     return [output.astype(np.float32).reshape(*lead, output.shape[-1]) for output in outputs]
 
 
 def _layer(layer: dict[str, Any], values: dict[str, np.ndarray], weights: list[np.ndarray]) -> np.ndarray:
-    x = [values[one] for one in layer["inputs"]]
+    x = [values[name] for name in layer["inputs"]]
     if layer["op"] == "dense":
         kernels = [weights[i].T if layer.get("transpose") else weights[i] for i in layer["weights"]]
-        result = sum(one @ kernel for one, kernel in zip(x, kernels, strict=True))
+        result = sum(term @ kernel for term, kernel in zip(x, kernels, strict=True))
         if "bias" in layer:
             assert weights[layer["bias"]].shape == (kernels[0].shape[1],)
             result = result + weights[layer["bias"]]
-        for one in layer.get("add", []):
-            assert values[one].shape[-1] == kernels[0].shape[1]
-            result = result + values[one]
+        for addend in layer.get("add", []):
+            assert values[addend].shape[-1] == kernels[0].shape[1]
+            result = result + values[addend]
         return np.asarray(result)
     if layer["op"] == "affine":
         for name in {"scale", "shift"} & set(layer):
@@ -98,18 +98,18 @@ def _layer(layer: dict[str, Any], values: dict[str, np.ndarray], weights: list[n
         return result + weights[layer["shift"]] if "shift" in layer else result
     if layer["op"] == "concat":
         rows = max(map(len, x))
-        return np.concatenate([np.broadcast_to(one, (rows, one.shape[-1])) for one in x], -1)
+        return np.concatenate([np.broadcast_to(part, (rows, part.shape[-1])) for part in x], -1)
     if layer["op"] == "layer_norm":
         normed = (x[0] - x[0].mean(-1, keepdims=True)) / np.sqrt(x[0].var(-1, keepdims=True) + layer["epsilon"])
         normed = normed * weights[layer["gamma"]] if "gamma" in layer else normed
         return normed + weights[layer["beta"]] if "beta" in layer else normed
     if layer["op"] == "mix":
         assert x[0].shape[-1] == len(x) - 1
-        return np.asarray(sum(x[0][:, i : i + 1] * one for i, one in enumerate(x[1:])))
-    assert len({one.shape[-1] for one in x}) == 1
+        return np.asarray(sum(x[0][:, i : i + 1] * term for i, term in enumerate(x[1:])))
+    assert len({term.shape[-1] for term in x}) == 1
     combined = x[0]
-    for one in x[1:]:
-        combined = combined + one if layer["op"] == "add" else combined * one
+    for term in x[1:]:
+        combined = combined + term if layer["op"] == "add" else combined * term
     return combined
 
 

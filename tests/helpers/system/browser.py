@@ -66,10 +66,11 @@ class Visit:
         self.complaints: list[str] = []
         self.asked: list[str] = []
         self.page.on(
-            "console", lambda one: self.complaints.append(one.text) if one.type in {"error", "warning"} else None
+            "console",
+            lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
         )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda one: self.asked.append(one.url))
+        self.page.on("request", lambda request: self.asked.append(request.url))
 
     def __enter__(self) -> Visit:
         self.page.goto(self.url)

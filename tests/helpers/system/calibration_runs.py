@@ -20,7 +20,7 @@ def make_profile(name: str, times_us: dict[int, float]) -> Profile:
     for rows, time_us in times_us.items():
         times = time_us * rng.normal(1.0, 0.03, 4000).clip(0.9, 1.1)
         times[:40] *= 4
-        made.points[1, rows] = [float(one) for one in np.quantile(times, LEVELS)]
+        made.points[1, rows] = [float(quantile) for quantile in np.quantile(times, LEVELS)]
     return made
 
 
@@ -47,7 +47,7 @@ def play(
     for place, (profile, weights, _) in enumerate(models):
         own = which == place
         total = sum(weights.values())
-        rows[own] = rng.choice(list(weights), int(own.sum()), p=[one / total for one in weights.values()])
+        rows[own] = rng.choice(list(weights), int(own.sum()), p=[weight / total for weight in weights.values()])
         usual = {size: profile.points[1, size][LEVELS.index(0.5)] for size in weights}
         base = np.array([usual[size] for size in rows[own].tolist()])
         base *= rng.normal(1.0, spread, int(own.sum())).clip(0.3)

@@ -26,8 +26,8 @@ def test_a_part_of_the_minutes() -> None:
     kinds = {result["traffic"] for result in results["capacities"]}
     assert kinds == {"steady", "diurnal", "bursts", "shifting-experiments", "slow-variant"}
     # Some traffic of so few seconds has a model that nobody can serve in time; the others show who carries more.
-    carried = [one for one in results["capacities"] if one["interference"] == 1.0 and one["qps"]]
-    assert {one["policy"] for one in carried} == {"baseline-pool", "dynamic"}
-    assert all(0 < one["qps"] < 1.05 * one["bound_qps"] for one in carried)
+    carried = [result for result in results["capacities"] if result["interference"] == 1.0 and result["qps"]]
+    assert {result["policy"] for result in carried} == {"baseline-pool", "dynamic"}
+    assert all(0 < result["qps"] < 1.05 * result["bound_qps"] for result in carried)
     pictures = [path for path in PICTURES.glob(f"{out.stem}_*.png") if path.stat().st_mtime >= out.stat().st_mtime]
     assert len(pictures) == len({row["traffic"] for row in results["capacities"] if row["qps"]})

@@ -24,7 +24,7 @@ def test_errors_count_beyond_the_spread(tmp_path: Path) -> None:
     assert second.beyond("queue") == pytest.approx(0.5)
     targets = find_targets(verdicts)
     assert [target.value for target in targets] == pytest.approx([0.5, 0.5])
-    assert not any(one.ok for one in targets)
+    assert not any(target.ok for target in targets)
     assert first.to_json()["predicted"]["queue"]["p99_beyond"] == pytest.approx(0.1)
     draw_predictions(verdicts, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

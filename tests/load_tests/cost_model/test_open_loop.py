@@ -16,25 +16,25 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
     run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
-    (one,) = run.models
-    assert one.failed == 0
-    assert 120 < one.requests < 280
-    assert one.rows == ((1, 0.75), (8, 0.25))
+    (model,) = run.models
+    assert model.failed == 0
+    assert 120 < model.requests < 280
+    assert model.rows == ((1, 0.75), (8, 0.25))
     assert 0 < run.utilisation < 1
-    found = {rows: times.count for rows, times in (*one.service, *one.idle_service)}
+    found = {rows: times.count for rows, times in (*model.service, *model.idle_service)}
     assert set(found) == {1, 8}
-    assert sum(times.count for _, times in (*one.service, *one.idle_service)) == one.requests
+    assert sum(times.count for _, times in (*model.service, *model.idle_service)) == model.requests
     # What a session does is a part of what the client waits for.
-    assert min(times.quantiles_us[0] for _, times in one.idle_service) <= one.latency.at(0.5)
+    assert min(times.quantiles_us[0] for _, times in model.idle_service) <= model.latency.at(0.5)
     again = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
-    assert again.models[0].requests == one.requests
+    assert again.models[0].requests == model.requests
 
 
 def test_models_share_a_core(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
     run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
     assert [model.name for model in run.models] == ["one", "two"]
-    assert all(one.failed == 0 and not one.service for one in run.models)
+    assert all(model.failed == 0 and not model.service for model in run.models)
 
 
 def test_requests_are_as_many_as_weights_say(requests: Path) -> None:

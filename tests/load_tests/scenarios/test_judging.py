@@ -34,8 +34,8 @@ def _sent() -> Sent:
 
 def test_figures_of_phases() -> None:
     found = phase_figures(PHASES, _sent())
-    assert [one["answered"] for one in found] == [1000, 1000, 1000]
-    assert [one["p50_us"] for one in found] == [1000, 2000, 1200]
+    assert [figures["answered"] for figures in found] == [1000, 1000, 1000]
+    assert [figures["p50_us"] for figures in found] == [1000, 2000, 1200]
     assert found[1]["answered_per_s"] == 100
     assert found[2]["windows_us"][:2] == [90_000, 1200]
     # Six requests of the second phase were not answered, of which four failed.
@@ -64,9 +64,9 @@ def test_limits_pass_and_fail() -> None:
         Limit("goodput", 0.5, "goodput", at_least=True),
     ]
     good = judge("steady", limits, {"failed": 0, "ratio": 1.45, "spread": 0.2, "goodput": 0.6})
-    assert [one.ok for one in good] == [True] * 3
+    assert [target.ok for target in good] == [True] * 3
     bad = judge("steady", limits, {"failed": 1, "ratio": 1.45, "spread": 0.1, "goodput": 0.4})
-    assert [one.ok for one in bad] == [False] * 3
+    assert [target.ok for target in bad] == [False] * 3
     with pytest.raises(KeyError):
         judge("steady", limits, {"failed": 0})
 

@@ -29,8 +29,8 @@ def test_every_burst_is_followed_by_a_calm() -> None:
     scenario = SCENARIOS["burst"]
     phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
     assert [phase.name for phase in phases] == ["calm", "burst"] * 3 + ["calm"]
-    assert sum(one.seconds for one in phases) == pytest.approx(scenario.seconds)
-    assert {one.rate for one in phases if one.name == "burst"} == {3 * scenario.rate}
+    assert sum(phase.seconds for phase in phases) == pytest.approx(scenario.seconds)
+    assert {phase.rate for phase in phases if phase.name == "burst"} == {3 * scenario.rate}
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_versions_switch_under_locust(library: Path, tmp_path: Path) -> None:
     assert [result["phase"] for result in results["phases"]] == ["quiet", "switching", "quiet again"]
     assert results["settings"]["generator"] == "locust"
     assert results["quick"]
-    assert 150 < sum(one["sent"] for one in results["phases"]) < 330
+    assert 150 < sum(phase["sent"] for phase in results["phases"]) < 330
     assert results["figures"]["failed"] == results["figures"]["unanswered"] == 0, results["phases"]
     assert results["figures"]["switches"] >= 4
     assert "locust" in (tmp_path / "version_switch-locust.html").read_text().lower()
