@@ -99,7 +99,7 @@ class Reader:
     def end(self) -> None:
         """Check that no members remain."""
         for key in self._left:
-            raise self._error(f"{self.place}: unknown member '{key}' found, expected none of that name")
+            raise self._error(f"{self.place}: unknown member '{key}' found")
 
 
 def check_number(value: object, fail: Any, least: float, most: float, positive: bool) -> float:
@@ -136,7 +136,7 @@ def read_json(path: Path, error: type[CostModelError], expected: str, most_bytes
         with os.fdopen(file, "rb") as opened:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise OSError("no regular file")
+                raise OSError("not a regular file")
             if found.st_size > most_bytes:
                 raise OSError(f"{found.st_size} bytes, more than {most_bytes}")
             return json.loads(opened.read(most_bytes))

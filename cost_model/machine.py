@@ -162,18 +162,22 @@ def this_machine(
     limit = _cgroup_quota(sys_root) if quota is None else quota
     if limit < 1:
         raise MachineError(
-            f"cgroup: a quota of {limit:g} CPUs found, expected at least 1: less stops a core in mid-request"
+            f"cgroup: a quota of {limit:g} CPUs found, expected at least 1, because less stops a core during a request"
         )
     notes = []
     paid = max(1, math.floor(limit / max(len(core.cpus) for core in cores))) if math.isfinite(limit) else len(cores)
     if limit < sum(len(core.cpus) for core in cores[:paid]) or paid < len(cores):
-        notes.append(f"the cgroup's quota pays for {limit:g} of {len(wanted)} CPUs: {paid} of {len(cores)} cores used")
+        notes.append(
+            f"the cgroup's quota allows {limit:g} of {len(wanted)} CPUs: {paid} of {len(cores)} cores are used"
+        )
         cores = cores[:paid]
     for core in cores:
         siblings = set(_siblings(core.cpus[0], sys_root))
         if siblings - set(core.cpus):
             others = ", ".join(map(str, sorted(siblings - set(core.cpus))))
-            notes.append(f"core of CPU {core.cpus[0]}: its sibling CPU {others} is not ours, and may slow it down")
+            notes.append(
+                f"core of CPU {core.cpus[0]}: other processes may use its sibling CPU {others} and slow it down"
+            )
     return Machine(tuple(cores), memory_gb=_memory_gb(), notes=tuple(notes))
 
 
@@ -188,7 +192,7 @@ def _check_usable(wanted: set[int], allowed: set[int], online: set[int], sys_roo
         if cpu not in allowed:
             raise MachineError(f"cpus: CPU {cpu}, which this process may not use, found, expected {expected}")
     if not wanted:
-        raise MachineError("cpus: none that is online and may be used found, expected at least one")
+        raise MachineError("cpus: no CPU found that is online and may be used, expected at least one")
 
 
 def _cores(cpus: set[int], sys_root: Path) -> list[Core]:

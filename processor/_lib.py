@@ -52,7 +52,7 @@ def library_path(path: str | os.PathLike[str] | None = None) -> Path:
     tried = {
         "argument": "not given" if path is None else str(path),
         _VARIABLE: os.environ.get(_VARIABLE) or "not set",
-        "package": str(_PACKAGED) if origin == "package" else f"{_PACKAGED} (not looked at)",
+        "package": str(_PACKAGED) if origin == "package" else f"{_PACKAGED} (not searched)",
     }
     listing = "; ".join(f"{name}: {value}" for name, value in tried.items())
     raise NotFoundError(f"libprocessor.so: no file {candidate}, expected the library ({listing})")
@@ -79,7 +79,7 @@ def load_library(path: str | os.PathLike[str] | None = None) -> None:
         if _lib is not None:
             if path is not None and library_path(path) != _loaded_from:
                 raise FailedPreconditionError(
-                    f"libprocessor.so: {_loaded_from} is loaded, expected nothing before {path}"
+                    f"libprocessor.so: {_loaded_from} is already loaded, expected no library before {path}"
                 )
             return
         real = library_path(path)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from processor._ffi import ffi
 from processor._lib import get_lib
+from processor._request import deadline_us
 from processor._result import Result
 from processor.errors import FailedPreconditionError, check_error
 
@@ -21,11 +22,10 @@ _open_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 class Owner:
     """Own a handle of the library from `_own` to `close`.
 
-    A subclass defines its name for messages and the C function that frees the handle.
+    A subclass defines `_kind`, its name in messages and in those of its C functions, such as `processor_model_free`.
     """
 
     _kind: ClassVar[str]
-    _free: ClassVar[str]
 
     def __init__(self, name: str) -> None:
         self._handle: Any = None
@@ -39,7 +39,23 @@ class Owner:
         """
         handle, self._handle = self._handle, None
         if handle is not None:
-            getattr(self._lib, self._free)(handle)
+            self._c_function("free")(handle)
+
+    def drain(self, deadline: float | None = None) -> None:
+        """Refuse new requests and wait until the admitted ones have been completed.
+
+        Parameters
+        ----------
+        deadline : float, optional [s]
+            On the clock of `time.monotonic()`; by default there is no limit.
+
+        Raises
+        ------
+        DeadlineExceededError
+            If requests are left by then; new requests are still refused.
+        """
+        error = ffi.new("processor_error *")
+        check_error(self._c_function("drain")(self._open_handle(), deadline_us(deadline), error), error)
 
     @property
     def closed(self) -> bool:
@@ -72,6 +88,9 @@ class Owner:
         if handle is None:
             raise FailedPreconditionError(f"{self._kind} {self._name}: closed, expected an open one")
         return handle
+
+    def _c_function(self, verb: str) -> Any:
+        return getattr(self._lib, f"processor_{self._kind}_{verb}")
 
     def _ask(self, question: Any) -> Result:
         """Call a C function that needs only the handle and returns a result."""

@@ -101,4 +101,4 @@ def _encoded(name: str, element: Any) -> bytes:
     try:
         return element.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"input {name!r}: {error}, expected text that UTF-8 can hold") from error
+        raise InvalidArgumentError(f"input {name!r}: {error}, expected text that can be encoded as UTF-8") from error

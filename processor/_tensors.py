@@ -30,9 +30,9 @@ def c_text(what: str, text: str) -> Any:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"{what}: {error}, expected text that UTF-8 can hold") from error
+        raise InvalidArgumentError(f"{what}: {error}, expected text that can be encoded as UTF-8") from error
     if b"\0" in encoded:
-        raise InvalidArgumentError(f"{what}: {text!r} holds a NUL, expected text without")
+        raise InvalidArgumentError(f"{what}: {text!r} contains a NUL character, expected text without one")
     return ffi.new(_CHARS, encoded)
 
 

@@ -14,7 +14,6 @@ from processor._completions import loop_queue
 from processor._ffi import NULL, ffi
 from processor._host_request import HostRequest
 from processor._owner import Owner
-from processor._request import deadline_us
 from processor._result import Result
 from processor._tensors import c_text
 from processor.errors import check_error, make_error
@@ -53,7 +52,6 @@ class Host(Owner):
     """
 
     _kind = "host"
-    _free = "processor_host_free"
 
     def __init__(
         self,
@@ -131,26 +129,9 @@ class Host(Owner):
             Every error has the attribute `answer`: None, or an Answer without bytes that contains what is known, such
             as `retry_after_us`.
         """
-        request = HostRequest(
-            protocol,
-            data,
-            method,
-            model_name,
-            model_version,
-            version_label,
-            metadata,
-            deadline,
-            priority,
-            only_if_bounded,
-        )
-        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
-        status = self._lib.processor_host_process(self._open_handle(), request.struct, result, error)
-        answer = None if result[0] == NULL else Result(result[0]).to_answer()
-        if status or answer is None:
-            failure = make_error(error)
-            failure.answer = answer
-            raise failure
-        return answer
+        about_model = (model_name, model_version, version_label)
+        request = HostRequest(protocol, data, method, *about_model, metadata, deadline, priority, only_if_bounded)
+        return self._process(request)
 
     async def aprocess(
         self,
@@ -174,6 +155,16 @@ class Host(Owner):
         )
         loop = asyncio.get_running_loop()
         return (await loop_queue(loop).run_on_host(loop, self._open_handle(), request.struct)).to_answer()
+
+    def _process(self, request: HostRequest) -> Answer:
+        result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
+        status = self._lib.processor_host_process(self._open_handle(), request.struct, result, error)
+        answer = None if result[0] == NULL else Result(result[0]).to_answer()
+        if status or answer is None:
+            failure = make_error(error)
+            failure.answer = answer
+            raise failure
+        return answer
 
     def status(self) -> dict[str, Any]:
         """Return the models that are served: the content of actual.json, with current values."""
@@ -212,19 +203,3 @@ class Host(Owner):
         """
         error = ffi.new("processor_error *")
         check_error(self._lib.processor_host_prepare_end(self._open_handle(), error), error)
-
-    def drain(self, deadline: float | None = None) -> None:
-        """Refuse new requests and wait until the admitted ones have been completed.
-
-        Parameters
-        ----------
-        deadline : float, optional [s]
-            On the clock of `time.monotonic()`; by default there is no limit.
-
-        Raises
-        ------
-        DeadlineExceededError
-            If requests are left by then; the host continues to drain.
-        """
-        error = ffi.new("processor_error *")
-        check_error(self._lib.processor_host_drain(self._open_handle(), deadline_us(deadline), error), error)

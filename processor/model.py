@@ -14,7 +14,7 @@ import numpy as np
 from processor._completions import loop_queue
 from processor._ffi import NULL, ffi
 from processor._owner import Owner
-from processor._request import Request, RequestFactory, deadline_us
+from processor._request import Request, RequestFactory
 from processor._result import Result
 from processor._tensors import c_text
 from processor.errors import InvalidArgumentError, ProcessorError, check_error, make_error
@@ -52,7 +52,6 @@ class Model(Owner):
     """
 
     _kind = "model"
-    _free = "processor_model_free"
 
     def __init__(
         self, path: str | os.PathLike[str] | None = None, config: Mapping[str, Any] | str | None = None
@@ -172,8 +171,8 @@ class Model(Owner):
 
         Raises
         ------
+        InvalidArgumentError
             If the protocol is unknown; all other errors as for `run`.
-            For an unknown protocol; everything else as `run`.
         """
         return self._run(self._requests.bytes_request(data, protocol, signature, deadline, priority)).to_bytes()
 
@@ -290,22 +289,6 @@ class Model(Owner):
         error, text = ffi.new("processor_error *"), c_text("batching", json.dumps(options))
         check_error(self._lib.processor_model_set_batching(self._open_handle(), text, error), error)
 
-    def drain(self, deadline: float | None = None) -> None:
-        """Refuse new requests and wait until the admitted ones have been completed.
-
-        Parameters
-        ----------
-        deadline : float, optional [s]
-            On the clock of `time.monotonic()`; by default there is no limit.
-
-        Raises
-        ------
-        DeadlineExceededError
-            If requests are left by then; the model continues to drain.
-        """
-        error = ffi.new("processor_error *")
-        check_error(self._lib.processor_model_drain(self._open_handle(), deadline_us(deadline), error), error)
-
     def _run(self, request: Request) -> Result:
         result, error = ffi.new("processor_result **"), ffi.new("processor_error *")
         check_error(self._lib.processor_model_run(self._open_handle(), request.struct, result, error), error)
@@ -333,4 +316,4 @@ def _config_text(config: Mapping[str, Any] | str | None) -> str | None:
     try:
         return json.dumps(dict(config), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"config: {error}, expected what JSON can hold") from error
+        raise InvalidArgumentError(f"config: {error}, expected values that JSON can represent") from error

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
     ("package", "module"),
     [("graph_tools", "typer"), ("graph_tools", "google_crc32c"), ("cost_model", "typer"), ("serving_proxy", "typer")],
 )
-def test_missing_package_is_named_with_what_brings_it(package: str, module: str, tmp_path: Path) -> None:
+def test_missing_package_is_reported_with_its_extra(package: str, module: str, tmp_path: Path) -> None:
     name = package.replace("_", "-")
     code = (
         f"import sys; sys.modules[{module!r}] = None; sys.argv = [{name!r}, 'inspect', {str(tmp_path)!r}]; "
@@ -51,7 +51,7 @@ def test_make_build_installs_what_the_command_lines_need() -> None:
     assert re.search(r"^build:.* \$\(VENV\)/\.stamp-in-place ", makefile, re.MULTILINE)
 
 
-def test_nobody_is_told_to_install_from_an_index() -> None:
+def test_no_document_installs_from_a_package_index() -> None:
     folders = ("docs", "processor", "graph_tools", "cost_model", "serving_proxy", "libprocessor", "demo", "load_tests")
     endings = {".md", ".py", ".go", ".c", ".cc"}
     texts = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in endings]

@@ -100,7 +100,7 @@ def test_extra_and_group_of_serving_proxy_are_the_same() -> None:
     assert PROJECT["optional-dependencies"]["serving-proxy"] == whole
 
 
-def test_changelog_begins_with_the_version_that_programs_say() -> None:
+def test_changelog_begins_with_the_version_of_the_programs() -> None:
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     version = re.escape(PROJECT["version"])
     assert re.fullmatch(rf"\[{version}\] (\(unreleased\)|- \d{{4}}-\d\d-\d\d)", headings[0])
@@ -127,7 +127,7 @@ def test_library_needs_tensorflow_and_no_python() -> None:
     assert not [name for name in needed if "python" in name]
 
 
-def test_library_holds_no_path_of_the_machine_that_built_it() -> None:
+def test_library_contains_no_path_of_the_build_machine() -> None:
     assert str(ROOT).encode() not in LIBRARY.read_bytes()
 
 
@@ -163,7 +163,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_wheel_holds_library_headers_and_binding(wheel: Path) -> None:
+def test_wheel_contains_library_headers_and_binding(wheel: Path) -> None:
     assert wheel.name == f"recprocessor-{PROJECT['version']}-py3-none-linux_x86_64.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

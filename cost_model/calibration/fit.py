@@ -12,7 +12,6 @@ r"""Fit how much a machine under load adds to profiles; the trace has models alo
 * **Idle start**: the mean of requests that found the core idle minus the mean of those that waited, in the same run.
 * **Switch**: how much longer a core is busy with several models than the models alone predict, divided by the part of
   this work that follows the work of another model.
-  that follows another model's.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
     tables = _tables(profiles, trace)
     alone = [run for run in trace.runs if len(run.models) == 1 and run.models[0].service]
     if not alone:
-        raise ProfileError("trace: no run of a model alone on its core found, expected one at least")
+        raise ProfileError("trace: no run of a model alone on its core found, expected at least one")
     disturbance = Disturbance(*_linear(alone, tables), _variation(alone, tables), _stalls(alone))
     graphs = {
         graph: _linear([run for run in alone if run.models[0].fingerprint == graph], tables)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Define the `cost-model` command: its verbs, its exit codes, and the behavior that all verbs share.
 
-Exit codes: 0 success, 1 plan is not feasible (with --add: that model does not fit), 2 wrong use or unreadable input.
+Exit codes: 0 success, 1 the plan is not feasible (with --add: that model does not fit), 2 wrong usage or unreadable
+input.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from cost_model.once import OnceGroup
 app = typer.Typer(
     name="cost-model",
     cls=OnceGroup,
-    help="Decide which model gets which cores; explain it, and prove it on a simulated machine.",
-    epilog="Start with `cost-model plan box128 --total-qps 20000 --explain`. Exit codes: 0 done, 1 the plan is not "
-    "feasible or the model of --add does not fit, 2 wrong use or unreadable input.",
+    help="Decide which model gets which cores, explain the decision, and test it on a simulated machine.",
+    epilog="Start with `cost-model plan box128 --total-qps 20000 --explain`. Exit codes: 0 success, 1 the plan is not "
+    "feasible or the model of --add does not fit, 2 wrong usage or unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -77,7 +78,7 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            complain(f"{place}{error.strerror or error}, expected to read or write it")
+            complain(f"{place}{error.strerror or error}, expected a file that can be read or written")
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
             complain("interrupted")

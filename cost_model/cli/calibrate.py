@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from cost_model.calibration import Calibration, Trace
     from cost_model.profiling.profile import Profile
 
-_HELP = """Fit what this machine, at work, adds to profiles.
+_HELP = """Fit how much service times under load differ from profiles on this machine.
 
-A profile is taken on a quiet machine by one caller. The trace holds runs of the same models under Poisson arrivals: in
-a checkout, `python -m load_tests.cost_model.predictions` makes one with its profiles, in `results/predictions`. What is
-fitted: an overhead and a factor of service times, stalls of the cores, and what models cost each other. `plan` and
-`simulate` take the file by `--calibration`.
+A profile is measured on a quiet machine with one caller. The trace contains runs of the same models under Poisson
+arrivals; in a checkout, `python -m load_tests.cost_model.predictions` records one, with its profiles, in
+`results/predictions`. The calibration contains an overhead and a factor for service times, the stalls of the cores, and
+how much models slow each other down. Pass the file to `plan` and `simulate` with `--calibration`.
 
 **Example**
 
@@ -31,12 +31,12 @@ fitted: an overhead and a factor of service times, stalls of the cores, and what
 @guarded
 def calibrate_command(
     profiles: Annotated[list[Path], typer.Argument(metavar="PROFILE…", help="Profiles of the models in the trace.")],
-    trace: Annotated[Path, typer.Option(metavar="TRACE.json", help="Measured runs.")],
+    trace: Annotated[Path, typer.Option(metavar="TRACE.json", help="Trace of measured runs.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Calibration to write.")
+        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="File to write the calibration to.")
     ] = None,
     any_cpu: Annotated[
-        bool, typer.Option("--any-cpu", metavar="", help="Take profiles and a trace from another CPU model.")
+        bool, typer.Option("--any-cpu", metavar="", help="Accept profiles and a trace from another CPU model.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -69,7 +69,7 @@ def _render(made: Calibration, profiles: list[Profile], trace: Trace) -> None:
         f"interference: switch {costs.switch:+.1%}, shared cache {costs.shared_cache:+.1%}, "
         f"bandwidth {costs.bandwidth:+.1%} above {costs.knee:.0%}\n"
     )
-    table = make_table("The runs that it was fitted to", "model", "load", "p50", "predicted", "p99", "predicted", "off")
+    table = make_table("Runs used for the fit", "model", "load", "p50", "predicted", "p99", "predicted", "error")
     for line in check_runs(profiles, trace, made):
         table.add_row(
             line.name,

@@ -27,9 +27,9 @@ from cost_model.workload import MOST_QPS, Tenant, Workload, load_workload
 
 _HELP = """Decide which model gets which cores.
 
-Baselines get what their objective needs before anything else; variants share a pool, or a few where that takes fewer
-cores. A plan that cannot meet every objective says why, still protects the baselines, and ends with exit code 1.
-With `--add` the exit code is about that model alone: 0 if it fits or needs cores, 1 if it does not fit.
+Baselines first get the cores that their SLOs need. Variants share a pool, or several pools if that needs fewer cores.
+If a plan cannot meet every SLO, it says why, still protects the baselines, and the exit code is 1. With `--add`, the
+exit code concerns only that model: 0 if it fits or needs cores, 1 if it does not fit.
 
 **Examples**
 
@@ -46,26 +46,34 @@ def plan_command(
     machine: Annotated[
         Path | None,
         typer.Option(
-            metavar="MACHINE.yaml", show_default=False, help="In place of the workload's; without either, this machine."
+            metavar="MACHINE.yaml",
+            show_default=False,
+            help="Machine to plan for; by default the workload's, otherwise this machine.",
         ),
     ] = None,
     total_qps: Annotated[
         float | None,
-        typer.Option("--total-qps", metavar="Q", show_default=False, help="Requests/s of all models with a share."),
+        typer.Option(
+            "--total-qps", metavar="Q", show_default=False, help="Total requests/s of all models with a share."
+        ),
     ] = None,
     add: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Try out a model more under this name.")
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Name of a further model to try out.")
     ] = None,
     qps: Annotated[
         float | None, typer.Option(metavar="Q", show_default=False, help="Requests/s of the model of --add.")
     ] = None,
     slo_p99_ms: Annotated[
         float | None,
-        typer.Option(metavar="T", show_default=False, help="Objective of the model of --add; else as --like."),
+        typer.Option(metavar="T", show_default=False, help="SLO of the model of --add; by default that of --like."),
     ] = None,
     like: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", show_default=False, help="Whose service times it has; else the baseline's."),
+        typer.Option(
+            metavar="MODEL",
+            show_default=False,
+            help="Model whose service times the model of --add has; by default the baseline.",
+        ),
     ] = None,
     interference: InterferenceFile = None,
     calibration: CalibrationFile = None,
@@ -78,26 +86,30 @@ def plan_command(
             min=0,
             max=1,
             show_default=False,
-            help="Part of the work per row that the threads of a session divide, for models that do not say.",
+            help="Part of the work per row that a session's threads divide, for models that do not specify it.",
         ),
     ] = None,
     explained: Annotated[
-        bool, typer.Option("--explain", metavar="", help="Say of each allocation what one core more or less changes.")
+        bool,
+        typer.Option("--explain", metavar="", help="Explain each allocation: the effect of one core more or less."),
     ] = False,
     explain_model: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", show_default=False, help="Say the same of this model; again for more."),
+        typer.Option(metavar="NAME", show_default=False, help="Explain the allocation of this model; repeatable."),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="OUT.png", show_default=False, help="Draw who owns which core.")
+        Path | None,
+        typer.Option(metavar="OUT.png", show_default=False, help="Picture to write: which model owns which core."),
     ] = None,
 ) -> int:
     from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
 
     read = _with_parallel(load_workload(workload, any_cpu=any_cpu), parallel)
     if add is None and (qps is not None or slo_p99_ms is not None or like is not None):
-        raise UsageError("--qps, --slo-p99-ms, --like: found without --add, expected it; see --total-qps for the total")
+        raise UsageError(
+            "--qps, --slo-p99-ms, --like: found without --add, expected it; for the rate of all models use --total-qps"
+        )
     if total_qps is not None and not 0 < total_qps <= MOST_QPS:
         raise UsageError(f"--total-qps: {total_qps} found, expected a number above 0, at most {MOST_QPS:g}")
     if plot:

@@ -17,10 +17,10 @@ from cost_model.machine import parse_cpus, this_machine
 if TYPE_CHECKING:
     from cost_model.profiling.profile import Profile
 
-_HELP = """Measure a model: service times over cores and rows, memory, and what sharing cores costs.
+_HELP = """Measure a model: service times by cores and rows, memory, and the cost of sharing cores.
 
-The profile is written after every point: run the same command again to go on. `--reuse` takes the profile of a model
-with the same graph and other weights, if one check point agrees with it.
+The profile is written after every point, so the same command continues an interrupted run. `--reuse` takes over the
+profile of a model with the same graph and other weights if one check point confirms it.
 
 **Examples**
 
@@ -34,19 +34,25 @@ with the same graph and other weights, if one check point agrees with it.
 def profile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="SavedModel folder.")],
     cpus: Annotated[
-        str | None, typer.Option(metavar="LIST", show_default=False, help="CPUs to measure on; else all that are ours.")
+        str | None,
+        typer.Option(metavar="LIST", show_default=False, help="CPUs to measure on; by default all that may be used."),
     ] = None,
-    rows: Annotated[str, typer.Option(metavar="N,N", help="Rows per request.")] = "1,16,128,512",
-    cores: Annotated[str, typer.Option(metavar="N,N", help="Cores of a session.")] = "1",
-    out: Annotated[Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Profile to write.")] = None,
+    rows: Annotated[str, typer.Option(metavar="N,N", help="Numbers of rows per request.")] = "1,16,128,512",
+    cores: Annotated[str, typer.Option(metavar="N,N", help="Numbers of cores per session.")] = "1",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="File to write the profile to.")
+    ] = None,
     reuse: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="Profile of the same graph.")
+        Path | None,
+        typer.Option(metavar="FILE.json", show_default=False, help="Profile of a model with the same graph."),
     ] = None,
     requests: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npz", show_default=False, help="Recorded inputs by name; else made up."),
+        typer.Option(metavar="FILE.npz", show_default=False, help="Recorded inputs by name; by default generated."),
     ] = None,
-    seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="For each point.")] = 1.5,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=0.01, help="Duration of the measurement of each point.")
+    ] = 1.5,
     as_json: Json = False,
 ) -> None:
     from cost_model.profiling.measure import profile_model
@@ -117,4 +123,7 @@ def _render(made: Profile) -> None:
     costs = ", ".join(f"{name} {value:+.1%}" for name, value in made.interference.items())
     screen.print(f"\nmemory {made.memory_mb:,.0f} MB; sharing costs: {costs or 'not measured'}")
     if made.busy_before is not None and made.busy_during is not None:
-        screen.print(f"others used {made.busy_before:.0%} of the CPUs before, up to {made.busy_during:.0%} during it")
+        screen.print(
+            f"other processes used {made.busy_before:.0%} of the CPUs before the measurement, "
+            f"up to {made.busy_during:.0%} during it"
+        )

@@ -15,24 +15,25 @@ WorkloadFile = Annotated[
     Path,
     typer.Argument(
         metavar="WORKLOAD.yaml",
-        help="Models, their rates and objectives; or `box128`, the scenario that comes with the package.",
+        help="Models with their rates and SLOs; or `box128`, the scenario that the package contains.",
     ),
 ]
 CalibrationFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.json", show_default=False, help="What the machine at work adds, of `cost-model calibrate`."
+        metavar="FILE.json", show_default=False, help="Calibration for this machine, from `cost-model calibrate`."
     ),
 ]
 InterferenceFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.json", show_default=False, help="Coefficients in place of those that it has."),
+    typer.Option(metavar="FILE.json", show_default=False, help="Coefficients of interference to use instead."),
 ]
 InterferenceScale = Annotated[
-    float, typer.Option(metavar="F", min=0, help="Multiply them: 0.5 and 2 show how much depends on them.")
+    float,
+    typer.Option(metavar="F", min=0, help="Factor on the coefficients; 0.5 and 2 show how sensitive the result is."),
 ]
 AnyCpu = Annotated[
-    bool, typer.Option("--any-cpu", metavar="", help="Take profiles and a calibration from another CPU model.")
+    bool, typer.Option("--any-cpu", metavar="", help="Accept profiles and a calibration from another CPU model.")
 ]
 
 

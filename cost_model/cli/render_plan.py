@@ -77,7 +77,7 @@ def render_explanation(made: Explanation) -> None:
     )
     for sentence in made.why:
         screen.print(f"  {escape(sentence)}", soft_wrap=True)
-    table = make_table("", "cores", "sessions", "p99", "growth", "objectives")
+    table = make_table("", "cores", "sessions", "p99", "growth", "SLOs")
     for point in made.curve:
         mark = " <" if point.cores == len(made.allocation.cores) else ""
         threads = f" x {point.threads_per_session}" if point.threads_per_session > 1 else ""

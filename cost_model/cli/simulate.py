@@ -25,12 +25,15 @@ from cost_model.cli.render_plan import console
 from cost_model.errors import UsageError, WorkloadError
 from cost_model.workload import MOST_QPS
 
-_HELP = """Simulate a machine, also one that you do not have: which policy carries how much.
+_HELP = """Simulate a machine, which need not exist, and compare how many requests/s each policy carries.
 
-Finds the highest total requests/s at which every model meets its p99 objective, for each kind of traffic; with `--qps`,
-runs at that rate and shows each model instead. A model that misses by itself, on idle cores, may miss twice that, under
-every policy alike, up to 10 %; one that misses more than that alone is named, and no rate counts as carried. One that
-an event of the traffic slows so far is not judged meanwhile, and named.
+For each kind of traffic, it finds the highest total requests/s at which every model meets its p99 SLO. With `--qps`, it
+runs at that rate and shows every model instead.
+
+- 1 % of a model's requests may miss the SLO. If more of them miss it even on idle cores, twice that part may miss, up
+  to 10 %, under every policy.
+- A model that misses more than 10 % on idle cores is reported, and no rate counts as carried.
+- While an event of the traffic slows a model that far, the model is not judged; this is reported, too.
 
 **Examples**
 
@@ -43,22 +46,28 @@ an event of the traffic slows so far is not judged meanwhile, and named.
 @guarded
 def simulate_command(
     workload_file: WorkloadFile,
-    policy: Annotated[str, typer.Option(help="shared, static, baseline-pool, planned, dynamic, or all.")] = "all",
+    policy: Annotated[
+        str, typer.Option(help="Policy: shared, static, baseline-pool, planned, dynamic, or all.")
+    ] = "all",
     seed: Annotated[
-        list[int] | None, typer.Option(min=0, help="Seed; again for more. By default those of the file.")
+        list[int] | None, typer.Option(min=0, help="Seed; repeatable. By default the seeds of the file.")
     ] = None,
-    traffic: Annotated[list[str] | None, typer.Option(help="Kind of traffic; again for more. All by default.")] = None,
+    traffic: Annotated[list[str] | None, typer.Option(help="Kind of traffic; repeatable. By default all.")] = None,
     qps: Annotated[
-        float | None, typer.Option(help="Run at this total rate in place of searching.", min=0.001, max=MOST_QPS)
+        float | None, typer.Option(help="Run at this total rate instead of searching.", min=0.001, max=MOST_QPS)
     ] = None,
-    minutes_scale: Annotated[float, typer.Option(help="Shorten traffic to this part of its minutes.", min=1e-4)] = 1.0,
+    minutes_scale: Annotated[
+        float, typer.Option(help="Shorten the traffic to this part of its minutes.", min=1e-4)
+    ] = 1.0,
     interference: InterferenceFile = None,
     calibration: CalibrationFile = None,
     interference_scale: InterferenceScale = 1.0,
     any_cpu: AnyCpu = False,
-    machine_file: Annotated[Path | None, typer.Option("--machine", help="Machine file, if not the workload's.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture (PNG, SVG, PDF).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    machine_file: Annotated[
+        Path | None, typer.Option("--machine", help="Machine to simulate; by default the workload's.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture to write (PNG, SVG, PDF).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> int:
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
@@ -91,7 +100,7 @@ def simulate_command(
     workload = scaled_workload(replace(workload, traffic=kept), minutes_scale)
     workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)
     if coefficients.guessed:
-        tell("coefficients of interference are guesses, as no measured ones are installed")
+        tell("the coefficients of interference are guesses: no measured ones are installed")
     seeds = seed or list(workload.seeds)
     inputs = build_inputs(workload)
     # Events do not depend on the seed.
@@ -99,7 +108,7 @@ def simulate_command(
         kind.name: unjudged(inputs.load, inputs.names, schedule(workload, kind, seeds[0])) for kind in workload.traffic
     }
     for name in inputs.unserved:
-        tell(f"{name} misses its objective on idle cores in more than {BROKEN:.0%} of its requests: no rate is carried")
+        tell(f"{name} misses its SLO on idle cores in more than {BROKEN:.0%} of its requests: no rate is carried")
     if qps is not None:
         data = _at_rate(workload, machine, names, qps, seeds[0], coefficients, as_json)
     else:

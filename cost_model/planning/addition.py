@@ -56,7 +56,7 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
         If the rate is negative or not finite.
     """
     if model.name in before.qps:
-        raise UsageError(f"{model.name}: is in the plan already, expected a new name")
+        raise UsageError(f"{model.name}: found in the plan already, expected a new name")
     workload = replace(before.workload, models=(*before.workload.models, replace(model, share=None, qps=qps)))
     rates = {**before.qps, model.name: qps}
     anew = plan(workload, before.machine, rates, before.interference)
@@ -67,7 +67,7 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
             taken = {before.allocations[place].name: count for place, count in (given or {}).items()}
             if cores == 0:
                 others = _counted(len(pool.names) - 1, "model")
-                sentence = f"fits: joins {others} on {len(after.allocation(model.name).cores)} cores as they are"
+                sentence = f"fits: joins {others} on their {_counted(len(after.allocation(model.name).cores), 'core')}"
             else:
                 sentence = f"needs {_counted(cores, 'core')}, taken from {_listed(taken)}"
             verdict = "fits" if cores == 0 else "needs_cores"
@@ -75,7 +75,10 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
     taken = _taken(before, anew)
     cores = sum(taken.values())
     if _holds(before, anew, model.name):
-        verdict, sentence = "needs_cores", f"needs all cores to be divided anew; {_listed(taken)} would give some"
+        verdict, sentence = (
+            "needs_cores",
+            f"needs a new division of all cores, in which {_listed(taken)} would give some",
+        )
     else:
         verdict, sentence = "does_not_fit", f"does not fit, because {_because(before, anew, model)}"
     return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, anew)
@@ -193,20 +196,20 @@ def _because(before: Plan, anew: Plan, model: Tenant) -> str:
         mean_ms = model.points().mean / 1e3
         return (
             f"its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "
-            "more than 1 of 100 cases on idle cores already"
+            "more than 1 of 100 cases even on idle cores"
         )
     need = sum(sizing_for(anew, allocation.models, anew.qps).need(most=1 << 14) for allocation in anew.allocations)
     if need > len(anew.machine.cores):
-        return f"all objectives together need {need} cores and there are {len(anew.machine.cores)}"
-    return (
-        f"no division of the cores meets the objectives of {_few([n for n in _late(anew) if n not in _late(before)])}"
-    )
+        return f"all SLOs together need {need} cores, and there are {len(anew.machine.cores)}"
+    return f"no division of the cores meets the SLOs of {_few([n for n in _late(anew) if n not in _late(before)])}"
 
 
 def _missed(before: Plan) -> str:
     """Describe the models that miss their SLO without the new one."""
     late = _late(before)
-    return f" ({_few(late)} {'misses its objective' if len(late) == 1 else 'miss theirs'} without it)" if late else ""
+    return (
+        f" ({_few(late)} {'misses its SLO' if len(late) == 1 else 'miss their SLOs'} even without it)" if late else ""
+    )
 
 
 def _few(names: Sequence[str]) -> str:

@@ -96,7 +96,9 @@ class Plan:
         for allocation in self.allocations:
             if name in allocation.models:
                 return allocation
-        raise UsageError(f"{name}: no model of the plan, expected one of {', '.join(sorted(self.qps)[:8])}, …")
+        raise UsageError(
+            f"{name}: no such model found in the plan, expected one of {', '.join(sorted(self.qps)[:8])}, …"
+        )
 
     @property
     def growth(self) -> float:
@@ -108,4 +110,4 @@ class Plan:
         """Describe the planned rates, and how far traffic can grow while all SLOs are met."""
         there = f"{len(self.qps)} models on {len(self.machine.cores)} cores, {sum(self.qps.values()):,.0f} requests/s"
         room = self.feasible and math.isfinite(self.growth)
-        return there + (f"; traffic can grow to {self.growth:.2f} x of that" if room else "")
+        return there + (f"; traffic can grow to {self.growth:.2f} times that" if room else "")

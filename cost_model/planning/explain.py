@@ -143,28 +143,28 @@ def _why(
         told.append(f"{busy[0].upper()}{busy[1:]}.")
     if name in pool.late_alone:
         told.append(
-            f"About {pool.late_alone[name]:.1%} of its requests take longer than {model.slo_p99_ms:g} ms on idle cores "
-            f"already, and {LATE:.0%} may: no allocation meets its objective, and it is planned for at most 80% "
-            "utilisation."
+            f"About {pool.late_alone[name]:.1%} of its requests take longer than {model.slo_p99_ms:g} ms even on idle "
+            f"cores, and only {LATE:.0%} may: no allocation meets its SLO, so it is planned for a utilization of at "
+            "most 80%."
         )
     elif name in pool.crowded:
-        told.append("It misses its objective by what switches between models cost: it needs a pool of its own.")
+        told.append("It misses its SLO only because of switches between models: it needs a pool of its own.")
     elif need is None:
-        told.append("No number of cores that this machine could have meets the objectives of its allocation.")
+        told.append("No number of cores that this machine could have meets the SLOs of its allocation.")
     elif need > has:
-        told.append(f"The objectives need {need} cores; {has} are left for it.")
+        told.append(f"The SLOs need {_cores(need)}; {has} are left for it.")
     else:
         told.append(
-            f"The objectives need {need}; {_cores(has - need)} more, as no other allocation gains more by them."
+            f"The SLOs need {_cores(need)}; it has {has - need} more, because no other allocation gains more from them."
         )
     now = next(point for point in curve if point.cores == has)
     less = next((point for point in curve if point.cores == has - 1), None)
     more = next((point for point in curve if point.cores == has + 1), None)
     if less:
-        effect = "its objectives would be missed" if now.meets and not less.meets else _change(now, less)
-        told.append(f"One core less: p99 {_ms(less.p99_ms)} in place of {_ms(now.p99_ms)}; {effect}.")
+        effect = "its SLOs would be missed" if now.meets and not less.meets else _change(now, less)
+        told.append(f"One core less: p99 {_ms(less.p99_ms)} instead of {_ms(now.p99_ms)}; {effect}.")
     if more:
-        effect = "its objectives would be met" if more.meets and not now.meets else _change(now, more)
+        effect = "its SLOs would be met" if more.meets and not now.meets else _change(now, more)
         told.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
     return told
 
@@ -174,20 +174,20 @@ def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
     model, others = made.workload.model(name), len(allocation.models) - 1
     if others:
         more = "1 other" if others == 1 else f"{others} others"
-        return f"Shares {_cores(len(allocation.cores))} with {more}, whose peaks even out."
+        return f"Shares {_cores(len(allocation.cores))} with {more}, because their peaks even out."
     if model.role == "baseline":
-        return "A baseline: its cores are its own, and it is given what it needs before any variant."
+        return "A baseline: it has its own cores, and gets what it needs before any variant."
     if model.dedicated:
-        return "Dedicated: its cores are its own."
+        return "Dedicated: it has its own cores."
     if sum(tenant.role != "baseline" and not tenant.dedicated for tenant in made.workload.models) == 1:
         return "The only variant that could share cores."
-    return "Alone on its cores: with the other variants it would cost more cores, or objectives would be missed."
+    return "It has its own cores: together with other variants it would need more cores, or SLOs would be missed."
 
 
 def _change(now: CurvePoint, then: CurvePoint) -> str:
     if not math.isfinite(now.growth):
         return "it has no traffic"
-    return f"traffic could be {then.growth:.2f} times what it is, in place of {now.growth:.2f}"
+    return f"traffic could grow to {then.growth:.2f} times the present rate, instead of {now.growth:.2f} times"
 
 
 def _cores(count: int) -> str:

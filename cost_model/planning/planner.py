@@ -67,7 +67,7 @@ def plan(
     """
     there = machine or workload.machine
     if there is None:
-        raise MachineError("machine: none found, expected one in the workload or beside it")
+        raise MachineError("machine: none found, expected one in the workload or as an argument")
     rates = _checked(workload, workload.qps_by_model() if qps_by_model is None else qps_by_model)
     costs = default_interference() if interference is None else interference
     members = [Member(model, rates[model.name]) for model in workload.models]
@@ -101,7 +101,7 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
     names = {model.name for model in workload.models}
     for name, rate in rates.items():
         if name not in names:
-            raise WorkloadError(f"qps of {name}: no such model, expected one of the workload")
+            raise WorkloadError(f"qps of {name}: no such model found, expected a model of the workload")
         if not 0 <= rate <= MOST_QPS:
             raise WorkloadError(f"qps of {name}: {rate} found, expected a number from 0 to {MOST_QPS:g}")
     return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
@@ -241,7 +241,7 @@ def disturbed_text(model: Tenant) -> str:
     """Describe how busy the machine was when a model was profiled; return "" if it was quiet or was not watched."""
     if not (share := model.service.disturbed):
         return ""
-    return f"its profile was taken while others used {share:.0%} of the CPUs: its service times may be too long"
+    return f"its profile was measured while others used {share:.0%} of the CPUs: its service times may be too long"
 
 
 def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> tuple[str, ...]:
@@ -251,18 +251,19 @@ def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machi
         for model in (member.model for member in pool.members):
             outside = model.service.outside(model.rows)
             if outside > _EXTRAPOLATED:
-                made.append(f"{model.name}: rows of {outside:.0%} of its requests are not in its profile: guessed")
+                made.append(
+                    f"{model.name}: its profile does not cover the rows of {outside:.0%} of its requests; their "
+                    "service times are guessed"
+                )
             if told := disturbed_text(model):
                 made.append(f"{model.name}: {told}")
             if (late := pool.late_alone.get(model.name)) is not None:
                 made.append(
-                    f"{model.name}: about {late:.1%} of its requests take longer than {model.slo_p99_ms:g} ms on idle "
-                    f"cores already, and {LATE:.0%} may; no allocation meets its objective"
+                    f"{model.name}: about {late:.1%} of its requests take longer than {model.slo_p99_ms:g} ms even on "
+                    f"idle cores, and only {LATE:.0%} may; no allocation meets its SLO"
                 )
         for name in pool.crowded:
-            made.append(
-                f"{name}: misses its objective by what switches between models cost; it needs a pool of its own"
-            )
+            made.append(f"{name}: misses its SLO only because of switches between models; it needs a pool of its own")
         need = pool.need()
         count, used = len(allocation.cores), allocation.sessions * allocation.threads_per_session
         if need > count:
@@ -274,9 +275,9 @@ def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machi
             )
         shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
         if shared and len(pool.members) > 1:
-            made.append(f"{', '.join(shared)}: without cores of their own, as there are only {len(machine.cores)}")
+            made.append(f"{', '.join(shared)}: no cores of their own, because there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
         made.append("baseline and variants share the only core: the baseline cannot be protected")
     if any(pool.pool.interference.guessed for pool in pools):
-        made.append("coefficients of interference: guesses, as no measured ones are installed")
+        made.append("coefficients of interference: guessed, because no measured ones are installed")
     return tuple(made)

@@ -51,7 +51,7 @@ def _draw_cores(axes: Any, made: Plan) -> None:
         axes.text(-0.4, first // _COLUMNS, f"node {node}", ha="right", va="center", fontsize=8)
     axes.set(xlim=(-1.6, min(cores, _COLUMNS)), ylim=(-(-cores // _COLUMNS), -0.6), aspect="equal", anchor="N")
     axes.set_axis_off()
-    axes.set_title("Who owns which core", fontsize=10)
+    axes.set_title("Owner of each core", fontsize=10)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=8)
 
 
@@ -71,11 +71,11 @@ def _draw_models(axes: Any, made: Plan) -> None:
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_yticks(range(len(shown)), [name for _, name, _ in shown], fontsize=7)
     most = min(_CUT, max(1.0, shown[0][0]))
-    axes.set(xlim=(0, most * 1.05), ylim=(len(shown) - 0.4, -0.6), xlabel="predicted p99 / objective")
+    axes.set(xlim=(0, most * 1.05), ylim=(len(shown) - 0.4, -0.6), xlabel="predicted p99 / SLO")
     axes.grid(axis="x", alpha=0.3)
     notes = [f"; {len(rest)} more are below {rest[0][0]:.2f}"] if rest else []
     notes += [f"; > is above {_CUT:g}"] if shown[0][0] > _CUT else []
-    axes.set_title("Left of the line the objective is met" + "".join(notes), fontsize=10)
+    axes.set_title("Left of the line the SLO is met" + "".join(notes), fontsize=10)
 
 
 def _ratio(predicted: Prediction) -> float:

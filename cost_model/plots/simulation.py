@@ -58,11 +58,11 @@ def draw_simulation(
     axes[0].axhline(1.0, color="black", lw=0.8, ls="--")
     axes[0].set(
         yscale="log", ylim=(_LEAST * 0.8, 1.5 * highest), xlabel="thousand requests/s",
-        ylabel="missed / allowed, of the worst model", title="objectives are met below the dashed line",
+        ylabel="missed / allowed, of the worst model", title="SLOs are met below the dashed line",
     )  # fmt: skip
     axes[0].yaxis.set_major_formatter("{x:g}")
     axes[1].axhline(baseline.slo_p99_ms, color="black", lw=0.8, ls="--")
-    axes[1].set(xlabel="thousand requests/s", ylabel="p99 [ms]", title=f"p99 of {baseline.name} and its objective")
+    axes[1].set(xlabel="thousand requests/s", ylabel="p99 [ms]", title=f"p99 of {baseline.name} and its SLO")
     axes[1].set_ylim(bottom=0)
     axes[0].legend()
     told = []
@@ -93,7 +93,7 @@ def draw_owners(axis: Any, result: Result) -> None:
     colors = np.array([palette[place % len(palette)][:3] for place in range(len(labels))])
     axis.imshow(colors[picture], aspect="auto", origin="lower", extent=(0, result.simulated_s, 0, cores))
     moved = f"{len(result.moves)} moves" if result.moves else "no moves"
-    title = f"who owns which core: {result.policy} at {result.qps / 1e3:.3g} thousand requests/s, {moved}"
+    title = f"owner of each core: {result.policy} at {result.qps / 1e3:.3g} thousand requests/s, {moved}"
     axis.set(xlabel="seconds", ylabel="core")
     axis.set_title(title, fontsize="medium")
     most = sorted(range(len(labels)), key=lambda place: -int((picture == place).sum()))[:12]

@@ -23,12 +23,12 @@ def fingerprint(model: Path) -> str:
 
     Raises
     ------
+    ProfileError
         If there is no readable SavedModel.
-        There is no readable SavedModel.
     """
     file = model / "saved_model.pb"
     if file.exists() and not file.is_file():
-        raise ProfileError(f"{file}: no regular file, expected a SavedModel")
+        raise ProfileError(f"{file}: not a regular file, expected a SavedModel")
     try:
         data = file.read_bytes()
         ops = Counter(_ops(data))

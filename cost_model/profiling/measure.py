@@ -79,7 +79,7 @@ def profile_model(
     if not cpus or max(cores) > len(cpus):
         raise ProfileError(f"--cores: {max(cores)} found, expected at most the {len(cpus)} CPUs of --cpus")
     if beside and max(cores) > 1:
-        raise ProfileError(f"--cores: {max(cores)} found, expected 1 beside others")
+        raise ProfileError(f"--cores: {max(cores)} found, expected 1 if other processes use the CPUs")
     clock = time.process_time_ns if beside else time.perf_counter_ns
     made = _begun(model, out)
     if not beside and (made.missing(list(cores), list(rows)) or not made.interference):
@@ -116,7 +116,7 @@ def profile_model(
     if out is not None:
         made.save(out)
     if (missing or sharing) and (made.busy_during or 0.0) > BUSY:
-        noted(f"others used up to {made.busy_during:.0%} of the CPUs meanwhile: measure again on a quiet machine")
+        noted(f"other processes used up to {made.busy_during:.0%} of the CPUs: measure again on a quiet machine")
     return made
 
 
@@ -127,7 +127,7 @@ def _look_before(made: Profile, cpus: Sequence[int], seconds: float, noted: Told
     share = watch.others()
     made.busy_before = max(made.busy_before or 0.0, share)
     if share > BUSY:
-        noted(f"others use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
+        noted(f"other processes use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
 
 
 def _begun(model: Path, out: Path | None) -> Profile:

@@ -74,7 +74,7 @@ class _Struct:
         differ = {member for member, *_ in members} ^ values.keys()
         if differ:
             raise CostModelError(
-                f"{name}: {', '.join(sorted(differ))} in the library or in Python alone; build it again"
+                f"{name}: the library and Python differ in {', '.join(sorted(differ))}; run `make build` again"
             )
         self.raw = type(name, (ctypes.Structure,), {"_fields_": [(member, c_type) for member, c_type, _ in members]})()
         self.arrays: dict[str, NDArray[Any]] = {}

@@ -227,7 +227,7 @@ class Unjudged:
     def __str__(self) -> str:
         return (
             f"{self.name} is not judged from {self.from_s:g} to {self.until_s:g} s: at {self.factor:g} times its "
-            f"service time, {self.missed:.0%} of its requests miss its objective on idle cores"
+            f"service time, {self.missed:.0%} of its requests miss its SLO on idle cores"
         )
 
 

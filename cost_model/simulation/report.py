@@ -19,13 +19,13 @@ from cost_model.simulation.study import Comparison, Row
 def capacity_table(rows: Sequence[Row]) -> Table:
     """Return a table of capacities: a row per kind of traffic, a column per policy, means over seeds."""
     policies = list(dict.fromkeys(row.policy for row in rows))
-    table = Table(title="requests/s at which every model meets its p99 objective", title_justify="left")
+    table = Table(title="requests/s at which every model meets its p99 SLO", title_justify="left")
     table.add_column("traffic")
     table.add_column("interference", justify="right")
     for policy in policies:
         table.add_column(policy, justify="right")
     table.add_column("bound", justify="right")
-    table.add_column("binds", justify="left")
+    table.add_column("limited by", justify="left")
     for scale, traffic in dict.fromkeys((row.interference, row.traffic) for row in rows):
         cells, binding = [], ""
         for policy in policies:
@@ -74,8 +74,8 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
     more = [f"{name} {part:.1%}" for name, part in allowed.items() if part > P99_MISSES]
     if more:
         told.append(
-            f"may miss more than {P99_MISSES:.0%}, twice what they miss alone on idle cores, {BROKEN:.0%} at most: "
-            f"{', '.join(more)}"
+            f"these models may miss more than {P99_MISSES:.0%} (twice the part that they miss alone on idle cores, at "
+            f"most {BROKEN:.0%}): {', '.join(more)}"
         )
     return told
 
@@ -84,8 +84,8 @@ def models_table(traffic: str, result: Result) -> Table:
     """Return a table of every model's results in a run; `*` marks models that were not judged for a time."""
     excused = {excuse.name for excuse in result.unjudged}
     lenient = excused or any(model.allowed > P99_MISSES for model in result.models)
-    met = "no model that is judged misses more than it may" if lenient else "every model meets its objective"
-    verdict = f"[green]{met}[/]" if result.met else "[red]not every model meets its objective[/]"
+    met = "no judged model misses more than it may" if lenient else "every model meets its SLO"
+    verdict = f"[green]{met}[/]" if result.met else "[red]not every model meets its SLO[/]"
     table = Table(title=f"{traffic}, {result.policy}, {result.qps:,.0f} requests/s: {verdict}", title_justify="left")
     for name in ("model", "requests", "dropped", "missed", "allowed", "p50 [ms]", "p99 [ms]", "cores", "borrowed"):
         table.add_column(escape(name), justify="left" if name == "model" else "right")

@@ -16,14 +16,14 @@ CPU = min(os.sched_getaffinity(0))
 SPIN = f"import os; os.sched_setaffinity(0, {{{CPU}}}); print(flush=True)\nwhile True: pass"
 
 
-def test_ticks_are_those_of_each_cpu(tmp_path: Path) -> None:
+def test_ticks_are_read_for_each_cpu(tmp_path: Path) -> None:
     file = tmp_path / "stat"
     file.write_text("cpu  1 1 1 1 1 1 1 1 1 1\ncpu3 10 2 3 80 5 1 2 4 9 9\nintr 7\n", encoding="ascii")
     assert read_ticks(file) == {3: Ticks(10, 2, 3, 80, 5, 1, 2, 4)}
     assert (read_ticks(file)[3].busy, read_ticks(file)[3].total) == (22, 107)
 
 
-def test_what_others_use_is_seen() -> None:
+def test_cpu_time_of_other_processes_is_measured() -> None:
     with subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None
@@ -37,7 +37,7 @@ def test_what_others_use_is_seen() -> None:
             other.kill()
 
 
-def test_what_threads_of_this_process_use_is_not_that_of_others() -> None:
+def test_cpu_time_of_own_threads_is_not_counted_as_others() -> None:
     done = threading.Event()
 
     def spin() -> None:
@@ -59,5 +59,5 @@ def test_what_threads_of_this_process_use_is_not_that_of_others() -> None:
         thread.join()
 
 
-def test_share_of_the_machine() -> None:
+def test_busy_share_covers_the_whole_machine() -> None:
     assert 0 <= busy_share(0.05) <= 1

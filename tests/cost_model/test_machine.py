@@ -30,7 +30,7 @@ def two_nodes(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_cores_are_whole_and_know_their_node(two_nodes: Path) -> None:
+def test_cores_contain_their_siblings_and_node(two_nodes: Path) -> None:
     machine = this_machine(sys_root=two_nodes, usable=range(7), quota=math.inf)
     assert machine.cores == (Core((0, 4), 0), Core((1, 5), 0), Core((2, 6), 1), Core((3,), 1))
     assert machine.nodes == (0, 1)
@@ -38,29 +38,29 @@ def test_cores_are_whole_and_know_their_node(two_nodes: Path) -> None:
     assert machine.notes == ()
 
 
-def test_sibling_of_others_is_told(two_nodes: Path) -> None:
+def test_sibling_that_may_not_be_used_is_reported(two_nodes: Path) -> None:
     machine = this_machine([0], sys_root=two_nodes, usable=range(7), quota=math.inf)
     assert machine.cores == (Core((0,), 0),)
-    assert "sibling CPU 4 is not ours" in machine.notes[0]
+    assert "other processes may use its sibling CPU 4" in machine.notes[0]
 
 
 @pytest.mark.parametrize(
     ("cpu", "message"), [(9, "CPU 9, which this machine does not have"), (7, "offline"), (6, "may not use")]
 )
-def test_cpu_that_cannot_be_had_is_refused(two_nodes: Path, cpu: int, message: str) -> None:
+def test_unavailable_cpu_is_refused(two_nodes: Path, cpu: int, message: str) -> None:
     with pytest.raises(MachineError, match=message):
         this_machine([0, cpu], sys_root=two_nodes, usable=range(6), quota=math.inf)
 
 
-def test_quota_smaller_than_the_set_pays_for_fewer_cores(two_nodes: Path) -> None:
+def test_quota_below_the_cpu_set_reduces_the_cores(two_nodes: Path) -> None:
     machine = this_machine(sys_root=two_nodes, usable=range(7), quota=4.5)
     assert len(machine.cores) == 2
-    assert "quota pays for 4.5 of 7 CPUs: 2 of 4 cores used" in machine.notes[0]
+    assert "quota allows 4.5 of 7 CPUs: 2 of 4 cores are used" in machine.notes[0]
     with pytest.raises(MachineError, match=r"cgroup: a quota of 0\.3 CPUs found, expected at least 1"):
         this_machine(sys_root=two_nodes, usable=range(7), quota=0.3)
     # One core of two siblings, and paid for one and a half.
     part = this_machine([0, 4], sys_root=two_nodes, usable=range(7), quota=1.5)
-    assert "quota pays for 1.5 of 2 CPUs: 1 of 1 cores used" in part.notes[0]
+    assert "quota allows 1.5 of 2 CPUs: 1 of 1 cores are used" in part.notes[0]
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("150000 100000", 1), ("max 100000", 4), ("350000 100000", 1)])
@@ -72,7 +72,7 @@ def test_quota_of_the_cgroup_is_read(two_nodes: Path, quota: str, cores: int) ->
     assert len(this_machine(sys_root=two_nodes, usable=range(7)).cores) == cores
 
 
-def test_this_machine_is_what_the_process_may_use() -> None:
+def test_this_machine_has_the_cpus_that_the_process_may_use() -> None:
     cpus = {cpu for core in this_machine(quota=math.inf).cores for cpu in core.cpus}
     assert cpus == os.sched_getaffinity(0)
 
@@ -83,12 +83,12 @@ def test_even_machine_numbers_siblings_as_linux_does() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "0,,1", "-2", "0-99999999", "²", "0-²"])
-def test_list_that_is_none_is_refused(text: str) -> None:
+def test_malformed_cpu_list_is_refused(text: str) -> None:
     with pytest.raises(MachineError, match="cpus: "):
         parse_cpus(text)
 
 
-def test_list_is_read() -> None:
+def test_cpu_list_is_parsed() -> None:
     assert parse_cpus("0-2,8, 1") == (0, 1, 2, 8)
 
 
@@ -109,7 +109,7 @@ def test_bad_machine_is_refused(data: object, message: str) -> None:
         parse_machine(data)
 
 
-def test_machine_file_may_be_a_workload(tmp_path: Path) -> None:
+def test_machine_can_be_read_from_a_workload_file(tmp_path: Path) -> None:
     (tmp_path / "box.yaml").write_text("machine: {cores: 6, numa_nodes: 2}\nmodels: []\n")
     assert len(load_machine(tmp_path / "box.yaml").cores) == 6
     with pytest.raises(MachineError, match="No such file"):

@@ -35,7 +35,7 @@ def options() -> list[tuple[str, str, str, bool]]:
 
 
 @pytest.mark.parametrize(("program", "verb", "flag", "several"), options())
-def test_an_option_with_one_value_comes_once(program: str, verb: str, flag: str, several: bool) -> None:
+def test_repeated_option_with_a_single_value_is_refused(program: str, verb: str, flag: str, several: bool) -> None:
     answer = CliRunner().invoke(collected()[program], [verb, flag, "1", flag, "2"], env={"TERMINAL_WIDTH": "200"})
     # The frame around it is as wide as the terminal was when the first message was made.
     said = " ".join(answer.stderr.replace("│", " ").split())
@@ -44,7 +44,7 @@ def test_an_option_with_one_value_comes_once(program: str, verb: str, flag: str,
     assert several or flag in said
 
 
-def test_flags_may_come_again_and_options_are_found_by_any_spelling() -> None:
+def test_flags_may_repeat_and_all_spellings_of_an_option_count() -> None:
     app = collected()["serving-proxy"]
     answer = CliRunner().invoke(app, ["status", "--json", "--json", "--server=http://127.0.0.1:9", "--server", "x"])
     assert "--server: 'http://127.0.0.1:9' and 'x', expected it once" in " ".join(answer.stderr.split())
@@ -52,7 +52,7 @@ def test_flags_may_come_again_and_options_are_found_by_any_spelling() -> None:
     assert "expected it once" not in once.stderr
 
 
-def test_the_host_is_as_strict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_command_refuses_repeated_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse(["--state-dir", "x", "--host-id", "h"]).host_id == "h"
     for words in (["--state-dir", "y"], ["--grpc-port", "1", "--grpc-port=2"], ["--log-level", "info"] * 2):
         with pytest.raises(SystemExit) as refused:

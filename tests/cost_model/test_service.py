@@ -67,13 +67,13 @@ def test_times_beyond_the_measured_rows_keep_their_shape() -> None:
     assert falling.mean_us([1, 100]).tolist() == pytest.approx([210, 210])
 
 
-def test_part_of_requests_beyond_the_measured_rows_is_known() -> None:
+def test_share_of_requests_outside_the_measured_rows_is_returned() -> None:
     rows = RowDistribution("table", maximum=200, table=((1, 1.0), (101, 2.0), (200, 1.0)))
     assert table().outside(rows) == pytest.approx(0.25)
     assert ServiceTime(1, 1, 0.0).outside(rows) == 0
 
 
-def test_measured_table_is_drawn_from() -> None:
+def test_samples_of_a_measured_table_follow_its_quantiles() -> None:
     rng, rows = np.random.default_rng(1), RowDistribution.constant(51)
     drawn = table().sample(rng, rows.sample(rng, 50_000))
     assert 60 <= drawn.min() < 61

@@ -39,7 +39,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
     return data
 
 
-def test_scenario_is_read_as_it_stands() -> None:
+def test_box128_scenario_is_read_completely() -> None:
     box = load_workload(BOX)
     assert box.machine is not None
     assert (len(box.machine.cores), box.machine.nodes) == (128, (0, 1))
@@ -55,12 +55,12 @@ def test_scenario_is_read_as_it_stands() -> None:
     assert sum(box.qps_by_model(1000).values()) == pytest.approx(1000)
 
 
-def test_sine_goes_between_its_ends() -> None:
+def test_sine_level_stays_between_low_and_high() -> None:
     sine = Sine(40, 0.2, 1.0)
     assert [sine.at(t) for t in (0, 10, 30)] == pytest.approx([0.6, 1.0, 0.2])
 
 
-def test_rate_of_its_own_needs_no_total() -> None:
+def test_model_with_its_own_rate_needs_no_total_rate() -> None:
     data = changed("models.0.share", None)
     data["models"][0]["qps"] = 30
     data["models"][1]["share"] = 1
@@ -108,7 +108,7 @@ def test_bad_member_is_named(path: str, value: object, message: str) -> None:
         parse_workload(changed(path, value))
 
 
-def test_name_twice_is_refused() -> None:
+def test_duplicate_model_name_is_refused() -> None:
     data = copy.deepcopy(GOOD)
     data["models"][1] |= {"group": "a", "of": "a"}
     data["models"].append(data["models"][0] | {"name": "a-0"})
@@ -116,7 +116,7 @@ def test_name_twice_is_refused() -> None:
         parse_workload(data)
 
 
-def test_file_is_named(tmp_path: Path) -> None:
+def test_error_message_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     with pytest.raises(WorkloadError, match=r"w\.yaml: No such file"):
         load_workload(file)

@@ -63,7 +63,7 @@ def test_contest_alternates_and_compares() -> None:
     assert {line.auc for line in lines} == {1.0}
 
 
-def test_difference_of_a_score_that_is_no_number() -> None:
+def test_difference_of_a_nan_score_is_nan() -> None:
     assert np.isnan(difference(np.array([0.5, np.nan], np.float32), np.array([0.5, 0.5], np.float32)))
 
 

@@ -102,7 +102,7 @@ sys.meta_path.insert(0, Interrupt())
     assert done.stderr == "make demo: interrupted; what was finished stays in the cache\n"
 
 
-def test_demo_without_a_library_says_what_to_do(tmp_path: Path) -> None:
+def test_demo_without_the_library_says_how_to_build_it(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "demo", tmp_path / "demo", ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -27,7 +27,7 @@ def test_closed_loop_uses_as_many_threads_as_asked() -> None:
     assert timing.requests_per_s > 0
 
 
-def test_closed_loop_hands_on_what_a_client_raised() -> None:
+def test_closed_loop_raises_the_error_of_a_client() -> None:
     def send(number: int) -> None:
         raise ServingError("refused")
 
@@ -44,11 +44,11 @@ def test_in_order_keeps_the_order() -> None:
     assert found.tolist() == [number for number in range(20) for _ in range(2)]
 
 
-def test_run_tool_answers_standard_output() -> None:
+def test_run_tool_returns_standard_output() -> None:
     assert run_tool("python", [sys.executable, "-c", "print('fine')"]) == "fine\n"
 
 
-def test_run_tool_says_what_failed() -> None:
+def test_run_tool_reports_a_failure() -> None:
     with pytest.raises(ServingError, match=r"thing: .* ended with status 3\nbroken"):
         run_tool("thing", [sys.executable, "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"])
 

@@ -96,7 +96,7 @@ def test_read_refuses_an_empty_file(tmp_path: Path) -> None:
         movielens.read(make_wheel(tmp_path / "w.whl", user=""), **COUNTS)
 
 
-def test_read_refuses_what_is_no_zip(tmp_path: Path) -> None:
+def test_read_refuses_a_file_that_is_not_a_zip(tmp_path: Path) -> None:
     wheel = tmp_path / "w.whl"
     wheel.write_bytes(b"not a zip file")
     with pytest.raises(movielens.DataError, match="expected MovieLens-100K"):
@@ -123,13 +123,13 @@ def test_split_covers_every_row_once_and_stays_the_same() -> None:
     assert np.array_equal(held_out, movielens.split(1000)[1])
 
 
-def test_fetch_uses_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_uses_the_cached_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = make_wheel(tmp_path / "recbole-1.2.1-py3-none-any.whl")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("pip was called"))
     assert movielens.fetch(tmp_path) == wheel
 
 
-def test_fetch_tries_again_and_says_what_pip_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_retries_and_reports_the_message_of_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # pip is real; an index that is an empty folder makes it fail as it does without a network.
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(movielens, "ATTEMPTS", 2)

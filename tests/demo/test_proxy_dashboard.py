@@ -21,7 +21,7 @@ from helpers.system.browser import chromium
         (True, "no Chromium (.venv/bin/playwright install chromium)"),
     ],
 )
-def test_what_is_not_drawn_is_one_line_that_says_how_and_no_step(
+def test_missing_browser_prints_one_line_with_instructions(
     package: bool, why_not: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if package:
@@ -36,7 +36,7 @@ def test_what_is_not_drawn_is_one_line_that_says_how_and_no_step(
     assert out.getvalue() == ""
 
 
-def test_a_browser_that_fails_is_said_after_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_the_browser_is_reported_after_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("playwright")
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")

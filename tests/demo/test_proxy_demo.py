@@ -48,7 +48,7 @@ def left_behind(out: str) -> list[str]:
     return [command for command in commands if Path(states[0]).name in command]
 
 
-def test_demo_loses_nothing_and_every_stage_is_seen(tmp_path: Path) -> None:
+def test_demo_loses_no_request_and_runs_every_stage(tmp_path: Path) -> None:
     # Optimizing is done in idle time, of which a machine that runs tests has little; it has tests of its own.
     demo = start(tmp_path, "--seconds", "3", "--no-optimize")
     out, err = demo.communicate(timeout=500)

@@ -28,7 +28,7 @@ def make_lines(difference: float = 2e-7) -> list[Line]:
     return lines
 
 
-def test_no_name_is_wider_than_the_table_allows() -> None:
+def test_names_fit_into_their_column() -> None:
     assert max(len(way.name) for way in (Stock, CHost, PythonHost, GoHost)) <= 21
 
 
@@ -70,7 +70,7 @@ def test_line_agrees_within_the_tolerance(difference: float | None, agrees: bool
     assert Line("way", "way", 1, 0.8, difference, 10, ROUNDS, 0.82).agrees is agrees
 
 
-def test_sentences_name_the_way_that_differs() -> None:
+def test_sentences_name_the_host_with_different_scores() -> None:
     text = "\n".join(report.sentences(make_lines(3e-5), ENVIRONMENT, SETTINGS, None))
     assert f"differ from TensorFlow's by more than 1e-05: {GoHost.name}, rows: 1;" in text
 
@@ -86,13 +86,13 @@ def test_a_line_of_another_precision_has_a_tolerance_of_its_own() -> None:
     assert "10.0 times TensorFlow's requests/s with 1 row per request" in text
 
 
-def test_sentences_say_why_go_was_left_out() -> None:
+def test_sentences_explain_why_go_is_missing() -> None:
     text = "\n".join(report.sentences(make_lines(), ENVIRONMENT, SETTINGS, "Go is not installed"))
     assert "left out: Go is not installed." in text
     assert "92,500" in text
 
 
-def test_json_holds_medians_and_every_round() -> None:
+def test_json_contains_medians_and_every_round() -> None:
     found = json.loads(report.as_json(make_lines(), ENVIRONMENT, SETTINGS))
     assert found["environment"] == ENVIRONMENT
     assert found["settings"] == SETTINGS

@@ -36,7 +36,7 @@ def test_step_that_fails_is_not_shown_as_done() -> None:
     assert out.getvalue() == ""
 
 
-def test_foreign_noise_goes_to_the_log_and_python_stays_visible(tmp_path: Path) -> None:
+def test_native_output_goes_to_the_log_and_python_output_stays_visible(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "native.log"
     code = f"""
 import os, sys

@@ -46,13 +46,13 @@ def test_auc_refuses_one_class() -> None:
         train.auc(np.ones(3, np.float32), np.zeros(3, np.float32))
 
 
-def test_vocabularies_take_lists_apart() -> None:
+def test_vocabularies_split_lists() -> None:
     found = train.vocabularies(make_rows())
     assert found["gender"] == [b"F", b"M"]
     assert found["genres"] == [b"Comedy", b"Drama", b"War"]
 
 
-def test_exported_model_has_learnt(exported: tuple[Path, Rows]) -> None:
+def test_exported_model_has_a_high_auc(exported: tuple[Path, Rows]) -> None:
     path, rows = exported
     scores = train.reference_scores(path, rows, lambda done, total: None, chunk=300)
     assert scores.shape == (ROWS,)
@@ -74,7 +74,7 @@ def test_values_never_seen_are_scored(exported: tuple[Path, Rows]) -> None:
     assert np.isfinite(scores).all()
 
 
-def test_export_carries_no_state_of_the_optimizer(exported: tuple[Path, Rows]) -> None:
+def test_export_contains_no_optimizer_state(exported: tuple[Path, Rows]) -> None:
     names = [name for name, _ in tf.train.list_variables(str(exported[0] / "variables" / "variables"))]
     assert names
     assert not [name for name in names if "adam" in name.lower() or "momentum" in name.lower()]

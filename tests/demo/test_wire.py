@@ -70,7 +70,7 @@ def test_decode_response_reads_protobuf(typed: bool) -> None:
     assert wire.decode_response(response.SerializeToString(), "probability").tolist() == expected.tolist()
 
 
-def test_decode_response_names_what_is_there() -> None:
+def test_decode_response_names_the_available_outputs() -> None:
     _, response_class = messages()
     response = response_class()
     response.outputs["score"].dtype = 1
@@ -92,7 +92,7 @@ def test_decode_response_refuses_damaged_bytes(data: bytes) -> None:
         wire.decode_response(data, "probability")
 
 
-def test_framed_messages_come_back(tmp_path: Path) -> None:
+def test_framed_messages_round_trip(tmp_path: Path) -> None:
     sent = [b"one", b"", b"x" * 70_000]
     wire.write_framed(tmp_path / "requests", sent)
     assert wire.read_framed(tmp_path / "requests") == sent

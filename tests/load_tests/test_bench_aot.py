@@ -67,7 +67,7 @@ def test_harness_answers_requests_and_measures(harness: Path, tmp_path: Path) ->
     assert second == {"sum": {"shape": [2, 1], "values": [3.5, -3.75]}}
 
 
-def test_harness_says_what_went_wrong(harness: Path, tmp_path: Path) -> None:
+def test_harness_reports_errors(harness: Path, tmp_path: Path) -> None:
     for questions, names, message in (
         ("answer 2\n", "a,b", "negative"),
         ("ready\n", "a,c", "no input 'c' in the compiled model"),
@@ -78,12 +78,12 @@ def test_harness_says_what_went_wrong(harness: Path, tmp_path: Path) -> None:
         assert message in done.stderr
 
 
-def test_a_measurement_ends_with_what_a_request_that_fails_says(harness: Path, tmp_path: Path) -> None:
+def test_measurement_ends_if_a_request_fails(harness: Path, tmp_path: Path) -> None:
     done = _ask(harness, tmp_path, "measure 0.2\n")
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_harness_measures_with_the_figures_of_a_peer(harness: Path, tmp_path: Path) -> None:
+def test_harness_returns_the_figures_of_a_peer(harness: Path, tmp_path: Path) -> None:
     (tmp_path / "good.bin").write_bytes(np.array([1, 2], np.float32).tobytes() + np.array([1, 2], np.int64).tobytes())
     command = [str(harness), str(tmp_path / "good.bin"), "a,b", "sum"]
     done = subprocess.run(command, input="measure 0.2\n", capture_output=True, text=True, timeout=30)
@@ -95,7 +95,7 @@ def test_harness_measures_with_the_figures_of_a_peer(harness: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_dense_part_is_what_follows_the_lookups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_part_starts_after_the_lookups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tf = pytest.importorskip("tensorflow")
     from load_tests.aot.export_fixed import NAMES, export_dense
     from load_tests.workloads import make_idwdl

@@ -43,7 +43,7 @@ def _cases(**engines: dict[str, float]) -> dict[str, Any]:
     return {"cases": [{"workload": "W1", "rows": 1, "engines": engines}]}
 
 
-def test_every_claim_is_a_row_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_every_claim_has_a_row_and_reports_missing_results(tmp_path: Path) -> None:
     assert main(["--results", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "bench_claims.json").read_text())["rows"]
     assert [row["published"] for row in rows] == [
@@ -88,7 +88,7 @@ def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path, write: Write) -> 
     assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
 
 
-def test_arguments_of_make_are_not_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_of_make_are_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makefile = tmp_path / "Makefile"
     inner = f"{shutil.which('make')} -f {makefile} inner"
     claim = dataclasses.replace(CLAIMS["aot"], command=inner)
@@ -100,7 +100,7 @@ def test_arguments_of_make_are_not_handed_on(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "said").read_text() == "args=\n"
 
 
-def test_a_part_of_a_run_and_a_quick_one_give_no_figure(tmp_path: Path, write: Write) -> None:
+def test_partial_and_quick_runs_give_no_figure(tmp_path: Path, write: Write) -> None:
     write(tmp_path, "cut", {"targets": []})
     assert "expected a whole run" in read_claim(CLAIMS["cut"], tmp_path)["missing"]
     write(tmp_path, "session-group", {"quick": True})
@@ -122,14 +122,14 @@ def test_a_group_has_a_session_for_each_cpu() -> None:
     assert CLAIMS["session-group"].read({"cases": [case]}).figures == {"W1 at 1 row": 1.5, "mean": pytest.approx(1.5)}
 
 
-def test_what_the_compiler_refuses_is_said() -> None:
+def test_reason_of_a_compiler_refusal_is_extracted() -> None:
     text = "INFO: begun\nValueError: unsupported: Rec (No registered 'Rec' OpKernel for XLA_CPU_JIT devices)\n"
     said = refusal(ProgramError("saved_model_cli", 1, text))
     assert said == "No registered 'Rec' OpKernel for XLA_CPU_JIT"
     assert refusal(ProgramError("saved_model_cli", 1, "ValueError: shape\nbye")).endswith("ValueError: shape")
 
 
-def test_figures_of_what_was_compiled() -> None:
+def test_figures_of_compiled_models() -> None:
     engines = {name: {"requests_per_s": rate} for name, rate in (("stock", 100.0), (COMPILED, 135.0), (FUSED, 150.0))}
     case = {"part": "dense", "rows": 16, "engines": engines}
     reason = "No registered 'Rec' OpKernel for XLA_CPU_JIT"
@@ -160,7 +160,7 @@ def _everything(folder: Path, write: Write) -> None:
     write(folder, "cut", {"targets": [{"name": name, "value": value} for name, value in cut.items()]})
 
 
-def test_documents_are_updated_between_their_marks(
+def test_documents_are_updated_between_their_markers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Write, environment: dict[str, Any]
 ) -> None:
     (tmp_path / "docs").mkdir()

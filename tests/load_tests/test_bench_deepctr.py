@@ -26,13 +26,13 @@ def _output(stock: float, fused: float) -> dict[str, Any]:
     return {"engines": engines}
 
 
-def test_none_may_be_slower_than_stock() -> None:
+def test_model_slower_than_stock_misses_its_target() -> None:
     cases = [summarize("DeepFM", 1, _output(100.0, 450.0)), summarize("BST", 128, _output(100.0, 99.0))]
     assert [case["speedup"] for case in cases] == [4.5, 0.99]
     assert [target.ok for target in judge(cases)] == [True, False]
 
 
-def test_histories_end_at_their_length() -> None:
+def test_generated_histories_end_at_their_length() -> None:
     specs = [
         {"name": "hist_item_id", "dtype": "DT_INT32", "shape": [-1, 20]},
         {"name": "seq_length", "dtype": "DT_INT32", "shape": [-1, 1]},

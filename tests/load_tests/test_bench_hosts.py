@@ -31,7 +31,7 @@ def test_overhead_is_the_difference_within_a_round() -> None:
     assert [target.ok for target in overhead.judge(cases)] == [True, False, False, True]
 
 
-def test_a_host_with_many_models_has_the_one_that_is_asked() -> None:
+def test_state_with_many_models_contains_the_measured_one() -> None:
     models = overhead.desired_state(Path("model"), {"session_num": 2}, 40)["models"]
     assert len(models) == 40
     assert models["ranking"] == models["other-39"]
@@ -73,7 +73,7 @@ def _case(busy: tuple[float, float], failed: dict[str, int], memory: list[int]) 
     return {"host": "go", "changes": "deployments", "cycles": 4, "failed": failed, "memory": sizes} | figures
 
 
-def test_what_changes_cost() -> None:
+def test_cost_of_changes_is_compared_with_quiet_periods() -> None:
     flat = [500, *[1000] * 18, 1050]
     good = _case((3, 5), {}, flat)
     assert (good["ratio"], good["spread"], good["courses"]["ready"]["switches"]) == (1.0, 0.0, 1)
@@ -84,7 +84,7 @@ def test_what_changes_cost() -> None:
     assert [target.ok for target in churn.judge([bad])] == [False, False, False]
 
 
-def test_a_round_that_others_have_spoilt_does_not_decide() -> None:
+def test_one_disturbed_round_does_not_decide() -> None:
     quiet: tuple[list[list[churn.Span]], list[list[churn.Span]]] = (
         [[(0, 1)], [(5, 6)], [(6, 7)]],
         [[(1, 2)], [(2, 3)], [(7, 8)]],

@@ -13,7 +13,7 @@ import pytest
 from load_tests.bench_large_table import main, measured
 
 
-def test_memory_is_that_of_the_program_and_failures_are_raised() -> None:
+def test_memory_of_the_program_is_measured_and_failures_are_raised() -> None:
     seconds, resident = measured([sys.executable, "-c", "print(len(bytes(range(256)) * 800_000))"])
     assert seconds < 60
     assert resident > 200e6

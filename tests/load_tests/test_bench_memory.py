@@ -9,17 +9,17 @@ import pytest
 from load_tests.bench_memory import judge_cycles, judge_sessions, main, session_cost
 
 
-def test_cost_of_a_session_is_that_of_the_dearest_step() -> None:
+def test_cost_of_a_session_is_the_largest_increase() -> None:
     points = [{"sessions": n, "used_mb": mb} for n, mb in ((4, 412.0), (1, 400.0), (2, 410.0), (8, 420.0))]
     assert session_cost(points) == pytest.approx(10.0)
 
 
-def test_session_that_copies_its_variables_fails() -> None:
+def test_session_that_copies_its_variables_misses_the_target() -> None:
     shared, copied = judge_sessions([{"workload": "W1", "cost_mb": 12.0}, {"workload": "W2", "cost_mb": 170.0}])
     assert (shared.ok, copied.ok) == (True, False)
 
 
-def test_growth_threads_and_descriptors_are_judged_apart() -> None:
+def test_memory_threads_and_descriptors_are_judged_separately() -> None:
     def state(rss: int, threads: int, descriptors: int) -> dict[str, int]:
         return {"rss_kb": rss, "threads": threads, "descriptors": descriptors}
 

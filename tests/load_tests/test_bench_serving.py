@@ -36,7 +36,7 @@ def _output(rates: list[float], p99: float) -> dict[str, Any]:
     }
 
 
-def test_summary_holds_medians_and_the_overhead_of_the_rounds() -> None:
+def test_summary_contains_medians_and_the_overhead_of_the_rounds() -> None:
     case = summarize("W2", 1, "eas", _output([250.0, 310.0, 900.0], p99=40.0))
     assert case["engines"]["processor"]["requests_per_s"] == 310.0
     assert case["speedup"] == pytest.approx(3.1)
@@ -45,7 +45,7 @@ def test_summary_holds_medians_and_the_overhead_of_the_rounds() -> None:
     assert case["engines"]["stock"]["overhead"] is None
 
 
-def test_targets_hold_requests_and_p99_against_stock() -> None:
+def test_targets_compare_rate_and_p99_with_stock() -> None:
     rate, latency = judge([summarize("W2", 1, "eas", _output([310.0], p99=51.0))])
     assert (rate.ok, latency.ok) == (True, False)
     rate, latency = judge([summarize("W2", 1, "eas", _output([299.0], p99=50.0))])
@@ -98,7 +98,7 @@ def test_one_engine_alone_is_measured_without_the_library(
     assert output["answers"] is None
 
 
-def test_answers_that_differ_end_the_run(bench_serving: Path, library: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_differing_outputs_end_the_run(bench_serving: Path, library: Path, tiny_model: Path, tmp_path: Path) -> None:
     # The processor is sent to a model of the same shape with other weights.
     other = tmp_path / "other"
     script = (ROOT / "load_tests" / "workloads" / "make_tiny.py").read_text()
@@ -132,7 +132,7 @@ def test_answers_that_differ_end_the_run(bench_serving: Path, library: Path, tin
         ({"unknown": 1}, "--unknown: unknown argument"),
     ],
 )
-def test_bad_arguments_are_named(
+def test_bad_arguments_are_reported(
     bench_serving: Path, tiny_model: Path, tmp_path: Path, changed: dict[str, object], message: str
 ) -> None:
     requests = tmp_path / "requests.bin"
@@ -145,6 +145,6 @@ def test_bad_arguments_are_named(
     assert message in str(failure.value)
 
 
-def test_missing_program_is_a_message_and_not_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_program_is_reported_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick", "--bench-dir", str(tmp_path)]) == 1
     assert "make build" in capsys.readouterr().out

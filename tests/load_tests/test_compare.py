@@ -113,7 +113,7 @@ def _load_test(p99: float, failed: float = 0.0, scenario: str = "steady", rate: 
         (_load_test(20_000.0, rate=300.0), 2),
     ],
 )
-def test_load_scenarios(tmp_path: Path, new: dict[str, Any], status: int) -> None:
+def test_scenario_results_are_compared(tmp_path: Path, new: dict[str, Any], status: int) -> None:
     files = [tmp_path / "old.json", tmp_path / "new.json"]
     for path, results in zip(files, (_load_test(20_000.0), new), strict=True):
         path.write_text(json.dumps(results))

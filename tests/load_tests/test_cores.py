@@ -31,14 +31,14 @@ def _burst(seconds: float) -> dict[str, dict[str, Any]]:
     return {"variant": {"title": "the variant", "from": "begin", "recovery_s": seconds}}
 
 
-def test_the_plan_is_held_against_the_mean_alone_and_its_spread() -> None:
+def test_plan_is_judged_by_the_mean_alone_plus_its_spread() -> None:
     sides = _sides(900.0, 1100.0, 1490.0)
     assert spread_of(sides) == pytest.approx(0.2)
     assert [target.ok for target in judge(sides, _burst(4.5))] == [True, True, True]
     assert [target.ok for target in judge(_sides(900.0, 1100.0, 1510.0, failed=1), _burst(5.5))] == [False] * 3
 
 
-def test_recovery_is_where_nothing_is_late_for_two_seconds() -> None:
+def test_recovery_needs_two_seconds_without_late_windows() -> None:
     at = np.arange(1000) / 100 + 0.001
     microseconds = np.full(at.size, 100.0)
     late = (at >= 1.0) & (at < 2.3)

@@ -35,7 +35,7 @@ def test_quick_run_writes_results(tiny_model: Path, library: Path, tmp_path: Pat
     assert {"commit", "cpu", "versions"} <= set(results["environment"])
 
 
-def test_unequal_answers_are_noticed() -> None:
+def test_differing_outputs_are_detected() -> None:
     forms = python_threads._forms("tiny", 2)
     with pytest.raises(AssertionError):
         python_threads.check_answers(Shifty(), forms)  # type: ignore[arg-type]

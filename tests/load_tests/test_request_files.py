@@ -63,7 +63,7 @@ def eas_request() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("contract.PredictRequest"))
 
 
-def test_eas_request_is_what_the_contract_says(eas_request: Any) -> None:
+def test_eas_request_conforms_to_the_contract(eas_request: Any) -> None:
     request = eas_request.FromString(encode_request(INPUTS, "eas", "score"))
     assert request.signature_name == "score"
     assert set(request.inputs) == set(INPUTS)
@@ -76,7 +76,7 @@ def test_eas_request_is_what_the_contract_says(eas_request: Any) -> None:
         assert list(getattr(proto, f"values_{numbers[proto.dtype]}")) == array.ravel().tolist()
 
 
-def test_tfserving_request_is_what_tensorflow_reads() -> None:
+def test_tfserving_request_is_parsed_by_tensorflow() -> None:
     import tensorflow as tf
     from tensorflow.core.framework import tensor_pb2
 
@@ -116,14 +116,14 @@ def test_both_protocols_carry_the_same_values(eas_request: Any) -> None:
     assert dense.tobytes() in tfserving
 
 
-def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_request_file_round_trips(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "requests.bin"
     write_requests(path, [b"", b"a" * 300, b"\x00"])
     assert read_requests(path) == [b"", b"a" * 300, b"\x00"]
 
 
 @pytest.mark.parametrize("cut", [1, 5])
-def test_file_cut_short_is_refused(tmp_path: Path, cut: int) -> None:
+def test_truncated_request_file_is_refused(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "requests.bin"
     write_requests(path, [b"abc", b"de"])
     path.write_bytes(path.read_bytes()[:-cut])

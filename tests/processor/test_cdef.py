@@ -16,7 +16,7 @@ def header(repository: Path) -> str:
     return (repository / "libprocessor/include/processor/processor.h").read_text(encoding="utf-8")
 
 
-def test_cut_cdef_holds_every_exported_function(header: str) -> None:
+def test_cdef_contains_every_exported_function(header: str) -> None:
     cdef = cut_cdef(header)
     exported = set(re.findall(r"PROCESSOR_API\b[^;]*?\b(processor_\w+)\(", header))
     assert len(exported) > 20
@@ -34,7 +34,7 @@ def test_cut_cdef_holds_every_exported_function(header: str) -> None:
         "/* --8<-- cdef begin */ /* --8<-- cdef begin */ /* --8<-- cdef end */",
     ],
 )
-def test_cut_cdef_refuses_bad_markers(text: str) -> None:
+def test_cdef_with_bad_markers_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="markers"):
         cut_cdef(text)
 
@@ -55,7 +55,7 @@ def test_generated_module_is_up_to_date(repository: Path, tmp_path: Path) -> Non
         assert made == (tmp_path / name).read_text(encoding="utf-8"), f"processor/{name} is old: run `make build`"
 
 
-def test_build_script_says_how_it_is_used(repository: Path) -> None:
+def test_build_script_prints_its_usage(repository: Path) -> None:
     run = subprocess.run([sys.executable, repository / "processor/_build_ffi.py"], capture_output=True, text=True)
     assert run.returncode == 1
     assert "HEADER FOLDER" in run.stderr

@@ -30,7 +30,7 @@ def slow(slow_model: Path) -> Iterator[Model]:
         yield model
 
 
-def test_arun_answers_what_run_does(tiny: Model) -> None:
+def test_arun_returns_the_same_as_run(tiny: Model) -> None:
     async def main() -> None:
         answers = await asyncio.gather(*(tiny.arun({"x": X * i}) for i in range(300)))
         for i, answer in enumerate(answers):
@@ -39,13 +39,13 @@ def test_arun_answers_what_run_does(tiny: Model) -> None:
     asyncio.run(main())
 
 
-def test_aprocess_answers_what_process_does(tiny: Model) -> None:
+def test_aprocess_returns_the_same_as_process(tiny: Model) -> None:
     request = encode_request({"x": X}, "eas")
     answer = asyncio.run(tiny.aprocess(request))
     np.testing.assert_allclose(decode(answer)["y"], model_builders.linear_score(X), rtol=1e-5)
 
 
-def test_arun_raises_what_run_does(tiny: Model) -> None:
+def test_arun_raises_the_same_as_run(tiny: Model) -> None:
     async def main() -> None:
         with pytest.raises(processor.InvalidArgumentError, match="z"):
             await tiny.arun({"z": X})
@@ -73,7 +73,7 @@ def test_arun_copies_its_inputs(tiny: Model) -> None:
     asyncio.run(main())
 
 
-def test_event_loop_goes_on_while_a_request_runs(slow: Model) -> None:
+def test_event_loop_is_not_blocked_while_a_request_runs(slow: Model) -> None:
     loops = loops_for(slow, 0.5)
 
     async def main() -> int:
@@ -118,7 +118,7 @@ def test_cancelled_task_of_a_running_request_stops_it(slow: Model) -> None:
     assert slow.stats()["responses"] == {"CANCELLED": 1, "OK": slow.stats()["responses"]["OK"]}
 
 
-def test_deadline_of_a_running_request(slow: Model) -> None:
+def test_running_request_fails_at_its_deadline(slow: Model) -> None:
     endless = loops_for(slow, 600)
 
     async def main() -> None:
@@ -130,7 +130,7 @@ def test_deadline_of_a_running_request(slow: Model) -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"execution": "pinned"}, {"batching": {"mode": "zero_wait"}}])
-def test_deadline_of_a_caller_who_waits(slow_model: Path, config: dict[str, Any]) -> None:
+def test_waiting_caller_gets_the_error_at_the_deadline(slow_model: Path, config: dict[str, Any]) -> None:
     with Model(slow_model, config) as model:
         endless = loops_for(model, 600)
         began = time.monotonic()
@@ -140,7 +140,7 @@ def test_deadline_of_a_caller_who_waits(slow_model: Path, config: dict[str, Any]
         assert model.run({"x": [3.0], "loops": 1})["y"].tolist() == [3.0]
 
 
-def test_closing_a_model_stops_what_runs_when_its_time_is_over(slow_model: Path) -> None:
+def test_closing_a_model_stops_running_requests_after_the_grace_time(slow_model: Path) -> None:
     async def main(model: Model) -> float:
         task = asyncio.ensure_future(model.arun({"x": [1.0], "loops": loops_for(model, 600)}))
         await asyncio.sleep(0.05)
@@ -167,7 +167,7 @@ def test_closing_a_model_that_was_drained_gives_no_more_time(slow_model: Path) -
     asyncio.run(main())
 
 
-def test_deadline_of_a_waiting_request(slow: Model) -> None:
+def test_waiting_request_fails_at_its_deadline(slow: Model) -> None:
     loops = loops_for(slow, 0.5)
 
     async def main() -> None:
@@ -197,7 +197,7 @@ def test_urgent_requests_go_first(slow: Model) -> None:
     assert ended == ["first", "urgent", "usual", "idle"]
 
 
-def test_closing_a_model_ends_what_waits(slow_model: Path) -> None:
+def test_closing_a_model_ends_waiting_requests(slow_model: Path) -> None:
     async def main() -> None:
         model = Model(slow_model, {"worker_threads": 1})
         loops = loops_for(model, 0.3)
@@ -213,7 +213,7 @@ def test_closing_a_model_ends_what_waits(slow_model: Path) -> None:
     asyncio.run(main())
 
 
-def test_every_loop_has_a_queue_of_its_own(tiny: Model) -> None:
+def test_every_event_loop_has_its_own_queue(tiny: Model) -> None:
     failures: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -235,7 +235,7 @@ def test_every_loop_has_a_queue_of_its_own(tiny: Model) -> None:
     assert not failures
 
 
-def test_loops_that_come_and_go_leave_nothing(tiny: Model) -> None:
+def test_closed_event_loops_leak_nothing(tiny: Model) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -247,7 +247,7 @@ def test_loops_that_come_and_go_leave_nothing(tiny: Model) -> None:
     assert descriptors() <= before + 1
 
 
-def test_loop_closed_over_a_running_request(slow: Model) -> None:
+def test_event_loop_may_be_closed_while_a_request_runs(slow: Model) -> None:
     loops = loops_for(slow, 0.3)
     loop = asyncio.new_event_loop()
     loop.create_task(slow.arun({"x": [1.0], "loops": loops})).add_done_callback(lambda task: task.cancelled())

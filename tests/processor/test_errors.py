@@ -66,6 +66,6 @@ def test_unknown_code_is_an_unknown_error(code: int) -> None:
         check_error(code, fill(code, b"strange"))
 
 
-def test_message_cut_within_a_character_is_readable() -> None:
+def test_message_truncated_within_a_character_is_readable() -> None:
     with pytest.raises(processor.InternalError, match="abc"):
         check_error(13, fill(13, b"abc\xc3"))

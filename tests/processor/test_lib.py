@@ -28,7 +28,7 @@ def run_python(code: str, *, path: Path | None = None, **environment: str) -> su
     )
 
 
-def test_import_opens_nothing() -> None:
+def test_import_does_not_load_the_library() -> None:
     run = run_python("""
         import processor, sys
         maps = open("/proc/self/maps").read()
@@ -61,7 +61,7 @@ def test_library_path_missing_lists_what_was_tried(tmp_path: Path, monkeypatch: 
         assert text in str(caught.value)
 
 
-def test_load_library_twice_is_once() -> None:
+def test_library_is_loaded_only_once() -> None:
     processor.load_library()
     lib = _lib.get_lib()
     processor.load_library()
@@ -95,7 +95,7 @@ def test_threads_load_the_library_once() -> None:
 
 
 @pytest.mark.parametrize(("level", "kept", "shown"), [(None, "1", False), ("0", "0", True), ("2", "2", False)])
-def test_lines_of_level_info_are_hidden_unless_they_are_asked_for(
+def test_info_log_lines_are_hidden_by_default(
     level: str | None, kept: str, shown: bool, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
@@ -111,7 +111,7 @@ def test_lines_of_level_info_are_hidden_unless_they_are_asked_for(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a library"])
-def test_load_library_of_something_else_says_so(tmp_path: Path, content: bytes) -> None:
+def test_load_library_reports_a_file_that_is_not_a_library(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "libprocessor.so"
     file.write_bytes(content)
     run = run_python(f"import processor; processor.load_library({str(file)!r})")
@@ -120,7 +120,7 @@ def test_load_library_of_something_else_says_so(tmp_path: Path, content: bytes) 
     assert "expected libprocessor" in run.stderr
 
 
-def test_load_library_without_our_functions_says_so() -> None:
+def test_load_library_reports_a_library_without_our_functions() -> None:
     libraries = sorted(_tensorflow.package_folder().glob("libtensorflow_framework.so.2"))  # type: ignore[union-attr]
     run = run_python(f"import processor; processor.load_library({str(libraries[0])!r})")
     assert run.returncode == 1
@@ -221,12 +221,12 @@ def test_library_beside_tensorflow_needs_no_help(tmp_path: Path, tiny_model: Pat
 
 @pytest.mark.parametrize("versions", [{}, {"tensorflow-cpu": "2.21.0"}, {"tensorflow": "2.21.3"}])
 @pytest.mark.filterwarnings("error")
-def test_check_versions_takes_the_minor_version(versions: dict[str, str]) -> None:
+def test_check_versions_compares_minor_versions(versions: dict[str, str]) -> None:
     _tensorflow.check_versions(versions, "2.21.0")
 
 
 @pytest.mark.parametrize("versions", [{"tensorflow-cpu": "2.20.0"}, {"tensorflow": "2.22.0rc1"}])
-def test_check_versions_says_what_to_install(versions: dict[str, str]) -> None:
+def test_version_mismatch_says_what_to_install(versions: dict[str, str]) -> None:
     with pytest.raises(processor.FailedPreconditionError) as caught:
         _tensorflow.check_versions(versions, "2.21.0")
     assert "expected 2.21" in str(caught.value)

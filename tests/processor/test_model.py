@@ -34,7 +34,7 @@ def aligned(array: np.ndarray, offset: int = 0) -> np.ndarray:
 # Loading
 
 
-def test_numbers_are_those_of_tensorflow(tiny_model: Path, tiny: Model) -> None:
+def test_outputs_equal_those_of_tensorflow(tiny_model: Path, tiny: Model) -> None:
     import tensorflow as tf
 
     expected = tf.saved_model.load(str(tiny_model)).signatures["serving_default"](x=X)["y"].numpy()
@@ -42,7 +42,7 @@ def test_numbers_are_those_of_tensorflow(tiny_model: Path, tiny: Model) -> None:
 
 
 @pytest.mark.parametrize("fixture", ["tf1_model", "tf1_ref_model"])
-def test_tf1_graphs(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_tf1_graph_is_loaded_and_run(fixture: str, request: pytest.FixtureRequest) -> None:
     with Model(request.getfixturevalue(fixture)) as model:
         np.testing.assert_allclose(model.run({"x": X})["y"], model_builders.linear_score(X), rtol=1e-5)
         np.testing.assert_allclose(
@@ -149,7 +149,7 @@ def test_signature_of_open_rank_has_no_shape(echo: Model) -> None:
     assert str(echo.signatures["DT_BFLOAT16"].inputs["x"].dtype) == "bfloat16"
 
 
-def test_info_tells_what_is_loaded(tiny: Model, tiny_model: Path) -> None:
+def test_info_describes_the_loaded_model(tiny: Model, tiny_model: Path) -> None:
     info = tiny.info
     assert Path(info["path"]) == tiny_model
     assert info["state"] == "ready"
@@ -180,7 +180,7 @@ def test_several_signatures(multi: Model) -> None:
     assert multi.run({"text": ["äb", b"\0\0\0"]}, signature="length")["bytes"].tolist() == [3, 3]
 
 
-def test_outputs_come_in_the_order_wanted(multi: Model) -> None:
+def test_outputs_are_returned_in_the_requested_order(multi: Model) -> None:
     inputs = {"a": [5], "b": [1]}
     assert list(multi.run(inputs, "total", outputs=["sum", "difference"])) == ["sum", "difference"]
     assert list(multi.run(inputs, "total", outputs=["difference", "sum"])) == ["difference", "sum"]
@@ -225,7 +225,7 @@ def sample(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (2, 0, 3), (3, 5), (2, 1, 3, 2)], ids=str)
 @pytest.mark.parametrize("name", model_builders.DTYPES)
-def test_every_dtype_and_shape_comes_back(echo: Model, name: str, shape: tuple[int, ...]) -> None:
+def test_every_dtype_and_shape_round_trips(echo: Model, name: str, shape: tuple[int, ...]) -> None:
     array = sample(echo.signatures[name].inputs["x"].dtype, shape)
     for form in (array, aligned(array), aligned(array, 8)) if array.dtype != object else (array,):
         back = echo.run({"x": form}, signature=name)["y"]
@@ -273,7 +273,7 @@ def test_results_are_freed_with_their_last_view(tiny: Model) -> None:
     assert resident() - before < 100e6
 
 
-def test_array_likes_are_taken(tiny: Model) -> None:
+def test_array_likes_are_accepted(tiny: Model) -> None:
     import tensorflow as tf
 
     expected = model_builders.linear_score(X)
@@ -307,7 +307,7 @@ def test_empty_batch(tiny: Model) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else None,
 )
-def test_bad_inputs_are_named_and_the_model_goes_on(tiny: Model, inputs: Any, message: str) -> None:
+def test_bad_inputs_are_reported_and_the_model_stays_usable(tiny: Model, inputs: Any, message: str) -> None:
     with pytest.raises(processor.InvalidArgumentError, match=message):
         tiny.run(inputs)
     assert tiny.run({"x": X})["y"].shape == (2, 1)
@@ -321,7 +321,7 @@ def test_unknown_names_are_not_found(tiny: Model) -> None:
 
 
 @pytest.mark.parametrize("outputs", ["y", [None], [3], ["a\0b"]])
-def test_outputs_that_are_no_names_are_refused(tiny: Model, outputs: Any) -> None:
+def test_output_names_that_are_not_strings_are_refused(tiny: Model, outputs: Any) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="output"):
         tiny.run({"x": X}, outputs=outputs)
 
@@ -341,7 +341,7 @@ def test_deadline_is_on_the_monotonic_clock(tiny: Model) -> None:
 
 
 @pytest.mark.parametrize("deadline", [float("nan"), "soon"])
-def test_deadline_that_is_no_time_is_refused(tiny: Model, deadline: Any) -> None:
+def test_invalid_deadline_is_refused(tiny: Model, deadline: Any) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="deadline"):
         tiny.run({"x": X}, deadline=deadline)
 
@@ -391,7 +391,7 @@ def test_use_after_close_is_a_failed_precondition(tiny_model: Path) -> None:
             use()
 
 
-def test_forgotten_model_is_closed_with_a_warning(tiny_model: Path) -> None:
+def test_garbage_collected_model_is_closed_with_a_warning(tiny_model: Path) -> None:
     model = Model(tiny_model)
     forgotten = [model]
     del model
@@ -409,7 +409,7 @@ def test_forgotten_model_is_closed_with_a_warning(tiny_model: Path) -> None:
         "raise SystemExit(0)",
     ],
 )
-def test_interpreter_ends_well_with_an_open_model(tiny_model: Path, last: str) -> None:
+def test_interpreter_exits_cleanly_with_an_open_model(tiny_model: Path, last: str) -> None:
     code = f"""
 import sys, threading, time, numpy as np, processor
 model = processor.Model({str(tiny_model)!r})

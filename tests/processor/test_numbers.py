@@ -27,7 +27,7 @@ from processor._numbers import from_python
         ([[], []], "f4", [[], []]),
     ],
 )
-def test_python_numbers_take_the_dtype(value: object, dtype: object, expected: object) -> None:
+def test_python_numbers_are_converted_to_the_dtype(value: object, dtype: object, expected: object) -> None:
     array = from_python("x", value, np.dtype(dtype))  # type: ignore[call-overload]
     assert array.dtype == np.dtype(dtype)  # type: ignore[call-overload]
     assert array.tolist() == expected
@@ -51,6 +51,6 @@ def test_python_numbers_take_the_dtype(value: object, dtype: object, expected: o
         ([object()], "i4"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(value: object, dtype: str) -> None:
+def test_number_that_the_dtype_cannot_represent_is_refused(value: object, dtype: str) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="input 'height': "):
         from_python("height", value, np.dtype(dtype))

@@ -19,28 +19,28 @@ from processor import Model
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 
 
-def test_process_answers_eas(tiny: Model) -> None:
+def test_process_returns_an_eas_response(tiny: Model) -> None:
     answer = decode(tiny.process(encode_request({"x": X}, "eas")))
     np.testing.assert_allclose(answer["y"], model_builders.linear_score(X), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_process_takes_what_has_bytes(tiny: Model, kind: Callable[[bytes], Any]) -> None:
+def test_process_accepts_bytes_like_objects(tiny: Model, kind: Callable[[bytes], Any]) -> None:
     request = encode_request({"x": X}, "tfserving")
     assert tiny.process(kind(request), "tfserving") == tiny.process(request, protocol="tfserving") != b""
 
 
-def test_process_of_nothing_answers_the_signature(tiny: Model) -> None:
+def test_process_of_an_empty_request_returns_the_signature(tiny: Model) -> None:
     assert json.loads(tiny.process(b""))["signature_name"] == "serving_default"
 
 
-def test_process_signature_goes_before_that_of_the_request(multi: Model) -> None:
+def test_signature_argument_overrides_that_of_the_request(multi: Model) -> None:
     request = encode_request({"a": np.array([5]), "b": np.array([1])}, "eas")
     assert decode(multi.process(request, signature="total"))["sum"].tolist() == [6]
 
 
 @pytest.mark.parametrize("data", ["text", 5, None, [1], memoryview(b"abcd")[::2]])
-def test_process_refuses_what_has_no_bytes(tiny: Model, data: Any) -> None:
+def test_process_refuses_objects_without_bytes(tiny: Model, data: Any) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="data"):
         tiny.process(data)
 

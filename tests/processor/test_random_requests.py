@@ -45,7 +45,7 @@ def goes_on(model: Model) -> None:
     signature=signatures,
     outputs=st.none() | st.lists(names, max_size=3),
 )
-def test_run_answers_or_refuses(
+def test_run_of_random_inputs_answers_or_refuses(
     tiny: Model, strings: Model, multi: Model, inputs: Any, signature: Any, outputs: Any
 ) -> None:
     for model in (tiny, strings, multi):
@@ -58,7 +58,7 @@ def test_run_answers_or_refuses(
 
 @RELAXED
 @given(name=st.sampled_from(sorted(model_builders.DTYPES)), value=arrays)
-def test_echo_gives_back_or_refuses(echo: Model, name: str, value: np.ndarray) -> None:
+def test_echo_of_random_inputs_returns_them_or_refuses(echo: Model, name: str, value: np.ndarray) -> None:
     try:
         back = echo.run({"x": value}, signature=name)["y"]
     except processor.InvalidArgumentError as error:

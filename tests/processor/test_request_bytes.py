@@ -22,7 +22,7 @@ def limit() -> Iterator[int]:
     processor.set_max_request_bytes(before)
 
 
-def test_limit(limit: int) -> None:
+def test_limit_of_request_bytes_is_set_and_checked(limit: int) -> None:
     assert limit == 16 * MIB
     with pytest.raises(processor.InvalidArgumentError, match="max_request_bytes_in_flight: 1000, expected 1048576 to"):
         processor.set_max_request_bytes(1000)
@@ -30,7 +30,7 @@ def test_limit(limit: int) -> None:
     assert processor.max_request_bytes() >= 256 * MIB
 
 
-def test_claims(limit: int) -> None:
+def test_request_bytes_are_reserved_up_to_the_limit(limit: int) -> None:
     with processor.RequestBytes() as first, processor.RequestBytes() as second:
         first.grow_to(6 * MIB)
         first.grow_to(5 * MIB)
@@ -46,7 +46,7 @@ def test_claims(limit: int) -> None:
     assert (first.held, second.held) == (0, 0)
 
 
-def test_model_refuses_what_does_not_fit(limit: int, tiny_model: Path) -> None:
+def test_model_refuses_requests_beyond_the_limit(limit: int, tiny_model: Path) -> None:
     rows = limit // 4
     with processor.Model(tiny_model, {"max_rows": rows}) as model:
         (name,) = model.signatures["serving_default"].inputs

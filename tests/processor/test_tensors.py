@@ -44,12 +44,12 @@ def test_contiguous_numbers_are_borrowed() -> None:
 @pytest.mark.parametrize(
     "array", [np.arange(6, dtype="f4").reshape(3, 2).T, np.arange(12, dtype="f4").reshape(2, 6)[:, ::2]]
 )
-def test_other_orders_are_brought_into_rows(array: np.ndarray) -> None:
+def test_arrays_in_other_orders_are_copied_to_row_major(array: np.ndarray) -> None:
     tensor, _kept = describe(x=array)
     assert bytes(ffi.buffer(tensor.data, tensor.size)) == array.tobytes()
 
 
-def test_read_only_arrays_are_fine() -> None:
+def test_read_only_arrays_are_accepted() -> None:
     array = np.zeros(2, "f4")
     array.flags.writeable = False
     assert describe(x=array)[0].size == 8
@@ -87,7 +87,7 @@ def test_unknown_input_keeps_its_own_dtype() -> None:
         object(),
     ],
 )
-def test_wrong_value_is_refused_by_name(value: object) -> None:
+def test_wrong_value_is_refused_with_the_name_of_its_input(value: object) -> None:
     with pytest.raises(processor.InvalidArgumentError, match=r"input 'n': .*expected"):
         describe(n=value)
 
@@ -132,7 +132,7 @@ if hasattr(np.dtypes, "StringDType"):
 
 
 @pytest.mark.parametrize("form", STRING_FORMS)
-def test_every_form_of_strings_says_the_same(form: str) -> None:
+def test_every_form_of_strings_gives_the_same_result(form: str) -> None:
     tensor, _kept = describe(s=STRING_FORMS[form])
     assert tensor.dtype == 7
     assert ffi.unpack(tensor.dims, tensor.rank) == [3]
@@ -156,12 +156,12 @@ def test_joined_strings_of_several_inputs_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", 3, b"x"])
-def test_name_that_c_cannot_hold_is_refused(name: Any) -> None:
+def test_name_that_is_no_c_string_is_refused(name: Any) -> None:
     with pytest.raises(processor.InvalidArgumentError, match="input"):
         InputTensors(LAYOUT, {name: np.zeros(1, "f4")})
 
 
-def test_shapes_that_never_repeat_are_not_remembered() -> None:
+def test_cache_of_shapes_does_not_grow_with_unique_shapes() -> None:
     layout = InputLayout(None)
     for rows in range(2000):
         InputTensors(layout, {"x": np.zeros(rows, "i1")})

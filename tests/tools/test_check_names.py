@@ -33,7 +33,7 @@ def check_names() -> ModuleType:
         ("  int inner = 0;", None),
     ],
 )
-def test_names_are_read(check_names: ModuleType, line: str, name: str | None) -> None:
+def test_anonymous_names_are_found(check_names: ModuleType, line: str, name: str | None) -> None:
     text = f"namespace processor {{\nnamespace {{\n\n{line}\n\n}}  // namespace\n\nvoid Shared() {{\n}}\n"
     assert check_names.names_of(text) == ({name} if name else set())
 
@@ -50,12 +50,12 @@ def test_sources_that_are_compiled_alone_are_known(check_names: ModuleType, repo
     assert all((repository / name).exists() for name in alone)
 
 
-def test_folders_of_targets_have_sources(check_names: ModuleType, repository: Path) -> None:
+def test_every_target_folder_has_sources(check_names: ModuleType, repository: Path) -> None:
     patterns = {pattern for patterns in check_names.TARGETS.values() for pattern in patterns}
     assert all(list(repository.glob(pattern)) for pattern in patterns)
 
 
-def test_every_target_that_is_compiled_in_batches_is_looked_at(check_names: ModuleType, repository: Path) -> None:
+def test_every_unity_target_is_checked(check_names: ModuleType, repository: Path) -> None:
     files = [repository / "CMakeLists.txt", *(repository / "cmake").glob("*.cmake")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert set(re.findall(r"^\s*compile_in_batches\((\w+)", text, re.MULTILINE)) == set(check_names.TARGETS)

@@ -34,7 +34,9 @@ def check_tree() -> ModuleType:
         ("data.bin", "x" * (200 * 1024 + 1), "204801 bytes, expected at most 204800"),
     ],
 )
-def test_fault_is_found(check_tree: ModuleType, tmp_path: Path, name: str, text: str, expected: str | None) -> None:
+def test_faults_in_files_are_found(
+    check_tree: ModuleType, tmp_path: Path, name: str, text: str, expected: str | None
+) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     found = list(check_tree.faults(path, tmp_path))
@@ -46,7 +48,7 @@ def test_fault_is_found(check_tree: ModuleType, tmp_path: Path, name: str, text:
         assert expected in fault
 
 
-def test_path_of_the_machine_is_found(check_tree: ModuleType, tmp_path: Path) -> None:
+def test_machine_specific_path_is_found(check_tree: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "notes.md"
     path.write_text(f"see {Path.home()}/notes\n", encoding="utf-8")
     (fault,) = check_tree.faults(path, tmp_path)

@@ -55,7 +55,7 @@ def test_schemas_are_current(make_schemas: ModuleType, repository: Path) -> None
         assert path.read_text(encoding="utf-8") == text, f"{path.relative_to(repository)}: run `make docs`"
 
 
-def test_schema_has_the_members_of_the_json(make_schemas: ModuleType) -> None:
+def test_schema_has_the_members_of_the_report(make_schemas: ModuleType) -> None:
     make_schemas.DOCUMENTS["whole"] = (_Whole, "A whole thing")
     schema = make_schemas.schema_of("whole")
     part = schema["$defs"]["_Part"]
@@ -66,7 +66,7 @@ def test_schema_has_the_members_of_the_json(make_schemas: ModuleType) -> None:
     assert (schema["additionalProperties"], part["additionalProperties"]) == (False, False)
 
 
-def test_schema_says_what_types_and_docstrings_say(make_schemas: ModuleType) -> None:
+def test_schema_contains_types_and_docstrings(make_schemas: ModuleType) -> None:
     make_schemas.DOCUMENTS["whole"] = (_Whole, "A whole thing")
     schema = make_schemas.schema_of("whole")
     assert (schema["title"], schema["$id"]) == ("A whole thing", "whole.schema.json")

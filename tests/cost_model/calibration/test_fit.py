@@ -27,7 +27,7 @@ def trace() -> Trace:
     return Trace(CPU, tuple(runs), {"commit": "abc"})
 
 
-def test_what_disturbed_the_runs_is_found(trace: Trace) -> None:
+def test_fit_recovers_the_disturbance_of_simulated_runs(trace: Trace) -> None:
     made = calibrate(PROFILES, trace)
     assert made.disturbance.overhead_us == pytest.approx(60, abs=15)
     assert made.disturbance.factor == pytest.approx(1.2, rel=0.03)
@@ -38,7 +38,7 @@ def test_what_disturbed_the_runs_is_found(trace: Trace) -> None:
     assert made.interference.bandwidth == default_interference().bandwidth
 
 
-def test_calibrated_predictions_hold_for_other_runs(trace: Trace) -> None:
+def test_calibrated_predictions_agree_with_other_runs(trace: Trace) -> None:
     made = calibrate(PROFILES, trace)
     runs = [play([(PROFILES[0], SMALL, qps)], 10 + qps, 120, **TRUTH) for qps in (450, 800, 1150)]
     runs.append(play([(PROFILES[0], SMALL, 500), (PROFILES[1], LARGE, 100)], 20, 120, switch=0.15, **TRUTH))
@@ -52,7 +52,7 @@ def test_calibrated_predictions_hold_for_other_runs(trace: Trace) -> None:
     assert max(abs(line.p99_off) for line in by_events) < 0.15
 
 
-def test_files_are_read_back(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_trace_and_calibration_files_round_trip(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("files")
     trace.save(folder / "trace.json")
     again = load_trace(folder / "trace.json")
@@ -66,13 +66,13 @@ def test_files_are_read_back(trace: Trace, tmp_path_factory: pytest.TempPathFact
     assert read.interference.idle_start_us == pytest.approx(made.interference.idle_start_us, abs=1e-4)
 
 
-def test_one_size_of_requests_gives_a_factor_alone(trace: Trace) -> None:
+def test_one_number_of_rows_fits_only_a_factor(trace: Trace) -> None:
     made = calibrate(PROFILES[1:], Trace(CPU, trace.runs[2:4]))
     assert made.disturbance.overhead_us == 0
     assert made.disturbance.factor == pytest.approx(1.2 + 60 / 2000, rel=0.03)
 
 
-def test_what_a_profile_has_beyond_requests_under_traffic_is_taken_off() -> None:
+def test_fit_recovers_a_negative_overhead() -> None:
     truth = {"overhead_us": -100.0, "factor": 1.1, "spread": 0.15}
     profile = make_profile("wide", {1: 300.0, 16: 900.0})
     runs = [play([(profile, SMALL, qps)], seed, 60, **truth) for seed, qps in ((1, 600), (2, 1200))]
@@ -85,7 +85,7 @@ def test_what_a_profile_has_beyond_requests_under_traffic_is_taken_off() -> None
     assert made.disturbance.stalled < 0.005
 
 
-def test_graphs_that_ran_alone_have_a_map_of_their_own(tmp_path: Path) -> None:
+def test_graphs_that_ran_alone_get_their_own_values(tmp_path: Path) -> None:
     runs = [play([(PROFILES[0], SMALL, 800)], 1, 60), play([(PROFILES[1], LARGE, 200)], 2, 120, factor=1.5)]
     made = calibrate(PROFILES, Trace(CPU, tuple(runs)))
     made.save(tmp_path / "calibration.json")
@@ -98,7 +98,7 @@ def test_graphs_that_ran_alone_have_a_map_of_their_own(tmp_path: Path) -> None:
         assert unknown == calibration.disturbance
 
 
-def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:
+def test_traces_that_cannot_be_fitted_are_refused(trace: Trace) -> None:
     with pytest.raises(ProfileError, match=r"runs\[2\] of large: a graph without a profile found"):
         calibrate(PROFILES[:1], trace)
     with pytest.raises(ProfileError, match="no run of a model alone"):
@@ -114,7 +114,9 @@ def test_what_cannot_be_fitted_is_refused(trace: Trace) -> None:
     ("graphs", "message"),
     [([], "mapping"), ({"a": 3}, "graphs.a"), ({"a": {"overhead_us": 1.0, "factor": 0}}, "graphs.a.factor: 0 found")],
 )
-def test_damaged_graphs_of_a_calibration_are_named(trace: Trace, tmp_path: Path, graphs: object, message: str) -> None:
+def test_damaged_graphs_of_a_calibration_are_reported(
+    trace: Trace, tmp_path: Path, graphs: object, message: str
+) -> None:
     made = calibrate(PROFILES, trace).to_json() | {"graphs": graphs}
     (tmp_path / "calibration.json").write_text(json.dumps(made))
     with pytest.raises(ProfileError, match=message):

@@ -14,7 +14,7 @@ BASES = [ServiceTime(100.0, 12.0, 0.3), make_profile("a", {1: 300.0, 64: 1500.0}
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_points_are_those_of_samples(base: ServiceTime) -> None:
+def test_points_agree_with_samples(base: ServiceTime) -> None:
     service: Service = CalibratedService(base, AT_WORK)
     rng = np.random.default_rng(3)
     drawn = service.sample(rng, ROWS.sample(rng, 400_000))
@@ -30,7 +30,7 @@ def test_points_are_those_of_samples(base: ServiceTime) -> None:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_mean_counts_stalls(base: ServiceTime) -> None:
+def test_mean_includes_stalls(base: ServiceTime) -> None:
     service = CalibratedService(base, AT_WORK)
     assert float(service.mean_us([64.0])[0]) == pytest.approx(
         service.points(RowDistribution.constant(64)).mean, rel=0.01
@@ -39,7 +39,7 @@ def test_mean_counts_stalls(base: ServiceTime) -> None:
     assert AT_WORK.stall_rate == 35.0
 
 
-def test_stalls_stand_in_place_of_those_of_the_profile() -> None:
+def test_fitted_stalls_replace_those_of_the_profile() -> None:
     base = make_profile("a", {1: 300.0}).service
     quiet = CalibratedService(base, Disturbance()).points(RowDistribution.constant(1))
     assert base.points(RowDistribution.constant(1)).values.max() > 900
@@ -47,7 +47,7 @@ def test_stalls_stand_in_place_of_those_of_the_profile() -> None:
     assert quiet.mean < base.points(RowDistribution.constant(1)).mean
 
 
-def test_variation_leaves_the_mean_and_widens_the_rest() -> None:
+def test_variation_widens_the_distribution_but_keeps_the_mean() -> None:
     base, rows = make_profile("a", {1: 300.0}).service, RowDistribution.constant(1)
     steady, varied = (CalibratedService(base, Disturbance(cv=cv)).points(rows) for cv in (0.0, 0.3))
     assert varied.mean == pytest.approx(steady.mean, rel=0.001)
@@ -55,7 +55,7 @@ def test_variation_leaves_the_mean_and_widens_the_rest() -> None:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_overhead_below_zero_leaves_times_above_it(base: ServiceTime) -> None:
+def test_negative_overhead_keeps_times_positive(base: ServiceTime) -> None:
     service = CalibratedService(base, Disturbance(-1000.0))
     assert service.points(ROWS).values.min() > 0
     assert service.sample(np.random.default_rng(1), np.ones(1000)).min() > 0

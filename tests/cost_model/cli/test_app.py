@@ -47,11 +47,11 @@ def test_example_of_plan_runs_as_it_stands_in_an_empty_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(app, shlex.split(example))
-    # This workload has models that miss their objectives alone, whatever their threads; one more fits.
+    # This workload has models that miss their SLOs alone, whatever their threads; one more fits.
     assert answer.exit_code == (0 if "--add" in example else 1), answer.output
 
 
-def test_workload_of_the_docs_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workload_in_the_documentation_can_be_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(r"cat > click.yaml <<'EOF'\n(.+?)EOF\n", DOCS, re.DOTALL)
     (tmp_path / "click.yaml").write_text(text)
     made = Profile("f", cpu_model())
@@ -68,7 +68,7 @@ def test_workload_of_the_docs_is_planned(tmp_path: Path, monkeypatch: pytest.Mon
         assert answer.exit_code == 0, answer.output
 
 
-def test_modules_that_the_help_names_are_there() -> None:
+def test_modules_named_in_the_help_exist() -> None:
     named = re.findall(r"python -m ([\w.]+)", "\n".join([*HELP.values(), DOCS]))
     assert named
     for name in named:

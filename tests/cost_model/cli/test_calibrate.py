@@ -29,7 +29,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> None:
+def test_calibration_is_written_and_accepted_by_plan_and_simulate(files: Path) -> None:
     out = files / "calibration.json"
     answer = run("calibrate", files / "profile.json", "--trace", files / "trace.json", "--out", out, "--any-cpu")
     assert answer.exit_code == 0, answer.output
@@ -60,7 +60,7 @@ def test_calibration_is_written_and_taken_by_the_other_verbs(files: Path) -> Non
     assert slow > 1.4 * fast
 
 
-def test_bad_input_is_told_in_a_line(files: Path) -> None:
+def test_bad_input_is_reported_in_one_line(files: Path) -> None:
     answer = run("calibrate", files / "profile.json", "--trace", files / "profile.json", "--any-cpu")
     assert answer.exit_code == 2
     assert "schema" in answer.output
@@ -79,7 +79,7 @@ def test_bad_input_is_told_in_a_line(files: Path) -> None:
         ("rows", [3], "rows: [3] found, expected pairs"),
     ],
 )
-def test_damaged_trace_is_told_in_a_line(files: Path, member: str, value: object, message: str) -> None:
+def test_damaged_trace_is_reported_in_one_line(files: Path, member: str, value: object, message: str) -> None:
     damaged = json.loads((files / "trace.json").read_text())
     damaged["runs"][0]["models"][0][member] = value
     (files / "damaged.json").write_text(json.dumps(damaged))

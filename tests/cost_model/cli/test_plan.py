@@ -38,18 +38,18 @@ def test_plan_is_printed() -> None:
     answer = run(BOX, "--total-qps", "20000", "--parallel", "0.8", "--explain")
     assert answer.exit_code == 0, answer.output
     assert "feasible: 41 models on 128 cores, 20,000 requests/s" in answer.output
-    assert "A baseline: its cores are its own" in answer.output
+    assert "A baseline: it has its own cores" in answer.output
     assert "One core less: p99" in answer.output
 
 
-def test_plan_that_is_not_feasible_promises_no_growth() -> None:
+def test_infeasible_plan_reports_no_growth() -> None:
     answer = run(BOX, "--total-qps", "100")
     assert answer.exit_code == 1, answer.output
     assert "not feasible: 41 models on 128 cores, 100 requests/s\n" in answer.output
     assert "can grow" in run(BOX, "--total-qps", "100", "--parallel", "0.8").output
 
 
-def test_json_is_as_the_schema_says() -> None:
+def test_json_conforms_to_the_schema() -> None:
     answer = run(BOX, "--total-qps", "20000", "--parallel", "0.8", "--explain", "--json", "--add", "x", "--qps", "50")
     assert answer.exit_code == 0, answer.output
     data = json.loads(answer.stdout)
@@ -59,12 +59,12 @@ def test_json_is_as_the_schema_says() -> None:
     assert {explanation["model"] for explanation in data["explanations"]} >= {"ranking", "x"}
 
 
-def test_any_model_is_explained_by_name() -> None:
+def test_explain_model_accepts_any_model_name() -> None:
     answer = run(BOX, "--total-qps", "5000", "--explain-model", "recall-1", "--explain-model", "heavy-0", "--json")
     assert [load["model"] for load in json.loads(answer.stdout)["explanations"]] == ["recall-1", "heavy-0"]
     answer = run(BOX, "--total-qps", "5000", "--explain-model", "nobody")
     assert answer.exit_code == 2
-    assert "nobody: no model of the plan" in answer.stderr
+    assert "nobody: no such model found in the plan" in answer.stderr
 
 
 def test_json_of_overload_has_no_infinity() -> None:
@@ -82,18 +82,18 @@ def test_plot_is_drawn(tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_answer_about_a_model_does_not_hang_on_what_misses_its_objective_without_it() -> None:
+def test_verdict_on_an_added_model_ignores_models_that_miss_their_slo_without_it() -> None:
     answer = run(BOX, "--total-qps", "20000", "--add", "x", "--qps", "300")
     assert answer.exit_code == 0, answer.output
     assert answer.output.startswith("x fits: joins ")
-    assert "miss theirs without it" in answer.output
+    assert "miss their SLOs even without it" in answer.output
     assert "Plan with x not feasible: 42 models on 128 cores, 20,300 requests/s\n" in answer.output
     assert run(BOX, "--total-qps", "20000", "--add", "x", "--qps", "90000").exit_code == 1
 
 
-def test_what_misses_its_objective_on_idle_cores_is_said_with_its_part() -> None:
+def test_model_that_misses_its_slo_on_idle_cores_is_reported_with_its_part() -> None:
     answer = run(BOX, "--total-qps", "20000", "--explain-model", "heavy-5")
-    said = r"(heavy-\d): about (\d\.\d)% of its requests take longer than 35 ms on idle cores"
+    said = r"(heavy-\d): about (\d\.\d)% of its requests take longer than 35 ms even on idle cores"
     late = re.findall(said, answer.output)
     assert [name for name, _ in late] == ["heavy-5", "heavy-4", "heavy-3", "heavy-2"]
     # The simulator's finer tables have 2.7 % to 1.1 %.
@@ -101,11 +101,11 @@ def test_what_misses_its_objective_on_idle_cores_is_said_with_its_part() -> None
     assert f"About {late[0][1]}% of its requests" in answer.output
 
 
-def test_what_does_not_fit_ends_with_one() -> None:
+def test_model_that_does_not_fit_exits_with_status_1() -> None:
     arguments = ("--total-qps", "20000", "--parallel", "0.8", "--add", "x", "--qps", "90000", "--slo-p99-ms", "20")
     answer = run(BOX, *arguments)
     assert answer.exit_code == 1
-    assert "does not fit, because all objectives together need" in answer.output
+    assert "does not fit, because all SLOs together need" in answer.output
 
 
 def test_interference_is_scaled(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_interference_is_scaled(tmp_path: Path) -> None:
     assert data["interference"] == {"switch": 0.2, "shared_cache": 0.4, "bandwidth": 0.6}
 
 
-def test_file_of_coefficients_replaces_only_those_that_it_has(tmp_path: Path) -> None:
+def test_coefficients_missing_in_the_file_keep_their_values(tmp_path: Path) -> None:
     fitted = Calibration(cpu_model(), Disturbance(), Interference(0.1, 0.2, 0.3, 0.5, 0.25))
     fitted.save(tmp_path / "calibration.json")
     # A profile that was taken on one CPU has no bandwidth.
@@ -130,14 +130,14 @@ def test_file_of_coefficients_replaces_only_those_that_it_has(tmp_path: Path) ->
         read_costs(workload, None, tmp_path / "none.json", 1.0, False)
 
 
-def test_guesses_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_guessed_coefficients_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("cost_model.interference.MEASURED", tmp_path / "interference.json")
-    assert "coefficients of interference: guesses" in run(BOX, "--total-qps", "100").output
+    assert "coefficients of interference: guessed" in run(BOX, "--total-qps", "100").output
     (tmp_path / "interference.json").write_text('{"switch": 0.1, "shared_cache": 0.2, "bandwidth": 0.3}')
     assert "guesses" not in run(BOX, "--total-qps", "100").output
 
 
-def test_profile_is_found_beside_the_workload_and_named_if_it_is_not(tmp_path: Path) -> None:
+def test_profile_path_is_relative_to_the_workload_and_named_if_missing(tmp_path: Path) -> None:
     made = Profile("f", cpu_model())
     made.add(1, 1, np.array([100.0, 110.0]))
     made.save(tmp_path / "profile.json")
@@ -165,7 +165,7 @@ def test_profile_is_found_beside_the_workload_and_named_if_it_is_not(tmp_path: P
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "-1"], "--qps: -1.0 found"),
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--slo-p99-ms", "0"], "--slo-p99-ms: 0.0 found"),
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "1", "--like", "nobody"], "nobody: no such model"),
-        ([BOX, "--total-qps", "100", "--add", "ranking", "--qps", "1"], "is in the plan already"),
+        ([BOX, "--total-qps", "100", "--add", "ranking", "--qps", "1"], "found in the plan already"),
         ([BOX, "--total-qps", "1e308"], "--total-qps: 1e+308 found"),
         ([BOX, "--total-qps", "100", "--add", "x", "--qps", "nan"], "--qps: nan found"),
         ([BOX, "--total-qps", "100", "--plot", "x.foo"], "--plot: 'x.foo' found, expected a name that ends in"),
@@ -174,20 +174,20 @@ def test_profile_is_found_beside_the_workload_and_named_if_it_is_not(tmp_path: P
         ([BOX, "--total-qps", "100", "--interference", "no.json"], "no.json"),
     ],
 )
-def test_wrong_use_ends_with_two(arguments: list[str], message: str) -> None:
+def test_wrong_usage_exits_with_status_2(arguments: list[str], message: str) -> None:
     answer = run(*arguments)
     assert answer.exit_code == 2, answer.output
     assert message in answer.stderr
 
 
-def test_machine_without_the_cpu_is_refused(tmp_path: Path) -> None:
+def test_cpu_that_the_machine_lacks_is_refused(tmp_path: Path) -> None:
     (tmp_path / "machine.yaml").write_text("cpus: '0,4095'\n")
     answer = run(BOX, "--total-qps", "100", "--machine", str(tmp_path / "machine.yaml"))
     assert answer.exit_code == 2
     assert "CPU 4095, which this machine does not have" in answer.stderr
 
 
-def test_module_runs() -> None:
+def test_python_m_cost_model_runs() -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "cost_model", "plan", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -37,7 +37,7 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return answer.exit_code, answer.stdout, answer.stderr
 
 
-def test_search_answers_with_a_capacity(workload: Path) -> None:
+def test_search_prints_the_capacity_of_a_policy(workload: Path) -> None:
     code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--seed", 1, "--json")
     assert code == 0, error
     (row,) = json.loads(out)["capacities"]
@@ -56,19 +56,19 @@ def test_run_at_a_rate_shows_each_model_and_draws(workload: Path, tmp_path: Path
     assert picture.read_bytes()[:4] == b"\x89PNG"
     code, out, _ = run(workload, "--policy", "dynamic", "--qps", 2000, "--traffic", "bursts")
     assert code == 0
-    assert "every model meets its objective" in out
+    assert "every model meets its SLO" in out
     assert "p99 [ms]" in out
     assert "judged" not in out
 
 
-def test_model_that_an_event_slows_is_named_as_not_judged(workload: Path) -> None:
+def test_model_slowed_by_an_event_is_reported_as_not_judged(workload: Path) -> None:
     event = ", events: [{at_s: 3, model: v-1, service_factor: 30}, {at_s: 6, model: v-1, service_factor: 1}]}"
     workload.write_text(WORKLOAD.replace("kind: poisson, minutes: 0.2}", "kind: poisson, minutes: 0.2" + event))
     options = ("--policy", "dynamic", "--traffic", "steady", "--seed", 1)
-    why = "v-1 is not judged from 3 to 6 s: at 30 times its service time, 100% of its requests miss its objective"
+    why = "v-1 is not judged from 3 to 6 s: at 30 times its service time, 100% of its requests miss its SLO"
     code, out, error = run(workload, *options, "--qps", 200)
     assert code == 0, error
-    assert "200 requests/s: no model that is judged misses more than it may" in out
+    assert "200 requests/s: no judged model misses more than it may" in out
     assert "v-1 *" in out
     assert why in out
     code, out, error = run(workload, *options)
@@ -79,13 +79,13 @@ def test_model_that_an_event_slows_is_named_as_not_judged(workload: Path) -> Non
     assert (found["traffic"], found["name"], found["from_s"], found["until_s"]) == ("steady", "v-1", 3, 6)
 
 
-def test_model_that_misses_alone_is_said_to_be_allowed_more(workload: Path) -> None:
+def test_higher_limit_of_a_model_that_misses_alone_is_reported(workload: Path) -> None:
     # A mean of 1 ms with a coefficient of variation of 0.3: 2.5 % are above 1.7 ms.
     workload.write_text(WORKLOAD.replace("slo_p99_ms: 10", "slo_p99_ms: 1.7", 1))
     code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--qps", 100)
     assert code == 0, error
-    assert "no model that is judged misses more than it may" in out
-    assert "may miss more than 1%, twice what they miss alone on idle cores, 10% at most: base 4.9%" in out
+    assert "no judged model misses more than it may" in out
+    assert "may miss more than 1% (twice the part that they miss alone on idle cores, at most 10%): base 4.9%" in out
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,18 @@ def test_model_that_misses_alone_is_said_to_be_allowed_more(workload: Path) -> N
         (("--traffic", "storm"), "--traffic: 'storm' found, expected one of steady, bursts"),
     ],
 )
-def test_wrong_use_is_one_line(workload: Path, options: tuple[str, str], message: str) -> None:
+def test_wrong_usage_prints_one_line(workload: Path, options: tuple[str, str], message: str) -> None:
     code, _, error = run(workload, *options)
     assert code == 2
     assert message in error
     assert "Traceback" not in error
 
 
-def test_model_that_no_policy_serves_is_named(workload: Path) -> None:
+def test_model_that_no_policy_serves_is_reported(workload: Path) -> None:
     workload.write_text(WORKLOAD.replace("slo_p99_ms: 10", "slo_p99_ms: 1", 1))
     code, out, error = run(workload, "--policy", "shared", "--traffic", "steady", "--qps", 10, "--json")
     assert code == 0, error
-    assert "base misses its objective on idle cores" in error
+    assert "base misses its SLO on idle cores" in error
     data = json.loads(out)
     assert data["unserved"] == ["base"]
     assert not data["runs"][0]["met"]

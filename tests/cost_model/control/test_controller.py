@@ -48,7 +48,7 @@ def check_whole(state: ControlState) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.floats(0, 20_000), min_size=8, max_size=8), min_size=1, max_size=25))
-def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[float]]) -> None:
+def test_every_core_has_one_owner_and_the_baseline_keeps_its_floor(rates: list[list[float]]) -> None:
     state = start()
     for now, row in enumerate(rates, 1):
         state, moves = step(state, seen(state, dict(zip(state.tenants, row, strict=True))), float(now))
@@ -59,7 +59,7 @@ def test_every_core_has_one_owner_and_the_baseline_its_floor(rates: list[list[fl
         assert all(move.reason for move in moves)
 
 
-def test_the_baseline_keeps_its_floor_whatever_is_left() -> None:
+def test_baseline_keeps_its_floor_under_any_demand() -> None:
     known = [ControlledTenant("base", "baseline", 1000.0, 20.0, 14_000.0)]
     known += [ControlledTenant(name, "variant", 1000.0, 20.0, 10.0) for name in ("x", "y")]
     state = begin(range(18), known)
@@ -70,7 +70,7 @@ def test_the_baseline_keeps_its_floor_whatever_is_left() -> None:
     assert sizes(state) == {"base": 8, "x": 5, "y": 5}
 
 
-def test_step_is_pure() -> None:
+def test_step_does_not_change_its_arguments() -> None:
     state = start()
     before = repr(state)
     observed = seen(state, {"base": 9000.0})
@@ -78,7 +78,7 @@ def test_step_is_pure() -> None:
     assert repr(state) == before
 
 
-def test_constant_noisy_load_moves_nothing() -> None:
+def test_noisy_constant_load_moves_no_cores() -> None:
     state = start()
     chance = random.Random(1)
     late = []
@@ -177,7 +177,7 @@ def test_a_regrouping_that_hurts_is_undone_and_not_repeated_at_once() -> None:
     assert state.pool_of("v1").kind == "own", "it is tried again"
 
 
-def test_a_variant_that_becomes_slow_is_isolated_though_nothing_is_to_move() -> None:
+def test_slow_variant_is_isolated_even_if_no_cores_move() -> None:
     state = replace(start(), blocked_until_s=1000.0)
     for now in range(1, 6):
         state, _ = step(state, seen(state, v3=4.0), float(now))
@@ -190,7 +190,7 @@ def pressed(state: ControlState, model: str, **values: int) -> dict[str, Observa
     return observed | {model: replace(observed[model], **values)}
 
 
-def test_a_baseline_that_is_late_gets_cores_and_gives_them_back() -> None:
+def test_late_baseline_gets_cores_and_returns_them() -> None:
     state = start()
     before = sizes(state)["base"]
     reasons = []
@@ -208,7 +208,7 @@ def test_a_baseline_that_is_late_gets_cores_and_gives_them_back() -> None:
     assert sizes(state)["base"] <= before + 1
 
 
-def test_variants_that_are_late_wait_for_a_baseline_that_is_not() -> None:
+def test_late_variants_get_no_cores_from_a_baseline_in_time() -> None:
     state = start()
     before = sizes(state)
     for now in range(1, 60):
@@ -217,7 +217,7 @@ def test_variants_that_are_late_wait_for_a_baseline_that_is_not() -> None:
 
 
 @pytest.mark.parametrize("model", ["base", "v1"])
-def test_a_queue_that_lasts_is_demand(model: str) -> None:
+def test_lasting_queue_counts_as_demand(model: str) -> None:
     state = start()
     owner = state.pool_of(model).name
     before = sizes(state)[owner]
@@ -235,7 +235,7 @@ def test_operator_overrides_the_controller() -> None:
     assert sizes(state)["base"] == 9
 
 
-def test_models_that_are_not_observed_fade() -> None:
+def test_estimates_of_unobserved_models_decay() -> None:
     state = start()
     for now in range(1, 60):
         state, _ = step(state, {"base": Observation(6000, 6000, busy_us=12e6)}, float(now))

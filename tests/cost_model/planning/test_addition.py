@@ -26,10 +26,10 @@ def before() -> Plan:
     return plan(workload, None, {"base": 3000, "v0": 500, "v1": 500}, COSTS)
 
 
-def test_small_model_fits_without_a_move(before: Plan) -> None:
+def test_small_model_fits_without_moving_cores(before: Plan) -> None:
     answer = plan_addition(before, model("new"), 50)
     assert answer.verdict == "fits"
-    assert answer.sentence == f"fits: joins 2 models on {len(before.allocation('v0').cores)} cores as they are"
+    assert answer.sentence == f"fits: joins 2 models on their {len(before.allocation('v0').cores)} cores"
     assert answer.taken_from == {}
     assert answer.after.feasible
     for name in ("base", "v0"):
@@ -49,7 +49,7 @@ def test_larger_model_takes_cores_from_the_baseline(before: Plan) -> None:
 
 
 @pytest.mark.parametrize("qps", [2200, 2600, 3500])
-def test_no_core_more_than_needed_is_asked_for(before: Plan, qps: float) -> None:
+def test_added_model_asks_for_no_more_cores_than_needed(before: Plan, qps: float) -> None:
     answer = plan_addition(before, model("new"), qps)
     assert answer.verdict == "needs_cores"
     pool = answer.after.allocation("new")
@@ -60,43 +60,43 @@ def test_no_core_more_than_needed_is_asked_for(before: Plan, qps: float) -> None
     assert not sizing.meets(len(pool.cores) - 1)
 
 
-def test_models_that_missed_before_do_not_keep_others_out() -> None:
+def test_models_that_missed_their_slo_before_do_not_block_a_new_one() -> None:
     workload = Workload(Machine.even(12), (model("base", role="baseline"), model("slow", mean_us=9500), model("v0")))
     before = plan(workload, None, {"base": 3000, "slow": 10, "v0": 500}, COSTS)
     assert not before.feasible
     answer = plan_addition(before, model("new"), 20)
     assert answer.verdict == "fits"
-    assert answer.sentence.endswith("(slow misses its objective without it)")
+    assert answer.sentence.endswith("(slow misses its SLO even without it)")
     assert answer.after.allocation("new").predicted["new"].meets
     assert not answer.after.feasible
     assert any(
-        " of its requests take longer than 10 ms on idle cores already" in reason for reason in answer.after.reasons
+        " of its requests take longer than 10 ms even on idle cores" in reason for reason in answer.after.reasons
     )
     assert plan_addition(before, model("new"), 20_000).verdict == "does_not_fit"
 
 
-def test_too_much_does_not_fit_and_says_what_it_would_take(before: Plan) -> None:
+def test_rate_beyond_the_machine_does_not_fit_and_reports_the_cores_needed(before: Plan) -> None:
     answer = plan_addition(before, model("new"), 20_000)
     assert answer.verdict == "does_not_fit"
-    assert answer.sentence.startswith("does not fit, because all objectives together need ")
-    assert answer.sentence.endswith("cores and there are 12")
+    assert answer.sentence.startswith("does not fit, because all SLOs together need ")
+    assert answer.sentence.endswith("cores, and there are 12")
     assert answer.after.allocation("base").predicted["base"].meets
 
 
-def test_objective_that_nothing_meets_does_not_fit(before: Plan) -> None:
+def test_model_with_an_slo_that_no_plan_meets_does_not_fit(before: Plan) -> None:
     answer = plan_addition(before, model("new", mean_us=9000), 1)
     assert answer.verdict == "does_not_fit"
     assert "(mean 9.0 ms) take longer than 10 ms" in answer.sentence
 
 
-def test_dedicated_model_has_cores_of_its_own(before: Plan) -> None:
+def test_added_dedicated_model_gets_its_own_cores(before: Plan) -> None:
     answer = plan_addition(before, replace(model("new"), dedicated=True), 100)
     assert answer.verdict == "needs_cores"
     assert answer.after.allocation("new").models == ("new",)
 
 
 def test_bad_additions_are_refused(before: Plan) -> None:
-    with pytest.raises(UsageError, match="v0: is in the plan already"):
+    with pytest.raises(UsageError, match="v0: found in the plan already"):
         plan_addition(before, model("v0"), 1)
     with pytest.raises(WorkloadError, match="qps of new"):
         plan_addition(before, model("new"), math.nan)

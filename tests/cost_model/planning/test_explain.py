@@ -41,46 +41,50 @@ def test_curve_and_value_of_a_core_agree_with_plans() -> None:
     assert any(sentence.startswith("One core more: p99") for sentence in told.why)
 
 
-def test_last_core_that_an_objective_needs_is_told() -> None:
+def test_last_core_that_an_slo_needs_is_explained() -> None:
     wide = plan(planned(12), interference=Interference(0, 0, 0))
     enough = sum(explain(wide, name).need or 0 for name in ("base", "v0"))
     made = plan(planned(enough), interference=Interference(0, 0, 0))
     told = explain(made, "base")
     assert told.need == len(told.allocation.cores)
-    assert any("its objectives would be missed" in sentence for sentence in told.why)
+    assert any("its SLOs would be missed" in sentence for sentence in told.why)
 
 
-def test_what_cannot_be_met_is_told() -> None:
+def test_slo_that_no_plan_meets_is_explained() -> None:
     made = plan(planned(8, MODELS), interference=Interference(0, 0, 0))
     told = explain(made, "v1")
     assert told.need is None
-    assert any("on idle cores already" in sentence for sentence in told.why)
+    assert any("even on idle cores" in sentence for sentence in told.why)
 
 
-def test_shortage_is_told() -> None:
+def test_shortage_of_cores_is_explained() -> None:
     made = plan(planned(3), interference=Interference(0, 0, 0))
     told = explain(made, "base")
     assert told.need is not None
-    assert any(sentence == f"The objectives need {told.need} cores; 2 are left for it." for sentence in told.why)
+    assert any(sentence == f"The SLOs need {told.need} cores; 2 are left for it." for sentence in told.why)
 
 
-def test_why_a_model_is_alone_is_told() -> None:
+def test_reason_for_own_cores_is_explained() -> None:
     base, v0 = MODELS[:2]
     only = explain(plan(planned(8)), "v0").why[0]
     assert only == "The only variant that could share cores."
     third = replace(v0, name="v2")
     dedicated = explain(plan(planned(8, (base, replace(v0, dedicated=True), third))), "v0").why[0]
-    assert dedicated == "Dedicated: its cores are its own."
+    assert dedicated == "Dedicated: it has its own cores."
     two = plan(planned(8, (base, v0, third)))
     assert explain(two, "v0").why[0].startswith("Shares ")
-    assert explain(two, "v0").why[0].endswith(" with 1 other, whose peaks even out.")
+    assert explain(two, "v0").why[0].endswith(" with 1 other, because their peaks even out.")
     short = replace(v0, name="short", service=ServiceTime(50, 0, 0.5), slo_p99_ms=2)
     long = replace(v0, name="long", service=ServiceTime(20_000, 0, 0.5), slo_p99_ms=200, qps=100.0)
-    assert explain(plan(planned(12, (base, short, long))), "short").why[0].startswith("Alone on its cores: with")
+    assert (
+        explain(plan(planned(12, (base, short, long))), "short")
+        .why[0]
+        .startswith("It has its own cores: together with")
+    )
 
 
 @pytest.mark.parametrize("parallel", [0.0, 0.8])
-def test_growth_of_what_a_model_has_is_that_of_the_plan(parallel: float) -> None:
+def test_growth_in_the_explanation_equals_growth_in_the_plan(parallel: float) -> None:
     # Sessions of more threads on two nodes leave cores over, which count nowhere.
     models = tuple(
         replace(member, service=ServiceTime(500, 25, 0.5, parallel), rows=RowDistribution.lognormal(80, 0.9, 400))
@@ -97,7 +101,7 @@ def test_growth_of_what_a_model_has_is_that_of_the_plan(parallel: float) -> None
         assert here.p99_ms == told.predicted.p99_ms
 
 
-def test_growth_does_not_hang_on_what_was_asked_before() -> None:
+def test_growth_does_not_depend_on_earlier_calls() -> None:
     made = plan(planned(12))
     growth = {cores: sizing_for(made, ["base"], made.qps).growth(cores) for cores in (4, 5, 8, 11)}
     asked = sizing_for(made, ["base"], made.qps)
@@ -107,5 +111,5 @@ def test_growth_does_not_hang_on_what_was_asked_before() -> None:
 
 
 def test_unknown_model_is_refused() -> None:
-    with pytest.raises(UsageError, match="nobody: no model of the plan"):
+    with pytest.raises(UsageError, match="nobody: no such model found in the plan"):
         explain(plan(planned(8)), "nobody")

@@ -23,7 +23,7 @@ from cost_model.workload import RowDistribution, ServiceTime, Tenant, Workload, 
 
 BOX = load_workload(Path(__file__).resolve().parents[3] / "cost_model" / "scenarios" / "box128.yaml")
 COSTS = Interference(0.05, 0.1, 0.3)
-# The rows of a request are divided over the threads of a session; without that `heavy` misses its objective alone.
+# The rows of a request are divided over the threads of a session; without that `heavy` misses its SLO alone.
 DIVIDED = replace(
     BOX,
     models=tuple(replace(tenant, service=replace(tenant.service, parallel=0.8)) for tenant in BOX.models),  # type: ignore[type-var]
@@ -74,7 +74,7 @@ def best_growth(made: Plan) -> float:
 
 
 @pytest.mark.parametrize("seed", [*range(8), 17])
-def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
+def test_small_plans_are_close_to_the_best_partition(seed: int) -> None:
     rng = np.random.default_rng(seed)
     models = [model("base", 1000, 6, "baseline")]
     for number in range(3):
@@ -91,7 +91,7 @@ def test_small_plans_are_near_the_best_of_all(seed: int) -> None:
 
 
 def crowded_out() -> Plan:
-    """Plan a model that meets its objective alone, and in a pool misses it by what switches cost."""
+    """Plan a model that meets its SLO alone, and misses it in a pool because of switches between models."""
     models = (
         replace(model("base", 1000, 10, "baseline"), qps=100.0),
         replace(model("tight", 10_000, 12.9, cv=0.1), qps=5.0),
@@ -100,7 +100,7 @@ def crowded_out() -> Plan:
     return plan(Workload(Machine.even(10), models), interference=Interference())
 
 
-def test_model_that_only_a_pool_spoils_has_cores_of_its_own() -> None:
+def test_model_that_misses_its_slo_only_in_a_pool_gets_its_own_cores() -> None:
     made = crowded_out()
     check_whole(made)
     assert made.feasible, made.reasons
@@ -108,7 +108,7 @@ def test_model_that_only_a_pool_spoils_has_cores_of_its_own() -> None:
     assert made.growth >= 0.85 * best_growth(made) > 0.85
 
 
-def test_several_models_that_a_pool_spoils_are_all_served() -> None:
+def test_several_models_that_miss_their_slo_only_in_a_pool_are_all_served() -> None:
     tight = tuple(model(f"tight-{i}", 10_000, 12.9, cv=0.1) for i in range(5))
     models = (model("base", 1000, 10, "baseline"), *tight, model("o", 1000, 20))
     rates = {tenant.name: 5.0 for tenant in tight} | {"base": 100.0, "o": 400.0}
@@ -116,11 +116,11 @@ def test_several_models_that_a_pool_spoils_are_all_served() -> None:
     assert made.feasible, made.reasons
 
 
-def test_model_without_room_for_a_pool_of_its_own_is_told() -> None:
+def test_missing_room_for_a_separate_pool_is_reported() -> None:
     wide = crowded_out()
     made = plan(replace(wide.workload, machine=Machine.even(2)), interference=Interference())
     assert not made.feasible
-    assert any(reason.startswith("tight: misses its objective by what switches") for reason in made.reasons)
+    assert any(reason.startswith("tight: misses its SLO only because of switches") for reason in made.reasons)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -143,7 +143,7 @@ def test_division_of_cores_is_the_best_for_given_pools(seed: int) -> None:
 
 
 @pytest.mark.parametrize("total", [5_000.0, 20_000.0, 36_000.0])
-def test_box_is_planned_within_objectives(total: float) -> None:
+def test_plan_of_box128_meets_all_slos(total: float) -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(total), interference=COSTS)
     check_whole(made)
     assert made.feasible
@@ -155,7 +155,7 @@ def test_box_is_planned_within_objectives(total: float) -> None:
     assert made.growth > 1
 
 
-def test_growth_is_what_the_plan_says() -> None:
+def test_growth_of_the_plan_is_met_and_slightly_more_is_missed() -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(20_000), interference=COSTS)
     for allocation in made.allocations:
         pool = sizing_for(made, allocation.models, made.qps)
@@ -166,11 +166,11 @@ def test_growth_is_what_the_plan_says() -> None:
         assert not fresh.meets(used, allocation.growth * 1.03)
 
 
-def test_objective_that_nothing_meets_is_told_and_harms_no_other() -> None:
+def test_slo_that_no_plan_meets_is_reported_and_harms_no_other_model() -> None:
     made = plan(BOX, qps_by_model=BOX.qps_by_model(20_000), interference=COSTS)
     assert not made.feasible
     assert any(
-        reason.startswith("heavy-5: about 2.9% of its requests take longer than 35 ms on idle cores")
+        reason.startswith("heavy-5: about 2.9% of its requests take longer than 35 ms even on idle cores")
         for reason in made.reasons
     )
     late = {
@@ -199,7 +199,7 @@ def test_baseline_that_does_not_fit_leaves_the_variants_one_core() -> None:
     assert sum(len(allocation.cores) for allocation in made.allocations if "ranking" not in allocation.models) <= 4
 
 
-def test_tight_objective_leaves_the_pool_of_long_requests() -> None:
+def test_model_with_a_tight_slo_leaves_the_pool_of_long_requests() -> None:
     models = (model("base", 500, 10, "baseline"), model("long", 20_000, 200), model("short", 50, 2))
     rates = {"base": 500.0, "long": 100.0, "short": 500.0}
     made = plan(Workload(Machine.even(8), models), None, rates, COSTS)
@@ -214,19 +214,19 @@ def test_few_cores_are_shared(cores: int) -> None:
     check_whole(made)
     if cores == 1:
         assert any("cannot be protected" in reason for reason in made.reasons)
-        assert "a, c: without cores of their own, as there are only 1" in made.reasons
+        assert "a, c: no cores of their own, because there are only 1" in made.reasons
     else:
         assert made.allocation("a").models == ("a",)
-        assert ("c: without cores of their own, as there are only 2" in made.reasons) == (cores == 2)
+        assert ("c: no cores of their own, because there are only 2" in made.reasons) == (cores == 2)
 
 
-def test_dedicated_variant_has_cores_of_its_own() -> None:
+def test_dedicated_variant_gets_its_own_cores() -> None:
     models = (model("a", 100, 10, "baseline"), model("b", 100, 10), replace(model("c", 100, 10), dedicated=True))
     made = plan(Workload(Machine.even(6), models), None, {"a": 100, "b": 100, "c": 100}, COSTS)
     assert made.allocation("c").models == ("c",)
 
 
-def test_pools_stay_on_a_node_where_they_fit() -> None:
+def test_pool_that_fits_on_one_node_stays_there() -> None:
     models = (model("a", 1000, 10, "baseline"), model("b", 1000, 10))
     made = plan(Workload(Machine.even(8, numa_nodes=2, smt=2), models), None, {"a": 1500, "b": 1500}, COSTS)
     assert [{made.machine.cores[core].node for core in allocation.cores} for allocation in made.allocations] == [
@@ -275,7 +275,7 @@ def test_memory_traffic_costs_cores() -> None:
     assert narrow.growth < wide.growth
 
 
-def test_no_traffic_is_planned() -> None:
+def test_models_without_traffic_are_planned() -> None:
     made = plan(DIVIDED, qps_by_model={}, interference=COSTS)
     check_whole(made)
     assert made.feasible
@@ -290,7 +290,7 @@ def test_bad_rate_is_refused(rate: float) -> None:
         plan(BOX, qps_by_model={"nobody": 1.0})
 
 
-def test_machine_is_needed() -> None:
+def test_plan_without_a_machine_is_refused() -> None:
     with pytest.raises(MachineError, match="none found"):
         plan(replace(BOX, machine=None), qps_by_model={})
 

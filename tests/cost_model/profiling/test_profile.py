@@ -42,12 +42,12 @@ def measured(models: Path, tmp_path: Path) -> Path:
     return out
 
 
-def test_fingerprint_is_of_the_graph_and_not_of_the_weights(models: Path) -> None:
+def test_fingerprint_depends_on_the_graph_and_not_on_the_weights(models: Path) -> None:
     assert fingerprint(models / "one") == fingerprint(models / "two")
     assert fingerprint(models / "one") != fingerprint(models / "text")
 
 
-def test_damaged_model_is_told(tmp_path: Path) -> None:
+def test_damaged_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="expected a SavedModel"):
         fingerprint(tmp_path)
     (tmp_path / "saved_model.pb").write_bytes(b"\x12\xff\xff\xff")
@@ -55,7 +55,7 @@ def test_damaged_model_is_told(tmp_path: Path) -> None:
         fingerprint(tmp_path)
 
 
-def test_profile_holds_what_was_asked_for(measured: Path) -> None:
+def test_profile_contains_the_requested_points(measured: Path) -> None:
     made = load_profile(measured)
     assert set(made.points) == {(1, 1), (1, 64)}
     assert made.cpu_model == cpu_model()
@@ -63,7 +63,7 @@ def test_profile_holds_what_was_asked_for(measured: Path) -> None:
     assert made.service.points(RowDistribution.constant(64)).mean > 0
 
 
-def test_what_others_use_is_said_and_kept(models: Path, tmp_path: Path) -> None:
+def test_cpu_use_of_other_processes_is_reported_and_stored(models: Path, tmp_path: Path) -> None:
     cpu, out, noted = min(os.sched_getaffinity(0)), tmp_path / "profile.json", list[str]()
     hog = f"import os; os.sched_setaffinity(0, {{{cpu}}}); print(flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", hog], stdout=subprocess.PIPE) as other:
@@ -74,8 +74,8 @@ def test_what_others_use_is_said_and_kept(models: Path, tmp_path: Path) -> None:
             beside = profile_model(models / "one", [cpu], [64], [1], seconds=0.05, beside=True, noted=noted.append)
         finally:
             other.kill()
-    assert re.match(rf"others use \d+% of CPUs {cpu}: service times will be too long", noted[0])
-    assert re.match(r"others used up to \d+% of the CPUs meanwhile", noted[1])
+    assert re.match(rf"other processes use \d+% of CPUs {cpu}: service times will be too long", noted[0])
+    assert re.match(r"other processes used up to \d+% of the CPUs", noted[1])
     # What is measured beside others on purpose is their neighbors' processor time: nobody looks.
     assert len(noted) == 2
     assert (beside.busy_before, beside.busy_during) == (None, None)
@@ -88,7 +88,7 @@ def test_what_others_use_is_said_and_kept(models: Path, tmp_path: Path) -> None:
 
 
 def test_profile_of_a_busy_machine_is_named_in_plans(tmp_path: Path) -> None:
-    told = "rofile was taken while others used 40% of the CPUs: its service times may be too long"
+    told = "rofile was measured while others used 40% of the CPUs: its service times may be too long"
     file = tmp_path / "profile.json"
     for busy, expected in ((0.4, ("a: its p" + told,)), (0.04, ()), (None, ())):
         kept = Profile("f", cpu_model(), busy_before=busy, busy_during=0.01 if busy else None)
@@ -103,7 +103,7 @@ def test_profile_of_a_busy_machine_is_named_in_plans(tmp_path: Path) -> None:
         assert plan(calibrated, Machine.even(2), interference=NONE).reasons == expected
 
 
-def test_run_goes_on_where_one_ended(models: Path, measured: Path) -> None:
+def test_profiling_continues_an_interrupted_run(models: Path, measured: Path) -> None:
     before = load_profile(measured).points[1, 1]
     told: list[str] = []
     steps: list[int] = []
@@ -115,7 +115,9 @@ def test_run_goes_on_where_one_ended(models: Path, measured: Path) -> None:
     assert load_profile(measured).points[1, 1] == before
 
 
-def test_other_weights_need_one_check_point(models: Path, measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reused_profile_of_other_weights_needs_one_check_point(
+    models: Path, measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = load_profile(measured).points[1, 64][LEVELS.index(0.5)]
     # Times of microseconds on a shared machine may be anything: what is measured is given here, what is judged is not.
     monkeypatch.setattr("cost_model.profiling.measure._times_us", lambda *_, **__: np.full(9, 1.10 * known))
@@ -156,7 +158,7 @@ def test_recorded_inputs_are_used(models: Path) -> None:
     assert (1, 5) in made.points
 
 
-def test_requests_that_nothing_slows_cost_nothing() -> None:
+def test_slow_down_without_interference_is_zero() -> None:
     rng = np.random.default_rng(3)
     alone, beside = (rng.lognormal(5, 0.5, 200_000) for _ in range(2))
     for middle in (np.mean, np.median):
@@ -164,7 +166,7 @@ def test_requests_that_nothing_slows_cost_nothing() -> None:
         assert slow_down(1.3 * beside, alone, middle) == pytest.approx(0.3, abs=0.01)
 
 
-def test_slow_down_of_two_cores_is_no_coefficient(models: Path, tmp_path: Path) -> None:
+def test_slow_down_on_two_cores_is_not_stored_as_a_coefficient(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "two.json"
     cpus = sorted(os.sched_getaffinity(0))
     made = profile_model(models / "one", cpus[:2], [1], [1], out=out, seconds=0.02)
@@ -176,11 +178,11 @@ def test_slow_down_of_two_cores_is_no_coefficient(models: Path, tmp_path: Path) 
     assert set(load_profile(out).interference) == {"switch", "shared_cache"}
 
 
-def test_strings_are_made_up(models: Path) -> None:
+def test_string_inputs_are_generated(models: Path) -> None:
     assert profile_model(models / "text", [0], [4], [1], seconds=0.02).points
 
 
-def test_missing_rows_are_told() -> None:
+def test_missing_rows_are_reported() -> None:
     times = np.array([1.0, 2.0])
     made = Profile("f", "c")
     made.add(1, 1, times)
@@ -195,13 +197,13 @@ def test_more_cores_than_cpus_are_refused(models: Path) -> None:
         profile_model(models / "one", [0], [1], [2])
 
 
-def test_workload_takes_a_profile(measured: Path) -> None:
+def test_workload_reads_service_times_from_a_profile(measured: Path) -> None:
     model = {"name": "a", "role": "baseline", "profile": str(measured), "rows": {"constant": 8}, "slo_p99_ms": 50}
     workload = parse_workload({"models": [model | {"qps": 10}]})
     assert workload.models[0].points().mean > 0
 
 
-def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_path: Path) -> None:
+def test_rows_outside_the_profile_are_reported(models: Path, measured: Path, tmp_path: Path) -> None:
     out = tmp_path / "one.json"
     profile_model(models / "one", [0], [64], [1], out=out, seconds=0.02)
     model = {"name": "a", "role": "baseline", "profile": str(out), "slo_p99_ms": 50, "qps": 10}
@@ -213,7 +215,9 @@ def test_rows_that_a_profile_lacks_are_told(models: Path, measured: Path, tmp_pa
     wide = parse_workload({"models": [model | {"profile": str(measured), "rows": {"table": {1: 9, 100: 1}}}]})
     made = plan(wide, Machine.even(2), interference=NONE)
     assert made.feasible
-    assert "a: rows of 10% of its requests are not in its profile: guessed" in made.reasons
+    assert (
+        "a: its profile does not cover the rows of 10% of its requests; their service times are guessed" in made.reasons
+    )
 
 
 def test_command_prints_a_table(models: Path, tmp_path: Path) -> None:

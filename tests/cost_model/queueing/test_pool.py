@@ -58,19 +58,19 @@ def check(
 
 @pytest.mark.parametrize("servers", [1, 2, 8, 60])
 @pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.8])
-def test_one_model_is_as_simulated(servers: int, utilisation: float) -> None:
+def test_prediction_of_one_model_agrees_with_simulation(servers: int, utilisation: float) -> None:
     check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 8])
 @pytest.mark.parametrize("utilisation", [0.3, 0.7])
-def test_cold_cores_are_as_simulated(servers: int, utilisation: float) -> None:
+def test_prediction_with_cold_cores_agrees_with_simulation(servers: int, utilisation: float) -> None:
     check([(BOX.model("ranking"), 1.0)], servers, utilisation, 0.08, Interference(0.0, 0.0, 0.0, idle_start_us=1000.0))
 
 
 @pytest.mark.parametrize("servers", [2, 8])
 @pytest.mark.parametrize("utilisation", [0.3, 0.8])
-def test_mixture_is_as_simulated(servers: int, utilisation: float) -> None:
+def test_prediction_of_a_mixture_agrees_with_simulation(servers: int, utilisation: float) -> None:
     models = [(BOX.model("variant-0"), 3.0), (BOX.model("variant-29"), 1.0), (BOX.model("heavy-3"), 0.5)]
     check(models, servers, utilisation, 0.12)
 
@@ -82,7 +82,7 @@ def test_short_requests_behind_long_ones_are_not_underestimated() -> None:
     assert 0.85 * measured < pool.predict(8, scale=scale)["recall-0"].p99_ms < 1.8 * measured
 
 
-def test_members_pay_for_switches_by_the_part_of_others() -> None:
+def test_switch_cost_grows_with_the_share_of_other_models() -> None:
     few, many = Member(BOX.model("variant-0"), 1.0), Member(BOX.model("variant-1"), 9.0)
     alone, shared = Pool([few], Interference(switch=0.2)), Pool([few, many], Interference(switch=0.2))
     assert alone.factor(0) == 1.0

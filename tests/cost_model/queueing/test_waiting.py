@@ -26,13 +26,13 @@ def constant(value: float) -> Points:
     # Tables of Erlang C: 2 servers with 1 erlang 1/3; 1 server: the load.
     [(2, 1.0, 1 / 3), (1, 0.7, 0.7), (5, 4.0, 0.5541), (10, 8.0, 0.4092), (3, 3.0, 1.0), (3, 0.0, 0.0)],
 )
-def test_erlang_c_is_that_of_tables(servers: int, load: float, expected: float) -> None:
+def test_erlang_c_equals_published_tables(servers: int, load: float, expected: float) -> None:
     assert erlang_c(servers, load) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 8, 40])
 @pytest.mark.parametrize("utilisation", [0.3, 0.8, 0.95])
-def test_exponential_service_is_exact(servers: int, utilisation: float) -> None:
+def test_wait_is_exact_for_exponential_service_times(servers: int, utilisation: float) -> None:
     mean = 1000.0
     waiting = Waiting(Renewal(exponential(mean)), utilisation * servers / mean, servers)
     probability = erlang_c(servers, utilisation * servers)
@@ -45,7 +45,7 @@ def test_exponential_service_is_exact(servers: int, utilisation: float) -> None:
 
 @pytest.mark.parametrize("utilisation", [0.2, 0.6, 0.9])
 @pytest.mark.parametrize("service", [constant(500.0), Points(np.array([10.0, 4000.0]), np.array([0.9, 0.1]))])
-def test_single_server_has_the_mean_of_pollaczek_and_khinchine(service: Points, utilisation: float) -> None:
+def test_mean_wait_of_one_server_equals_pollaczek_khinchine(service: Points, utilisation: float) -> None:
     rate = utilisation / service.mean
     waiting = Waiting(Renewal(service), rate, 1)
     exact = rate * service.second_moment / 2 / (1 - utilisation)
@@ -53,7 +53,7 @@ def test_single_server_has_the_mean_of_pollaczek_and_khinchine(service: Points, 
     assert mean_wait_allen_cunneen(1, rate, service.mean, service.second_moment) == pytest.approx(exact)
 
 
-def test_overload_has_no_bound() -> None:
+def test_wait_in_overload_is_infinite() -> None:
     waiting = Waiting(Renewal(constant(100.0)), 0.05, 4)
     assert waiting.mean_us == math.inf
     assert waiting.longest_us == math.inf
@@ -61,7 +61,7 @@ def test_overload_has_no_bound() -> None:
     assert mean_wait_allen_cunneen(4, 0.05, 100.0, 1e4) == math.inf
 
 
-def test_no_traffic_does_not_wait() -> None:
+def test_wait_without_traffic_is_zero() -> None:
     waiting = Waiting(Renewal(constant(100.0)), 0.0, 4)
     assert waiting.tail(np.array([-1.0, 0.0, 1.0])).tolist() == [1.0, 0.0, 0.0]
 

@@ -94,7 +94,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
     assert (first.histogram != other.histogram).any()
 
 
-def test_requests_are_the_same_whatever_the_number_of_cores() -> None:
+def test_requests_do_not_depend_on_the_number_of_cores() -> None:
     load = make_load(EXPONENTIAL, 1000.0, models=4)
     few, many = run(load, 2, 1000, 20), run(load, 64, 1000, 20)
     assert few.arrived.tolist() == many.arrived.tolist()
@@ -167,7 +167,7 @@ def test_idle_cores_are_lent() -> None:
     assert lent.latency_us[0] / lent.completed[0] < 1.35 * alone.latency_us[0] / alone.completed[0]
 
 
-def test_what_waits_follows_its_model_to_its_new_group() -> None:
+def test_waiting_requests_move_with_their_model_to_its_new_group() -> None:
     load = make_load(EXPONENTIAL, 1000.0, models=2)
     state = engine.make_state(np.zeros(4, int), 2, 2, 3)
     segment = make_segment(1, 6000, 2)
@@ -182,7 +182,7 @@ def test_what_waits_follows_its_model_to_its_new_group() -> None:
     assert state.queue_size.tolist() == [state.queued_total, 0]
 
 
-def test_a_struct_that_the_library_declares_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_struct_that_differs_from_the_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     structs = engine._structs()
     (first, *others) = structs["State"]
     renamed = structs | {"State": [("machines", *first[1:]), *others]}

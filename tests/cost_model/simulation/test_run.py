@@ -67,7 +67,7 @@ def test_schedule_follows_the_traffic(small: Workload) -> None:
     assert {round(piece.end_s) for piece in slow if piece.factor[3] == 20} == set(range(11, 41))
 
 
-def test_alias_table_draws_what_it_was_given() -> None:
+def test_alias_table_draws_with_the_given_weights() -> None:
     weights = np.array([0.5, 0.0, 0.2, 0.3])
     share, other = alias_table(weights.copy())
     drawn = np.zeros(4)
@@ -93,7 +93,7 @@ def test_dynamic_keeps_cores_whole(small: Workload) -> None:
         assert set(owned.group_of) == set(range(len(owned.labels)))
 
 
-def test_search_finds_the_edge() -> None:
+def test_search_finds_the_highest_passing_rate() -> None:
     tried = []
 
     def evaluate(qps: float) -> Result:
@@ -118,7 +118,7 @@ def test_dynamic_is_not_below_baseline_pool(small: Workload) -> None:
         assert row.qps <= 1.02 * row.bound_qps, row
 
 
-def test_comparison_is_over_equal_seeds() -> None:
+def test_comparison_pairs_equal_seeds() -> None:
     def row(policy: str, seed: int, qps: float) -> Row:
         return Row("steady", policy, seed, 1.0, qps, 1, 1, 1.0, 1.0)
 
@@ -126,7 +126,7 @@ def test_comparison_is_over_equal_seeds() -> None:
     assert (comparison.mean, comparison.least) == (1.0, 0.5)
 
 
-def test_split_gives_the_baseline_its_part(small: Workload) -> None:
+def test_best_split_gives_the_baseline_its_share(small: Workload) -> None:
     assert small.machine is not None
     assert 3 <= best_split(small, small.machine, COSTS, 4.0) <= 6
 
@@ -150,7 +150,7 @@ def steady(workload: Workload, policy: str, qps: float) -> Result:
     return simulate(build_inputs(workload), workload.machine, pieces, made, qps, 1, NONE)
 
 
-def test_planned_runs_with_the_threads_of_the_plan() -> None:
+def test_planned_policy_uses_the_threads_of_the_plan() -> None:
     rows = RowDistribution.constant(1)
     load = Tenant("base", "baseline", ServiceTime(0, 10_000, 0.2, parallel=0.95), rows, 12, qps=300.0)
     workload = alone_on(12, load)
@@ -161,11 +161,11 @@ def test_planned_runs_with_the_threads_of_the_plan() -> None:
     planned, static = (steady(workload, name, 300.0) for name in ("planned", "static"))
     assert planned.met
     assert planned.models[0].p99_ms == pytest.approx(expected.p99_ms, rel=0.1)
-    # One thread a session misses most of the objectives.
+    # One thread a session misses most of the SLOs.
     assert not static.met
 
 
-def test_planned_is_made_for_the_rates_that_are_simulated() -> None:
+def test_planned_policy_plans_for_the_simulated_rates() -> None:
     rows, service = RowDistribution.constant(1), ServiceTime(1000, 0, 0.3)
     models = [Tenant(name, role, service, rows, 10, qps=100.0) for name, role in (("a", "baseline"), ("b", "variant"))]
     workload = alone_on(8, models[0], replace(models[1], qps=300.0))
@@ -195,7 +195,7 @@ def test_model_that_misses_much_alone_is_served_by_no_policy() -> None:
     assert (row.qps, row.binding) == (0, "m9")
 
 
-def test_bound_of_steady_traffic_is_cores_over_work(small: Workload) -> None:
+def test_bound_of_steady_traffic_equals_cores_divided_by_work(small: Workload) -> None:
     assert small.machine is not None
     inputs = build_inputs(small)
     bound = traffic_bound_qps(inputs, small.machine, schedule(small, small.traffic[0], 1))

@@ -19,7 +19,7 @@ def model(name: str, mean_us: float, qps: float, cv: float = 0.3) -> Tenant:
 
 
 @pytest.mark.parametrize(("cores", "idle_start_us"), [(1, 0.0), (1, 400.0), (2, 0.0)])
-def test_model_alone_is_a_queue(cores: int, idle_start_us: float) -> None:
+def test_single_model_behaves_like_a_queue(cores: int, idle_start_us: float) -> None:
     costs = Interference(0.0, 0.0, 0.0, idle_start_us=idle_start_us)
     load = model("a", 1000.0, 700.0 * cores)
     expected = Pool([Member(load, load.qps or 0.0)], costs).predict(cores)["a"]
@@ -29,14 +29,14 @@ def test_model_alone_is_a_queue(cores: int, idle_start_us: float) -> None:
     assert found.throughput_qps == pytest.approx(700 * cores, rel=0.02)
 
 
-def test_short_slices_are_processor_sharing() -> None:
+def test_short_time_slices_approach_processor_sharing() -> None:
     """Models that hardly ever have two requests are processor sharing, whose mean is S/(1 - rho) for any S."""
     models = [model(str(number), 1000.0, 10.0, cv=1.0) for number in range(60)]
     times = np.concatenate(play_slices(models, 1, 400, 1, NONE, slice_us=20.0))
     assert times.mean() == pytest.approx(1000 / (1 - 0.6), rel=0.06)
 
 
-def test_seldom_asked_models_wait_less_than_busy_ones() -> None:
+def test_models_with_little_traffic_wait_less_than_busy_ones() -> None:
     busy, seldom = model("busy", 1000.0, 650.0), model("seldom", 1000.0, 150.0)
     found = predict_sessions([busy, seldom], 1, seconds=200)
     queue = Pool([Member(tenant, tenant.qps or 0.0) for tenant in (busy, seldom)], NONE).predict(1)
@@ -44,7 +44,7 @@ def test_seldom_asked_models_wait_less_than_busy_ones() -> None:
     assert found["busy"].p99_ms > queue["busy"].p99_ms
 
 
-def test_switches_cost_where_another_model_has_run() -> None:
+def test_switch_cost_applies_after_another_model_ran() -> None:
     pair = [model("a", 1000.0, 200.0, cv=0.0), model("b", 1000.0, 200.0, cv=0.0)]
     costs = Interference(0.5, 0.0, 0.0)
     alone = play_slices(pair[:1], 1, 50, 1, costs)[0]
@@ -54,14 +54,14 @@ def test_switches_cost_where_another_model_has_run() -> None:
     assert np.quantile(both, 0.4) >= 1499
 
 
-def test_long_requests_end_although_each_switch_costs() -> None:
+def test_long_requests_end_despite_switch_costs() -> None:
     """Three slices' worth of work, and switches that cost more than a slice gives."""
     pair = [model("long", 9000.0, 30.0), model("short", 1000.0, 300.0)]
     times = play_slices(pair, 1, 20, 1, Interference(0.35, 0.0, 0.0))
     assert len(times[0]) == pytest.approx(600, rel=0.15)
 
 
-def test_model_without_traffic_is_no_division_by_zero() -> None:
+def test_model_without_traffic_causes_no_division_by_zero() -> None:
     found = predict_sessions([model("a", 1000.0, 100.0), model("b", 1000.0, 0.0)], 1, seconds=5)
     assert found["b"].throughput_qps == 0
     assert found["a"].throughput_qps == pytest.approx(100, rel=0.2)

@@ -15,7 +15,7 @@ PICTURES = ROOT / "results" / "cost-model"
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_part_of_the_minutes() -> None:
+def test_quick_run_writes_results_and_pictures() -> None:
     out = PICTURES / "bench_cost_model_quick.json"
     out.unlink(missing_ok=True)
     # No processes of its own: each would import everything once more.

@@ -13,7 +13,7 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("requests")
 
 
-def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path) -> None:
+def test_run_records_requests_and_service_times(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
     run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     (model,) = run.models
@@ -30,21 +30,23 @@ def test_a_run_is_measured(bench_open_loop: Path, library: Path, requests: Path)
     assert again.models[0].requests == model.requests
 
 
-def test_models_share_a_core(bench_open_loop: Path, library: Path, requests: Path) -> None:
+def test_models_on_one_core_have_no_separate_service_times(
+    bench_open_loop: Path, library: Path, requests: Path
+) -> None:
     tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
     run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
     assert [model.name for model in run.models] == ["one", "two"]
     assert all(model.failed == 0 and not model.service for model in run.models)
 
 
-def test_requests_are_as_many_as_weights_say(requests: Path) -> None:
+def test_request_file_follows_the_weights_of_rows(requests: Path) -> None:
     path = requests_of(Tenant("one", "tiny", {1: 3, 8: 1}, 1.0), requests)
     sizes = [len(request) for request in read_requests(path)]
     assert len(sizes) == 256
     assert len([size for size in sizes if size > 1.5 * min(sizes)]) == 64
 
 
-def test_bad_plans_are_told(bench_open_loop: Path, library: Path, tmp_path: Path) -> None:
+def test_bad_plan_is_reported(bench_open_loop: Path, library: Path, tmp_path: Path) -> None:
     arguments = {"plan": tmp_path / "none.json", "samples": tmp_path / "samples", "library": library}
     with pytest.raises(ProgramError, match=r"none.json: cannot be read"):
         run_program(bench_open_loop, arguments)

@@ -40,13 +40,13 @@ def server() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def test_the_longest_gap_counts_the_ends_of_the_stretch() -> None:
+def test_longest_gap_includes_both_ends_of_the_period() -> None:
     asked = Asked(answered=[1.0, 2.0, 5.0, 9.0])
     assert asked.longest_gap(1.5, 6.0) == 3.0
     assert asked.longest_gap(5.5, 8.0) == 2.5
 
 
-def test_right_answers_count_and_wrong_ones_are_told(
+def test_right_responses_are_counted_and_wrong_ones_reported(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Clients(server.server_port, 2, seed=1) as clients:
@@ -59,7 +59,7 @@ def test_right_answers_count_and_wrong_ones_are_told(
     assert clients.asked.wrong[0].startswith("version 2: ")
 
 
-def test_a_host_that_is_gone_is_a_failure_and_no_answer() -> None:
+def test_missing_host_counts_as_a_failure() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with Clients(closed.getsockname()[1], 1, seed=1) as clients:

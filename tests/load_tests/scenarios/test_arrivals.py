@@ -36,7 +36,7 @@ def test_gaps_are_exponential() -> None:
     assert np.mean(gaps > 0.03) == pytest.approx(math.exp(-3), rel=0.15)
 
 
-def test_another_rate_in_one_phase_moves_nothing_in_the_others() -> None:
+def test_rate_of_one_phase_does_not_affect_the_others() -> None:
     other = [PHASES[0], Phase("burst", 10.0, 50.0), PHASES[2]]
     old, new = arrivals(PHASES, 1), arrivals(other, 1)
     for begin, end in ((0, 50), (60, 80)):

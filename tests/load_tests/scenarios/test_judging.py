@@ -50,7 +50,7 @@ def test_ratio_and_spread_of_quiet_phases() -> None:
         p99_ratio(found, "gone", ["a"])
 
 
-def test_recovery_is_when_latency_stays_below() -> None:
+def test_recovery_ends_when_latency_stays_below_the_limit() -> None:
     sent = _sent()
     assert recovery_s(sent, (20.0, 30.0), 50_000) == 1.0
     assert recovery_s(sent, (22.0, 30.0), 50_000) == 0.0
@@ -76,7 +76,7 @@ def test_the_generator_is_chosen_by_the_rate() -> None:
     assert not uses_locust([Phase("calm", 1.0, 100.0), Phase("burst", 1.0, 501.0)])
 
 
-def test_growth_is_not_that_of_a_moment() -> None:
+def test_growth_ignores_short_peaks() -> None:
     leak = [20.0 + number // 10 for number in range(100)]
     assert growth(leak) == 8.0
     assert growth([9.0] * 10 + [30.0] * 10 + [27.0] * 60 + [28.0] * 17 + [36.0] * 3) == -2.0

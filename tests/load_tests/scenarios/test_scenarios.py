@@ -25,7 +25,7 @@ def test_names_of_scenarios() -> None:
         assert scenario.limits
 
 
-def test_every_burst_is_followed_by_a_calm() -> None:
+def test_every_burst_is_followed_by_a_calm_phase() -> None:
     scenario = SCENARIOS["burst"]
     phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
     assert [phase.name for phase in phases] == ["calm", "burst"] * 3 + ["calm"]
@@ -76,7 +76,7 @@ def test_the_page_escapes_what_it_shows() -> None:
     assert "locust" not in page
 
 
-def test_the_page_says_what_was_missed_and_draws_each_second() -> None:
+def test_page_shows_missed_targets_and_draws_each_second() -> None:
     page = render(_results(windows_us=[900.0, 61_500.0, 2000.0, 3000.0]), "burst-locust.html")
     assert "1 of 2 limits missed" in page
     assert page.count('class="FAIL"') == 2  # of the scenario, and of the limit
