@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ROOT", "ProgramError", "find_library", "find_program", "run_program"]
+__all__ = ["ROOT", "ProgramError", "find_go_program", "find_library", "find_program", "run_program"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -17,7 +17,7 @@ class ProgramError(RuntimeError):
     """A benchmark program failed; `status` is its exit status, the text its standard error."""
 
     def __init__(self, name: str, status: int, text: str) -> None:
-        super().__init__(f"{name} ended with status {status}: {text.strip()[-2000:] or 'no message'}")
+        super().__init__(f"{name} exited with status {status}: {text.strip()[-2000:] or 'no message'}")
         self.status = status
 
 
@@ -46,7 +46,21 @@ def find_program(name: str, folder: Path | None = None) -> Path:
     for candidate in folders:
         if (candidate / name).is_file():
             return candidate / name
-    raise FileNotFoundError(f"{name}: not in {', '.join(map(str, folders))}; `make build` makes it")
+    raise FileNotFoundError(f"{name}: not found in {', '.join(map(str, folders))}; `make build` builds it")
+
+
+def find_go_program(name: str) -> Path:
+    """Return the path of a program of the Go module.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it has not been built.
+    """
+    path = ROOT / "build" / "host-go" / name
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: not found; `make host-go` builds it")
+    return path
 
 
 def find_library(path: Path | None = None) -> Path:
@@ -59,7 +73,7 @@ def find_library(path: Path | None = None) -> Path:
     """
     found = path or Path(os.environ.get("PROCESSOR_LIBRARY", ROOT / "processor" / "libprocessor.so"))
     if not found.is_file():
-        raise FileNotFoundError(f"{found}: no such library; `make build` makes it")
+        raise FileNotFoundError(f"{found}: no such library; `make build` builds it")
     return found.resolve()
 
 

@@ -29,7 +29,7 @@ from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
 from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
-from load_tests.open_loop import open_loop, placement
+from load_tests.loadgen import open_loop, placement
 from serving_proxy.errors import ProxyError
 
 #: The SLO as a multiple of the time of a single request.

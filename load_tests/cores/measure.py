@@ -12,11 +12,9 @@ from typing import Any
 
 from rich.console import Console
 
-from load_tests._programs import run_program
 from load_tests.cores.stage import BASELINE, MODEL, VARIANT, Stage
-from load_tests.hosts.latencies import Latencies, percentile
-from load_tests.hosts.throughput import PATHS, built
-from load_tests.open_loop import Loop, open_loop
+from load_tests.latencies import Latencies, percentile
+from load_tests.loadgen import Loop, open_loop, run_loadgen
 
 __all__ = [
     "BURSTS",
@@ -115,17 +113,7 @@ class Side:
 
 def capacity(stage: Stage, seconds: float) -> float:
     """Return the throughput of one core [requests/s], measured with four sequential clients."""
-    report = run_program(
-        built("loadgen"),
-        {
-            "address": stage.divided.address,
-            "path": PATHS["grpc"],
-            "requests": stage.requests[BASELINE],
-            "clients": 4,
-            "time": f"{seconds:g}s",
-            "warmup": "1s",
-        },
-    )
+    report = run_loadgen(stage.divided.address, stage.requests[BASELINE], clients=4, time=f"{seconds:g}s", warmup="1s")
     return float(report["rate"])
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from load_tests._programs import ROOT, ProgramError
-from load_tests.hosts.throughput import built
+from load_tests._programs import ROOT, ProgramError, find_go_program
 from serving_proxy import Client
 from serving_proxy.access.tokens import read_token
 
@@ -97,7 +96,7 @@ class Service:
         """Start the proxy, and wait until it responds."""
         environment = dict(os.environ)
         if self._kind == "go":
-            environment["RECPROCESSOR_HOST"] = str(built("recprocessor-host"))
+            environment["RECPROCESSOR_HOST"] = str(find_go_program("recprocessor-host"))
         command = [sys.executable, "-m", "serving_proxy", "serve", "--state-dir", str(self._state)]
         command += ["--host", self._kind, "--admin-port", str(self.admin)]
         command += ["--grpc-port", str(self.grpc), "--rest-port", str(self.rest), *self._options]

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from load_tests._programs import ROOT, ProgramError
-from load_tests.hosts.throughput import built
+from load_tests._programs import ROOT, ProgramError, find_go_program
 from serving_proxy import Client
 
 __all__ = ["Proxy", "Seen", "memory_of", "step_back"]
@@ -82,7 +81,7 @@ class Proxy:
         ports = ["--grpc-port", "0", "--rest-port", "0", "--admin-port", "0"]
         environment = dict(os.environ)
         if self._kind == "go":
-            environment["RECPROCESSOR_HOST"] = str(built("recprocessor-host"))
+            environment["RECPROCESSOR_HOST"] = str(find_go_program("recprocessor-host"))
         command = [sys.executable, "-m", "serving_proxy", "serve", *self._options]
         command += ["--state-dir", str(self._state), "--host", self._kind]
         with self._log.open("wb") as log:

@@ -19,13 +19,14 @@ import numpy as np
 from rich.table import Table
 
 from load_tests._environment import usable_cpus
-from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
+from load_tests._programs import ROOT, ProgramError, find_go_program, find_library, find_program, run_program
 from load_tests._report import Target
 from load_tests.bench_serving import default_config
+from load_tests.loadgen import run_loadgen
 from load_tests.request_files import ensure_requests, random_inputs
 from load_tests.workloads import WORKLOADS
 
-__all__ = ["CLIENTS", "HostProcess", "bare_model", "built", "judge", "measure", "send", "table", "write_json_requests"]
+__all__ = ["CLIENTS", "HostProcess", "bare_model", "judge", "measure", "send", "table", "write_json_requests"]
 
 MODEL = "ranking"
 #: Requests for the bare model, over gRPC and over REST: the same numbers in different protocols.
@@ -53,7 +54,7 @@ class HostProcess:
         (folder / "desired.json").write_text(json.dumps(desired))
         program = [sys.executable, "-m", "serving_proxy.host"]
         if kind == "go":
-            program = [str(built("recprocessor-host"))]
+            program = [str(find_go_program("recprocessor-host"))]
         self._actual = folder / "hosts" / kind / "actual.json"
         self._log = folder / "log"
         ports = ["--grpc-port", "0", "--rest-port", "0"]
@@ -95,14 +96,6 @@ def _serving(kind: str, model: Path, config: dict[str, Any]) -> Iterator[HostPro
             host.close()
 
 
-def built(name: str) -> Path:
-    """Return the path of a program of the Go module."""
-    path = ROOT / "build" / "host-go" / name
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: not there; `make host-go` makes it")
-    return path
-
-
 def write_json_requests(path: Path, workload: str, count: int) -> Path:
     """Write a file of one-row requests for TensorFlow Serving's REST API, each after its length in 4 bytes."""
     rng = np.random.default_rng(1)
@@ -128,9 +121,9 @@ def send(address: str, over: str, requests: Path, clients: int, seconds: float) 
     ProgramError
         If it fails, or a request does.
     """
-    arguments = {"address": address, "over": over, "path": PATHS[over], "requests": requests, "clients": clients}
-    report: dict[str, Any] = run_program(
-        built("loadgen"), arguments | {"time": f"{seconds}s", "warmup": f"{min(1.0, seconds)}s"}
+    warmup = f"{min(1.0, seconds)}s"
+    report = run_loadgen(
+        address, requests, over=over, path=PATHS[over], clients=clients, time=f"{seconds}s", warmup=warmup
     )
     if report["failed"] or not report["requests"]:
         raise ProgramError("loadgen", 0, f"failed requests: {report['failed']}")

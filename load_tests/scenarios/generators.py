@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from load_tests._programs import ROOT, ProgramError
-from load_tests.hosts.latencies import Latencies
-from load_tests.hosts.throughput import PATHS, built
+from load_tests.latencies import Latencies
+from load_tests.loadgen import report_of, run_loadgen, start_loadgen
 from load_tests.scenarios.arrivals import LOCUST_MOST, Phase, arrivals, offsets
 
 __all__ = ["NATIVE_CLIENTS", "Endpoint", "Sent", "flood", "send_phases", "uses_locust"]
@@ -27,6 +27,7 @@ _START_S = 60.0
 #: Largest number of requests in flight of the native generator.
 NATIVE_CLIENTS = 128
 TIMEOUT_S = 10.0
+_LOADGEN: dict[str, Any] = {"warmup": "0s", "timeout": f"{TIMEOUT_S:g}s"}
 
 #: Called while a phase lasts, with the Unix time of its end.
 During = Callable[[Phase, float], None]
@@ -149,34 +150,14 @@ def _started(process: subprocess.Popen[bytes], path: Path, log: Path) -> float:
     raise ProgramError("locust", process.poll() or 0, log.read_text())
 
 
-def _loadgen(endpoint: Endpoint, requests: Path, **arguments: object) -> subprocess.Popen[str]:
-    command = [str(built("loadgen")), "--address", endpoint.grpc, "--path", PATHS["grpc"], "--requests", str(requests)]
-    command += ["--warmup", "0s", "--timeout", f"{TIMEOUT_S:g}s"]
-    for name, value in arguments.items():
-        command += [f"--{name}", str(value)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _report(process: subprocess.Popen[str], timeout: float) -> dict[str, Any]:
-    try:
-        output, errors = process.communicate(timeout=timeout)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    if process.returncode:
-        raise ProgramError("loadgen", process.returncode, errors)
-    report: dict[str, Any] = json.loads(output)
-    return report
-
-
 def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Path, during: During) -> Sent:
     parts, sent = [], Sent("loadgen", Latencies(np.empty(0), np.empty(0)))
     for number, phase in enumerate(phases):
         samples = folder / f"samples-{number}"
-        process = _loadgen(
-            endpoint,
+        process = start_loadgen(
+            endpoint.grpc,
             endpoint.grpc_requests,
+            **_LOADGEN,
             clients=NATIVE_CLIENTS,
             rate=phase.rate,
             seed=seed + number,
@@ -189,7 +170,7 @@ def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Pa
             process.kill()
             process.wait()
             raise
-        report = _report(process, phase.seconds + 3 * TIMEOUT_S)
+        report = report_of(process, phase.seconds + 3 * TIMEOUT_S)
         parts.append(Latencies.read(samples, report["started"]))
         sent.spans.append((report["started"], report["started"] + report["seconds"]))
         sent.failed.append(report["failed"])
@@ -201,5 +182,4 @@ def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Pa
 
 def flood(endpoint: Endpoint, requests: Path, clients: int, seconds: float) -> dict[str, Any]:
     """Send as fast as responses arrive, over `clients` connections; failed requests are counted and raise no error."""
-    process = _loadgen(endpoint, requests, clients=clients, time=f"{seconds:g}s")
-    return _report(process, seconds + 3 * TIMEOUT_S)
+    return run_loadgen(endpoint.grpc, requests, **_LOADGEN, clients=clients, time=f"{seconds:g}s")

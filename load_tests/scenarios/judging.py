@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from load_tests._report import Target
-from load_tests.hosts.latencies import percentile
+from load_tests.latencies import percentile
 from load_tests.scenarios.arrivals import Phase
 from load_tests.scenarios.generators import Sent
 

@@ -14,7 +14,7 @@ from load_tests._programs import ROOT
 from load_tests.bench_hosts import main
 from load_tests.hosts import churn, overhead, throughput
 from load_tests.hosts.changes import KINDS
-from load_tests.hosts.latencies import Latencies
+from load_tests.latencies import Latencies
 from load_tests.request_files import encode_request, name_model
 from load_tests.workloads import ensure_model
 

@@ -15,7 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 from load_tests.cores.__main__ import main
 from load_tests.cores.measure import late_windows, recovery_s
 from load_tests.cores.report import judge, spread_of
-from load_tests.hosts.latencies import Latencies
+from load_tests.latencies import Latencies
 from load_tests.request_files import encode_request, name_model
 
 

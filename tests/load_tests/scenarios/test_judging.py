@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load_tests.hosts.latencies import Latencies
+from load_tests.latencies import Latencies
 from load_tests.scenarios.arrivals import Phase
 from load_tests.scenarios.generators import Sent, uses_locust
 from load_tests.scenarios.judging import (

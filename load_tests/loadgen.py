@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send requests to hosts at a fixed rate, regardless of response times; latency counts from the due time."""
+"""Run the native load generator, `loadgen` (libprocessor/go/cmd/loadgen), against hosts.
+
+In a closed loop, each client sends its next request after the previous response. In an open loop, requests are sent at
+a fixed rate, regardless of response times, and latency counts from the due time.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,75 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from load_tests._programs import ProgramError
-from load_tests.hosts.latencies import Latencies
-from load_tests.hosts.throughput import PATHS, built
+from load_tests._programs import ProgramError, find_go_program, run_program
+from load_tests.latencies import Latencies
 
-__all__ = ["Loop", "open_loop", "placement"]
+__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen"]
 
 #: More connections than requests in flight, so that no request waits for another.
 CONNECTIONS = 32
 _BEGIN_S = 0.3
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def run_loadgen(address: str, requests: Path, **options: object) -> dict[str, Any]:
+    """Send requests until the end of the measurement, and return the report; failed requests raise no error.
+
+    Parameters
+    ----------
+    address : str
+        host:port.
+    requests : Path
+        File of requests.
+    **options
+        Further options of the program by name, such as `clients=4` or `time="10s"`.
+
+    Raises
+    ------
+    ProgramError
+        If the generator failed, not only a request.
+    """
+    report: dict[str, Any] = run_program(
+        find_go_program("loadgen"), {"address": address, "requests": requests, **options}
+    )
+    return report
+
+
+def start_loadgen(
+    address: str, requests: Path, preexec: Callable[[], None] | None = None, **options: object
+) -> subprocess.Popen[str]:
+    """Start to send requests; see `run_loadgen`. `preexec` is called in the new process before the program starts."""
+    command = [str(find_go_program("loadgen")), "--address", address, "--requests", str(requests)]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec)
+
+
+def report_of(process: subprocess.Popen[str], timeout: float) -> dict[str, Any]:
+    """Wait until a generator has ended, and return its report.
+
+    Raises
+    ------
+    ProgramError
+        If the generator failed, not only a request.
+    """
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if process.returncode:
+        raise ProgramError("loadgen", process.returncode, errors)
+    report: dict[str, Any] = json.loads(output)
+    return report
 
 
 @dataclass
@@ -57,13 +113,13 @@ def placement(cpu: int) -> str:
     """Describe how generators are placed on a CPU."""
     child = os.fork()
     if child == 0:
-        os._exit(0 if _step_forward(cpu) else 1)
+        os._exit(0 if _take_cpu(cpu) else 1)
     _, status = os.waitpid(child, 0)
     how = "real-time priority" if os.waitstatus_to_exitcode(status) == 0 else "the usual priority (no permission)"
     return f"CPU {cpu}, with {how}"
 
 
-def _step_forward(cpu: int) -> bool:
+def _take_cpu(cpu: int) -> bool:
     """Give the calling process priority on one CPU."""
     os.sched_setaffinity(0, {cpu})
     try:
@@ -90,17 +146,17 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
     """
     loop = Loop()
     with tempfile.NamedTemporaryFile(suffix=".samples") as samples:
-        arguments = {"address": address, "path": PATHS["grpc"], "requests": requests, "clients": CONNECTIONS}
-        arguments |= {"time": "3h", "warmup": "100ms", "timeout": "10s", "rate": rate, "seed": seed}
-        command = [str(built("loadgen"))]
-        for name, value in (arguments | {"samples": samples.name}).items():
-            command += [f"--{name}", str(value)]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=None if cpu is None else lambda: (_step_forward(cpu), None)[1],
+        process = start_loadgen(
+            address,
+            requests,
+            preexec=None if cpu is None else lambda: (_take_cpu(cpu), None)[1],
+            clients=CONNECTIONS,
+            time="3h",
+            warmup="100ms",
+            timeout="10s",
+            rate=rate,
+            seed=seed,
+            samples=samples.name,
         )
         try:
             time.sleep(_BEGIN_S)
@@ -111,10 +167,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
             process.wait()
             raise
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=120)
-        if process.returncode:
-            raise ProgramError("loadgen", process.returncode, errors)
-        report: dict[str, Any] = json.loads(output)
+        report = report_of(process, 120)
         loop.latencies = Latencies.read(Path(samples.name), report["started"])
     loop.seconds, loop.requests = report["seconds"], report["requests"]
     loop.failed, loop.late_us = report["failed"], report["late_us"]["p99"]
