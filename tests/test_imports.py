@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may import whom, as far as the contracts in pyproject.toml cannot say it (`make lint` checks those)."""
+"""Check which package may import which, as far as the contracts in pyproject.toml cannot express it.
+
+The contracts, which `make lint` checks, know neither packages of others nor late imports nor includes of C++.
+"""
 
 from __future__ import annotations
 
 import ast
-import graphlib
 import re
 import subprocess
 import sys
@@ -15,15 +17,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Package: what it may import beside the standard library and itself, at the top of a file and late, in a function.
+# Package: what it may import besides the standard library and itself, at the top of a file and late (in a function).
 ALLOWED = {
     "processor": ({"cffi", "_cffi_backend", "numpy"}, {"ml_dtypes"}),
-    # libprocessor's ops for fused graphs are opened as an op library, without importing the binding.
+    # It opens libprocessor's ops for fused graphs as an op library, without importing the binding.
     "graph_tools": ({"numpy", "google_crc32c", "ml_dtypes", "rich", "typer"}, {"tensorflow", "google"}),
     # A model is profiled through the binding.
     "cost_model": ({"numpy", "rich", "typer"}, {"matplotlib", "processor", "yaml"}),
-    # Only the proxy knows the others; hosts, optimization and profiling, which need them, are processes of their own.
-    # What decides about cores is pure.
+    # Only the proxy knows the other packages; hosts, optimization and profiling are separate processes.
+    # The code that decides about cores is pure.
     "serving_proxy": (
         {
             "cost_model",
@@ -42,7 +44,7 @@ ALLOWED = {
         },
         {"graph_tools", "processor"},
     ),
-    # A process of its own, which serves: what it takes from the control plane is nothing but words and settings.
+    # A separate process that serves; it shares only names and settings with the control plane.
     "serving_proxy/host": (
         {
             "google",
@@ -62,14 +64,14 @@ ALLOWED = {
     "tools": ({"cost_model", "google", "graph_tools", "pydantic"}, set()),
 }
 
-# Folder of libprocessor/src: the folders and single headers that it may include beside its own.
+# Folder of libprocessor/src: the folders and single headers that it may include besides its own.
 INCLUDES = {
     # The folder below all others: signatures, the memory that requests may hold, logging, JSON.
     "base": set(),
     "codec": {"src/base/"},
-    # In what kernels compute is decided when a model is loaded, and what a kernel shares is made then.
-    # What a tower computes tells how rows pass through it.
-    # It tells towers how many CPUs there are while it has moved the threads of the process to fewer.
+    # It chooses the precision of kernels and creates their shared parts when a model is loaded.
+    # The plans of towers show how rows pass through them.
+    # It tells towers the number of CPUs while it has moved the threads of the process to fewer.
     "runtime": {
         "src/base/",
         "src/codec/",
@@ -78,7 +80,7 @@ INCLUDES = {
         "src/kernels/tower_plan.h",
         "src/kernels/tower_team.h",
     },
-    # TensorFlow alone can load the ops: they know nothing of the runtime.
+    # TensorFlow can load the ops without the runtime.
     "kernels": {"src/base/json_value.h", "src/tables/"},
     "tables": set(),
     "host": {"src/base/", "src/codec/", "src/runtime/"},
@@ -87,7 +89,7 @@ INCLUDES = {
 
 
 def _imports(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and top-level name of every import, and whether it is indented: in a function or a condition."""
+    """Yield line and top-level name of every import, and whether it is late: in a function or a condition."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -106,7 +108,7 @@ def _python_files(package: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("package", ALLOWED)
-def test_package_imports_only_what_it_may(package: str) -> None:
+def test_package_imports_only_allowed_packages(package: str) -> None:
     siblings = {path.stem for path in _python_files(package)} if package == "tools" else set()
     early, late = ALLOWED[package]
     allowed = early | {package.partition("/")[0]} | siblings | sys.stdlib_module_names
@@ -119,28 +121,7 @@ def test_package_imports_only_what_it_may(package: str) -> None:
     assert not wrong
 
 
-def _own_imports(path: Path, modules: dict[str, Path]) -> set[str]:
-    """Name the modules of a package that a file imports, early or late."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in modules else node.module for name in names}
-    return found & modules.keys()
-
-
-@pytest.mark.parametrize("package", ["processor", "graph_tools", "cost_model", "serving_proxy", "load_tests", "demo"])
-def test_files_of_a_package_import_each_other_in_no_circle(package: str) -> None:
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in (ROOT / package).rglob("*.py")
-    }
-    graphlib.TopologicalSorter({name: _own_imports(path, modules) for name, path in modules.items()}).prepare()
-
-
-def test_late_imports_are_seen() -> None:
+def test_late_imports_are_found() -> None:
     source = "import numpy\ndef f():\n    import tensorflow.x\n    from demo.y import z\n"
     assert set(_imports(source)) == {(1, "numpy", False), (3, "tensorflow", True), (4, "demo", True)}
 
@@ -157,7 +138,7 @@ def test_import_of_processor_loads_neither_tensorflow_nor_the_library() -> None:
 
 
 @pytest.mark.parametrize("folder", INCLUDES)
-def test_library_folder_includes_only_what_it_may(folder: str) -> None:
+def test_library_folder_includes_only_allowed_headers(folder: str) -> None:
     source = ROOT / "libprocessor" / "src" / folder
     files = [path for path in sorted(source.rglob("*")) if path.suffix in {".h", ".cc"}]
     assert files
@@ -182,7 +163,7 @@ def _included_folders() -> dict[str, set[str]]:
     return included
 
 
-def test_library_folders_include_each_other_in_no_circle() -> None:
+def test_includes_of_library_folders_have_no_cycle() -> None:
     left = _included_folders()
     assert "runtime/model" in left
     while below := [folder for folder, included in left.items() if not included & left.keys()]:
