@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -18,11 +19,13 @@ from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
 from load_tests._report import Target, make_console, print_targets, results_file, write_results
 
-__all__ = ["BenchmarkParser", "Measured", "finish", "measure_engines", "run_benchmark"]
+__all__ = ["FIGURES", "BenchmarkParser", "Measured", "engine_medians", "finish", "measure_engines", "run_benchmark"]
 
+#: Figures of a round of `bench_serving`.
+FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
 #: Exit status of `bench_serving` if the outputs of two engines differ.
 _ANSWERS_DIFFER = 2
-_QUICK = "A quick run: the answers agree; its figures are no measurement, and are held against no target."
+_QUICK = "A quick run: the outputs agree; its figures are no measurement and are not compared with targets."
 
 
 class BenchmarkParser(argparse.ArgumentParser):
@@ -36,35 +39,53 @@ class BenchmarkParser(argparse.ArgumentParser):
     rounds : int
         Default of `--rounds`; 1 in a quick run.
     seconds : float
-        Default of `--seconds`, the length of a round [s]; 0.2 in a quick run.
+        Default of `--seconds`, the length of a round [s].
     of : str
         Object that is measured in rounds.
+    quick_seconds : float
+        Length of a round in a quick run [s].
     """
 
-    def __init__(self, name: str, description: str, *, rounds: int, seconds: float, of: str = "each engine") -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        *,
+        rounds: int,
+        seconds: float,
+        of: str = "each engine",
+        quick_seconds: float = 0.2,
+    ) -> None:
         super().__init__(description=description)
-        self._name, self._rounds, self._seconds = name, rounds, seconds
-        self.add_argument("--quick", action="store_true", help="check answers and plumbing; the figures mean nothing")
+        self._name, self._rounds, self._seconds, self._quick_seconds = name, rounds, seconds, quick_seconds
+        self.add_argument(
+            "--quick", action="store_true", help="only check outputs and the program; the figures are no measurement"
+        )
         self.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-        self.add_argument("--rounds", type=int, help=f"rounds of {of} (default {rounds})")
-        self.add_argument("--seconds", type=float, help=f"length of a round (default {seconds:g})")
-        self.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+        self.add_argument("--rounds", type=int, help=f"number of rounds of {of} (default {rounds})")
+        self.add_argument("--seconds", type=float, help=f"length of a round in seconds (default {seconds:g})")
+        self.add_argument(
+            "--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models"
+        )
         self.add_argument("--output", type=Path, help=f"file of the results (default results/{name}.json)")
 
-    def add_programs(self, program: str = "bench_serving") -> None:
-        """Add the options for the paths of the native program and the library."""
-        self.add_argument("--bench-dir", type=Path, help=f"folder of the program {program}")
-        self.add_argument("--library", type=Path, help="libprocessor.so")
+    def add_programs(self, program: str | None = "bench_serving") -> None:
+        """Add the options for the paths of the library and, if there is one, of the native program."""
+        if program is not None:
+            self.add_argument("--bench-dir", type=Path, help=f"folder of the program {program}")
+        self.add_argument("--library", type=Path, help="path of libprocessor.so")
 
     def add_threads(self) -> None:
         """Add the option for the number of client threads."""
-        self.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
+        self.add_argument(
+            "--threads", type=int, default=usable_cpus(), help="number of client threads (default: one per CPU)"
+        )
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse a command line, and fill in the defaults that depend on `--quick`."""
         options = self.parse_args(arguments)
         options.rounds = options.rounds or (1 if options.quick else self._rounds)
-        options.seconds = options.seconds or (0.2 if options.quick else self._seconds)
+        options.seconds = options.seconds or (self._quick_seconds if options.quick else self._seconds)
         options.warmup = 0.05 if options.quick else 0.5
         options.output = options.output or results_file(self._name, options.quick)
         return options
@@ -110,6 +131,22 @@ def measure_engines(
         "rounds": options.rounds,
     }
     return run_program(options.program, usual | arguments, tick, prefix)
+
+
+def engine_medians(output: dict[str, Any], figures: Sequence[str] = FIGURES) -> dict[str, dict[str, Any]]:
+    """Convert the output of `bench_serving` to the format of the result file.
+
+    Returns
+    -------
+    engines : dict
+        For each engine the medians of the figures over the rounds, the largest difference of its outputs from those of
+        the first engine (`max_abs_difference`), and the rounds.
+    """
+    return {
+        engine["engine"]: {name: median(turn[name] for turn in engine["rounds"]) for name in figures}
+        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
+        for engine in output["engines"]
+    }
 
 
 @dataclass
@@ -166,7 +203,7 @@ def run_benchmark(
     except (ProgramError, FileNotFoundError) as error:
         differ = isinstance(error, ProgramError) and error.status == _ANSWERS_DIFFER
         console.print(
-            f"[bold red]{'The answers differ' if differ else 'The run failed'}:[/] {escape(str(error))}", soft_wrap=True
+            f"[bold red]{'The outputs differ' if differ else 'The run failed'}:[/] {escape(str(error))}", soft_wrap=True
         )
         return 1
     console.print(measured.table)

@@ -21,10 +21,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
 from load_tests._report import Target
-from load_tests.bench_fused import FIGURES, PRECISIONS, TOLERANCES, fuse
+from load_tests.bench_fused import PRECISIONS, TOLERANCES, fuse
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 
@@ -72,11 +72,9 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
         `engines`: for each mode the medians over the rounds, the batch sizes, and the rounds; `ratios`: each mode's
         requests/s and p99 divided by those without batching, as medians over the ratios of each round.
     """
-    engines = {
-        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": engine["max_abs_difference"], "runs": _runs(engine), "rounds": engine["rounds"]}
-        for engine in output["engines"]
-    }
+    engines = engine_medians(output)
+    for engine in output["engines"]:
+        engines[engine["engine"]]["runs"] = _runs(engine)
     first, *others = engines.items()
     ratios = {
         name: {
@@ -105,10 +103,10 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def _table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="Requests put together, and each alone")
+    table = Table(title="Requests in batches, and each alone")
     for heading in ("workload", "rows", "threads", "mode"):
         table.add_column(heading)
-    for heading in ("requests/s", "over off", "p50 ms", "p99 ms", "CPU s/1,000", "requests a run", "in company"):
+    for heading in ("requests/s", "over off", "p50 ms", "p99 ms", "CPU s/1,000", "requests per batch", "batched"):
         table.add_column(heading, justify="right", no_wrap=True)
     for case in cases:
         for number, (name, engine) in enumerate(case["engines"].items()):
@@ -146,13 +144,11 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
-    parser = BenchmarkParser(
-        "bench_batching", "Measure what batching requests brings.", rounds=5, seconds=2, of="each mode"
-    )
+    parser = BenchmarkParser("bench_batching", "Measure the effect of batching.", rounds=5, seconds=2, of="each mode")
     parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1], help="rows of a request (default 1)")
+    parser.add_argument("--rows", nargs="+", type=int, default=[1], help="numbers of rows of a request (default 1)")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
-    parser.add_argument("--threads", type=int, nargs="+", default=[16], help="client threads (default 16)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[16], help="numbers of client threads (default 16)")
     parser.add_programs()
     return run_benchmark("batching", parser.parse(arguments), _measure)
 

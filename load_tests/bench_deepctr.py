@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
 from load_tests._programs import ROOT, ProgramError
 from load_tests._report import Target
@@ -120,11 +119,7 @@ def summarize(model: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     case : dict
         `engines`: for each name the medians over the rounds, and the rounds; `speedup`: fused requests/s over stock.
     """
-    engines = {
-        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
-        for engine in output["engines"]
-    }
+    engines = engine_medians(output, FIGURES)
     speedup = engines["fused"]["requests_per_s"] / engines["stock"]["requests_per_s"]
     return {"model": model, "rows": rows, "speedup": round(speedup, 4), "engines": engines}
 

@@ -25,7 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
 from load_tests._programs import ROOT, ProgramError
 from load_tests._report import Target
@@ -66,7 +66,6 @@ TARGETS = {
 }
 #: Limit of p99 divided by p50, relative to the same ratio of oneDNN alone.
 TAIL = 1.25
-FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
 
 
 def fuse(workload: str, precision: str, cache: Path, library: Path, user_inputs: Sequence[str] = ()) -> Path:
@@ -136,12 +135,9 @@ def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any
     case : dict
         `engines`: for each name the medians over the rounds, the largest difference from stock's scores, the rounds.
     """
-    engines = {
-        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
-        | {"tail": median(each["p99_us"] / each["p50_us"] for each in engine["rounds"])}
-        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
-        for engine in output["engines"]
-    }
+    engines = engine_medians(output)
+    for engine in engines.values():
+        engine["tail"] = median(turn["p99_us"] / turn["p50_us"] for turn in engine["rounds"])
     return {
         "workload": workload,
         "rows": rows,

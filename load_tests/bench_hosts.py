@@ -22,10 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from load_tests._benchmark import finish
+from load_tests._benchmark import BenchmarkParser, finish
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import Target, make_console, results_file
+from load_tests._report import Target, make_console
 from load_tests.bench_fused import fuse
 from load_tests.hosts import churn, overhead, throughput
 from load_tests.hosts.changes import KINDS
@@ -38,7 +38,7 @@ Cases = list[dict[str, Any]]
 
 
 def _overhead(model: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
-    console.print(f"Measuring what a ModelHost adds, with {' and '.join(map(str, options.models))} models loaded")
+    console.print(f"Measuring the overhead of a ModelHost with {' and '.join(map(str, options.models))} models loaded")
     cases = overhead.measure(model, options)
     console.print(overhead.table(cases))
     return cases, overhead.judge(cases)
@@ -70,29 +70,24 @@ MEASURES = {"overhead": _overhead, "throughput": _throughput, "churn": _churn}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure hosts.")
-    parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="some of the subjects")
+    parser = BenchmarkParser("bench_hosts", "Measure hosts.", rounds=5, seconds=3, of="each case", quick_seconds=0.3)
+    parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="only these measurements")
     kinds = tuple(throughput.CLIENTS)
-    parser.add_argument("--hosts", nargs="+", choices=kinds, default=list(kinds))
-    parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="auto")
-    parser.add_argument("--model", type=Path, help="an optimized W2, instead of making one")
-    parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
-    parser.add_argument("--seconds", type=float, help="length of a round (default 3)")
-    parser.add_argument("--models", nargs="+", type=int, help="models that a ModelHost has loaded (default 1 40)")
+    parser.add_argument("--hosts", nargs="+", choices=kinds, default=list(kinds), help="kinds of hosts")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "auto"), default="auto", help="precision of the model")
+    parser.add_argument("--model", type=Path, help="an optimized W2; by default it is created")
+    parser.add_argument(
+        "--models", nargs="+", type=int, help="numbers of models that a ModelHost has loaded (default 1 40)"
+    )
     parser.add_argument("--changes", nargs="+", choices=tuple(KINDS), default=list(KINDS), help="kinds of changes")
-    parser.add_argument("--cycles", type=int, help="of each kind of changes (default 100)")
-    parser.add_argument("--quiet", type=float, help="seconds without changes, twice in each round (default 5)")
-    parser.add_argument("--maintenance-cpus", help="where the proxy's host loads (default: in the idle time of all)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_hosts.json)")
-    parsed = parser.parse_args(arguments)
+    parser.add_argument("--cycles", type=int, help="number of cycles of each kind of changes (default 100)")
+    parser.add_argument("--quiet", type=float, help="seconds without changes, measured twice in each round (default 5)")
+    parser.add_argument(
+        "--maintenance-cpus", help="CPUs on which the proxy's host loads models (default: idle time of all CPUs)"
+    )
+    parser.add_programs()
+    parsed = parser.parse(arguments)
     quick = parsed.quick
-    parsed.rounds = parsed.rounds or (1 if quick else 5)
-    parsed.seconds = parsed.seconds or (0.3 if quick else 3.0)
     parsed.models = parsed.models or ([1, 3] if quick else list(overhead.MODELS))
     parsed.cycles = parsed.cycles or (2 if quick else 100)
     parsed.quiet = parsed.quiet or (0.3 if quick else 5.0)
@@ -100,7 +95,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if quick and not parsed.maintenance_cpus:
         # The figures need an idle machine, but a quick run may be one of many programs on it.
         parsed.maintenance_cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    parsed.output = parsed.output or results_file("bench_hosts", quick)
     return parsed
 
 

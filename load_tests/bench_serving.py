@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import FIGURES, BenchmarkParser, Measured, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
 from load_tests._report import Target
 from load_tests.request_files import Protocol, ensure_requests
@@ -90,8 +90,7 @@ def summarize(workload: str, rows: int, protocol: str, output: dict[str, Any]) -
     engines: dict[str, Any] = {}
     for engine in output["engines"]:
         rounds = engine["rounds"]
-        figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
-        engines[engine["engine"]] = {name: median(turn[name] for turn in rounds) for name in figures} | {
+        engines[engine["engine"]] = {name: median(turn[name] for turn in rounds) for name in FIGURES} | {
             "overhead": _overhead(engine),
             "load_seconds": engine["load_seconds"],
             "rounds": rounds,
@@ -137,7 +136,7 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
 
 
 def _table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="Processor (codec included) against stock TensorFlow (tensors ready made)")
+    table = Table(title="Processor (codec included) against stock TensorFlow (inputs prepared as tensors)")
     for heading in ("workload", "rows", "engine"):
         table.add_column(heading)
     for heading in ("requests/s", "over stock", "p50 ms", "p99 ms", "CPU s/1,000", "overhead µs", "max |Δ|"):
@@ -215,7 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"])
     parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
     parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
-    parser.add_argument("--config", type=json.loads, help="JSON for the processor instead of the measured default")
+    parser.add_argument(
+        "--config", type=json.loads, help="configuration of the processor as JSON, instead of the measured default"
+    )
     parser.add_threads()
     parser.add_programs()
     options = parser.parse(arguments)

@@ -13,15 +13,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
-from load_tests.bench_fused import FIGURES
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
@@ -41,11 +39,7 @@ def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
 
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Convert the output of one run of the program to one case of the results: medians over rounds, and the rounds."""
-    engines = {
-        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
-        for engine in output["engines"]
-    }
+    engines = engine_medians(output)
     return {"workload": workload, "rows": rows, "threads": output["threads"], "engines": engines}
 
 

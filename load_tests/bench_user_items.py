@@ -16,17 +16,16 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, Measured, measure_engines, run_benchmark
+from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
 from load_tests._report import Target
-from load_tests.bench_fused import FIGURES, PRECISIONS, fuse, loaded_precisions
+from load_tests.bench_fused import PRECISIONS, fuse, loaded_precisions
 from load_tests.bench_serving import default_config
 from load_tests.request_files import Array, encode_request, random_inputs, write_requests
 from load_tests.workloads import ensure_model
@@ -89,11 +88,7 @@ def summarize(precision: str, form: str, output: dict[str, Any]) -> dict[str, An
         `engines`: for each name the medians over the rounds, and the rounds; `speedup`: requests/s of the split model
         divided by the other's; `cpu_saved`: CPU time of the other model divided by the split model's.
     """
-    engines = {
-        engine["engine"]: {name: median(each[name] for each in engine["rounds"]) for name in FIGURES}
-        | {"max_abs_difference": engine["max_abs_difference"], "rounds": engine["rounds"]}
-        for engine in output["engines"]
-    }
+    engines = engine_medians(output)
     whole, split = engines["unsplit"], engines["split"]
     return {
         "precision": precision,

@@ -169,7 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(_table(cases))
     targets = []
     if options.quick:
-        console.print("A quick run: the answers agree; its figures are no measurement, and are held against no target.")
+        console.print(
+            "A quick run: the outputs agree; its figures are no measurement and are not compared with targets."
+        )
     elif usable_cpus() < THREADS:
         console.print(f"{usable_cpus()} CPU: two threads cannot be faster than one, and are held against no target.")
     else:

@@ -22,9 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import make_console, print_targets, results_file, write_results
+from load_tests._report import make_console, print_targets, write_results
 from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
@@ -39,23 +40,20 @@ _QUIET = 0.05
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the cost model on this machine.")
-    parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--rounds", type=int, help="of each side (default 4)")
-    parser.add_argument("--seconds", type=float, help="of each side in a round (default 10)")
-    parser.add_argument("--bursts", type=int, help="of each kind (default 3)")
-    parser.add_argument("--rows", type=int, default=128, help="of a request")
-    parser.add_argument("--model", type=Path, help="an optimized W2, instead of making one")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_cores.json)")
-    parsed = parser.parse_args(arguments)
-    quick = parsed.quick
-    parsed.rounds = parsed.rounds or (1 if quick else 4)
-    parsed.seconds = parsed.seconds or (1.0 if quick else 10.0)
-    parsed.bursts = (0 if quick else 3) if parsed.bursts is None else parsed.bursts
-    parsed.output = parsed.output or results_file("bench_cores", quick)
+    parser = BenchmarkParser(
+        "bench_cores",
+        "Measure the cost model on this machine.",
+        rounds=4,
+        seconds=10,
+        of="each side",
+        quick_seconds=1.0,
+    )
+    parser.add_argument("--bursts", type=int, help="number of bursts of each kind (default 3)")
+    parser.add_argument("--rows", type=int, default=128, help="number of rows of a request")
+    parser.add_argument("--model", type=Path, help="an optimized W2; by default it is created")
+    parser.add_programs(None)
+    parsed = parser.parse(arguments)
+    parsed.bursts = (0 if parsed.quick else 3) if parsed.bursts is None else parsed.bursts
     return parsed
 
 
@@ -66,13 +64,13 @@ def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dic
     stage.pin(str(every[0]))
     rates = Rates(capacity(stage, max(1.0, options.seconds / 2)))
     slo_ms = _SLO_REQUESTS * 1000 / rates.core
-    stage.objective(slo_ms)
+    stage.set_slo(slo_ms)
     stage.pin("auto")
     generator = every[-1]
     console.print(
-        f"One core answers {rates.core:,.0f} requests/s of {options.rows} rows. The baseline is asked "
-        f"{rates.baseline:,.0f}, the variant {rates.overload:,.0f}; objective {slo_ms:.1f} ms.\n"
-        f"Generators: {placement(generator)}."
+        f"One core serves {rates.core:,.0f} requests/s of {options.rows} rows. The baseline receives "
+        f"{rates.baseline:,.0f} requests/s, the variant {rates.overload:,.0f}; the SLO is {slo_ms:.1f} ms.\n"
+        f"Load generators run on {placement(generator)}."
     )
     address = stage.divided.address
     with (
@@ -114,17 +112,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = describe_environment(ROOT)
     others = environment["busy_before"]
     if others > _QUIET:
-        console.print(f"[bold yellow]Other programs take {others:.0%} of the CPUs: the figures will not hold[/]")
+        console.print(f"[bold yellow]Other programs use {others:.0%} of the CPUs: the figures will be unreliable[/]")
     if environment["cpus"] < 2:
-        console.print("One CPU: there is nothing to divide, expected two or more")
+        console.print("cpus: 1 found, expected at least 2, because one CPU cannot be divided")
         return 1
     try:
         model = options.model or fuse("W2", "fp32", options.cache, find_library(options.library))
         with (
             tempfile.TemporaryDirectory() as folder,
-            open_stage(model, options.rows, Path(folder), options.cache) as it,
+            open_stage(model, options.rows, Path(folder), options.cache) as stage,
         ):
-            found = _measure(it, options, console)
+            found = _measure(stage, options, console)
     except (ProgramError, ProxyError, FileNotFoundError) as error:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
         return 1
@@ -145,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     write_results(options.output, results)
     draw(results, options.output.with_suffix(".png"))
-    console.print(f"Written to {options.output}, with a picture beside it")
+    console.print(f"Written to {options.output}, and a picture in the same folder")
     return 1 if options.strict and not all(target.ok for target in targets) else 0
 
 

@@ -214,8 +214,8 @@ def measure_bursts(
         }
         before, since = found[name]["late_before"], found[name]["late_after"]
         console.print(
-            f"[dim]burst of {burst.title}: within the objective {recovery:.1f} s after its {burst.judged_from}; "
-            f"late were {before:.0%} of the half-seconds before bursts, {since:.0%} after[/]"
+            f"[dim]burst of {burst.title}: within the SLO {recovery:.1f} s after its {burst.judged_from}; "
+            f"{before:.0%} of the half-seconds before bursts were late, {since:.0%} after them[/]"
         )
     return found
 

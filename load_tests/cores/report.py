@@ -20,8 +20,8 @@ MOST = 1.3
 RECOVERY_S = 5.0
 _TITLES = {
     "alone": "alone on its CPUs",
-    "planned": "beside the overload, `--cores control`",
-    "shared": "beside the overload, no plan",
+    "planned": "next to the overload, `--cores control`",
+    "shared": "next to the overload, no plan",
     "alone again": "alone on its CPUs, again",
 }
 _COLORS = {"alone": "#1f77b4", "planned": "#2ca02c", "shared": "#d62728", "alone again": "#7fb2d9"}
@@ -55,7 +55,7 @@ def table(sides: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return a table of the sides."""
     found = Table(title="W2 over gRPC on real hosts: the baseline's latency")
     found.add_column("baseline")
-    for heading in ("requests", "failed", "p50 ms", "p99 ms", "over alone", "variant answers/s", "variant refused"):
+    for heading in ("requests", "failed", "p50 ms", "p99 ms", "over alone", "variant responses/s", "variant refused"):
         found.add_column(heading, justify="right")
     alone = alone_p99_us(sides)
     for name in SIDES:
@@ -105,7 +105,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
             color="#98df8a",
             label="p50",
         )
-        axis.axhline(slo_ms, color="#d62728", ls="--", lw=1, label="objective")
+        axis.axhline(slo_ms, color="#d62728", ls="--", lw=1, label="SLO")
         for number, move in enumerate(burst["moves"]):
             axis.axvline(move["at"], color="#888888", ls=":", lw=1, label=None if number else "cores move")
         axis.set(title=f"Burst of {burst['title']}", xlabel="s from its begin", ylabel="baseline, ms", yscale="log")

@@ -50,7 +50,7 @@ class Stage:
             MODEL, self.model, version=version, config=self.config, wait=True, timeout=_DEPLOY_S, **settings
         )
 
-    def objective(self, milliseconds: float) -> None:
+    def set_slo(self, milliseconds: float) -> None:
         """Set the SLO of all versions."""
         for proxy in (self.divided, self.shared):
             for version in (BASELINE, VARIANT):

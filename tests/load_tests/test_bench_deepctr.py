@@ -56,4 +56,4 @@ def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path, capsys: p
     (case,) = json.loads(output.read_text())["cases"]
     assert (case["model"], case["rows"]) == ("DeepFM", 3)
     assert case["engines"]["fused"]["max_abs_difference"] <= 2e-5
-    assert "the answers agree" in capsys.readouterr().out
+    assert "the outputs agree" in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_quick_run_compares_answers_and_writes_results(
             assert engine["requests_per_s"] > 0
             assert 0 < engine["p50_us"] <= engine["p99_us"]
         assert case["engines"]["processor"]["overhead"]["mean_us"] > 0
-    assert "the answers agree" in capsys.readouterr().out
+    assert "the outputs agree" in capsys.readouterr().out
 
 
 def test_one_engine_alone_is_measured_without_the_library(

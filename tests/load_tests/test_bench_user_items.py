@@ -82,4 +82,4 @@ def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path, capsys: p
     for case in results["cases"]:
         assert case["engines"]["split"]["max_abs_difference"] <= 2e-5
         assert all(engine["requests_per_s"] > 0 for engine in case["engines"].values())
-    assert "the answers agree" in capsys.readouterr().out
+    assert "the outputs agree" in capsys.readouterr().out
