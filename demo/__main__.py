@@ -16,7 +16,7 @@ def _main() -> int:
         # If the interrupt is raised in code compiled from a string (named tuples, data classes), `python -m` dies of
         # the signal although it was caught. Running other code from a string prevents that.
         exec("")
-        print("make demo: interrupted; what was finished stays in the cache", file=sys.stderr)
+        print("make demo: interrupted; finished steps stay in the cache", file=sys.stderr)
         return 130
 
 

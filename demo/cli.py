@@ -21,10 +21,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return 0 if every score agrees with TensorFlow's, 1 if not or on an error."""
     description = "Train a click model, optimize it, serve it from C, Python and Go, and compare each with TensorFlow."
     parser = argparse.ArgumentParser(prog="python -m demo", description=description)
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for what a later run uses")
-    parser.add_argument("--json", type=Path, default=ROOT / "results" / "demo.json", help="where to write the figures")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, in each of which every way in is measured")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of one measurement")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for data and models")
+    parser.add_argument("--json", type=Path, default=ROOT / "results" / "demo.json", help="file for the figures")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; each measures every host")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of one measurement in seconds")
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 1 or not 0.05 <= chosen.seconds <= 600:
         parser.error("--rounds must be at least 1, --seconds between 0.05 and 600")

@@ -118,8 +118,8 @@ def sentences(
         compared = " and ".join(f"{number:,}" for number in sorted({line.compared for line in lines} - {0}))
         yield f"All scores agree with TensorFlow's within {_tolerances(lines)}; each line compared {compared}."
     yield (
-        f"One row is a rating by itself; {lines[-1].rows} rows are a user ranked over {lines[-1].rows} films. "
-        f"{settings['clients']} clients send, each waiting for its answer; medians of {settings['rounds']} rounds."
+        f"A request of one row is a single rating; one of {lines[-1].rows} rows ranks as many films for a user. "
+        f"{settings['clients']} clients send, each one request at a time; medians of {settings['rounds']} rounds."
     )
     gains = [
         f"{gain:.1f} times TensorFlow's requests/s with {rows} row{'s' if rows > 1 else ''}"
@@ -127,11 +127,11 @@ def sentences(
     ]
     if gains:
         yield (
-            f"The optimized lines serve what `graph-tools optimize` wrote: in fp32 {' and '.join(gains)} per request. "
-            "MB is the size of the model on disk; this export has no optimizer state that could be cut."
+            f"The optimized lines serve the output of `graph-tools optimize`: in fp32 {' and '.join(gains)} per "
+            "request. MB is the size of the model on disk; this export has no optimizer state to remove."
         )
     if no_go:
-        yield f"The Go server was left out: {no_go}."
+        yield f"The Go server was not measured: {no_go}."
     else:
         yield "The Go line includes gRPC and a client in Python, which share the CPUs with the server."
     yield (

@@ -46,7 +46,7 @@ def run(options: Options, terminal: Terminal) -> int:
     """
     library = options.root / "processor" / "libprocessor.so"
     if not library.is_file():
-        raise ServingError(f"{library.name}: not in {library.parent}, expected it there; run `make build` first")
+        raise ServingError(f"{library}: not found; run `make build` first")
     with terminal.step("Fetch MovieLens-100K"):
         wheel = movielens.fetch(options.cache)
     with terminal.step("Read the ratings, make requests"):

@@ -18,7 +18,7 @@ class Stock:
 
     def __init__(self, program: Path, model: Path) -> None:
         if not program.is_file():
-            raise ServingError(f"{program}: not there, expected the benchmark that `make build` builds")
+            raise ServingError(f"{program}: not found; run `make build` first")
         self._program, self._model, self.megabytes = program, model, megabytes(model)
 
     def measure(self, work: Workload, threads: int, seconds: float) -> Timing:

@@ -189,15 +189,15 @@ def _measure(
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure W2 compiled ahead of time.")
-    parser.add_argument("--rows", type=int, nargs="+", help="of the fixed batches (default 1 16 128; whole: 16)")
-    parser.add_argument("--parts", nargs="+", choices=tuple(ROWS), default=list(ROWS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.5, help="length of a round")
-    parser.add_argument("--compiler", default=os.environ.get("CXX", "g++"))
+    parser.add_argument("--rows", type=int, nargs="+", help="batch sizes (default 1 16 128; for the whole model 16)")
+    parser.add_argument("--parts", nargs="+", choices=tuple(ROWS), default=list(ROWS), help="parts of the model")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds of each engine")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a round in seconds")
+    parser.add_argument("--compiler", default=os.environ.get("CXX", "g++"), help="C++ compiler")
     parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_serving")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench_aot.json")
+    parser.add_argument("--library", type=Path, help="path of libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench_aot.json", help="file of the results")
     return parser.parse_args(arguments)
 
 
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     console.print(_table(cases))
     for name, reason in refused.items():
-        console.print(f"  {name}: the compiler refuses it: {escape(reason)}")
+        console.print(f"  {name}: refused by the compiler: {escape(reason)}")
     settings = {name: getattr(options, name) for name in ("rounds", "seconds", "compiler")}
     settings["target_cpu"] = _this_cpu(options.compiler)
     results = {"benchmark": "aot", "quick": False, "environment": environment, "settings": settings}

@@ -145,9 +145,9 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
     parser = BenchmarkParser("bench_batching", "Measure the effect of batching.", rounds=5, seconds=2, of="each mode")
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"], help="workloads")
     parser.add_argument("--rows", nargs="+", type=int, default=[1], help="numbers of rows of a request (default 1)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="precision of the models")
     parser.add_argument("--threads", type=int, nargs="+", default=[16], help="numbers of client threads (default 16)")
     parser.add_programs()
     return run_benchmark("batching", parser.parse(arguments), _measure)

@@ -70,16 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status : int
         0; 1 if a command failed.
     """
-    parser = argparse.ArgumentParser(description="Put the published claims beside what was measured.")
-    parser.add_argument("--run", action="store_true", help="measure first the rows that have no figure")
-    parser.add_argument("--again", action="store_true", help="with --run: measure those that have one, too")
-    parser.add_argument("--only", nargs="+", choices=tuple(CLAIMS), default=list(CLAIMS), help="some of the rows")
+    parser = argparse.ArgumentParser(description="Compare the published claims with the measurements.")
+    parser.add_argument("--run", action="store_true", help="first measure the rows without a figure")
+    parser.add_argument("--again", action="store_true", help="with --run: also measure the rows with a figure")
+    parser.add_argument("--only", nargs="+", choices=tuple(CLAIMS), default=list(CLAIMS), help="only these rows")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the results")
-    parser.add_argument("--update", action="store_true", help="put the table into README.md and docs/claims.md")
-    parser.add_argument("--documents", type=Path, default=ROOT, help="with --update: the folder of README.md and docs")
+    parser.add_argument("--update", action="store_true", help="write the table to README.md and docs/claims.md")
+    parser.add_argument(
+        "--documents", type=Path, default=ROOT, help="with --update: folder that contains README.md and docs"
+    )
     options = parser.parse_args(arguments)
     if options.update and options.only != list(CLAIMS):
-        parser.error("--update: some of the rows, expected all")
+        parser.error("--update: found only some of the rows, expected all of them")
     console = make_console()
     status = 0
     # Rows that read the same file are measured once.
@@ -103,12 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_results(output, {"benchmark": "claims", "environment": describe_environment(ROOT), "rows": rows})
     console.print(f"Written to {output}")
     if options.update and any("missing" in row for row in rows):
-        console.print("[bold red]README.md and docs/claims.md are left alone: a row has no figure[/]")
+        console.print("[bold red]README.md and docs/claims.md are not changed, because a row has no figure[/]")
         return 1
     if options.update:
         put_between(options.documents / "README.md", short_table(rows))
         put_between(options.documents / "docs" / "claims.md", long_table(rows))
-        console.print("README.md and docs/claims.md hold these figures")
+        console.print("README.md and docs/claims.md have been updated")
     return status
 
 

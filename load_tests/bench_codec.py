@@ -50,10 +50,12 @@ def one_row_targets(cases: Sequence[dict[str, Any]]) -> list[Target]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the results; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m load_tests.bench_codec", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--round-ms", type=float, default=50)
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds")
+    parser.add_argument("--round-ms", type=float, default=50, help="length of a round in milliseconds")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench_codec.json")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "results" / "bench_codec.json", help="file of the results"
+    )
     options = parser.parse_args(arguments)
 
     environment = describe_environment(ROOT)

@@ -10,7 +10,6 @@ Writes `results/bench_cost_model.json` and pictures in the same folder. A full r
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from cost_model.simulation.report import capacity_table, comparison_table
 from cost_model.simulation.run import simulate
 from cost_model.simulation.study import Comparison, Row, capacities, compare, latency_curve, to_json
 from cost_model.workload import load_workload
-from load_tests._environment import describe_environment
+from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
 from load_tests._report import Target, make_console, print_targets, results_file, write_results
 
@@ -82,10 +81,10 @@ def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a part of the minutes, two seeds")
-    parser.add_argument("--minutes-scale", type=float, help="part of the minutes; 1, or 0.03 with --quick")
-    parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--quick", action="store_true", help="simulate a part of the minutes with two seeds")
+    parser.add_argument("--minutes-scale", type=float, help="part of the minutes (default 1; 0.03 with --quick)")
+    parser.add_argument("--policies", default=",".join(POLICIES), help="policies, separated by commas (default all)")
+    parser.add_argument("--jobs", type=int, default=usable_cpus(), help="number of processes (default: one per CPU)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--out", type=Path, help="file of the results (default results/bench_cost_model.json)")
     chosen = parser.parse_args(arguments)

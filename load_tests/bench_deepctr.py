@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = BenchmarkParser(
         "bench_deepctr", "Measure DeepCTR's models, fused, against stock TensorFlow.", rounds=5, seconds=1
     )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="models")
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="batch sizes (default 1 128)")
     parser.add_programs()
     return run_benchmark("deepctr", parser.parse(arguments), _measure)

@@ -247,10 +247,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = BenchmarkParser(
         "bench_fused", "Measure fused models against stock TensorFlow and other engines.", rounds=5, seconds=2
     )
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"])
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2"), default=["W1", "W2"], help="workloads")
     parser.add_argument("--rows", nargs="+", type=int, help=f"batch sizes (default {' '.join(map(str, ROWS))})")
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--no-peers", action="store_true", help="without ONNX Runtime and OpenVINO")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="precisions")
+    parser.add_argument("--no-peers", action="store_true", help="do not measure ONNX Runtime and OpenVINO")
     parser.add_threads()
     parser.add_programs()
     options = parser.parse(arguments)

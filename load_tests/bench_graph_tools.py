@@ -29,10 +29,14 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases; with --strict, return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=list(CASES), action="append", help="run this case; repeatable")
-    parser.add_argument("--json", type=Path, default=ROOT / "results" / "bench_graph_tools.json", help="results")
-    parser.add_argument("--reports", type=Path, default=ROOT / "results" / "graph-tools", help="reports and models")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 where a target is missed")
+    parser.add_argument("--only", choices=list(CASES), action="append", help="run only this case; repeatable")
+    parser.add_argument(
+        "--json", type=Path, default=ROOT / "results" / "bench_graph_tools.json", help="file of the results"
+    )
+    parser.add_argument(
+        "--reports", type=Path, default=ROOT / "results" / "graph-tools", help="folder of the reports and models"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     console = make_console()
     environment = describe_environment(ROOT)

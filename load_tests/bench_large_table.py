@@ -96,17 +96,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=20.0, help="size of the table [GB]")
-    parser.add_argument("--memory-limit", type=float, default=1.5, help="of the cut [GB]")
+    parser.add_argument("--memory-limit", type=float, default=1.5, help="memory limit of the cut [GB]")
     parser.add_argument("--most", type=float, default=2.0, help="target: largest resident memory [GB]")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "large-table", help="for the models")
-    parser.add_argument("--json", type=Path, default=ROOT / "results" / "bench_large_table.json", help="results")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "large-table", help="folder for the models")
+    parser.add_argument(
+        "--json", type=Path, default=ROOT / "results" / "bench_large_table.json", help="file of the results"
+    )
     options = parser.parse_args(arguments)
     if options.gb <= options.memory_limit:
         parser.error(f"--gb {options.gb:g}: expected more than --memory-limit {options.memory_limit:g}")
     options.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(options.folder).free
     if free < _DISK_SHARE * options.gb * 1e9:
-        parser.error(f"{options.folder}: {free / 1e9:.0f} GB free, expected {_DISK_SHARE * options.gb:.0f}")
+        parser.error(f"{options.folder}: {free / 1e9:.0f} GB free, expected at least {_DISK_SHARE * options.gb:.0f} GB")
     console = make_console()
     # Before the run: the checkout may change during it, and the load must be that of other programs.
     environment = describe_environment(ROOT)

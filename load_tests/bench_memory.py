@@ -205,20 +205,26 @@ def _cycles_table(cycles: dict[str, Any]) -> Table:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure memory of sessions and endurance of loading and freeing.")
-    parser.add_argument("--quick", action="store_true", help="check the plumbing; the figures mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="only check outputs and the program; the figures are no measurement"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--only", choices=["sessions", "cycles"], help="leave the other half out")
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), help="(default W1 W2)")
-    parser.add_argument("--sessions", nargs="+", type=int, help=f"(default {' '.join(map(str, SESSIONS))})")
-    parser.add_argument("--rows", type=int, default=128, help="rows of the requests that fill the sessions")
-    parser.add_argument("--passes", type=int, help="times that each client sends every request (default 4)")
-    parser.add_argument("--repeats", type=int, help="fresh processes for each number of sessions (default 3)")
-    parser.add_argument("--threads", type=int, default=usable_cpus(), help="client threads (default: one a CPU)")
-    parser.add_argument("--cycles", type=int, help="load/serve/free cycles (default 10000)")
-    parser.add_argument("--baseline", type=int, help="cycles before growth is counted (default 100)")
+    parser.add_argument("--only", choices=["sessions", "cycles"], help="measure only this")
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), help="workloads (default W1 W2)")
+    parser.add_argument(
+        "--sessions", nargs="+", type=int, help=f"numbers of sessions (default {' '.join(map(str, SESSIONS))})"
+    )
+    parser.add_argument("--rows", type=int, default=128, help="number of rows of the requests sent to the sessions")
+    parser.add_argument("--passes", type=int, help="how many times each client sends every request (default 4)")
+    parser.add_argument("--repeats", type=int, help="number of new processes for each number of sessions (default 3)")
+    parser.add_argument(
+        "--threads", type=int, default=usable_cpus(), help="number of client threads (default: one per CPU)"
+    )
+    parser.add_argument("--cycles", type=int, help="number of cycles of loading, serving and freeing (default 10000)")
+    parser.add_argument("--baseline", type=int, help="number of cycles before growth is counted (default 100)")
     parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_lifecycle")
-    parser.add_argument("--library", type=Path, help="libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser.add_argument("--library", type=Path, help="path of libprocessor.so")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models")
     parser.add_argument("--output", type=Path, help="file of the results (default results/bench_memory.json)")
     parsed = parser.parse_args(arguments)
     parsed.workloads = parsed.workloads or (["W2"] if parsed.quick else ["W1", "W2"])
@@ -228,7 +234,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parsed.cycles = parsed.cycles or (60 if parsed.quick else 10_000)
     parsed.baseline = parsed.baseline or (20 if parsed.quick else 100)
     if len(set(parsed.sessions)) < 2:
-        parser.error("--sessions: two different numbers or more are needed to tell the cost of one")
+        parser.error(
+            "--sessions: one number found, expected at least two different ones, to compute the cost of a session"
+        )
     parsed.output = parsed.output or results_file("bench_memory", parsed.quick)
     return parsed
 
@@ -277,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         targets += judge_cycles(cycles)
     if options.quick:
         targets = []
-        console.print("A quick run: its figures are no measurement, and are held against no target.")
+        console.print("A quick run: its figures are no measurement and are not compared with targets.")
     results = {"benchmark": "memory", "quick": options.quick, "environment": environment}
     return finish(console, options, results | {"sessions": sessions, "cycles": cycles}, targets)
 

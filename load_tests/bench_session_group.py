@@ -75,8 +75,8 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
     parser = BenchmarkParser("bench_session_group", "Measure one session against a group of them.", rounds=5, seconds=2)
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 128])
+    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"], help="workloads")
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 128], help="batch sizes (default 1 16 128)")
     parser.add_programs()
     return run_benchmark("session_group", parser.parse(arguments), _measure)
 

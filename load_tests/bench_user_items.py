@@ -165,10 +165,12 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
-    description = "Measure what computing the user's side of a request once brings."
+    description = "Measure the effect of computing the user's side of a request only once."
     parser = BenchmarkParser("bench_user_items", description, rounds=7, seconds=2, of="each model")
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="precisions")
+    parser.add_argument(
+        "--forms", nargs="+", choices=list(FORMS), default=list(FORMS), help="forms of the user's features"
+    )
     parser.add_threads()
     parser.add_programs()
     return run_benchmark("user_items", parser.parse(arguments), _measure)

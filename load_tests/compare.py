@@ -231,10 +231,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 if a figure became worse; 2 if the files cannot be compared.
     """
     parser = argparse.ArgumentParser(description="Decide whether new results are better or worse than old ones.")
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
+    parser.add_argument("old", type=Path, help="results of the old version")
+    parser.add_argument("new", type=Path, help="results of the new version")
     parser.add_argument("--noise", type=float, default=0.05, help="least relative change that counts (default 0.05)")
-    parser.add_argument("--metric", choices=list(METRICS), default="speedup", help="figure of serving results")
+    parser.add_argument(
+        "--metric", choices=list(METRICS), default="speedup", help="figure of serving results to compare"
+    )
     options = parser.parse_args(arguments)
     console = make_console()
     try:
@@ -251,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print(console, changes, options.metric if new["benchmark"] == "serving" else new["benchmark"])
     missing = sorted(before.keys() ^ after.keys())
     if missing:
-        console.print(f"In one file only, not compared: {'; '.join(missing)}")
+        console.print(f"Found in only one file and not compared: {'; '.join(missing)}")
     worse = sum(change.verdict == "worse" for change in changes)
     better = sum(change.verdict == "better" for change in changes)
     console.print(f"{better} better, {worse} worse, {len(changes) - better - worse} within the noise band")

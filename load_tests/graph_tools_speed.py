@@ -118,7 +118,7 @@ def one_row_speed(
 def main() -> None:
     """Cut the workload `bags` and time it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--after", type=Path, help="the cut model; cut anew where not given")
+    parser.add_argument("--after", type=Path, help="the cut model; by default it is created")
     arguments = parser.parse_args()
     before, after = ensure_model("bags"), arguments.after
     if after is None:

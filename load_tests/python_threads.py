@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; the exit status is 1 with --strict if a target was missed."""
     description = "Measure how the Python binding scales from one thread to two."
     parser = BenchmarkParser("python_threads", description, rounds=5, seconds=3, of="each number of threads")
-    parser.add_argument("--workload", choices=["W1", "tiny"], default="W1", help="the target is for W1")
+    parser.add_argument("--workload", choices=["W1", "tiny"], default="W1", help="workload; the target applies to W1")
     parser.add_argument("--rows", type=int, default=128, help="batch size (default 128)")
     options = parser.parse(arguments)
     console = Console()
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "A quick run: the outputs agree; its figures are no measurement and are not compared with targets."
         )
     elif usable_cpus() < THREADS:
-        console.print(f"{usable_cpus()} CPU: two threads cannot be faster than one, and are held against no target.")
+        console.print(f"{usable_cpus()} CPU: two threads cannot be faster than one, so there is no target.")
     else:
         targets = [
             Target(f"two threads over one, strings as {case['strings']}", case["speedup"], SPEEDUP, at_least=True)

@@ -181,11 +181,11 @@ def read_requests(path: Path) -> list[bytes]:
     offset = 0
     while offset < len(data):
         if offset + 4 > len(data):
-            raise ValueError(f"{path}: cut short")
+            raise ValueError(f"{path}: truncated")
         (size,) = struct.unpack_from("<I", data, offset)
         offset += 4
         if offset + size > len(data):
-            raise ValueError(f"{path}: cut short")
+            raise ValueError(f"{path}: truncated")
         requests.append(data[offset : offset + size])
         offset += size
     return requests
@@ -246,10 +246,10 @@ def ensure_requests(folder: Path, workload: str, rows: int, protocol: Protocol) 
 def main() -> None:
     """Write one file according to the command line."""
     parser = argparse.ArgumentParser(description="Write a file of random, valid, serialized requests.")
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--workload", choices=["W1", "W2", "tiny"], required=True)
-    parser.add_argument("--rows", type=int, default=1)
-    parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas")
+    parser.add_argument("path", type=Path, help="file to write")
+    parser.add_argument("--workload", choices=["W1", "W2", "tiny"], required=True, help="workload")
+    parser.add_argument("--rows", type=int, default=1, help="number of rows of a request")
+    parser.add_argument("--protocol", choices=["eas", "tfserving"], default="eas", help="protocol")
     parser.add_argument("--count", type=int, help="number of distinct requests")
     arguments = parser.parse_args()
     count = arguments.count or default_count(arguments.rows)

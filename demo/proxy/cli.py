@@ -20,24 +20,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; return 0 if no request was lost and every score was right, 1 if not or on an error."""
-    description = "Deploy two versions of a click model behind serving-proxy, split, promote and roll back under load."
+    description = (
+        "Deploy two versions of a click model with serving-proxy; split traffic, promote and roll back under load."
+    )
     parser = argparse.ArgumentParser(prog="python -m demo.proxy", description=description)
     results = ROOT / "results"
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for data and models")
-    parser.add_argument("--json", type=Path, default=results / "demo-proxy.json", help="where to write the figures")
-    parser.add_argument("--picture", type=Path, default=results / "demo-proxy.png", help="where to draw the dashboard")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long each stage is watched")
+    parser.add_argument("--json", type=Path, default=results / "demo-proxy.json", help="file for the figures")
+    parser.add_argument(
+        "--picture", type=Path, default=results / "demo-proxy.png", help="picture of the dashboard to write"
+    )
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of each stage in seconds")
     parser.add_argument(
         "--optimize",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="let graph-tools make the models faster before they serve",
+        help="optimize the models with graph-tools before they are served",
     )
     parser.add_argument(
         "--wait",
         action=argparse.BooleanOptionalAction,
         default=sys.stdin.isatty() and sys.stdout.isatty(),
-        help="keep it running at the end, to look at the dashboard; by default on a terminal",
+        help="keep the proxy running at the end, to look at the dashboard (default: only on a terminal)",
     )
     chosen = parser.parse_args(arguments)
     if not 0.5 <= chosen.seconds <= 600:

@@ -19,7 +19,7 @@ from demo.report import milliseconds
 
 def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
     """Return a table of each client's results over the whole time."""
-    found = _table("What the clients saw, over the whole time", "client", ("requests", "lost", "p50 ms", "p99 ms"))
+    found = _table("Results of the clients over the whole time", "client", ("requests", "lost", "p50 ms", "p99 ms"))
     for client in clients:
         mine = [request for request in sent if request.client == client.key]
         p50, p99 = _percentiles(mine)
@@ -31,7 +31,7 @@ def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
 def stage_table(stages: Sequence[Stage], versions: Sequence[int]) -> Table:
     """Return a table of the versions that responded in each stage, next to the requested routing."""
     titles = [title for version in versions for title in (f"version {version}", "")]
-    found = _table("Which version answered", "after", ("requests", *titles))
+    found = _table("Requests by version", "after", ("requests", *titles))
     for stage in stages:
         counts, row = stage.versions, []
         for version in versions:

@@ -54,7 +54,7 @@ def run(options: Options, terminal: Terminal) -> int:
     """
     library = options.root / "processor" / "libprocessor.so"
     if not library.is_file():
-        raise ServingError(f"{library.name}: not in {library.parent}, expected it there; run `make build` first")
+        raise ServingError(f"{library}: not found; run `make build` first")
     options.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="state-", dir=options.work) as folder:
         state = Path(folder)
@@ -65,9 +65,9 @@ def run(options: Options, terminal: Terminal) -> int:
             with terminal.step("Start the proxy and a host"):
                 log = options.work / "proxy.log"
                 proxy = stack.enter_context(serving(options.root, state, log))
-            terminal.console.print(f"  The dashboard, to look at meanwhile: [bold]{proxy.url}/[/]", soft_wrap=True)
+            terminal.console.print(f"  Dashboard: [bold]{proxy.url}/[/]", soft_wrap=True)
             token_file = _relative(proxy.token_file, options.root)
-            terminal.console.print(f"  It asks for the token in {token_file}", soft_wrap=True)
+            terminal.console.print(f"  Its token is in {token_file}", soft_wrap=True)
             typed = {number: _relative(path, options.root) for number, path in models.items()}
             told = Story(terminal, proxy, typed, optimize=options.optimize)
             told.deploy_first()
@@ -129,14 +129,15 @@ def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[S
         console.print(f"[bold red]{escape(fault)}.[/]")
     if not found:
         console.print(
-            f"[bold green]None of {len(sent):,} requests was lost[/], through two deployments, a promotion and a "
-            f"roll-back. All {len(sent) * FILMS:,} scores are those that TensorFlow gives for the version that "
-            f"answered, within {TOLERANCE:g}."
+            f"[bold green]None of {len(sent):,} requests was lost[/] during two deployments, a promotion and a "
+            f"rollback. All {len(sent) * FILMS:,} scores agree with those of TensorFlow for the same version "
+            f"within {TOLERANCE:g}."
         )
     console.print(f"All figures: {_relative(options.json, Path.cwd())}")
     if options.wait:
         console.print(
-            f"The dashboard is at [bold]{proxy.url}/[/] while the clients go on. Enter ends it.", soft_wrap=True
+            f"The dashboard is at [bold]{proxy.url}/[/]; the clients continue to send. Press Enter to stop.",
+            soft_wrap=True,
         )
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             input()
@@ -147,8 +148,8 @@ def _show(options: Options, terminal: Terminal, proxy: Proxy) -> None:
     """Draw the dashboard, or print how to enable that."""
     why_not = draw(terminal, proxy.url, proxy.token_file.read_text(encoding="ascii").strip(), options.picture)
     picture = _relative(options.picture, Path.cwd())
-    said = f"The dashboard at this moment: {picture}" if why_not is None else f"Dashboard not drawn: {why_not}."
-    terminal.console.print(f"  {escape(said)}")
+    message = f"Picture of the dashboard: {picture}" if why_not is None else f"No picture of the dashboard: {why_not}."
+    terminal.console.print(f"  {escape(message)}")
 
 
 def _relative(path: Path, folder: Path) -> Path:

@@ -62,7 +62,7 @@ class Stage:
             yield f"{self.title}: no request was sent, expected some"
             return
         if self.on_both:
-            yield f"{self.title}: {self.on_both} users met more than one version, expected none"
+            yield f"{self.title}: {self.on_both} users got more than one version, expected none"
         users = max(1, len(self.users))
         for version, share in self.shares.items():
             found, part = self.users_share(version), share / 100.0
@@ -79,9 +79,9 @@ def faults(sent: Sequence[Sent], stages: Sequence[Stage], clients: Sequence[str]
     if lost:
         found.append(f"{len(lost)} requests were lost, expected none; the first: {lost[0].client}: {lost[0].fault}")
     if wrong:
-        found.append(f"{len(wrong)} answers were not the scores of their version, expected none")
+        found.append(f"{len(wrong)} responses differ from the scores of their version, expected none")
     asked = {request.client for request in sent}
-    found += [f"{client}: sent nothing, expected requests" for client in clients if client not in asked]
+    found += [f"{client}: no request was sent, expected some" for client in clients if client not in asked]
     for stage in stages:
         found += stage.faults()
     return found

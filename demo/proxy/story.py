@@ -35,7 +35,7 @@ class Story:
         """Deploy version 1, which becomes the baseline."""
         self._verb("Deploy version 1", "deploy", MODEL, str(self._models[1]), *self._how, "--wait")
         optimized = "optimized, compared with the original, " if self._how else ""
-        self._say(f"Checked, {optimized}loaded, warmed up: it serves.")
+        self._say(f"It was checked, {optimized}loaded and warmed up; now it serves requests.")
 
     def under_traffic(self, traffic: Traffic, seconds: float, show: Callable[[], None]) -> list[Stage]:
         """Run the remaining steps while clients send, and return the results of each stage of `seconds`.
@@ -43,13 +43,13 @@ class Story:
         `show` is called while traffic is split.
         """
         names = ", ".join(client.name for client in traffic.clients)
-        self._terminal.console.print(f"\nThree clients begin; each sends {RATE_PER_S:g} requests/s: {names}.")
+        self._terminal.console.print(f"\nThree clients begin to send, {RATE_PER_S:g} requests/s each: {names}.")
         self._verb("Deploy version 2", "deploy", MODEL, str(self._models[2]), *self._how, "--shadow", "--wait")
-        self._say("Each request is mirrored to version 2; its answers are compared and thrown away.")
+        self._say("Each request is mirrored to version 2; its responses are compared and discarded.")
         stages = [self._watch(traffic, "shadow", "deploy 2 --shadow", {1: 100.0, 2: 0.0}, seconds)]
         self._say_guard()
         self._verb("Split the traffic", "traffic", MODEL, f"2={SHARE:g}")
-        self._say("A user, the header x-routing-key, stays with a version, whichever client asks.")
+        self._say("The header x-routing-key names the user; a user always gets the same version, from every client.")
         stages.append(self._watch(traffic, "split", f"traffic 2={SHARE:g}", {1: 100.0 - SHARE, 2: SHARE}, seconds))
         self._say_users(stages[-1])
         self._say_guard()
@@ -58,7 +58,7 @@ class Story:
         self._say("Version 2 is the baseline; version 1 stays warm.")
         stages.append(self._watch(traffic, "promoted", "promote 2", {1: 0.0, 2: 100.0}, seconds))
         self._verb("Roll back", "rollback", MODEL)
-        self._say("Everything goes to version 1 again.")
+        self._say("All traffic goes to version 1 again.")
         stages.append(self._watch(traffic, "rolled_back", "rollback", {1: 100.0, 2: 0.0}, seconds))
         return stages
 
@@ -84,14 +84,14 @@ class Story:
     def _say_users(self, stage: Stage) -> None:
         count = sum(2 in versions for versions in stage.users.values())
         self._say(
-            f"Of {len(stage.users)} users {count} ({stage.users_share(2):.1f} %) met version 2; "
-            f"{stage.on_both or 'nobody'} met both."
+            f"Version 2 served {count} of {len(stage.users)} users ({stage.users_share(2):.1f} %); "
+            f"{stage.on_both or 'no'} user{'' if stage.on_both == 1 else 's'} got both versions."
         )
 
     def _say_guard(self) -> None:
         found = self._proxy.client.guard(MODEL)["versions"].get("2")
-        said = "nothing yet" if found is None else f"{found['ruling']}, {found['reason']}"
-        self._say(f"The guard says of version 2: {said}.")
+        verdict = "none yet" if found is None else f"{found['ruling']}, {found['reason']}"
+        self._say(f"The guard's verdict on version 2: {verdict}.")
 
     def _say(self, text: str) -> None:
         self._terminal.console.print(Padding(Text(text), (0, 0, 0, 2), expand=False))

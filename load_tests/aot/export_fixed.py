@@ -90,11 +90,11 @@ def export_dense(model: Path, target: Path, rows: int) -> None:
 def main() -> None:
     """Export according to the command line."""
     parser = argparse.ArgumentParser(description="Export W2 with its batch fixed.")
-    parser.add_argument("model", type=Path)
-    parser.add_argument("target", type=Path)
-    parser.add_argument("rows", type=int)
-    parser.add_argument("--part", choices=("whole", "dense"), default="whole")
-    parser.add_argument("--op-library", help="of a fused model")
+    parser.add_argument("model", type=Path, help="SavedModel to read")
+    parser.add_argument("target", type=Path, help="folder to write to")
+    parser.add_argument("rows", type=int, help="batch size")
+    parser.add_argument("--part", choices=("whole", "dense"), default="whole", help="part of the model")
+    parser.add_argument("--op-library", help="op library that a fused model needs")
     options = parser.parse_args()
     if options.op_library:
         tf.load_op_library(options.op_library)

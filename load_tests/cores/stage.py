@@ -99,7 +99,9 @@ class Stage:
             if mine and not set(mine) & set(others):
                 return mine
             time.sleep(0.2)
-        raise ProgramError("serving-proxy", 0, f"the baseline has CPUs {mine}, the variant {others}, expected others")
+        raise ProgramError(
+            "serving-proxy", 0, f"the baseline has CPUs {mine}, the variant {others}, expected disjoint sets"
+        )
 
 
 @contextlib.contextmanager

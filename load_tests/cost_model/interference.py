@@ -129,15 +129,15 @@ def fit_bandwidth(points: Sequence[tuple[float, float]], most: float, knee: floa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
-    parser.add_argument("--rounds", type=int, default=5, help="of all measurements, whose medians count")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "interference.json")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of each measurement in seconds")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds; the medians count")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "interference.json", help="file of the results")
     chosen = parser.parse_args(arguments)
     console = make_console()
     cpus = [core.cpus[0] for core in this_machine().cores]
     environment = describe_environment(ROOT)
     if len(cpus) < 2:
-        console.print(f"{len(cpus)} core found, expected two: one to copy memory on")
+        console.print(f"cpus: {len(cpus)} core found, expected at least two, because one copies memory")
         return 2
     most = most_copied(cpus, chosen.seconds)
     shared: dict[str, dict[str, float]] = {}
@@ -154,7 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         every[name] = {"shared": made, "beside": beside}
         costs = ", ".join(f"{key} {value:.1%}" for key, value in shared[name].items())
         console.print(
-            f"{name}: {costs}; beside " + ", ".join(f"{gb:.1f} GB/s {slow:+.1%}" for gb, slow in points[name])
+            f"{name}: {costs}; next to memory traffic of "
+            + ", ".join(f"{gb:.1f} GB/s {slow:+.1%}" for gb, slow in points[name])
         )
     knee = Interference().knee
     found = {
@@ -167,8 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         reached = max(gb for measured in points.values() for gb, _ in measured) / most
         console.print(
-            f"bandwidth: not measured. All cores but one copy {reached:.0%} of what {len(cpus)} copy together, "
-            f"below the knee at {knee:.0%}; a machine with more cores is expected"
+            f"bandwidth: not measured, because all cores except one copy only {reached:.0%} of the traffic of "
+            f"{len(cpus)} cores, expected more than {knee:.0%} (the knee); use a machine with more cores"
         )
     console.print(found)
     measured = {"most_gbs": most, "shared": shared, "traffic_gbs_and_slow_down": points, "rounds": every}

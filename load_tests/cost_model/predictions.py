@@ -102,7 +102,7 @@ def measure(
         if scales[case.name] is None:
             pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
             scales[case.name] = _PILOT_LOAD / pilot.utilisation
-            told(f"{case.name}: {pilot.utilisation:.0%} busy where profiles say {_PILOT_LOAD:.0%}")
+            told(f"{case.name}: {pilot.utilisation:.0%} busy, predicted by profiles: {_PILOT_LOAD:.0%}")
         tenants = case.at(load * (scales[case.name] or 1.0))
         run = play(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
         p99_ms = run.models[0].latency.at(0.99) / 1e3
@@ -147,11 +147,13 @@ def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
-    parser.add_argument("--quick", action="store_true", help="runs of a second: to see that everything works")
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of each run in seconds")
+    parser.add_argument("--quick", action="store_true", help="only check the program, with runs of a second")
     parser.add_argument("--out", type=Path, help="file of the results (default results/predictions.json)")
-    parser.add_argument("--resume", action="store_true", help="keep the profiles and runs of a run that was stopped")
-    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the profiles and runs of an interrupted measurement"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     chosen = parser.parse_args(arguments)
     chosen.out = chosen.out or results_file("predictions", chosen.quick)
     console = make_console()

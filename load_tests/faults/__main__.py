@@ -44,10 +44,12 @@ CASES: dict[str, Callable[[Case], None]] = {
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="load_tests.faults", description="Make faults on purpose.")
-    parser.add_argument("--only", action="append", choices=tuple(CASES), help="a fault; may be repeated")
-    parser.add_argument("--host", action="append", choices=HOSTS, help="a host; may be repeated (default: both)")
-    parser.add_argument("--kills", type=int, default=100, help="kill -9 in all, shared by the hosts (default: 100)")
-    parser.add_argument("--seed", type=int, help="of the random moments (default: another each time; it is printed)")
+    parser.add_argument("--only", action="append", choices=tuple(CASES), help="cause only this fault; repeatable")
+    parser.add_argument("--host", action="append", choices=HOSTS, help="kind of host; repeatable (default: both)")
+    parser.add_argument(
+        "--kills", type=int, default=100, help="total number of kill -9, divided among the hosts (default: 100)"
+    )
+    parser.add_argument("--seed", type=int, help="seed of the random moments (default: a new one, which is printed)")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "faults.json", help="file of the results")
     return parser.parse_args(arguments)
 
@@ -155,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "results": results,
         },
     )
-    console.print(f"  {mark(ok)}  longest time without a right answer {worst:.1f} s, at most {RECOVERY_S:g} s")
+    console.print(f"  {mark(ok)}  longest time without a correct response {worst:.1f} s, limit {RECOVERY_S:g} s")
     console.print(f"Written to {options.output}")
     return 0 if ok else 1
 

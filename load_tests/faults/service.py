@@ -159,7 +159,7 @@ class Service:
                 break
             time.sleep(0.05)
         text = self.log.read_text()[-3000:] if self.log.exists() else ""
-        raise ProgramError("serving-proxy", 0, f"after {seconds:g} s no {what}; the end of its log:\n{text}")
+        raise ProgramError("serving-proxy", 0, f"no {what} after {seconds:g} s; end of its log:\n{text}")
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.admin), timeout=1):

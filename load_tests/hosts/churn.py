@@ -157,7 +157,7 @@ def summarize(
     for name, spans in (("quiet", every), ("busy", busy)):
         part = latencies.pooled(spans)
         if not part.size:
-            raise ProgramError("loadgen", 0, f"no request was answered, {name}")
+            raise ProgramError("loadgen", 0, f"no request was completed in the part {name!r}")
         figures[name] = {
             "requests": int(part.size),
             "seconds": sum(end - begin for begin, end in spans),
@@ -170,7 +170,7 @@ def summarize(
     for number, (part_a, part_b, span) in enumerate(zip(*quiet, busy, strict=True)):
         parts = [latencies.pooled(spans) for spans in (part_a, part_b, part_a + part_b, [span])]
         if not all(part.size for part in parts):
-            raise ProgramError("loadgen", 0, f"no request was answered in a part of round {number + 1}")
+            raise ProgramError("loadgen", 0, f"no request was completed in a part of round {number + 1}")
         first, second, both, changing = (percentile(part, 99) for part in parts)
         rounds.append({"quiet_us": [first, second], "busy_us": changing, "ratio": changing / both})
     alone = [median(turn["quiet_us"][part] for turn in rounds) for part in (0, 1)]
@@ -201,8 +201,8 @@ def measure(host: str, model: Path, options: argparse.Namespace, console: Consol
         looks = 1 if options.quick else _LOOKS
         rate, used = half_load(proxy.address, requests, closed["rate"] / 2, min(_LOOK_S, options.seconds), looks)
         console.print(
-            f"The {host} host answers {closed['rate']:,.0f} requests/s to clients that ask again at once. At {rate:,} "
-            f"the CPUs are {used:.0%} busy; so many come while things change"
+            f"The {host} host serves {closed['rate']:,.0f} requests/s in a closed loop. At {rate:,} requests/s, the "
+            f"rate during the changes, the CPUs are {used:.0%} busy."
         )
         with Progress(console=console, transient=True) as progress:
             for name in options.changes:

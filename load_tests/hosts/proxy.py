@@ -162,7 +162,7 @@ class Proxy:
                     if fits(seen):
                         return max(seen.at, since)
                 if not self._changed.wait(until - time.monotonic()):
-                    raise ProgramError("host", 0, f"{self._seen[-1:]} after {timeout:g} s, expected something else")
+                    raise ProgramError("host", 0, f"{self._seen[-1:]} after {timeout:g} s, expected another state")
 
     def generation(self) -> int:
         """Return the generation that the host must reach."""

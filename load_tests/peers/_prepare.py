@@ -61,7 +61,7 @@ def ensure_peer_model(cache: Path = CACHE) -> Path:
         If it could not be created; messages are on stderr.
     """
     if not PYTHON.exists():
-        raise FileNotFoundError(f"{PYTHON}: not there; `make bench` makes the environment of the peers")
+        raise FileNotFoundError(f"{PYTHON}: not found; `make bench` creates the environment of the peers")
     target = cache / "idwdl.onnx"
     if target.exists():
         return target

@@ -42,17 +42,21 @@ _WARM_UP_S = 3.0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="load_tests.scenarios", description="Play a load scenario.")
-    parser.add_argument("scenario", choices=tuple(SCENARIOS))
-    parser.add_argument("--host", choices=("python", "go"), default="python")
-    parser.add_argument("--workload", choices=("W2", "tiny"), default="W2", help="W2 is optimized before (default)")
-    parser.add_argument("--seconds", type=float, help="length; each scenario has a usual one")
-    parser.add_argument("--rate", type=float, help="requests/s of the ordinary load")
-    parser.add_argument("--seed", type=int, default=1, help="of arrivals")
-    parser.add_argument("--shared", action="store_true", help="noisy_variant: both models on all CPUs")
-    parser.add_argument("--warm-up", type=float, default=_WARM_UP_S, help="seconds sent before, unmeasured")
-    parser.add_argument("--no-limits", action="store_true", help="exit with 0 whatever the figures are")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="where models are kept")
+    parser = argparse.ArgumentParser(
+        prog="load_tests.scenarios", description="Run a load scenario against a host, and judge its latency."
+    )
+    parser.add_argument("scenario", choices=tuple(SCENARIOS), help="scenario to run")
+    parser.add_argument("--host", choices=("python", "go"), default="python", help="kind of host")
+    parser.add_argument(
+        "--workload", choices=("W2", "tiny"), default="W2", help="workload (default W2, which is optimized first)"
+    )
+    parser.add_argument("--seconds", type=float, help="length in seconds (default: that of the scenario)")
+    parser.add_argument("--rate", type=float, help="requests/s of the normal load (default: that of the scenario)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the arrivals")
+    parser.add_argument("--shared", action="store_true", help="for noisy_variant: run both models on all CPUs")
+    parser.add_argument("--warm-up", type=float, default=_WARM_UP_S, help="seconds of load before the measurement")
+    parser.add_argument("--no-limits", action="store_true", help="exit with 0 even if a limit is missed")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "load-test", help="folder of the results")
     return parser.parse_args(arguments)
 
@@ -121,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         play, _, sent, found = _play(options, console, report)
         targets: list[Target] = judge(options.scenario, scenario.limits, found["figures"])
     except (ProgramError, ProxyError, FileNotFoundError, ValueError, psutil.Error) as error:
-        console.print(f"[bold red]The scenario could not be played:[/] {escape(str(error))}")
+        console.print(f"[bold red]The scenario could not be run:[/] {escape(str(error))}")
         return 2
     results = {
         "benchmark": "load-test",

@@ -35,7 +35,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         if not (self.seconds > 0 and 0 < self.rate < float("inf")):
-            raise ValueError(f"{self.name}: {self.seconds:g} s at {self.rate:g} requests/s, expected more than nothing")
+            raise ValueError(f"{self.name}: {self.seconds:g} s at {self.rate:g} requests/s, expected numbers above 0")
 
 
 def offsets(phases: Sequence[Phase]) -> Iterator[tuple[Phase, float, float]]:

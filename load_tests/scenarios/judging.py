@@ -84,7 +84,7 @@ def totals(phases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _p99(phases: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[float]:
     found = [phase["p99_us"] for phase in phases if phase["phase"] in names and "p99_us" in phase]
     if not found:
-        raise ValueError(f"no request was answered in {' and '.join(names)}")
+        raise ValueError(f"no request was completed in {' and '.join(names)}")
     return found
 
 

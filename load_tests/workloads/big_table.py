@@ -84,8 +84,8 @@ def _rows(rows: int, block: int, zero_share: float) -> Iterator[np.ndarray[Any, 
 def main() -> None:
     """Export a table of a size that the caller chooses."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("folder", type=Path, help="folder to write the model to")
+    parser.add_argument("--rows", type=int, default=ROWS, help="number of rows")
     parser.add_argument("--zero-share", type=float, default=0.0, help="share of the rows that are zero")
     arguments = parser.parse_args()
     export_big_table(arguments.folder, arguments.rows, arguments.zero_share)

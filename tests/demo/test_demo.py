@@ -77,7 +77,7 @@ def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)
     assert demo.returncode == 130
-    assert err == "make demo: interrupted; what was finished stays in the cache\n"
+    assert err == "make demo: interrupted; finished steps stay in the cache\n"
     assert not (tmp_path / "demo.json").exists()
 
 
@@ -99,7 +99,7 @@ sys.meta_path.insert(0, Interrupt())
         command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
     )
     assert done.returncode == 130
-    assert done.stderr == "make demo: interrupted; what was finished stays in the cache\n"
+    assert done.stderr == "make demo: interrupted; finished steps stay in the cache\n"
 
 
 def test_demo_without_the_library_says_how_to_build_it(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_line_of_another_precision_has_a_tolerance_of_its_own() -> None:
 
 def test_sentences_explain_why_go_is_missing() -> None:
     text = "\n".join(report.sentences(make_lines(), ENVIRONMENT, SETTINGS, "Go is not installed"))
-    assert "left out: Go is not installed." in text
+    assert "was not measured: Go is not installed." in text
     assert "92,500" in text
 
 
