@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,62 +77,94 @@ def profile_model(
     ProfileError
         If the profile in `out` or `reuse` is of another graph, or no request can be generated.
     """
+    _check_cores(cores, cpus, beside)
+    method = _Method(model, cpus, seconds, watched=not beside)
+    profile = _earlier_profile(model, out)
+    if not beside and (profile.missing(list(cores), list(rows)) or not profile.interference):
+        _look_before(profile, cpus[: max(cores)], seconds, noted)
+    make = _requests(model, cpus, records)
+    if reuse is not None and not profile.points:
+        profile = _reused_profile(method, reuse, make, profile, told)
+    missing = profile.missing(list(cores), list(rows))
+    sharing = not profile.interference and not beside
+    counted(len(missing) + sharing)
+    for count, size in missing:
+        told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
+        _measure_point(method, profile, count, size, make)
+        if out is not None:
+            profile.save(out)
+    if sharing:
+        told("interference")
+        _measure_interference(method, profile, make(sorted(rows)[len(rows) // 2]))
+    if out is not None:
+        profile.save(out)
+    if (missing or sharing) and (profile.busy_during or 0.0) > BUSY:
+        noted(f"other processes used up to {profile.busy_during:.0%} of the CPUs: measure again on a quiet machine")
+    return profile
+
+
+@dataclass(frozen=True)
+class _Method:
+    """Contain what all points have in common; `watched`: no other process may use the CPUs meanwhile."""
+
+    model: Path
+    cpus: Sequence[int]
+    seconds: float
+    watched: bool
+
+    @property
+    def clock(self) -> Clock:
+        return time.perf_counter_ns if self.watched else time.process_time_ns
+
+
+def _check_cores(cores: Sequence[int], cpus: Sequence[int], beside: bool) -> None:
     if not cpus or max(cores) > len(cpus):
         raise ProfileError(f"--cores: {max(cores)} found, expected at most the {len(cpus)} CPUs of --cpus")
     if beside and max(cores) > 1:
         raise ProfileError(f"--cores: {max(cores)} found, expected 1 if other processes use the CPUs")
-    clock = time.process_time_ns if beside else time.perf_counter_ns
-    made = _begun(model, out)
-    if not beside and (made.missing(list(cores), list(rows)) or not made.interference):
-        _look_before(made, cpus[: max(cores)], seconds, noted)
-    make = _requests(model, cpus, records)
-    if reuse is not None and not made.points:
-        other = load_profile(reuse)
-        if other.fingerprint != made.fingerprint:
-            raise ProfileError(f"{reuse}: a profile of another graph found, expected one of {made.fingerprint}")
-        told("check point")
-        if not any(count == 1 for count, _ in other.points):
-            raise ProfileError(f"{reuse}: no times for 1 core found, expected them for a check point")
-        if _agrees(model, cpus, make, other, seconds, clock):
-            made = other
-    missing = made.missing(list(cores), list(rows))
-    sharing = not made.interference and not beside
-    counted(len(missing) + sharing)
-    for count, size in missing:
-        told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
-        before = _resident_mb()
-        with _load(model, cpus[:count]) as loaded:
-            made.memory_mb = max(made.memory_mb, _resident_mb() - before)
-            watch = Watch(cpus[:count])
-            made.add(count, size, _times_us(loaded, make(size), seconds, clock=clock))
-            if not beside:
-                made.busy_during = max(made.busy_during or 0.0, watch.others())
-        if out is not None:
-            made.save(out)
-    if sharing:
-        told("interference")
-        watch = Watch(cpus[:2])
-        made.interference = _interference(model, cpus, make(sorted(rows)[len(rows) // 2]), seconds)
-        made.busy_during = max(made.busy_during or 0.0, watch.others())
-    if out is not None:
-        made.save(out)
-    if (missing or sharing) and (made.busy_during or 0.0) > BUSY:
-        noted(f"other processes used up to {made.busy_during:.0%} of the CPUs: measure again on a quiet machine")
-    return made
 
 
-def _look_before(made: Profile, cpus: Sequence[int], seconds: float, noted: Told) -> None:
+def _measure_point(method: _Method, profile: Profile, cores: int, rows: int, make: Callable[[int], Inputs]) -> None:
+    before = _resident_mb()
+    with _load(method.model, method.cpus[:cores]) as loaded:
+        profile.memory_mb = max(profile.memory_mb, _resident_mb() - before)
+        watch = Watch(method.cpus[:cores])
+        profile.add(cores, rows, _times_us(loaded, make(rows), method.seconds, clock=method.clock))
+        if method.watched:
+            profile.busy_during = max(profile.busy_during or 0.0, watch.others())
+
+
+def _measure_interference(method: _Method, profile: Profile, inputs: Inputs) -> None:
+    watch = Watch(method.cpus[:2])
+    profile.interference = _interference(method.model, method.cpus, inputs, method.seconds)
+    profile.busy_during = max(profile.busy_during or 0.0, watch.others())
+
+
+def _reused_profile(
+    method: _Method, path: Path, make: Callable[[int], Inputs], profile: Profile, told: Told
+) -> Profile:
+    """Return the profile of another model with the same graph if a check point confirms it, otherwise `profile`."""
+    reused = load_profile(path)
+    if reused.fingerprint != profile.fingerprint:
+        raise ProfileError(f"{path}: a profile of another graph found, expected one of {profile.fingerprint}")
+    told("check point")
+    if not any(count == 1 for count, _ in reused.points):
+        raise ProfileError(f"{path}: no times for 1 core found, expected them for a check point")
+    return reused if _agrees(method, make, reused) else profile
+
+
+def _look_before(profile: Profile, cpus: Sequence[int], seconds: float, noted: Told) -> None:
     """Watch the CPUs before our own work runs on them, and warn if other processes use them."""
     watch = Watch(cpus)
     time.sleep(min(_LOOK_S, seconds))
     share = watch.others()
-    made.busy_before = max(made.busy_before or 0.0, share)
+    profile.busy_before = max(profile.busy_before or 0.0, share)
     if share > BUSY:
         noted(f"other processes use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
 
 
-def _begun(model: Path, out: Path | None) -> Profile:
-    """Return the profile that an earlier run has left, or a new one."""
+def _earlier_profile(model: Path, out: Path | None) -> Profile:
+    """Return the profile of an earlier run, or a new one."""
     new = Profile(fingerprint(model), cpu_model())
     if out is None or not out.exists():
         return new
@@ -190,14 +223,14 @@ def _times_us(
     loaded: Any,
     inputs: Inputs,
     seconds: float,
-    other: Callable[[], None] | None = None,
+    between: Callable[[], None] | None = None,
     clock: Clock = time.perf_counter_ns,
 ) -> Floats:
-    """Time requests one after another; between two of them, `other` runs and is not timed."""
+    """Time requests one after another; between two of them, `between` is called and not timed."""
     times, end = [], time.monotonic() + seconds
     for number in range(1 << 20):
-        if other is not None:
-            other()
+        if between is not None:
+            between()
         start = clock()
         loaded.run(inputs)
         taken = clock() - start
@@ -208,15 +241,13 @@ def _times_us(
     return np.array(times)
 
 
-def _agrees(
-    model: Path, cpus: Sequence[int], make: Callable[[int], Inputs], other: Profile, seconds: float, clock: Clock
-) -> bool:
+def _agrees(method: _Method, make: Callable[[int], Inputs], profile: Profile) -> bool:
     """Measure one point of a profile again and return whether its median is still valid."""
-    rows = sorted(r for c, r in other.points if c == 1)
+    rows = sorted(r for c, r in profile.points if c == 1)
     size = rows[len(rows) // 2]
-    with _load(model, cpus[:1]) as loaded:
-        median = float(np.median(_times_us(loaded, make(size), seconds, clock=clock)))
-    known = other.points[1, size][6]
+    with _load(method.model, method.cpus[:1]) as loaded:
+        median = float(np.median(_times_us(loaded, make(size), method.seconds, clock=method.clock)))
+    known = profile.points[1, size][6]
     return abs(median / known - 1) <= _SAME
 
 

@@ -126,11 +126,7 @@ def simulate(
         Called at every whole second, for pictures.
     """
     began = time.perf_counter()
-    nodes = {node: place for place, node in enumerate(machine.nodes)}
-    count = len(inputs.names)
-    core_nodes = np.array([nodes[core.node] for core in machine.cores])
-    # One more than the models: a policy may have groups without models.
-    state = engine.make_state(core_nodes, count, count + 2, seed)
+    state = _make_state(inputs, machine, seed)
     assignment = policy.start(inputs, machine, qps)
     load = inputs.divided(assignment.threads) if assignment.threads else inputs.load
     # Judged in the same way under every policy: by the times of models with the threads of the inputs.
@@ -139,46 +135,83 @@ def simulate(
     load.excused_from_us[:], load.excused_until_us[:] = excused
     expected = _expected(inputs, excused, pieces, qps)
     certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
-    segment = engine.make_segment(
+    segment = _make_segment(inputs, machine, interference)
+    deadline_us = load.deadline_us.copy()
+    apply(state, load, segment, assignment)
+    course = _Course([(0.0, assignment)])
+    shares: Any = None
+    for piece in pieces:
+        if piece.shares is not shares:
+            shares = piece.shares
+            segment.alias_share[:], segment.alias_other[:] = alias_table(shares.copy())
+        _advance(state, load, segment, piece, qps)
+        if piece.end_s != int(piece.end_s):
+            continue
+        if observe:
+            observe(piece.end_s, state)
+        changed, moves = policy.step(piece.end_s, state, inputs)
+        course.moves += [(piece.end_s, move) for move in moves]
+        if changed is not None:
+            apply(state, load, segment, changed)
+            course.owners.append((piece.end_s, changed))
+        if stop_early and (state.missed > certain).any():
+            course.stopped_s = piece.end_s
+            break
+    load.deadline_us[:] = deadline_us
+    return _result(inputs, state, policy.name, qps, course, broken, time.perf_counter() - began)
+
+
+@dataclass
+class _Course:
+    """Record how ownership changed during a run, and when the run was stopped."""
+
+    owners: list[tuple[float, Any]]
+    moves: list[tuple[float, Any]] = field(default_factory=list)
+    stopped_s: float | None = None
+
+
+def _make_state(inputs: Inputs, machine: Machine, seed: int) -> Any:
+    nodes = {node: place for place, node in enumerate(machine.nodes)}
+    core_nodes = np.array([nodes[core.node] for core in machine.cores])
+    count = len(inputs.names)
+    # One more than the models: a policy may have groups without models.
+    return engine.make_state(core_nodes, count, count + 2, seed)
+
+
+def _make_segment(inputs: Inputs, machine: Machine, interference: Interference) -> Any:
+    count = len(inputs.names)
+    return engine.make_segment(
         end_us=0.0, rate_per_us=0.0, alias_share=np.ones(count), alias_other=np.arange(count), factor=np.ones(count),
         switch_cost=interference.switch, oversubscription=interference.shared_cache, knee=interference.knee,
         bandwidth=interference.bandwidth, node_bytes_per_us=machine.memory_bandwidth_gbs_per_node * 1e3,
         idle_start_us=interference.idle_start_us,
     )  # fmt: skip
-    deadline_us = load.deadline_us.copy()
-    owners: list[tuple[float, Any]] = [(0.0, assignment)]
-    moves: list[tuple[float, Any]] = []
-    apply(state, load, segment, assignment)
-    shares: Any = None
-    stopped = None
-    for piece in pieces:
-        if piece.shares is not shares:
-            shares = piece.shares
-            segment.alias_share[:], segment.alias_other[:] = alias_table(shares.copy())
-        segment.factor[:] = piece.factor
-        segment.raw.end_us = piece.end_s * 1e6
-        segment.raw.rate_per_us = qps * piece.level * 1e-6
-        engine.advance(state, load, segment)
-        if piece.end_s != int(piece.end_s):
-            continue
-        if observe:
-            observe(piece.end_s, state)
-        changed, made = policy.step(piece.end_s, state, inputs)
-        moves += [(piece.end_s, move) for move in made]
-        if changed is not None:
-            apply(state, load, segment, changed)
-            owners.append((piece.end_s, changed))
-        if stop_early and (state.missed > certain).any():
-            stopped = piece.end_s
-            break
-    load.deadline_us[:] = deadline_us
+
+
+def _advance(state: Any, load: Any, segment: Any, piece: Piece, qps: float) -> None:
+    """Simulate a piece of the schedule."""
+    segment.factor[:] = piece.factor
+    segment.raw.end_us = piece.end_s * 1e6
+    segment.raw.rate_per_us = qps * piece.level * 1e-6
+    engine.advance(state, load, segment)
+
+
+def _result(
+    inputs: Inputs,
+    state: Any,
+    policy: str,
+    qps: float,
+    course: _Course,
+    broken: tuple[Unjudged, ...],
+    wall_s: float,
+) -> Result:
     simulated_s = float(state.now_us) / 1e6
     models = _results(inputs, state, simulated_s)
-    met = stopped is None and all(model.met for model in models)
+    met = course.stopped_s is None and all(model.met for model in models)
     busy, alone = float(state.busy_us.sum()), float(state.alone_us.sum())
     return Result(
-        policy.name, qps, met, models, simulated_s, time.perf_counter() - began, stopped,
-        busy / (len(core_nodes) * simulated_s * 1e6), busy / max(alone, 1.0), owners, moves, broken,
+        policy, qps, met, models, simulated_s, wall_s, course.stopped_s,
+        busy / (int(state.cores) * simulated_s * 1e6), busy / max(alone, 1.0), course.owners, course.moves, broken,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ of a busy model wait longer.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class _Worker:
     left_us: float = 0.0
 
 
-def play_slices(
+def simulate_sessions(
     models: Sequence[Tenant],
     cores: int,
     seconds: float,
@@ -53,71 +54,99 @@ def play_slices(
     due, which, work = _arrivals(models, seconds, rng)
     counts, sums = (np.bincount(which, weights, minlength=len(models)) for weights in (None, work))
     refill_us = (interference.switch * sums / np.maximum(counts, 1)).tolist()
-    response: list[list[float]] = [[] for _ in models]
-    waiting: list[deque[tuple[float, float]]] = [deque() for _ in models]
-    asleep = [[_Worker(place) for _ in range(cores)] for place in range(len(models))]
-    ready: deque[_Worker] = deque()
-    running: list[_Worker | None] = [None] * cores
-    last, used, ran = [-1] * cores, [0.0] * cores, [0.0] * cores
-    ends: list[tuple[float, int]] = []
-
-    def go_on(core: int, now_us: float) -> None:
-        worker = running[core]
-        assert worker is not None
-        ran[core] = min(worker.left_us, slice_us - used[core])
-        heapq.heappush(ends, (now_us + ran[core], core))
-
-    def begin(worker: _Worker, core: int, now_us: float, idle: bool) -> None:
-        if last[core] not in (-1, worker.model):
-            worker.left_us += refill_us[worker.model]
-        if idle:
-            worker.left_us += interference.idle_start_us
-        running[core], last[core], used[core] = worker, worker.model, 0.0
-        go_on(core, now_us)
-
-    def end_of_slice(core: int, now_us: float) -> None:
-        worker = running[core]
-        assert worker is not None
-        worker.left_us -= ran[core]
-        used[core] += ran[core]
-        if worker.left_us <= 1e-6:
-            response[worker.model].append(now_us - worker.due_us)
-            if not waiting[worker.model]:
-                asleep[worker.model].append(worker)
-                running[core] = None
-            else:
-                worker.due_us, worker.left_us = waiting[worker.model].popleft()
-        if running[core] and used[core] >= slice_us - 1e-6:
-            used[core] = 0.0
-            if ready:
-                ready.append(worker)
-                running[core] = None
-        if running[core]:
-            go_on(core, now_us)
-        elif ready:
-            begin(ready.popleft(), core, now_us, idle=False)
-
-    def arrive(model: int, now_us: float, work_us: float) -> None:
-        if not asleep[model]:
-            waiting[model].append((now_us, work_us))
-            return
-        worker = asleep[model].pop()
-        worker.due_us, worker.left_us = now_us, work_us
-        free = next((core for core, worker in enumerate(running) if worker is None), None)
-        if free is None:
-            ready.append(worker)
-        else:
-            begin(worker, free, now_us, idle=True)
-
+    sessions = _Sessions(cores, refill_us, interference.idle_start_us, slice_us)
     for at_us, model, work_us in zip(due.tolist(), which.tolist(), work.tolist(), strict=True):
-        while ends and ends[0][0] <= at_us:
+        sessions.run_until(at_us)
+        sessions.arrive(model, at_us, work_us)
+    sessions.run_until(math.inf)
+    return [np.array(times) for times in sessions.response_us]
+
+
+class _Sessions:
+    """Let the sessions of models take turns on cores.
+
+    Parameters
+    ----------
+    cores : int
+    refill_us : sequence of float [models] [µs]
+        Additional work of a request after another model has run on its core.
+    idle_start_us, slice_us : float [µs]
+
+    Attributes
+    ----------
+    response_us : list of list of float [models, requests] [µs]
+        Response times of the completed requests.
+    """
+
+    def __init__(self, cores: int, refill_us: Sequence[float], idle_start_us: float, slice_us: float) -> None:
+        models = len(refill_us)
+        self.response_us: list[list[float]] = [[] for _ in range(models)]
+        self._refill_us, self._idle_start_us, self._slice_us = refill_us, idle_start_us, slice_us
+        self._waiting: list[deque[tuple[float, float]]] = [deque() for _ in range(models)]
+        self._asleep = [[_Worker(place) for _ in range(cores)] for place in range(models)]
+        self._ready: deque[_Worker] = deque()
+        self._running: list[_Worker | None] = [None] * cores
+        # Of each core: the model that ran last, how much of the slice is used, and how long the present part of it is.
+        self._last, self._used_us, self._part_us = [-1] * cores, [0.0] * cores, [0.0] * cores
+        self._ends: list[tuple[float, int]] = []
+
+    def run_until(self, end_us: float) -> None:
+        """Process all ends of slices and requests up to a time."""
+        ends = self._ends
+        while ends and ends[0][0] <= end_us:
             now_us, core = heapq.heappop(ends)
-            end_of_slice(core, now_us)
-        arrive(model, at_us, work_us)
-    while ends:
-        now_us, core = heapq.heappop(ends)
-        end_of_slice(core, now_us)
-    return [np.array(times) for times in response]
+            self._end_part(core, now_us)
+
+    def arrive(self, model: int, now_us: float, work_us: float) -> None:
+        """Accept a request, and start it if a worker of its session and a core are free."""
+        if not self._asleep[model]:
+            self._waiting[model].append((now_us, work_us))
+            return
+        worker = self._asleep[model].pop()
+        worker.due_us, worker.left_us = now_us, work_us
+        free = next((core for core, running in enumerate(self._running) if running is None), None)
+        if free is None:
+            self._ready.append(worker)
+        else:
+            self._begin(worker, free, now_us, idle=True)
+
+    def _begin(self, worker: _Worker, core: int, now_us: float, idle: bool) -> None:
+        if self._last[core] not in (-1, worker.model):
+            worker.left_us += self._refill_us[worker.model]
+        if idle:
+            worker.left_us += self._idle_start_us
+        self._running[core], self._last[core], self._used_us[core] = worker, worker.model, 0.0
+        self._continue(worker, core, now_us)
+
+    def _continue(self, worker: _Worker, core: int, now_us: float) -> None:
+        part_us = self._part_us[core] = min(worker.left_us, self._slice_us - self._used_us[core])
+        heapq.heappush(self._ends, (now_us + part_us, core))
+
+    def _end_part(self, core: int, now_us: float) -> None:
+        """End a request or a slice, and let the next worker run."""
+        worker = self._running[core]
+        assert worker is not None
+        worker.left_us -= self._part_us[core]
+        self._used_us[core] += self._part_us[core]
+        runs = True
+        if worker.left_us <= 1e-6:
+            self.response_us[worker.model].append(now_us - worker.due_us)
+            if self._waiting[worker.model]:
+                worker.due_us, worker.left_us = self._waiting[worker.model].popleft()
+            else:
+                self._asleep[worker.model].append(worker)
+                runs = False
+        if runs and self._used_us[core] >= self._slice_us - 1e-6:
+            self._used_us[core] = 0.0
+            if self._ready:
+                self._ready.append(worker)
+                runs = False
+        if runs:
+            self._continue(worker, core, now_us)
+            return
+        self._running[core] = None
+        if self._ready:
+            self._begin(self._ready.popleft(), core, now_us, idle=False)
 
 
 def _arrivals(models: Sequence[Tenant], seconds: float, rng: np.random.Generator) -> tuple[Floats, np.ndarray, Floats]:

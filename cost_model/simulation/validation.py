@@ -13,7 +13,7 @@ from cost_model.machine import Machine
 from cost_model.simulation.inputs import build_inputs, schedule
 from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed
 from cost_model.simulation.run import ModelResult, simulate
-from cost_model.simulation.slices import play_slices
+from cost_model.simulation.slices import simulate_sessions
 from cost_model.traffic import Traffic
 from cost_model.workload import Tenant, Workload
 
@@ -114,7 +114,7 @@ def predict_sessions(
     interference : Interference
     seeds : sequence of int
     """
-    runs = [play_slices(models, cores, seconds, seed, interference) for seed in seeds]
+    runs = [simulate_sessions(models, cores, seconds, seed, interference) for seed in seeds]
     made = {}
     for place, model in enumerate(models):
         times = [run[place] for run in runs if len(run[place])]

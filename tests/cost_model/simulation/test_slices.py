@@ -7,7 +7,7 @@ import pytest
 from cost_model.interference import NONE, Interference
 from cost_model.queueing import Member, Pool
 from cost_model.service import RowDistribution, ServiceTime
-from cost_model.simulation.slices import play_slices
+from cost_model.simulation.slices import simulate_sessions
 from cost_model.simulation.validation import predict_sessions
 from cost_model.workload import Tenant
 
@@ -32,7 +32,7 @@ def test_single_model_behaves_like_a_queue(cores: int, idle_start_us: float) -> 
 def test_short_time_slices_approach_processor_sharing() -> None:
     """Models that hardly ever have two requests are processor sharing, whose mean is S/(1 - rho) for any S."""
     models = [model(str(number), 1000.0, 10.0, cv=1.0) for number in range(60)]
-    times = np.concatenate(play_slices(models, 1, 400, 1, NONE, slice_us=20.0))
+    times = np.concatenate(simulate_sessions(models, 1, 400, 1, NONE, slice_us=20.0))
     assert times.mean() == pytest.approx(1000 / (1 - 0.6), rel=0.06)
 
 
@@ -47,9 +47,9 @@ def test_models_with_little_traffic_wait_less_than_busy_ones() -> None:
 def test_switch_cost_applies_after_another_model_ran() -> None:
     pair = [model("a", 1000.0, 200.0, cv=0.0), model("b", 1000.0, 200.0, cv=0.0)]
     costs = Interference(0.5, 0.0, 0.0)
-    alone = play_slices(pair[:1], 1, 50, 1, costs)[0]
+    alone = simulate_sessions(pair[:1], 1, 50, 1, costs)[0]
     assert alone.min() == pytest.approx(1000)
-    both = np.concatenate(play_slices(pair, 1, 50, 1, costs))
+    both = np.concatenate(simulate_sessions(pair, 1, 50, 1, costs))
     assert both.min() == pytest.approx(1000)
     assert np.quantile(both, 0.4) >= 1499
 
@@ -57,7 +57,7 @@ def test_switch_cost_applies_after_another_model_ran() -> None:
 def test_long_requests_end_despite_switch_costs() -> None:
     """Three slices' worth of work, and switches that cost more than a slice gives."""
     pair = [model("long", 9000.0, 30.0), model("short", 1000.0, 300.0)]
-    times = play_slices(pair, 1, 20, 1, Interference(0.35, 0.0, 0.0))
+    times = simulate_sessions(pair, 1, 20, 1, Interference(0.35, 0.0, 0.0))
     assert len(times[0]) == pytest.approx(600, rel=0.15)
 
 
