@@ -39,6 +39,12 @@ errors = Console(stderr=True)
 P = ParamSpec("P")
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
 
+
+def optional(metavar: str, text: str, **more: Any) -> Any:
+    """Return an option without a default value."""
+    return typer.Option(metavar=metavar, show_default=False, help=text, **more)
+
+
 # Verbs in the order of the help text.
 _VERBS = ("profile", "plan", "simulate", "calibrate")
 

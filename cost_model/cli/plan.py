@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cost_model.cli.app import Json, app, guarded, print_json
+from cost_model.cli.app import Json, app, guarded, optional, print_json
 from cost_model.cli.reading import (
     AnyCpu,
     CalibrationFile,
@@ -20,7 +21,7 @@ from cost_model.cli.reading import (
 )
 from cost_model.errors import UsageError
 from cost_model.machine import load_machine, this_machine
-from cost_model.planning import Addition, Plan, explain, plan, plan_addition
+from cost_model.planning import Addition, Explanation, Plan, explain, plan, plan_addition
 from cost_model.planning.report import plan_report
 from cost_model.service import ServiceTime
 from cost_model.workload import MOST_QPS, Tenant, Workload, load_workload
@@ -39,72 +40,52 @@ exit code concerns only that model: 0 if it fits or needs cores, 1 if it does no
 """
 
 
+MachineFile = Annotated[
+    Path | None, optional("MACHINE.yaml", "Machine to plan for; by default the workload's, otherwise this machine.")
+]
+TotalQps = Annotated[float | None, optional("Q", "Total requests/s of all models with a share.")]
+Added = Annotated[str | None, optional("NAME", "Name of a further model to try out.")]
+AddedQps = Annotated[float | None, optional("Q", "Requests/s of the model of --add.")]
+AddedSlo = Annotated[float | None, optional("T", "SLO of the model of --add; by default that of --like.")]
+Like = Annotated[
+    str | None, optional("MODEL", "Model whose service times the model of --add has; by default the baseline.")
+]
+Parallel = Annotated[
+    float | None,
+    optional(
+        "P",
+        "Part of the work per row that a session's threads divide, for models that do not specify it.",
+        min=0,
+        max=1,
+    ),
+]
+Explained = Annotated[
+    bool, typer.Option("--explain", metavar="", help="Explain each allocation: the effect of one core more or less.")
+]
+ExplainedModels = Annotated[list[str] | None, optional("NAME", "Explain the allocation of this model; repeatable.")]
+Picture = Annotated[Path | None, optional("OUT.png", "Picture to write: which model owns which core.")]
+
+
 @app.command(name="plan", help=_HELP)
 @guarded
 def plan_command(
     workload: WorkloadFile,
-    machine: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MACHINE.yaml",
-            show_default=False,
-            help="Machine to plan for; by default the workload's, otherwise this machine.",
-        ),
-    ] = None,
-    total_qps: Annotated[
-        float | None,
-        typer.Option(
-            "--total-qps", metavar="Q", show_default=False, help="Total requests/s of all models with a share."
-        ),
-    ] = None,
-    add: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Name of a further model to try out.")
-    ] = None,
-    qps: Annotated[
-        float | None, typer.Option(metavar="Q", show_default=False, help="Requests/s of the model of --add.")
-    ] = None,
-    slo_p99_ms: Annotated[
-        float | None,
-        typer.Option(metavar="T", show_default=False, help="SLO of the model of --add; by default that of --like."),
-    ] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            show_default=False,
-            help="Model whose service times the model of --add has; by default the baseline.",
-        ),
-    ] = None,
+    machine: MachineFile = None,
+    total_qps: TotalQps = None,
+    add: Added = None,
+    qps: AddedQps = None,
+    slo_p99_ms: AddedSlo = None,
+    like: Like = None,
     interference: InterferenceFile = None,
     calibration: CalibrationFile = None,
     interference_scale: InterferenceScale = 1.0,
     any_cpu: AnyCpu = False,
-    parallel: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            min=0,
-            max=1,
-            show_default=False,
-            help="Part of the work per row that a session's threads divide, for models that do not specify it.",
-        ),
-    ] = None,
-    explained: Annotated[
-        bool,
-        typer.Option("--explain", metavar="", help="Explain each allocation: the effect of one core more or less."),
-    ] = False,
-    explain_model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", show_default=False, help="Explain the allocation of this model; repeatable."),
-    ] = None,
+    parallel: Parallel = None,
+    explained: Explained = False,
+    explain_model: ExplainedModels = None,
     as_json: Json = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT.png", show_default=False, help="Picture to write: which model owns which core."),
-    ] = None,
+    plot: Picture = None,
 ) -> int:
-    from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
-
     read = _with_parallel(load_workload(workload, any_cpu=any_cpu), parallel)
     if add is None and (qps is not None or slo_p99_ms is not None or like is not None):
         raise UsageError(
@@ -121,23 +102,28 @@ def plan_command(
     made = plan(read, there, read.qps_by_model(total_qps), costs)
     addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
     shown = addition.after if addition else made
-    names = list(dict.fromkeys([*(_named(shown, add) if explained else []), *(explain_model or ())]))
-    for name in names:
-        shown.allocation(name)
+    names = list(dict.fromkeys([*(_explained_models(shown, add) if explained else []), *(explain_model or ())]))
+    explanations = [explain(shown, name) for name in names]
     if plot:
         from cost_model.plots.plan import plot_plan
 
         plot_plan(shown, plot)
     if as_json:
-        print_json(plan_report(shown, addition, [explain(shown, name) for name in names]).to_json())
+        print_json(plan_report(shown, addition, explanations).to_json())
     else:
-        if addition:
-            render_addition(addition)
-        render_plan(shown, add)
-        for name in names:
-            render_explanation(explain(shown, name))
+        _render(shown, addition, explanations)
     # With --add the exit code concerns that model, even if other models miss their SLO without it.
     return 1 if (addition.verdict == "does_not_fit" if addition else not shown.feasible) else 0
+
+
+def _render(shown: Plan, addition: Addition | None, explanations: Sequence[Explanation]) -> None:
+    from cost_model.cli.render_plan import render_addition, render_explanation, render_plan
+
+    if addition:
+        render_addition(addition)
+    render_plan(shown, addition.name if addition else None)
+    for explanation in explanations:
+        render_explanation(explanation)
 
 
 def _with_parallel(read: Workload, parallel: float | None) -> Workload:
@@ -165,7 +151,7 @@ def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, l
     return plan_addition(made, added, qps)
 
 
-def _named(shown: Plan, add: str | None) -> list[str]:
+def _explained_models(shown: Plan, add: str | None) -> list[str]:
     """Return one model of each allocation: the added one in its own, otherwise the one that is nearest to its SLO."""
     names = []
     for allocation in shown.allocations:
