@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from cost_model.interference import default_interference
 from cost_model.plots.simulation import draw_simulation
 from cost_model.simulation.capacity import bound_qps, make_policy, scaled_workload
@@ -24,7 +26,7 @@ from cost_model.simulation.policies import POLICIES
 from cost_model.simulation.report import capacity_table, comparison_table
 from cost_model.simulation.run import simulate
 from cost_model.simulation.study import Comparison, Row, capacities, compare, latency_curve, to_json
-from cost_model.workload import load_workload
+from cost_model.workload import Workload, load_workload
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
 from load_tests._report import Target, make_console, print_targets, results_file, write_results
@@ -78,8 +80,7 @@ def find_targets(rows: list[Row], comparisons: list[Comparison], speed: float) -
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark, and return its exit status."""
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="simulate a part of the minutes with two seeds")
     parser.add_argument("--minutes-scale", type=float, help="part of the minutes (default 1; 0.03 with --quick)")
@@ -89,33 +90,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="file of the results (default results/bench_cost_model.json)")
     chosen = parser.parse_args(arguments)
     chosen.out = chosen.out or results_file("bench_cost_model", chosen.quick)
-    console = make_console()
-    base = load_workload(SCENARIO)
-    scale = chosen.minutes_scale or (0.03 if chosen.quick else 1.0)
-    workload = scaled_workload(base, scale)
-    assert workload.machine is not None
-    seeds = base.seeds[:2] if chosen.quick else base.seeds
-    interference = default_interference()
-    began = time.perf_counter()
-    environment = describe_environment(ROOT)
-    speed = measure_speed(base)
-    console.print(f"{speed['baseline-pool_per_wall_s'] / 1e6:.1f} million simulated requests per second of wall time")
+    chosen.minutes_scale = chosen.minutes_scale or (0.03 if chosen.quick else 1.0)
+    chosen.policies = chosen.policies.split(",")
+    return chosen
+
+
+def _measure_capacities(
+    base: Workload, seeds: Sequence[int], options: argparse.Namespace, console: Console
+) -> list[Row]:
+    """Find the capacities of all policies, and those of some with other coefficients of interference."""
 
     def told(rows: list[Row]) -> None:
         rates = " ".join(f"{row.qps:,.0f}" for row in rows)
         console.print(f"[dim]{rows[0].traffic}, {rows[0].policy}, x{rows[0].interference:g}: {rates}[/]")
 
-    policies = chosen.policies.split(",")
-    part = 0.05 if chosen.quick else 0.005
+    assert base.machine is not None
+    interference, part = default_interference(), 0.05 if options.quick else 0.005
+    workload = scaled_workload(base, options.minutes_scale)
     rows = capacities(
-        workload, workload.machine, policies, seeds, interference, part=part, jobs=chosen.jobs, told=told
+        workload, base.machine, options.policies, seeds, interference, part=part, jobs=options.jobs, told=told
+    )
+    shorter = scaled_workload(base, min(options.minutes_scale, 0.05))
+    sensitive = [policy for policy in SENSITIVITY_POLICIES if policy in options.policies]
+    return rows + capacities(
+        shorter, base.machine, sensitive, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
+        jobs=options.jobs, told=told,
     )  # fmt: skip
-    shorter = scaled_workload(base, min(scale, 0.05))
-    some = [policy for policy in SENSITIVITY_POLICIES if policy in policies]
-    rows += capacities(
-        shorter, workload.machine, some, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
-        jobs=chosen.jobs, told=told,
-    )  # fmt: skip
+
+
+def _draw(base: Workload, rows: Sequence[Row], seed: int, options: argparse.Namespace) -> None:
+    """Write a picture for each kind of traffic that a policy carries."""
+    assert base.machine is not None
+    shown = [policy for policy in options.policies if any(row.qps for row in rows if row.policy == policy)]
+    for traffic in scaled_workload(base, min(options.minutes_scale, 0.1)).traffic:
+        top = max((row.qps for row in rows if row.traffic == traffic.name), default=0.0)
+        if top:
+            rates = [top * step for step in (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05)]
+            workload = scaled_workload(base, options.minutes_scale)
+            curves = latency_curve(workload, base.machine, traffic, shown, rates, seed, default_interference())
+            owned = curves["dynamic"][-2] if "dynamic" in curves else None
+            picture = options.out.with_name(f"{options.out.stem}_{traffic.name}.png")
+            draw_simulation(curves, owned, traffic.name, base.model("ranking"), picture)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit status."""
+    options = _parse(arguments)
+    console = make_console()
+    base = load_workload(SCENARIO)
+    assert base.machine is not None
+    seeds = base.seeds[:2] if options.quick else base.seeds
+    began = time.perf_counter()
+    environment = describe_environment(ROOT)
+    speed = measure_speed(base)
+    console.print(f"{speed['baseline-pool_per_wall_s'] / 1e6:.1f} million simulated requests per second of wall time")
+    rows = _measure_capacities(base, seeds, options, console)
     pairs = [("baseline-pool", "shared"), ("dynamic", "baseline-pool"), ("planned", "baseline-pool")]
     comparisons = [comparison for pair in pairs for comparison in compare(rows, *pair)]
     console.print(capacity_table(rows))
@@ -124,13 +153,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_targets(console, targets)
     inputs = build_inputs(base)
     write_results(
-        chosen.out,
+        options.out,
         {
-            "quick": chosen.quick,
+            "quick": options.quick,
             "environment": environment,
-            "minutes_scale": scale,
-            "interference": asdict(interference),
-            "bound_qps": bound_qps(inputs, workload.machine),
+            "minutes_scale": options.minutes_scale,
+            "interference": asdict(default_interference()),
+            "bound_qps": bound_qps(inputs, base.machine),
             "missed_alone": dict(zip(inputs.names, inputs.alone.tolist(), strict=True)),
             "speed": speed,
             "capacities": to_json(rows),
@@ -139,16 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "wall_s": time.perf_counter() - began,
         },
     )
-    for traffic in scaled_workload(base, min(scale, 0.1)).traffic:
-        top = max((row.qps for row in rows if row.traffic == traffic.name), default=0.0)
-        shown = [policy for policy in policies if any(row.qps for row in rows if row.policy == policy)]
-        if top:
-            rates = [top * step for step in (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05)]
-            curves = latency_curve(workload, workload.machine, traffic, shown, rates, seeds[0], interference)
-            owned = curves["dynamic"][-2] if "dynamic" in curves else None
-            picture = chosen.out.with_name(f"{chosen.out.stem}_{traffic.name}.png")
-            draw_simulation(curves, owned, traffic.name, base.model("ranking"), picture)
-    return 1 if chosen.strict and not all(target.ok for target in targets) else 0
+    _draw(base, rows, seeds[0], options)
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
 
 
 if __name__ == "__main__":

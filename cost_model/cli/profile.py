@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cost_model.cli.app import Json, app, errors, guarded, print_json, tell
+from cost_model.cli.app import Json, app, errors, guarded, optional, print_json, tell
 from cost_model.errors import UsageError
 from cost_model.machine import parse_cpus, this_machine
 
@@ -29,30 +29,26 @@ profile of a model with the same graph and other weights if one check point conf
 """
 
 
+Cpus = Annotated[str | None, optional("LIST", "CPUs to measure on; by default all that may be used.")]
+Rows = Annotated[str, typer.Option(metavar="N,N", help="Numbers of rows per request.")]
+Cores = Annotated[str, typer.Option(metavar="N,N", help="Numbers of cores per session.")]
+Out = Annotated[Path | None, optional("FILE.json", "File to write the profile to.")]
+Reuse = Annotated[Path | None, optional("FILE.json", "Profile of a model with the same graph.")]
+Requests = Annotated[Path | None, optional("FILE.npz", "Recorded inputs by name; by default generated.")]
+Seconds = Annotated[float, typer.Option(metavar="S", min=0.01, help="Duration of the measurement of each point.")]
+
+
 @app.command(name="profile", help=_HELP)
 @guarded
 def profile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="SavedModel folder.")],
-    cpus: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", show_default=False, help="CPUs to measure on; by default all that may be used."),
-    ] = None,
-    rows: Annotated[str, typer.Option(metavar="N,N", help="Numbers of rows per request.")] = "1,16,128,512",
-    cores: Annotated[str, typer.Option(metavar="N,N", help="Numbers of cores per session.")] = "1",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", show_default=False, help="File to write the profile to.")
-    ] = None,
-    reuse: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", show_default=False, help="Profile of a model with the same graph."),
-    ] = None,
-    requests: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.npz", show_default=False, help="Recorded inputs by name; by default generated."),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", min=0.01, help="Duration of the measurement of each point.")
-    ] = 1.5,
+    cpus: Cpus = None,
+    rows: Rows = "1,16,128,512",
+    cores: Cores = "1",
+    out: Out = None,
+    reuse: Reuse = None,
+    requests: Requests = None,
+    seconds: Seconds = 1.5,
     as_json: Json = False,
 ) -> None:
     from cost_model.profiling.measure import profile_model

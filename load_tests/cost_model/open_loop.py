@@ -21,7 +21,7 @@ from load_tests._programs import find_library, find_program, run_program
 from load_tests.request_files import random_requests, write_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["Tenant", "may_go_first", "play", "requests_of"]
+__all__ = ["Tenant", "may_go_first", "requests_of", "run_tenants", "wait_for_quiet"]
 
 _SAMPLE = np.dtype(
     [("model", "i4"), ("request", "i4"), ("due", "i8"), ("sent", "i8"), ("done", "i8"), ("queue", "i8"), ("run", "i8")]
@@ -32,7 +32,7 @@ _SPIN_US = 200.0
 # A run is repeated, up to this many times, if other processes or the hypervisor used more of the core than this.
 _MOST_TAKEN, _MOST_TRIES = 0.03, 3
 # Longest time to wait before each try until the machine has been quiet for a second.
-_QUIET, _PATIENCE_S = 0.05, 5.0
+_QUIET, _QUIET_WAIT_S = 0.05, 5.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _counts(tenant: Tenant) -> dict[int, int]:
     return {rows: max(1, round(_REQUESTS * weight / total)) for rows, weight in sorted(tenant.rows.items())}
 
 
-def play(
+def run_tenants(
     tenants: Sequence[Tenant],
     *,
     seconds: float,
@@ -123,7 +123,7 @@ def play(
     for attempt in range(_MOST_TRIES if careful else 1):
         if careful:
             wait_for_quiet()
-        report, samples = _once(tenants, seconds, seed, cpu, folder)
+        report, samples = _run_generator(tenants, seconds, seed, cpu, folder)
         run = _summary(tenants, report, samples, seconds, seed, label)
         if best is None or run.others + run.stolen < best.others + best.stolen:
             best = run
@@ -139,13 +139,15 @@ def play(
 
 def wait_for_quiet() -> None:
     """Wait until the machine has been idle for a second, or for a few at most."""
-    end = time.monotonic() + _PATIENCE_S
+    end = time.monotonic() + _QUIET_WAIT_S
     while time.monotonic() < end:
         if busy_share(1.0) < _QUIET:
             return
 
 
-def _once(tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path) -> tuple[dict[str, Any], Any]:
+def _run_generator(
+    tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path
+) -> tuple[dict[str, Any], Any]:
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "session_num": 1,

@@ -28,7 +28,8 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, make_console, print_targets, results_file, write_results
 from load_tests.cost_model.judging import Verdict, judge, verdict_table
-from load_tests.cost_model.open_loop import Tenant, may_go_first, play, wait_for_quiet
+from load_tests.cost_model.open_loop import Tenant, may_go_first, run_tenants, wait_for_quiet
+from load_tests.cost_model.picture import draw_predictions
 from load_tests.workloads import ensure_model
 
 MIXED = {1: 0.5, 16: 0.3, 64: 0.2}
@@ -83,14 +84,17 @@ def measure(
     known: Sequence[Case],
     fit: list[Run],
     validate: list[Run],
-    kept: Callable[[], None],
+    save: Callable[[], None],
     *,
     seconds: float,
     cpu: int,
     folder: Path,
     told: Callable[[str], None],
 ) -> None:
-    """Make missing runs: for fitting, and for validation, with each validation load twice with other arrivals."""
+    """Make the missing runs, and call `save` after each.
+
+    The runs for validation have every load twice, with different arrivals.
+    """
     order = [(case, load, 1, fit) for case in known for load in FIT_LOADS]
     order += [(case, load, seed, validate) for case in known if case.judged for load in LOADS for seed in (11, 12)]
     random.Random(1).shuffle(order)
@@ -100,18 +104,18 @@ def measure(
         if any((run.label, run.seed) == (label, seed) for run in runs):
             continue
         if scales[case.name] is None:
-            pilot = play(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
+            pilot = run_tenants(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
             scales[case.name] = _PILOT_LOAD / pilot.utilisation
             told(f"{case.name}: {pilot.utilisation:.0%} busy, predicted by profiles: {_PILOT_LOAD:.0%}")
         tenants = case.at(load * (scales[case.name] or 1.0))
-        run = play(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
+        run = run_tenants(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
         p99_ms = run.models[0].latency.at(0.99) / 1e3
         told(
             f"{number + 1}/{len(order)} {label}: busy {run.utilisation:.0%}, p99 {p99_ms:.2f} ms, "
             f"stolen {run.stolen:.1%}, others {run.others:.1%}"
         )
         runs.append(run)
-        kept()
+        save()
 
 
 def _scale(case: Case, runs: Sequence[Run]) -> float | None:
@@ -145,7 +149,7 @@ def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="length of each run in seconds")
     parser.add_argument("--quick", action="store_true", help="only check the program, with runs of a second")
@@ -156,9 +160,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     chosen = parser.parse_args(arguments)
     chosen.out = chosen.out or results_file("predictions", chosen.quick)
+    chosen.seconds = 1.0 if chosen.quick else chosen.seconds
+    return chosen
+
+
+def _profile_models(folder: Path, cpu: int, seconds: float, told: Callable[[str], None]) -> dict[str, Profile]:
+    """Profile the models, or read the profiles that the folder already contains."""
+    profiles = {}
+    for name, rows in PROFILED.items():
+        told(f"profile of {name}")
+        wait_for_quiet()
+        # A separate core for the second copy, whose cost is measured.
+        cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
+        out = folder / f"profile-{name}.json"
+        profiles[name] = profile_model(ensure_model(name), cpus, rows, [1], seconds=min(seconds, 2.0), out=out)
+    return profiles
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the measurement, and return its exit status."""
+    options = _parse(arguments)
     console = make_console()
-    seconds = 1.0 if chosen.quick else chosen.seconds
-    folder = chosen.out.with_suffix("")
+    folder = options.out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     cpu = this_machine().cores[0].cpus[0]
     environment = describe_environment(ROOT) | {"generator": "same core" if may_go_first() else "another core"}
@@ -166,48 +189,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def told(what: str) -> None:
         console.print(f"[dim]{what}[/]")
 
-    traces = [Trace(cpu_model(), (), environment)] * 2
+    def trace_of(runs: Sequence[Run]) -> Trace:
+        return Trace(cpu_model(), tuple(runs), environment)
+
     paths = [folder / "trace-fit.json", folder / "trace-validate.json"]
-    if chosen.resume:
-        traces = [load_trace(path) if path.exists() else trace for path, trace in zip(paths, traces, strict=True)]
-    else:
+    if not options.resume:
         for path in folder.glob("*.json"):
             path.unlink()
-    known: dict[str, Profile] = {}
-    for name, rows in PROFILED.items():
-        told(f"profile of {name}")
-        wait_for_quiet()
-        # A separate core for the second copy, whose cost is measured.
-        cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
-        out = folder / f"profile-{name}.json"
-        known[name] = profile_model(ensure_model(name), cpus, rows, [1], seconds=min(seconds, 2.0), out=out)
-    fit, validate = (list(trace.runs) for trace in traces)
+    fit, validate = (list(load_trace(path).runs) if path.exists() else [] for path in paths)
+    known = _profile_models(folder, cpu, options.seconds, told)
 
-    def kept() -> None:
+    def save_traces() -> None:
         for path, runs in zip(paths, (fit, validate), strict=True):
-            Trace(cpu_model(), tuple(runs), environment).save(path)
+            trace_of(runs).save(path)
 
-    measure(cases(known), fit, validate, kept, seconds=seconds, cpu=cpu, folder=folder / "requests", told=told)
+    measure(
+        cases(known),
+        fit,
+        validate,
+        save_traces,
+        seconds=options.seconds,
+        cpu=cpu,
+        folder=folder / "requests",
+        told=told,
+    )
     profiles = list(known.values())
-    calibration = calibrate(profiles, Trace(cpu_model(), tuple(fit), environment))
+    calibration = calibrate(profiles, trace_of(fit))
     calibration.save(folder / "calibration.json")
-    verdicts = judged(profiles, Trace(cpu_model(), tuple(validate), environment), calibration)
+    verdicts = judged(profiles, trace_of(validate), calibration)
     console.print(verdict_table(verdicts))
     targets = find_targets(verdicts)
     print_targets(console, targets)
     results: dict[str, Any] = {
-        "quick": chosen.quick,
+        "quick": options.quick,
         "environment": environment,
-        "seconds": seconds,
+        "seconds": options.seconds,
         "calibration": calibration.to_json(),
         "verdicts": [verdict.to_json() for verdict in verdicts],
         "targets": [target.to_json() for target in targets],
     }
-    write_results(chosen.out, results)
-    from load_tests.cost_model.picture import draw_predictions
-
-    draw_predictions(verdicts, chosen.out.with_suffix(".png"))
-    return 1 if chosen.strict and not all(target.ok for target in targets) else 0
+    write_results(options.out, results)
+    draw_predictions(verdicts, options.out.with_suffix(".png"))
+    return 1 if options.strict and not all(target.ok for target in targets) else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from load_tests._programs import ProgramError, run_program
-from load_tests.cost_model.open_loop import Tenant, play, requests_of
+from load_tests.cost_model.open_loop import Tenant, requests_of, run_tenants
 from load_tests.request_files import read_requests
 
 
@@ -15,7 +15,7 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_run_records_requests_and_service_times(bench_open_loop: Path, library: Path, requests: Path) -> None:
     tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
-    run = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
+    run = run_tenants(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     (model,) = run.models
     assert model.failed == 0
     assert 120 < model.requests < 280
@@ -26,7 +26,7 @@ def test_run_records_requests_and_service_times(bench_open_loop: Path, library: 
     assert sum(times.count for _, times in (*model.service, *model.idle_service)) == model.requests
     # What a session does is a part of what the client waits for.
     assert min(times.quantiles_us[0] for _, times in model.idle_service) <= model.latency.at(0.5)
-    again = play(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
+    again = run_tenants(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     assert again.models[0].requests == model.requests
 
 
@@ -34,7 +34,7 @@ def test_models_on_one_core_have_no_separate_service_times(
     bench_open_loop: Path, library: Path, requests: Path
 ) -> None:
     tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
-    run = play(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
+    run = run_tenants(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
     assert [model.name for model in run.models] == ["one", "two"]
     assert all(model.failed == 0 and not model.service for model in run.models)
 
