@@ -75,7 +75,7 @@ def run(options: Options, terminal: Terminal) -> int:
     with contextlib.ExitStack() as hosts:
         ways = list(_ways(options, terminal, hosts, model, library, config, with_go=no_go is None))
         lines = contest(terminal, stock, ways, questions, options.rounds, options.seconds)
-    return _tell(options, terminal, lines, config, no_go)
+    return _report(options, terminal, lines, config, no_go)
 
 
 def train_model(
@@ -131,7 +131,7 @@ def _ways(
         yield client
 
 
-def _tell(options: Options, terminal: Terminal, lines: list[Line], config: dict[str, Any], no_go: str | None) -> int:
+def _report(options: Options, terminal: Terminal, lines: list[Line], config: dict[str, Any], no_go: str | None) -> int:
     """Write the JSON, print the table and its sentences, and return the exit status."""
     environment = report.environment(options.root)
     settings = {"clients": usable_cpus(), "rounds": options.rounds, "seconds": options.seconds, "config": config}

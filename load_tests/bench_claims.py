@@ -27,7 +27,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import make_console, write_results
 from load_tests.claims import CLAIMS, Claim, Measured
-from load_tests.claims_tables import long_table, print_table, put_between, short_table
+from load_tests.claims_tables import long_table, print_table, replace_between_marks, short_table
 
 __all__ = ["main", "read_claim"]
 
@@ -108,8 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("[bold red]README.md and docs/claims.md are not changed, because a row has no figure[/]")
         return 1
     if options.update:
-        put_between(options.documents / "README.md", short_table(rows))
-        put_between(options.documents / "docs" / "claims.md", long_table(rows))
+        replace_between_marks(options.documents / "README.md", short_table(rows))
+        replace_between_marks(options.documents / "docs" / "claims.md", long_table(rows))
         console.print("README.md and docs/claims.md have been updated")
     return status
 

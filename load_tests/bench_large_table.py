@@ -38,7 +38,7 @@ _SMALL_ROWS = 10_000
 _DISK_SHARE = 1.7
 
 
-def measured(command: list[str]) -> tuple[float, int]:
+def run_measured(command: list[str]) -> tuple[float, int]:
     """Run a program, and return its duration [s] and its largest resident memory [bytes].
 
     Raises
@@ -73,7 +73,7 @@ def convert(rows: int, memory_limit: float, folder: Path) -> dict[str, Any]:
     generator = [sys.executable, "-m", "load_tests.workloads.big_table", str(source), "--rows", str(rows)]
     subprocess.run([*generator, "--zero-share", str(ZERO_SHARE)], check=True, cwd=ROOT)
     limit = ["--memory-limit", str(memory_limit), "--report", str(report)]
-    seconds, resident = measured([sys.executable, "-m", "graph_tools", "cut", str(source), str(target), *limit])
+    seconds, resident = run_measured([sys.executable, "-m", "graph_tools", "cut", str(source), str(target), *limit])
     found = json.loads(report.read_text())
     sizes = {name: _bytes(path) for name, path in (("source", source), ("target", target))}
     shutil.rmtree(source)

@@ -44,16 +44,18 @@ FORMS = {"equal rows": ("equal", "equal"), "one row": ("equal", "one"), "rows th
 
 
 def _equal(inputs: dict[str, Array]) -> dict[str, Array]:
-    return {key: np.repeat(value, ITEMS, 0) if key in USER_INPUTS else value for key, value in _one(inputs).items()}
+    return {
+        key: np.repeat(value, ITEMS, 0) if key in USER_INPUTS else value for key, value in _one_user_row(inputs).items()
+    }
 
 
-def _one(inputs: dict[str, Array]) -> dict[str, Array]:
+def _one_user_row(inputs: dict[str, Array]) -> dict[str, Array]:
     return {key: value[:1] if key in USER_INPUTS else value for key, value in inputs.items()}
 
 
 _SHAPES: dict[str, Callable[[dict[str, Array]], dict[str, Array]]] = {
     "equal": _equal,
-    "one": _one,
+    "one": _one_user_row,
     "differ": lambda inputs: inputs,
 }
 

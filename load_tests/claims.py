@@ -48,17 +48,17 @@ def _percent(ratio: float) -> str:
     return f"{round(100 * (ratio - 1)):+d} %"
 
 
-def _listed(figures: dict[str, float]) -> str:
+def _list_ratios(figures: dict[str, float]) -> str:
     return ", ".join(f"{name} {_percent(ratio)}" for name, ratio in figures.items())
 
 
-def _between(figures: dict[str, float]) -> str:
+def _range_text(figures: dict[str, float]) -> str:
     """Return the mean, with minimum and maximum if they differ, as text."""
     low, high = (_percent(pick(figures.values())) for pick in (min, max))
     return _percent(_mean(figures.values())) + (f" ({low} to {high})" if low != high else "")
 
 
-def _named(workload: str, rows: int) -> str:
+def _case_name(workload: str, rows: int) -> str:
     return f"{workload} at {rows} row{'s' if rows > 1 else ''}"
 
 
@@ -68,7 +68,7 @@ def _ratios(results: Results, engine: str, other: str, figure: str) -> dict[str,
     for case in results["cases"]:
         if engine in case["engines"] and other in case["engines"]:
             ratio = case["engines"][engine][figure] / case["engines"][other][figure]
-            found[_named(case["workload"], case["rows"])] = ratio
+            found[_case_name(case["workload"], case["rows"])] = ratio
     if not found:
         raise KeyError(f"{engine} and {other}")
     return found
@@ -82,8 +82,8 @@ def _mean(values: Iterable[float]) -> float:
 
 def _session_group(results: Results) -> Measured:
     found = _ratios(results, "group", "one", "requests_per_s")
-    text = f"requests/s of a group over one session that has all CPUs: {_between(found)}; {_listed(found)}"
-    return Measured(f"{_between(found)} requests/s", text, {**found, "mean": _mean(found.values())})
+    text = f"requests/s of a group over one session that has all CPUs: {_range_text(found)}; {_list_ratios(found)}"
+    return Measured(f"{_range_text(found)} requests/s", text, {**found, "mean": _mean(found.values())})
 
 
 def _precision(results: Results) -> Measured:
@@ -91,12 +91,12 @@ def _precision(results: Results) -> Measured:
     found = _ratios(results, "bf16", "fp32", "requests_per_s")
     words = {result["precision"] for name, result in results["settings"]["precisions"].items() if name.endswith("bf16")}
     computed = ", ".join(sorted(words))
-    text = f"requests/s, fused, fp32 over stock TensorFlow: {_between(onednn)}; {_listed(onednn)}. "
-    text += f"bf16 over fp32, computed as {computed}: {_between(found)}; {_listed(found)}"
+    text = f"requests/s, fused, fp32 over stock TensorFlow: {_range_text(onednn)}; {_list_ratios(onednn)}. "
+    text += f"bf16 over fp32, computed as {computed}: {_range_text(found)}; {_list_ratios(found)}"
     figures = {f"fp32 over stock, {name}": value for name, value in onednn.items()}
     figures |= {f"bf16 over fp32, {name}": value for name, value in found.items()}
     named = "bf16" if computed == "bf16" else f"bf16 ({computed})"
-    short = f"fp32 {_between(onednn)} requests/s; {named} over fp32 {_between(found)}"
+    short = f"fp32 {_range_text(onednn)} requests/s; {named} over fp32 {_range_text(found)}"
     return Measured(short, text, figures)
 
 
@@ -105,10 +105,12 @@ def _fusion(results: Results) -> Measured:
     parts = []
     for case in results["cases"]:
         seconds = [case["engines"][name]["cpu_s_per_1000"] for name in ("stock", "fp32")]
-        name = _named(case["workload"], case["rows"])
+        name = _case_name(case["workload"], case["rows"])
         parts.append(f"{name} {_percent(found[name])} ({seconds[0]:.2f} to {seconds[1]:.2f})")
-    text = f"CPU-seconds for 1,000 requests, fused in fp32 over stock TensorFlow: {_between(found)}; {', '.join(parts)}"
-    return Measured(f"{_between(found)} CPU-seconds for 1,000 requests", text, found)
+    text = (
+        f"CPU-seconds for 1,000 requests, fused in fp32 over stock TensorFlow: {_range_text(found)}; {', '.join(parts)}"
+    )
+    return Measured(f"{_range_text(found)} CPU-seconds for 1,000 requests", text, found)
 
 
 def _target(results: Results, begin: str) -> float:
@@ -171,8 +173,8 @@ def _aot(results: Results) -> Measured:
                 if engine in case["engines"]
             }
             figures |= {f"{part}, {engine}, {rows}": ratio for rows, ratio in found.items()}
-            texts.append(f"{title}, {engine}: {_listed(found)}")
-            brought.append(f"{'fused' if engine == 'fused' else engine.replace('stock, ', '')} {_between(found)}")
+            texts.append(f"{title}, {engine}: {_list_ratios(found)}")
+            brought.append(f"{'fused' if engine == 'fused' else engine.replace('stock, ', '')} {_range_text(found)}")
         if brought:
             shorts.append(f"{brief}: {', '.join(brought)}")
     if not figures:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["long_table", "print_table", "put_between", "short_table"]
+__all__ = ["long_table", "print_table", "replace_between_marks", "short_table"]
 
 Row = dict[str, Any]
 
@@ -87,7 +87,7 @@ def long_table(rows: Sequence[Row]) -> str:
     )
 
 
-def put_between(path: Path, text: str) -> None:
+def replace_between_marks(path: Path, text: str) -> None:
     """Replace the text between the marks `<!-- claims -->` and `<!-- /claims -->` of a document.
 
     Raises

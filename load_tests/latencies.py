@@ -35,7 +35,7 @@ class Latencies:
         return cls(started + pairs[:, 0] / 1e9, pairs[:, 1] / 1e3)
 
     @classmethod
-    def joined(cls, parts: Iterable[Latencies]) -> Latencies:
+    def concatenated(cls, parts: Iterable[Latencies]) -> Latencies:
         """Concatenate measurements."""
         every = list(parts)
         return cls(np.concatenate([part._at for part in every]), np.concatenate([part._us for part in every]))

@@ -100,7 +100,7 @@ class Owner:
 
 
 @atexit.register
-def _close_what_is_open() -> None:
+def _close_open_owners() -> None:
     # Close while the interpreter is intact and before the destructors of TensorFlow's globals run.
     for owner in list(_open_owners):
         owner.close()

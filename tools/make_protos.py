@@ -28,7 +28,7 @@ PUBLISHED = ("serving_proxy/messages/services.binpb", "libprocessor/go/cmd/recpr
 UNPUBLISHED = {"LogCollectorConfig", "LoggingConfig", "ModelType", "SamplingConfig"}
 
 
-def described(stems: tuple[str, ...]) -> bytes:
+def file_descriptors(stems: tuple[str, ...]) -> bytes:
     """Return a FileDescriptorSet of these files of protos/ and of all that they import."""
     beside = Path(sys.executable).with_name("protoc")
     protoc = str(beside) if beside.is_file() else shutil.which("protoc")
@@ -42,9 +42,9 @@ def described(stems: tuple[str, ...]) -> bytes:
         return out.read_bytes()
 
 
-def published() -> bytes:
+def published_descriptors() -> bytes:
     """Return the FileDescriptorSet of the services, without the types in `UNPUBLISHED`."""
-    files = FileDescriptorSet.FromString(described(SERVICES))
+    files = FileDescriptorSet.FromString(file_descriptors(SERVICES))
     for file in files.file:
         for message in file.message_type:
             _remove(message.field, [field.type_name.rpartition(".")[2] for field in message.field])
@@ -61,8 +61,8 @@ def _remove(elements: object, names: list[str]) -> None:
 
 
 def main() -> int:
-    expected = {ROOT / name: described(stems) for name, stems in MESSAGES.items()}
-    expected |= dict.fromkeys((ROOT / name for name in PUBLISHED), published())
+    expected = {ROOT / name: file_descriptors(stems) for name, stems in MESSAGES.items()}
+    expected |= dict.fromkeys((ROOT / name for name in PUBLISHED), published_descriptors())
     if "--check" not in sys.argv[1:]:
         for target, content in expected.items():
             target.write_bytes(content)

@@ -107,7 +107,7 @@ def line_of(number: int, run: Run, served: Served, p50_ms: float, p99_ms: float)
     )
 
 
-def simulated(
+def simulate_runs(
     profiles: Sequence[Profile], trace: Trace, calibration: Calibration | None, *, seeds: Sequence[int] = (1, 2, 3)
 ) -> list[Line]:
     """Predict the runs of a trace with the simulator, each as long as the real one; see `Line`.

@@ -82,15 +82,15 @@ class CalibratedService:
     def undisturbed(self) -> ServiceTime | ServiceTable:
         return undisturbed(self.base)
 
-    def _worked(self, times_us: Floats) -> Floats:
+    def _work_us(self, times_us: Floats) -> Floats:
         scaled = self.disturbance.factor * times_us
         return np.asarray(np.maximum(self.disturbance.overhead_us + scaled, _LEAST * scaled))
 
     def mean_us(self, rows: ArrayLike, threads: int = 1) -> Floats:
-        return self._worked(self.undisturbed.mean_us(rows, threads)) * (1 + self.disturbance.stalled)
+        return self._work_us(self.undisturbed.mean_us(rows, threads)) * (1 + self.disturbance.stalled)
 
     def sample(self, rng: np.random.Generator, rows: Floats, threads: int = 1) -> Floats:
-        worked = self._worked(self.undisturbed.sample(rng, rows, threads))
+        worked = self._work_us(self.undisturbed.sample(rng, rows, threads))
         if self.disturbance.cv > 0:
             worked = worked * np.exp(rng.normal(*lognormal(1.0, self.disturbance.cv), len(worked)))
         stalls = self.disturbance.stalls
@@ -125,7 +125,7 @@ def undisturbed(service: ServiceTime | ServiceTable) -> ServiceTime | ServiceTab
 @lru_cache(maxsize=4096)
 def _points(service: CalibratedService, rows: RowDistribution, threads: int) -> Points:
     base = coarse(service.undisturbed.points(rows, threads))
-    worked, usual = service._worked(base.values), base.weights
+    worked, usual = service._work_us(base.values), base.weights
     if service.disturbance.cv > 0:
         z, weights = normal_points(25, 4.8)
         mu, sigma = lognormal(1.0, service.disturbance.cv)

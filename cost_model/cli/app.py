@@ -77,29 +77,29 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
                     raise UsageError(f"--{name.replace('_', '-')}: {value} found, expected a finite number")
             code = command(*args, **kwargs)
         except CostModelError as error:
-            complain(str(error))
+            print_error(str(error))
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError:
             # The reader has closed our output; typer exits quietly.
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            complain(f"{place}{error.strerror or error}, expected a file that can be read or written")
+            print_error(f"{place}{error.strerror or error}, expected a file that can be read or written")
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
-            complain("interrupted")
+            print_error("interrupted")
             raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)
 
     return run
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print one line to standard error."""
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)
 
 
-def tell(message: str) -> None:
+def print_note(message: str) -> None:
     """Print a note to standard error."""
     errors.print(f"[yellow]note:[/] {escape(message)}", soft_wrap=True, highlight=False)
 

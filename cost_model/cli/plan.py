@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from cost_model.cli.app import Json, app, guarded, optional, print_json
-from cost_model.cli.reading import (
+from cost_model.cli.options import (
     AnyCpu,
     CalibrationFile,
     InterferenceFile,
@@ -100,7 +100,7 @@ def plan_command(
     there = load_machine(machine) if machine else read.machine or this_machine()
     read, costs = read_costs(read, calibration, interference, interference_scale, any_cpu)
     made = plan(read, there, read.qps_by_model(total_qps), costs)
-    addition = _added(made, add, qps, slo_p99_ms, like) if add is not None else None
+    addition = _try_model(made, add, qps, slo_p99_ms, like) if add is not None else None
     shown = addition.after if addition else made
     names = list(dict.fromkeys([*(_explained_models(shown, add) if explained else []), *(explain_model or ())]))
     explanations = [explain(shown, name) for name in names]
@@ -138,7 +138,7 @@ def _with_parallel(read: Workload, parallel: float | None) -> Workload:
     return replace(read, models=models)
 
 
-def _added(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
+def _try_model(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
     if qps is None or qps < 0:
         raise UsageError(f"--qps: {qps} found, expected the requests/s of the model of --add, at least 0")
     if slo_p99_ms is not None and slo_p99_ms <= 0:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cost_model.cli.app import Json, app, errors, guarded, optional, print_json, tell
+from cost_model.cli.app import Json, app, errors, guarded, optional, print_json, print_note
 from cost_model.errors import UsageError
 from cost_model.machine import parse_cpus, this_machine
 
@@ -81,7 +81,7 @@ def profile_command(
             records=records,
             seconds=seconds,
             told=begins,
-            noted=tell,
+            noted=print_note,
             counted=lambda steps: bar.update(task, total=steps, completed=-1),
         )
         bar.advance(task)

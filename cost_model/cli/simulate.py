@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from cost_model.cli.app import app, guarded, tell
-from cost_model.cli.reading import (
+from cost_model.cli.app import app, guarded, print_note
+from cost_model.cli.options import (
     AnyCpu,
     CalibrationFile,
     InterferenceFile,
@@ -90,7 +90,7 @@ def simulate_command(
 ) -> int:
     from cost_model.machine import load_machine, this_machine
     from cost_model.simulation.capacity import scaled_workload
-    from cost_model.simulation.inputs import BROKEN, build_inputs, schedule, unjudged
+    from cost_model.simulation.inputs import BROKEN, build_inputs, find_unjudged, schedule
     from cost_model.simulation.policies import POLICIES
     from cost_model.workload import load_workload
 
@@ -107,16 +107,16 @@ def simulate_command(
     workload = scaled_workload(workload, minutes_scale)
     workload, coefficients = read_costs(workload, calibration, interference, interference_scale, any_cpu)
     if coefficients.guessed:
-        tell("the coefficients of interference are guesses: no measured ones are installed")
+        print_note("the coefficients of interference are guesses: no measured ones are installed")
     study = _Study(workload, machine, policies, seed or list(workload.seeds), coefficients, as_json)
     inputs = build_inputs(workload)
     # Events do not depend on the seed.
     broken = {
-        kind.name: unjudged(inputs.load, inputs.names, schedule(workload, kind, study.seeds[0]))
+        kind.name: find_unjudged(inputs.load, inputs.names, schedule(workload, kind, study.seeds[0]))
         for kind in workload.traffic
     }
     for name in inputs.unserved:
-        tell(f"{name} misses its SLO on idle cores in more than {BROKEN:.0%} of its requests: no rate is carried")
+        print_note(f"{name} misses its SLO on idle cores in more than {BROKEN:.0%} of its requests: no rate is carried")
     if qps is not None:
         data = _run_at_rate(study, qps)
     else:
@@ -149,7 +149,7 @@ def _possible_policies(workload: Workload, machine: Machine) -> list[str]:
     least = {policy: least_cores(policy, workload) for policy in POLICIES}
     for policy, cores in least.items():
         if cores > len(machine.cores):
-            tell(f"{policy} is left out: it needs {cores} cores, and there are {len(machine.cores)}")
+            print_note(f"{policy} is left out: it needs {cores} cores, and there are {len(machine.cores)}")
     return [policy for policy, cores in least.items() if cores <= len(machine.cores)]
 
 
@@ -160,10 +160,10 @@ def _search(study: _Study) -> dict[str, Any]:
     screen = Console(stderr=True, quiet=study.quiet)
     with screen.status("simulating") as status:
 
-        def told(rows: list[Any]) -> None:
+        def show(rows: list[Any]) -> None:
             status.update(f"{rows[0].traffic}, {rows[0].policy}: {rows[0].qps:,.0f} requests/s")
 
-        rows = capacities(study.workload, study.machine, study.policies, study.seeds, study.coefficients, told=told)
+        rows = capacities(study.workload, study.machine, study.policies, study.seeds, study.coefficients, told=show)
     if not study.quiet:
         console().print(capacity_table(rows))
     return {"capacities": to_json(rows)}

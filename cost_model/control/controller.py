@@ -52,7 +52,7 @@ def step(
     state, undone = _judge_trial(state, observation, now_s)
     if undone:
         return state, undone
-    isolated, apart = _isolated(state), _apart(state.pools)
+    isolated, apart = _models_to_isolate(state), _isolated_models(state.pools)
     if now_s < state.blocked_until_s and isolated == apart:
         grouped = [(pool.kind, pool.models) for pool in state.pools]
     else:
@@ -109,11 +109,11 @@ def _estimate(
 
 def _missed_part(state: ControlState, observation: Mapping[str, Observation]) -> float:
     """Return the part of requests that missed their SLO, excluding isolated models."""
-    apart = _apart(state.pools)
+    apart = _isolated_models(state.pools)
     return _missed_by([name for name in observation if name not in apart], observation)
 
 
-def _apart(pools: tuple[Pool, ...]) -> frozenset[str]:
+def _isolated_models(pools: tuple[Pool, ...]) -> frozenset[str]:
     return frozenset(model for pool in pools if pool.kind == "isolated" for model in pool.models)
 
 
@@ -129,8 +129,8 @@ def _judge_trial(
         return state, ()
     if now_s - trial.since_s > state.settings.watch_s or state.pools != trial.after:
         return replace(state, trial=None), ()
-    had, has = _room(trial.pools, trial.lent), _room(state.pools, state.lent)
-    short, still_short = (_overloaded(pools, state.estimates) for pools in (trial.pools, state.pools))
+    had, has = _usable_cores(trial.pools, trial.lent), _usable_cores(state.pools, state.lent)
+    short, still_short = (_overloaded_models(pools, state.estimates) for pools in (trial.pools, state.pools))
     gave = [model for model, cores in has.items() if cores < had[model] and model not in short]
     took = [model for model, cores in has.items() if cores > had[model] and model not in still_short]
     hurt, helped = _missed_by(gave, observation), _missed_by(took, observation)
@@ -142,7 +142,7 @@ def _judge_trial(
     return replace(state, pools=trial.pools, lent=trial.lent, trial=None, blocked_until_s=until_s), moves
 
 
-def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> frozenset[str]:
+def _overloaded_models(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> frozenset[str]:
     """Return the models in pools whose demand exceeds their cores, at the usual service time of a request."""
     return frozenset(
         model
@@ -152,7 +152,7 @@ def _overloaded(pools: tuple[Pool, ...], estimates: Mapping[str, Estimate]) -> f
     )
 
 
-def _room(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:
+def _usable_cores(pools: tuple[Pool, ...], lent: bool) -> dict[str, float]:
     """Return the cores that each model may use; cores that a baseline also uses count half."""
     return {
         model: len(pool.cores) / (2 if lent and pool.kind != "baseline" else 1)
@@ -167,9 +167,9 @@ def _missed_by(models: list[str], observation: Mapping[str, Observation]) -> flo
     return sum(observed.missed for observed in seen) / total if total else 0.0
 
 
-def _isolated(state: ControlState) -> frozenset[str]:
+def _models_to_isolate(state: ControlState) -> frozenset[str]:
     """Return variants that have become so slow that their neighbors would miss the SLO because of them."""
-    now = _apart(state.pools)
+    now = _isolated_models(state.pools)
     return frozenset(
         name
         for name, estimate in state.estimates.items()

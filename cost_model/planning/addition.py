@@ -60,31 +60,33 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
     workload = replace(before.workload, models=(*before.workload.models, replace(model, share=None, qps=qps)))
     rates = {**before.qps, model.name: qps}
     anew = plan(workload, before.machine, rates, before.interference)
-    for place, pool, cores in _homes(before, anew, model):
-        given = _given(before, anew, place, cores)
-        after = _moved(before, anew, place, pool, given) if given is not None else None
-        if after is not None and _holds(before, after, model.name):
+    for place, pool, cores in _possible_homes(before, anew, model):
+        given = _cores_to_give(before, anew, place, cores)
+        after = _move_cores(before, anew, place, pool, given) if given is not None else None
+        if after is not None and _keeps_slos(before, after, model.name):
             taken = {before.allocations[place].name: count for place, count in (given or {}).items()}
             if cores == 0:
-                others = _counted(len(pool.names) - 1, "model")
-                sentence = f"fits: joins {others} on their {_counted(len(after.allocation(model.name).cores), 'core')}"
+                others = _count_text(len(pool.names) - 1, "model")
+                sentence = (
+                    f"fits: joins {others} on their {_count_text(len(after.allocation(model.name).cores), 'core')}"
+                )
             else:
-                sentence = f"needs {_counted(cores, 'core')}, taken from {_listed(taken)}"
+                sentence = f"needs {_count_text(cores, 'core')}, taken from {_list_cores(taken)}"
             verdict = "fits" if cores == 0 else "needs_cores"
-            return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, after)
-    taken = _taken(before, anew)
+            return Addition(model.name, verdict, sentence + _note_on_missed_slos(before), cores, taken, before, after)
+    taken = _cores_lost(before, anew)
     cores = sum(taken.values())
-    if _holds(before, anew, model.name):
+    if _keeps_slos(before, anew, model.name):
         verdict, sentence = (
             "needs_cores",
-            f"needs a new division of all cores, in which {_listed(taken)} would give some",
+            f"needs a new division of all cores, in which {_list_cores(taken)} would give some",
         )
     else:
-        verdict, sentence = "does_not_fit", f"does not fit, because {_because(before, anew, model)}"
-    return Addition(model.name, verdict, sentence + _missed(before), cores, taken, before, anew)
+        verdict, sentence = "does_not_fit", f"does not fit, because {_reason(before, anew, model)}"
+    return Addition(model.name, verdict, sentence + _note_on_missed_slos(before), cores, taken, before, anew)
 
 
-def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
+def _possible_homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
     """Return the possible homes of the model, ordered by fewest additional cores, then by most growth.
 
     Each is an allocation's index (None: cores of its own), its pool with the model, and the number of missing cores.
@@ -99,7 +101,7 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
     for place in places:
         there = before.allocations[place] if place is not None else None
         pool = sizing_for(anew, (*(there.models if there else ()), model.name), anew.qps)
-        lost = set(_late(before)) if there else set()
+        lost = set(_models_over_slo(before)) if there else set()
         need = pool.need()
         if need <= pool.most and lost.issuperset((*pool.late_alone, *pool.crowded)):
             has = len(there.cores) if there else 0
@@ -107,7 +109,7 @@ def _homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Si
     return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda home: home[2:])]
 
 
-def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
+def _cores_to_give(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
     """Return how many cores each allocation gives, repeatedly from the one with the most growth; None if impossible."""
     pools = {
         place: sizing_for(anew, allocation.models, anew.qps)
@@ -127,7 +129,7 @@ def _given(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, in
     return given
 
 
-def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
+def _move_cores(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
     """Return the plan before, with cores moved to the pool of the new model; nothing else changes."""
     nodes = {before.machine.cores[core].node for core in (before.allocations[to].cores if to is not None else ())}
     gained: list[int] = []
@@ -159,7 +161,7 @@ def _moved(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mappin
     return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 
 
-def _late(made: Plan) -> list[str]:
+def _models_over_slo(made: Plan) -> list[str]:
     """Return the models that miss their SLO."""
     return [
         name
@@ -169,12 +171,12 @@ def _late(made: Plan) -> list[str]:
     ]
 
 
-def _holds(before: Plan, after: Plan, name: str) -> bool:
+def _keeps_slos(before: Plan, after: Plan, name: str) -> bool:
     """Return whether the new model, and every model that met its SLO before, meets its SLO."""
-    return name not in _late(after) and set(_late(before)).issuperset(_late(after))
+    return name not in _models_over_slo(after) and set(_models_over_slo(before)).issuperset(_models_over_slo(after))
 
 
-def _taken(before: Plan, after: Plan) -> dict[str, int]:
+def _cores_lost(before: Plan, after: Plan) -> dict[str, int]:
     """Return how many cores allocations have lost; pools whose members change are counted together."""
     old = {frozenset(allocation.models): len(allocation.cores) for allocation in before.allocations}
     taken, rest = {}, sum(old.values())
@@ -191,7 +193,7 @@ def _taken(before: Plan, after: Plan) -> dict[str, int]:
     return taken
 
 
-def _because(before: Plan, anew: Plan, model: Tenant) -> str:
+def _reason(before: Plan, anew: Plan, model: Tenant) -> str:
     if model.name in sizing_for(anew, [model.name], anew.qps).late_alone:
         mean_ms = model.points().mean / 1e3
         return (
@@ -201,24 +203,27 @@ def _because(before: Plan, anew: Plan, model: Tenant) -> str:
     need = sum(sizing_for(anew, allocation.models, anew.qps).need(most=1 << 14) for allocation in anew.allocations)
     if need > len(anew.machine.cores):
         return f"all SLOs together need {need} cores, and there are {len(anew.machine.cores)}"
-    return f"no division of the cores meets the SLOs of {_few([n for n in _late(anew) if n not in _late(before)])}"
+    newly_late = [name for name in _models_over_slo(anew) if name not in _models_over_slo(before)]
+    return f"no division of the cores meets the SLOs of {_first_names(newly_late)}"
 
 
-def _missed(before: Plan) -> str:
+def _note_on_missed_slos(before: Plan) -> str:
     """Describe the models that miss their SLO without the new one."""
-    late = _late(before)
+    late = _models_over_slo(before)
     return (
-        f" ({_few(late)} {'misses its SLO' if len(late) == 1 else 'miss their SLOs'} even without it)" if late else ""
+        f" ({_first_names(late)} {'misses its SLO' if len(late) == 1 else 'miss their SLOs'} even without it)"
+        if late
+        else ""
     )
 
 
-def _few(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _listed(taken: Mapping[str, int]) -> str:
+def _list_cores(taken: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in taken.items()) or "nobody"
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}" + ("" if count == 1 else "s")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cost_model.planning.allocation import Allocation, Plan
-from cost_model.planning.planner import disturbed_text, parts_of, served, sizing_of
+from cost_model.planning.planner import allocation_for, cores_per_node, disturbed_text, sizing_of
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Prediction
 from cost_model.queueing.pool import LATE
@@ -101,10 +101,11 @@ def explain(made: Plan, name: str, around: int = 3) -> Explanation:
     need = pool.need(most=max(4 * has, 64))
     reachable = None if pool.late_alone or pool.crowded or need > max(4 * has, 64) else need
     wanted = sorted({*range(max(1, has - around), has + around + 1), *([reachable] if reachable else [])})
-    lie = parts_of(allocation.cores, made.machine)
+    lie = cores_per_node(allocation.cores, made.machine)
     # The point of the present number of cores repeats the plan's values, so that figures agree everywhere.
     curve = tuple(
-        _point(name, cores, allocation if cores == has else served(pool, _parts(lie, cores))) for cores in wanted
+        _point(name, cores, allocation if cores == has else allocation_for(pool, _parts(lie, cores)))
+        for cores in wanted
     )
     return Explanation(
         name=name,
@@ -138,7 +139,7 @@ def _why(
     made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
     has, model = len(allocation.cores), made.workload.model(name)
-    told = [_with_whom(made, allocation, name)]
+    told = [_sharing_reason(made, allocation, name)]
     if busy := disturbed_text(model):
         told.append(f"{busy[0].upper()}{busy[1:]}.")
     if name in pool.late_alone:
@@ -169,7 +170,7 @@ def _why(
     return told
 
 
-def _with_whom(made: Plan, allocation: Allocation, name: str) -> str:
+def _sharing_reason(made: Plan, allocation: Allocation, name: str) -> str:
     """Explain why a model has its own cores or shares them."""
     model, others = made.workload.model(name), len(allocation.models) - 1
     if others:

@@ -13,7 +13,7 @@ from cost_model.machine import Machine
 from cost_model.planning.allocation import Allocation, Plan
 from cost_model.planning.partition import split
 from cost_model.planning.placement import place
-from cost_model.planning.sharing import shared_out
+from cost_model.planning.sharing import share_cores
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
 from cost_model.queueing.pool import LATE, bandwidth_bytes_per_s
@@ -68,18 +68,18 @@ def plan(
     there = machine or workload.machine
     if there is None:
         raise MachineError("machine: none found, expected one in the workload or as an argument")
-    rates = _checked(workload, workload.qps_by_model() if qps_by_model is None else qps_by_model)
+    rates = _checked_rates(workload, workload.qps_by_model() if qps_by_model is None else qps_by_model)
     costs = default_interference() if interference is None else interference
     members = [Member(model, rates[model.name]) for model in workload.models]
     used = bandwidth_bytes_per_s(members) / 1e9 / (len(there.nodes) * there.memory_bandwidth_gbs_per_node)
     factor = costs.bandwidth_factor(used)
-    pools, counts = _sized(members, there, costs, factor)
-    chosen = _placed(pools, counts, there)
+    pools, counts = _make_pools(members, there, costs, factor)
+    chosen = _choose_cores(pools, counts, there)
     worst = max(costs.bandwidth_factor(part) for part in _node_utilisation(pools, chosen, there).values())
     if worst > factor * (1 + _UNEVEN):
         factor = worst
-        pools, counts = _sized(members, there, costs, factor)
-        chosen = _placed(pools, counts, there)
+        pools, counts = _make_pools(members, there, costs, factor)
+        chosen = _choose_cores(pools, counts, there)
     allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
     feasible = all(made.meets for allocation in allocations for made in allocation.predicted.values())
@@ -97,7 +97,7 @@ def sizing_of(made: Plan, allocation: Allocation) -> Sizing:
     return sizing_for(made, allocation.models, made.qps)
 
 
-def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]:
+def _checked_rates(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]:
     names = {model.name for model in workload.models}
     for name, rate in rates.items():
         if name not in names:
@@ -107,7 +107,7 @@ def _checked(workload: Workload, rates: Mapping[str, float]) -> dict[str, float]
     return {model.name: float(rates.get(model.name, 0.0)) for model in workload.models}
 
 
-def _sized(
+def _make_pools(
     members: Sequence[Member], machine: Machine, costs: Interference, factor: float
 ) -> tuple[list[Sizing], list[int]]:
     """Make pools and return them with their numbers of cores."""
@@ -120,25 +120,25 @@ def _sized(
     own += [make([member]) for member in members if member.model.role != "baseline" and member.model.dedicated]
     common = [member for member in members if member.model.role != "baseline" and not member.model.dedicated]
     if cores < len(own) + bool(common):
-        return _crowded(members, make, cores)
+        return _pools_for_few_cores(members, make, cores)
     pools = [*own, make(common)] if common else own
-    counts = divided(pools, cores)
+    counts = divide_cores(pools, cores)
     if common:
-        pools, counts = _with_parts(pools, counts, len(own), make, cores)
+        pools, counts = _split_common_pool(pools, counts, len(own), make, cores)
     return pools, counts
 
 
-def _crowded(members: Sequence[Member], make: object, cores: int) -> tuple[list[Sizing], list[int]]:
+def _pools_for_few_cores(members: Sequence[Member], make: object, cores: int) -> tuple[list[Sizing], list[int]]:
     """Make at most two pools, if there are fewer cores than models that want their own."""
     assert callable(make)
     baselines = [member for member in members if member.model.role == "baseline"]
     variants = [member for member in members if member.model.role != "baseline"]
     groups = [list(members)] if cores == 1 else [group for group in (baselines, variants) if group]
     pools = [make(group) for group in groups]
-    return pools, divided(pools, cores)
+    return pools, divide_cores(pools, cores)
 
 
-def _with_parts(
+def _split_common_pool(
     pools: list[Sizing], counts: list[int], own: int, make: object, cores: int
 ) -> tuple[list[Sizing], list[int]]:
     """Split the common pool, and the resulting pools, as long as that saves cores."""
@@ -161,10 +161,10 @@ def _with_parts(
     if len(parts) == 1:
         return pools, counts
     pools = [*pools[:own], *parts]
-    return pools, divided(pools, cores)
+    return pools, divide_cores(pools, cores)
 
 
-def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
+def divide_cores(pools: Sequence[Sizing], cores: int) -> list[int]:
     """Divide cores among pools: first the need of baselines, then the need of the others, then the remaining cores.
 
     Every pool has at least one core; there are at least as many cores as pools.
@@ -173,7 +173,7 @@ def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
     others = [place for place, pool in enumerate(pools) if not pool.is_baseline]
     needs = [pool.need() for pool in pools]
     if sum(needs) <= cores:
-        return shared_out(pools, cores, needs, 1.0)
+        return share_cores(pools, cores, needs, 1.0)
     counts = [1] * len(pools)
     available = cores - len(others)
     if sum(needs[place] for place in first) <= available:
@@ -181,30 +181,30 @@ def divided(pools: Sequence[Sizing], cores: int) -> list[int]:
             counts[number] = needs[number]
         rest = cores - sum(counts[number] for number in first)
         if others:
-            for number, count in zip(others, _scarce([pools[n] for n in others], rest), strict=True):
+            for number, count in zip(others, _divide_scarce_cores([pools[n] for n in others], rest), strict=True):
                 counts[number] = count
     else:
-        for number, count in zip(first, _scarce([pools[n] for n in first], available), strict=True):
+        for number, count in zip(first, _divide_scarce_cores([pools[n] for n in first], available), strict=True):
             counts[number] = count
     return counts
 
 
-def _scarce(pools: Sequence[Sizing], cores: int) -> list[int]:
+def _divide_scarce_cores(pools: Sequence[Sizing], cores: int) -> list[int]:
     """Divide too few cores: meet as many SLOs as possible, and divide by load otherwise."""
-    return shared_out(pools, cores, [1] * len(pools))
+    return share_cores(pools, cores, [1] * len(pools))
 
 
 def allocate(pool: Sizing, cores: tuple[int, ...], machine: Machine) -> Allocation:
     """Divide cores into sessions that each lie on one node, and predict the latency of the pool's models."""
-    return served(pool, parts_of(cores, machine), cores)
+    return allocation_for(pool, cores_per_node(cores, machine), cores)
 
 
-def parts_of(cores: Sequence[int], machine: Machine) -> list[int]:
+def cores_per_node(cores: Sequence[int], machine: Machine) -> list[int]:
     """Return the number of cores on each node that has some."""
     return list(Counter(machine.cores[core].node for core in cores).values())
 
 
-def served(pool: Sizing, parts: Sequence[int], cores: tuple[int, ...] = ()) -> Allocation:
+def allocation_for(pool: Sizing, parts: Sequence[int], cores: tuple[int, ...] = ()) -> Allocation:
     """Return the allocation of a pool for these numbers of cores per node."""
     sessions, threads = pool.best_sessions(parts)
     predicted = pool.pool.predict(sessions, threads)
@@ -212,7 +212,7 @@ def served(pool: Sizing, parts: Sequence[int], cores: tuple[int, ...] = ()) -> A
     return Allocation(pool.names, cores, sessions, threads, predicted, pool.growth(sessions * threads))
 
 
-def _placed(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> list[tuple[int, ...]]:
+def _choose_cores(pools: Sequence[Sizing], counts: Sequence[int], machine: Machine) -> list[tuple[int, ...]]:
     """Choose cores; cores that a pool gives up to stay on a node go to the pool there with the smallest growth."""
     chosen = place(machine, counts, lambda number: pools[number].need(_AMPLE))
     free = set(range(len(machine.cores))).difference(*chosen) if sum(counts) == len(machine.cores) else set()

@@ -22,7 +22,7 @@ from cost_model.planning.sizing import Sizing
 _STEPS = 7
 
 
-def shared_out(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: float = 0.0) -> list[int]:
+def share_cores(pools: Sequence[Sizing], cores: int, floors: Sequence[int], low: float = 0.0) -> list[int]:
     """Divide `cores` so that the least growth is as large as possible.
 
     Parameters

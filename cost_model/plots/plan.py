@@ -40,9 +40,8 @@ def _draw_cores(axes: Any, made: Plan) -> None:
         color = _color(number)
         for core in allocation.cores:
             axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=color))
-        label = (
-            f"{allocation.name}: {_counted(len(allocation.cores), 'core')}, {_counted(allocation.sessions, 'session')}"
-        )
+        cores_text = _count_text(len(allocation.cores), "core")
+        label = f"{allocation.name}: {cores_text}, {_count_text(allocation.sessions, 'session')}"
         if allocation.threads_per_session > 1:
             label += f" of {allocation.threads_per_session}"
         axes.plot([], [], "s", color=color, label=label, markersize=9)
@@ -86,5 +85,5 @@ def _color(number: int) -> str:
     return f"C{number % 10}"
 
 
-def _counted(count: int, what: str) -> str:
+def _count_text(count: int, what: str) -> str:
     return f"{count} {what}" + ("" if count == 1 else "s")

@@ -197,12 +197,12 @@ def _requests(
         if records is not None:
             return {name: np.resize(record, (rows, *record.shape[1:])) for name, record in records.items()}
         rng = np.random.default_rng(rows)
-        return {name: _generated(spec, rows, rng) for name, spec in specs.items()}
+        return {name: _generate_input(spec, rows, rng) for name, spec in specs.items()}
 
     return make
 
 
-def _generated(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+def _generate_input(spec: Any, rows: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Generate values for an input: the first open dimension is the rows, all others are 1."""
     shape = list(spec.shape or ())
     open_ones = [place for place, size in enumerate(shape) if size < 0]

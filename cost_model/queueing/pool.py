@@ -78,10 +78,10 @@ def coarse(points: Points) -> Points:
     values, weights = points.values[order], points.weights[order]
     # A point belongs to the first level that reaches its middle.
     bins = np.minimum(np.searchsorted(_LEVELS, np.cumsum(weights) - weights / 2), len(_LEVELS) - 1)
-    return _gathered(values, weights, bins)
+    return _merge_bins(values, weights, bins)
 
 
-def _gathered(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points:
+def _merge_bins(values: Floats, weights: Floats, bins: NDArray[np.intp]) -> Points:
     """Replace the points of each bin by one point with their mean."""
     mass = np.asarray(np.bincount(bins, weights), dtype=np.float64)
     total = np.asarray(np.bincount(bins, weights * values), dtype=np.float64)
@@ -165,7 +165,7 @@ class Pool:
             parts = [member.qps / self.qps if self.qps > 0 else 1 / count for member in self.members]
             lengths = np.diff([*starts, len(points.values)])
             mixed = Points(points.values, points.weights * np.repeat(parts, lengths))
-            self._cache[threads] = mixed if count == 1 else _merged(mixed)
+            self._cache[threads] = mixed if count == 1 else _merge_mixture(mixed)
         return self._cache[threads]
 
     def load(self, threads: int = 1) -> float:
@@ -210,7 +210,7 @@ class Pool:
         return made
 
 
-def _merged(points: Points) -> Points:
+def _merge_mixture(points: Points) -> Points:
     """Return few points for a mixture, fine in the tail of its *work*, which determines how long others wait."""
     if len(points.values) <= 256:
         return points
@@ -218,7 +218,7 @@ def _merged(points: Points) -> Points:
     values, weights = points.values[order], points.weights[order]
     work = np.cumsum(weights * values)
     bins = np.minimum((256 * (0.5 * np.cumsum(weights) + 0.5 * work / work[-1])).astype(int), 255)
-    return _gathered(values, weights, bins)
+    return _merge_bins(values, weights, bins)
 
 
 def response_quantile_us(waiting: Waiting, service: Points, level: float, cold_us: float = 0.0) -> float:

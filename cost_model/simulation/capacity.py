@@ -12,7 +12,16 @@ import numpy as np
 from cost_model.errors import UsageError
 from cost_model.interference import Interference
 from cost_model.machine import Machine
-from cost_model.simulation.inputs import BROKEN, P99_MISSES, Inputs, Piece, build_inputs, missed_alone, scaled, schedule
+from cost_model.simulation.inputs import (
+    BROKEN,
+    P99_MISSES,
+    Inputs,
+    Piece,
+    build_inputs,
+    missed_alone,
+    schedule,
+    shorten_traffic,
+)
 from cost_model.simulation.policies import (
     POLICIES,
     Dynamic,
@@ -174,7 +183,7 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
     guess = 0.85 * bound_qps(inputs, machine)
     reached: dict[int, float] = {}
 
-    def carried(split: int) -> float:
+    def capacity_with(split: int) -> float:
         if split not in reached:
             policy = baseline_pool_policy(workload, split)
             found = capacity(
@@ -188,8 +197,8 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
     for stride in (4, 2, 1):
         while True:
             near = [split for split in (best - stride, best + stride) if 0 < split < cores]
-            better = max(near, key=carried, default=best)
-            if carried(better) <= carried(best):
+            better = max(near, key=capacity_with, default=best)
+            if capacity_with(better) <= capacity_with(best):
                 break
             best = better
     return best
@@ -197,4 +206,4 @@ def best_split(workload: Workload, machine: Machine, interference: Interference,
 
 def scaled_workload(workload: Workload, minutes_scale: float) -> Workload:
     """Shorten all kinds of traffic of a workload."""
-    return replace(workload, traffic=tuple(scaled(traffic, minutes_scale) for traffic in workload.traffic))
+    return replace(workload, traffic=tuple(shorten_traffic(traffic, minutes_scale) for traffic in workload.traffic))

@@ -84,7 +84,7 @@ class Inputs:
         """Return models that miss too much even on idle cores: no policy serves them without more threads."""
         return tuple(name for name, part in zip(self.names, self.alone, strict=True) if part > BROKEN)
 
-    def divided(self, threads: Mapping[str, int]) -> Any:
+    def load_with_threads(self, threads: Mapping[str, int]) -> Any:
         """Return the `load` with these threads per session; dropping and the allowed misses stay the same."""
         load = _load(self.workload, threads)
         load.deadline_us[:] = self.load.deadline_us
@@ -141,7 +141,7 @@ def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
             values = (service.fixed_us, service.per_row_us, service.parallel, model.bytes_per_row)
         else:
             # A measured table has no factors: its service times replace the rows.
-            made = functools.partial(_measured, model, count)
+            made = functools.partial(_table_of_times, model, count)
             rows_of.append(place(row_tables, rows, (model.name, count), made))
             noise_of.append(place(noise_tables, noise, 0.0, lambda: np.ones(TABLE)))
             per_us = model.bytes_per_row * model.rows.mean / rows[rows_of[-1]].mean()
@@ -156,7 +156,7 @@ def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
     )  # fmt: skip
 
 
-def _measured(model: Tenant, threads: int) -> Floats:
+def _table_of_times(model: Tenant, threads: int) -> Floats:
     random = np.random.default_rng(0)
     drawn = model.service.sample(random, model.rows.sample(random, 16 * TABLE), threads)
     return np.asarray(np.sort(drawn).reshape(TABLE, 16).mean(axis=1))
@@ -231,7 +231,7 @@ class Unjudged:
         )
 
 
-def unjudged(load: Any, names: Sequence[str], pieces: Sequence[Piece]) -> tuple[Unjudged, ...]:
+def find_unjudged(load: Any, names: Sequence[str], pieces: Sequence[Piece]) -> tuple[Unjudged, ...]:
     """Return the models that are not judged for a time: from the first event that breaks one until it recovers."""
     found: dict[int, Unjudged] = {}
     well: set[int] = set()
@@ -251,7 +251,7 @@ def unjudged(load: Any, names: Sequence[str], pieces: Sequence[Piece]) -> tuple[
     return tuple(found[model] for model in sorted(found))
 
 
-def scaled(traffic: Traffic, minutes_scale: float) -> Traffic:
+def shorten_traffic(traffic: Traffic, minutes_scale: float) -> Traffic:
     """Shorten a kind of traffic: its duration, period, events and redraws; bursts and pauses of 30 s remain."""
     level = traffic.level
     if isinstance(level, Sine):

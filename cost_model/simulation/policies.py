@@ -64,7 +64,7 @@ class Policy(Protocol):
         """Return the assignment from now on (None: no change) and the moves that led to it."""
 
 
-def fixed(
+def fixed_assignment(
     labels: Sequence[str],
     core_owner: Sequence[int],
     group_of: Sequence[int],
@@ -104,7 +104,7 @@ def shared_policy() -> Fixed:
     """Create `shared`."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
-        return fixed(["all"], [0] * len(machine.cores), [0] * len(inputs.names), oversubscribed=True)
+        return fixed_assignment(["all"], [0] * len(machine.cores), [0] * len(inputs.names), oversubscribed=True)
 
     return Fixed("shared", make)
 
@@ -123,7 +123,7 @@ def static_policy() -> Fixed:
                 sizes[int(np.argmax(off))] += 1
             else:
                 sizes[int(np.argmin(np.where(sizes > 1, off, np.inf)))] -= 1
-        return fixed(inputs.names, np.repeat(np.arange(count), sizes).tolist(), range(count))
+        return fixed_assignment(inputs.names, np.repeat(np.arange(count), sizes).tolist(), range(count))
 
     return Fixed("static", make)
 
@@ -133,7 +133,9 @@ def baseline_pool_policy(workload: Workload, baseline_cores: int) -> Fixed:
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         owners = [0 if core < baseline_cores else 1 for core in range(len(machine.cores))]
-        return fixed(["baseline", "pool"], owners, [0 if model.role == "baseline" else 1 for model in workload.models])
+        return fixed_assignment(
+            ["baseline", "pool"], owners, [0 if model.role == "baseline" else 1 for model in workload.models]
+        )
 
     return Fixed("baseline-pool", make)
 
@@ -160,7 +162,7 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
             name: allocation.threads_per_session for allocation in made.allocations for name in allocation.models
         }
         more = {name: count for name, count in threads.items() if count > 1}
-        return replace(fixed(labels, owners, [places[name] for name in inputs.names]), threads=more)
+        return replace(fixed_assignment(labels, owners, [places[name] for name in inputs.names]), threads=more)
 
     return Fixed("planned", make)
 
@@ -224,13 +226,13 @@ class Dynamic:
             tuple(group[name] for name in control.tenants),
             tuple(self.lending and pool.lends for pool in control.pools),
             tuple(self.lending and pool.borrows for pool in control.pools),
-            tuple(self._patience_us(pool) for pool in control.pools),
+            tuple(self._lend_after_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
             tuple(control.limits.get(name, 2**31 - 1) for name in control.tenants),
             tuple(1.0 if tenant.role == "baseline" else self.settings.wait_part for tenant in control.tenants.values()),
         )
 
-    def _patience_us(self, pool: Pool) -> float:
+    def _lend_after_us(self, pool: Pool) -> float:
         assert self.control is not None
         slo_ms = min(self.control.tenants[name].slo_ms for name in pool.models)
         return self.settings.lend_after * slo_ms * 1e3

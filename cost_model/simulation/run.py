@@ -14,7 +14,7 @@ from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.simulation import engine
 from cost_model.simulation.engine import Floats
-from cost_model.simulation.inputs import Inputs, Piece, Unjudged, alias_table, unjudged
+from cost_model.simulation.inputs import Inputs, Piece, Unjudged, alias_table, find_unjudged
 from cost_model.simulation.policies import Assignment, Policy
 
 
@@ -128,12 +128,12 @@ def simulate(
     began = time.perf_counter()
     state = _make_state(inputs, machine, seed)
     assignment = policy.start(inputs, machine, qps)
-    load = inputs.divided(assignment.threads) if assignment.threads else inputs.load
+    load = inputs.load_with_threads(assignment.threads) if assignment.threads else inputs.load
     # Judged in the same way under every policy: by the times of models with the threads of the inputs.
-    broken = unjudged(inputs.load, inputs.names, pieces)
-    excused = _excused(inputs, broken)
+    broken = find_unjudged(inputs.load, inputs.names, pieces)
+    excused = _unjudged_periods(inputs, broken)
     load.excused_from_us[:], load.excused_until_us[:] = excused
-    expected = _expected(inputs, excused, pieces, qps)
+    expected = _expected_requests(inputs, excused, pieces, qps)
     certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
     segment = _make_segment(inputs, machine, interference)
     deadline_us = load.deadline_us.copy()
@@ -231,7 +231,7 @@ def apply(state: Any, load: Any, segment: Any, assignment: Assignment) -> None:
     engine.regroup(state, load, segment, np.array(assignment.core_owner), np.array(assignment.group_of))
 
 
-def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats]:
+def _unjudged_periods(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats]:
     """Return the period [µs] in which each model is not judged."""
     begin, end = (np.full(len(inputs.names), engine.NEVER) for _ in range(2))
     for model in broken:
@@ -240,7 +240,7 @@ def _excused(inputs: Inputs, broken: Sequence[Unjudged]) -> tuple[Floats, Floats
     return begin, end
 
 
-def _expected(inputs: Inputs, excused: tuple[Floats, Floats], pieces: Sequence[Piece], qps: float) -> Floats:
+def _expected_requests(inputs: Inputs, excused: tuple[Floats, Floats], pieces: Sequence[Piece], qps: float) -> Floats:
     """Return how many requests of each model will be judged, on average."""
     total, start = np.zeros(len(inputs.names)), 0.0
     begin, end = excused

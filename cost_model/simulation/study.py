@@ -15,7 +15,7 @@ from typing import Any
 from cost_model.interference import Interference
 from cost_model.machine import Machine
 from cost_model.simulation.capacity import capacity, make_policy, traffic_bound_qps
-from cost_model.simulation.inputs import build_inputs, scaled, schedule
+from cost_model.simulation.inputs import build_inputs, schedule, shorten_traffic
 from cost_model.simulation.run import Result, simulate
 from cost_model.traffic import Traffic
 from cost_model.workload import Workload
@@ -74,7 +74,7 @@ def _run(chain: _Chain) -> list[Row]:
     guess = None
     if chain.traffic.duration_s > 300:
         # A tenth of the time is enough for most of the search.
-        short = scaled(chain.traffic, 0.1)
+        short = shorten_traffic(chain.traffic, 0.1)
         coarse = capacity(
             chain.workload, chain.machine, short, policy, chain.seeds[0], interference, inputs=inputs, part=0.01
         )

@@ -11,7 +11,7 @@ import numpy as np
 from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import build_inputs, schedule
-from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed
+from cost_model.simulation.policies import Dynamic, Fixed, Policy, fixed_assignment
 from cost_model.simulation.run import ModelResult, simulate
 from cost_model.simulation.slices import simulate_sessions
 from cost_model.traffic import Traffic
@@ -141,5 +141,5 @@ def _cpusets(models: Sequence[Tenant], machine: Machine, cores_of: Mapping[str, 
     # A core without models belongs to a group without models.
     owners = [owner.get(core, len(groups)) for core in every]
     labels = [*(" ".join(map(str, group)) for group in groups), *(["unused"] if len(groups) in owners else [])]
-    assignment = fixed(labels, owners, [groups.index(sets[model.name]) for model in models])
+    assignment = fixed_assignment(labels, owners, [groups.index(sets[model.name]) for model in models])
     return Fixed("cpusets", lambda *_: assignment)

@@ -24,7 +24,7 @@ def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
         mine = [request for request in sent if request.client == client.key]
         p50, p99 = _percentiles(mine)
         lost = sum(request.lost for request in mine)
-        found.add_row(client.name, f"{len(mine):,}", _none_or_red(lost), milliseconds(p50), milliseconds(p99))
+        found.add_row(client.name, f"{len(mine):,}", _count_cell(lost), milliseconds(p50), milliseconds(p99))
     return found
 
 
@@ -100,7 +100,7 @@ def _percentiles(sent: Sequence[Sent]) -> tuple[float, float]:
     return float(p50), float(p99)
 
 
-def _none_or_red(count: int) -> str:
+def _count_cell(count: int) -> str:
     return f"[bold red]{count:,}[/]" if count else "0"
 
 

@@ -74,7 +74,7 @@ def run(options: Options, terminal: Terminal) -> int:
             asking = stack.enter_context(clients(proxy.grpc, proxy.rest, story.MODEL))
             traffic = stack.enter_context(Traffic(asking, requests))
             stages = told.under_traffic(traffic, options.seconds, lambda: _show(options, terminal, proxy))
-            status = _tell(options, terminal, traffic, stages, proxy)
+            status = _report(options, terminal, traffic, stages, proxy)
             with terminal.step("Stop the proxy and its host"):
                 stack.close()
             return status
@@ -113,7 +113,7 @@ def _prepare(options: Options, terminal: Terminal, folder: Path) -> tuple[dict[i
     ]
 
 
-def _tell(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], proxy: Proxy) -> int:
+def _report(options: Options, terminal: Terminal, traffic: Traffic, stages: list[Stage], proxy: Proxy) -> int:
     """Print the tables, write the JSON, keep the dashboard open if requested, and return the exit status."""
     console, sent = terminal.console, traffic.sent()
     found = faults(sent, stages, [client.key for client in traffic.clients])

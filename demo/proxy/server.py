@@ -106,7 +106,7 @@ def serving(root: Path, state: Path, log: Path) -> Iterator[Proxy]:
             )
             stack.callback(_stop, process)
 
-        def told() -> str | None:
+        def admin_address() -> str | None:
             if process.poll() is not None:
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
                 raise ServingError(f"serving-proxy serve: ended with status {process.returncode}\n{tail}")
@@ -115,7 +115,7 @@ def serving(root: Path, state: Path, log: Path) -> Iterator[Proxy]:
                 return str(found["admin"]) if found["pid"] == process.pid else None
             return None
 
-        url = _until(told, START_S, f"a proxy that answers; its log is {log}")
+        url = _until(admin_address, START_S, f"a proxy that answers; its log is {log}")
         client = stack.enter_context(Client(url))
         proxy = Proxy(root, url, state / "admin.token", client)
         proxy.wait_for_host()

@@ -102,13 +102,13 @@ class Traffic:
         number = place * len(prepared) // len(self.clients)
         due = time.monotonic()
         while not self._end.is_set():
-            self._sent[client.key].append(self._one(client, prepared[number], self._requests[number]))
+            self._sent[client.key].append(self._send_one(client, prepared[number], self._requests[number]))
             number = (number + 1) % len(prepared)
             # A late client does not catch up: the load stays constant.
             due = max(due + 1.0 / RATE_PER_S, time.monotonic())
             self._end.wait(due - time.monotonic())
 
-    def _one(self, client: Asking, prepared: Any, request: Request) -> Sent:
+    def _send_one(self, client: Asking, prepared: Any, request: Request) -> Sent:
         start = time.monotonic()
         try:
             answer = client.ask(prepared, request.user)

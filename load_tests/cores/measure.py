@@ -101,7 +101,7 @@ class Side:
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of this side."""
-        latencies = Latencies.joined(self.parts)
+        latencies = Latencies.concatenated(self.parts)
         every = latencies.pooled(self.spans)
         rounds = [percentile(latencies.within(*span), 99) for span in self.spans]
         # Other machines on this hardware sometimes disturb a round; they must not distort the figure.
@@ -192,7 +192,7 @@ def measure_bursts(
             latencies, begin = _burst(stage, rates, burst, generator_cpu, seed=1000 * number)
             begins.append(begin)
             parts.append(latencies)
-        pooled = Latencies.joined(parts)
+        pooled = Latencies.concatenated(parts)
         zero = 0.0 if burst.judged_from == "begin" else BURST_S
         judged = [(begin + zero, begin + BURST_S + AFTER_S) for begin in begins]
         recovery = recovery_s(pooled, judged, slo_us)
@@ -240,7 +240,7 @@ def _burst(stage: Stage, rates: Rates, burst: Burst, generator_cpu: int, seed: i
                     mine += [loop_seen] if version == BASELINE else []
             time.sleep(begin + BURST_S - time.time())
         time.sleep(AFTER_S)
-    return Latencies.joined([loop.latencies for loop in mine]), begin
+    return Latencies.concatenated([loop.latencies for loop in mine]), begin
 
 
 def late_windows(latencies: Latencies, spans: Sequence[Span], slo_us: float) -> list[bool]:

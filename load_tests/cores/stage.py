@@ -59,7 +59,7 @@ class Stage:
     def pin(self, cpuset: str) -> None:
         """Pin the baseline to CPUs, or with `auto` let the controller choose them."""
         self.deploy(self.divided, BASELINE, cpuset=cpuset)
-        self.divided.applied(time.time())
+        self.divided.wait_until_applied(time.time())
 
     def cpus_of(self, version: int) -> list[int]:
         """Return the CPUs of a version, as reported by the host of the proxy that divides cores."""

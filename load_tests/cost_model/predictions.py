@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_model.calibration import Calibration, Run, Trace, calibrate, load_trace
-from cost_model.calibration.check import check_runs, simulated
+from cost_model.calibration.check import check_runs, simulate_runs
 from cost_model.machine import this_machine
 from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import Profile, cpu_model
@@ -46,7 +46,7 @@ class Case:
 
     name: str
     tenants: tuple[tuple[Tenant, float], ...]
-    judged: bool = True
+    judge_runs: bool = True
 
     def at(self, scale: float) -> list[Tenant]:
         return [replace(tenant, qps=scale * qps) for tenant, qps in self.tenants]
@@ -128,12 +128,12 @@ def _scale(case: Case, runs: Sequence[Run]) -> float | None:
     return None
 
 
-def judged(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) -> list[Verdict]:
+def judge_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibration) -> list[Verdict]:
     """Compare predictions with the runs that were not used for fitting."""
     return judge(
         [run.label for run in trace.runs],
         queue=check_runs(profiles, trace, calibration),
-        simulator=simulated(profiles, trace, calibration),
+        simulator=simulate_runs(profiles, trace, calibration),
         uncalibrated=check_runs(profiles, trace, None),
     )
 
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profiles = list(known.values())
     calibration = calibrate(profiles, trace_of(fit))
     calibration.save(folder / "calibration.json")
-    verdicts = judged(profiles, trace_of(validate), calibration)
+    verdicts = judge_runs(profiles, trace_of(validate), calibration)
     console.print(verdict_table(verdicts))
     targets = find_targets(verdicts)
     print_targets(console, targets)

@@ -54,7 +54,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _play(name: str, kind: str, options: argparse.Namespace, models: Path, folder: Path) -> tuple[Found, float]:
+def _run_fault(name: str, kind: str, options: argparse.Namespace, models: Path, folder: Path) -> tuple[Found, float]:
     folder.mkdir()
     hosts = len(options.host)
     share = options.kills // hosts + (options.kills % hosts if kind == options.host[0] else 0)
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
         for fault in options.only:
             for kind in options.host:
                 console.print(f"{fault}, {kind} host")
-                found, seconds = _play(fault, kind, options, models, folder / f"{fault}-{kind}")
+                found, seconds = _run_fault(fault, kind, options, models, folder / f"{fault}-{kind}")
                 for problem in found.problems:
                     console.print(f"  [bold red]{escape(problem)}[/]")
                 _row(table, fault, kind, found, seconds)

@@ -64,7 +64,7 @@ def _at_once(send: Callable[[], int], count: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     lock = threading.Lock()
 
-    def one() -> None:
+    def send_one() -> None:
         try:
             code = str(send())
         except (OSError, http.client.HTTPException) as error:
@@ -72,7 +72,7 @@ def _at_once(send: Callable[[], int], count: int) -> Counter[str]:
         with lock:
             seen[code] += 1
 
-    threads = [threading.Thread(target=one) for _ in range(count)]
+    threads = [threading.Thread(target=send_one) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

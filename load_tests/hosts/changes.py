@@ -72,7 +72,7 @@ class Changes:
     def _switch(self, name: str, change: Callable[[], object]) -> None:
         begun = time.time()
         change()
-        self.note(name, self.proxy.applied(begun))
+        self.note(name, self.proxy.wait_until_applied(begun))
         time.sleep(_SETTLE_S)
 
     def split(self, percent: int) -> None:

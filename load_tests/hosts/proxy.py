@@ -168,7 +168,7 @@ class Proxy:
         """Return the generation that the host must reach."""
         return int(json.loads((self._state / "desired.json").read_bytes())["generation"])
 
-    def applied(self, since: float) -> float:
+    def wait_until_applied(self, since: float) -> float:
         """Wait until the host has applied the current desired state, and return the time at which it did."""
         wanted = self.generation()
         return self.first(since, lambda seen: seen.generation >= wanted)

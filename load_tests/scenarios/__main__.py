@@ -27,7 +27,7 @@ from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, make_console, print_targets, write_results
 from load_tests.bench_fused import optimize
 from load_tests.scenarios.arrivals import Phase
-from load_tests.scenarios.catalog import SCENARIOS, SLO_MS, Play
+from load_tests.scenarios.catalog import SCENARIOS, SLO_MS, Run
 from load_tests.scenarios.generators import Sent, send_phases
 from load_tests.scenarios.judging import judge, phase_figures, totals
 from load_tests.scenarios.page import render
@@ -61,7 +61,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Play, list[Phase], Sent, dict[str, Any]]:
+def _run_scenario(
+    options: argparse.Namespace, console: Console, html: Path
+) -> tuple[Run, list[Phase], Sent, dict[str, Any]]:
     scenario = SCENARIOS[options.scenario]
     workload = options.workload
     console.print(f"{scenario.title}: {workload}, {options.host} host")
@@ -74,20 +76,20 @@ def _play(options: argparse.Namespace, console: Console, html: Path) -> tuple[Pl
             model = optimize(model, folder / "model", "auto", find_library())
         with open_stage(options.host, workload, scenario.rows, model, folder, options.cache) as stage:
             rate, seconds = options.rate or scenario.rate, options.seconds or scenario.seconds
-            play = Play(stage, rate, seconds, pinned=not options.shared)
-            scenario.prepare(play)
-            phases = scenario.phases(play)
+            run = Run(stage, rate, seconds, pinned=not options.shared)
+            scenario.prepare(run)
+            phases = scenario.phases(run)
             warm = folder / "warm-up"
             warm.mkdir()
             warming = [Phase("warm-up", options.warm_up, rate)]
             send_phases(stage.endpoint, warming, options.seed + 1, warm, warm / "report.html", lambda _, __: None)
             console.print(f"{sum(phase.seconds for phase in phases):.0f} seconds of load")
             sent = send_phases(
-                stage.endpoint, phases, options.seed, folder, html, lambda phase, end: scenario.during(play, phase, end)
+                stage.endpoint, phases, options.seed, folder, html, lambda phase, end: scenario.during(run, phase, end)
             )
             entries = phase_figures(phases, sent)
-            figures = totals(entries) | {"late_p99_ms": sent.late_us / 1000} | scenario.figures(play, entries, sent)
-    return play, phases, sent, {"phases": entries, "figures": figures}
+            figures = totals(entries) | {"late_p99_ms": sent.late_us / 1000} | scenario.figures(run, entries, sent)
+    return run, phases, sent, {"phases": entries, "figures": figures}
 
 
 def _table(entries: Sequence[dict[str, Any]], generator: str) -> Table:
@@ -122,14 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = options.output / f"{options.scenario}-locust.html"
     report.unlink(missing_ok=True)
     try:
-        play, _, sent, found = _play(options, console, report)
+        run, _, sent, found = _run_scenario(options, console, report)
         targets: list[Target] = judge(options.scenario, scenario.limits, found["figures"])
     except (ProgramError, ProxyError, FileNotFoundError, ValueError, psutil.Error) as error:
         console.print(f"[bold red]The scenario could not be run:[/] {escape(str(error))}")
         return 2
     results = {
         "benchmark": "load-test",
-        "quick": play.seconds < scenario.seconds,
+        "quick": run.seconds < scenario.seconds,
         "scenario": options.scenario,
         "title": scenario.title,
         "slo_ms": SLO_MS,
@@ -138,14 +140,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "host": options.host,
             "workload": options.workload,
             "rows": scenario.rows,
-            "rate": play.rate,
-            "seconds": play.seconds,
+            "rate": run.rate,
+            "seconds": run.seconds,
             "seed": options.seed,
             "shared": options.shared,
             "generator": sent.generator,
         },
         **found,
-        "noted": play.noted,
+        "noted": run.noted,
         "targets": [target.to_json() for target in targets],
     }
     console.print(_table(found["phases"], sent.generator))

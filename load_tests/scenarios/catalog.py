@@ -15,12 +15,12 @@ from load_tests.scenarios.generators import NATIVE_CLIENTS, Sent, flood
 from load_tests.scenarios.judging import REFUSALS, Limit, growth, p99_ratio, recovery_s, spread_of
 from load_tests.scenarios.stage import MODEL, VARIANT, Stage
 
-__all__ = ["SCENARIOS", "SLO_MS", "Play", "Scenario"]
+__all__ = ["SCENARIOS", "SLO_MS", "Run", "Scenario"]
 
 #: Longest wait of a client of a ranking model; on a machine shared with the generator, half of it is lost.
 SLO_MS = 50.0
 #: Overload: requests that may wait in the host, and how long a response is still useful to a client.
-_QUEUE, _PATIENCE_MS = 32, 250.0
+_QUEUE, _USEFUL_MS = 32, 250.0
 _QUIET = ("quiet", "quiet again")
 _ANSWERED = (
     Limit("failed", 0.0, "failed requests"),
@@ -31,7 +31,7 @@ _ON_TIME = Limit("late_p99_ms", 20.0, "p99 of how late requests were sent, ms")
 
 
 @dataclass
-class Play:
+class Run:
     """Describe one run of a scenario.
 
     Attributes
@@ -53,12 +53,12 @@ class Play:
     noted: dict[str, Any] = field(default_factory=dict)
 
 
-def _nothing(play: Play, phase: Phase, until: float) -> None:
+def _nothing(run: Run, phase: Phase, until: float) -> None:
     pass
 
 
-def _deploy(play: Play) -> None:
-    play.stage.deploy()
+def _deploy(run: Run) -> None:
+    run.stage.deploy()
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Scenario:
     seconds: float
     rate: float
     limits: Sequence[Limit]
-    phases: Callable[[Play], list[Phase]]
-    figures: Callable[[Play, list[dict[str, Any]], Sent], dict[str, float]]
-    prepare: Callable[[Play], None] = _deploy
-    during: Callable[[Play, Phase, float], None] = _nothing
+    phases: Callable[[Run], list[Phase]]
+    figures: Callable[[Run, list[dict[str, Any]], Sent], dict[str, float]]
+    prepare: Callable[[Run], None] = _deploy
+    during: Callable[[Run, Phase, float], None] = _nothing
     rows: int = 1
 
 
@@ -95,24 +95,24 @@ def _p99_ms(phases: Sequence[dict[str, Any]], name: str) -> float:
 # steady: one rate
 
 
-def _steady(play: Play) -> list[Phase]:
-    return [Phase("steady", play.seconds, play.rate)]
+def _steady(run: Run) -> list[Phase]:
+    return [Phase("steady", run.seconds, run.rate)]
 
 
-def _steady_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+def _steady_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     return {"p99_ms": _p99_ms(phases, "steady")}
 
 
 # burst: three times the rate for some time, repeatedly
 
 
-def _burst(play: Play) -> list[Phase]:
-    once = play.seconds / 15
-    calm = Phase("calm", 3 * once, play.rate)
-    return [*[calm, Phase("burst", once, 3 * play.rate)] * 3, calm]
+def _burst(run: Run) -> list[Phase]:
+    once = run.seconds / 15
+    calm = Phase("calm", 3 * once, run.rate)
+    return [*[calm, Phase("burst", once, 3 * run.rate)] * 3, calm]
 
 
-def _burst_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+def _burst_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     after = [span for span, phase in zip(sent.spans, phases, strict=True) if phase["phase"] == "calm"][1:]
     return {
         "p99_ms": _p99_ms(phases, "calm"),
@@ -124,20 +124,20 @@ def _burst_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict
 # version_switch: a second version receives traffic, is promoted and rolled back
 
 
-def _versions(play: Play) -> None:
-    play.stage.deploy(1)
-    play.stage.deploy(2)
+def _deploy_two_versions(run: Run) -> None:
+    run.stage.deploy(1)
+    run.stage.deploy(2)
 
 
-def _switching(play: Play) -> list[Phase]:
-    quiet = [Phase(name, play.seconds / 4, play.rate) for name in _QUIET]
-    return [quiet[0], Phase("switching", play.seconds / 2, play.rate), quiet[1]]
+def _switching(run: Run) -> list[Phase]:
+    quiet = [Phase(name, run.seconds / 4, run.rate) for name in _QUIET]
+    return [quiet[0], Phase("switching", run.seconds / 2, run.rate), quiet[1]]
 
 
-def _switch(play: Play, phase: Phase, until: float) -> None:
+def _switch(run: Run, phase: Phase, until: float) -> None:
     if phase.name != "switching":
         return
-    client, proxy = play.stage.proxy.client, play.stage.proxy
+    client, proxy = run.stage.proxy.client, run.stage.proxy
     changes: list[Callable[[], object]] = [
         lambda: client.traffic(MODEL, {2: 30}),
         lambda: client.traffic(MODEL, {2: 70}),
@@ -148,14 +148,14 @@ def _switch(play: Play, phase: Phase, until: float) -> None:
         for change in changes:
             begun = time.time()
             change()
-            proxy.applied(begun)
-            play.noted["switches"] = play.noted.get("switches", 0) + 1
+            proxy.wait_until_applied(begun)
+            run.noted["switches"] = run.noted.get("switches", 0) + 1
             time.sleep(0.1)
 
 
-def _switch_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+def _switch_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     return {
-        "switches": float(play.noted.get("switches", 0)),
+        "switches": float(run.noted.get("switches", 0)),
         "p99_ms": _p99_ms(phases, "switching"),
         "ratio": p99_ratio(phases, "switching", _QUIET),
         "spread": spread_of(phases, _QUIET),
@@ -165,32 +165,32 @@ def _switch_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dic
 # overload: twice the host's capacity
 
 
-def _limited(play: Play) -> None:
-    play.stage.deploy(limits={"max_queue": _QUEUE})
-    endpoint = play.stage.endpoint
-    report = flood(endpoint, endpoint.grpc_requests, NATIVE_CLIENTS, max(0.5, play.seconds / 8))
-    play.noted["capacity"] = report["rate"]
+def _limit_queue(run: Run) -> None:
+    run.stage.deploy(limits={"max_queue": _QUEUE})
+    endpoint = run.stage.endpoint
+    report = flood(endpoint, endpoint.grpc_requests, NATIVE_CLIENTS, max(0.5, run.seconds / 8))
+    run.noted["capacity"] = report["rate"]
 
 
-def _overload(play: Play) -> list[Phase]:
-    part = play.seconds / 4
-    rate = min(play.rate, play.noted["capacity"] / 4)
+def _overload(run: Run) -> list[Phase]:
+    part = run.seconds / 4
+    rate = min(run.rate, run.noted["capacity"] / 4)
     # The name decides which generator sends: this one is always native.
-    over = max(2 * play.noted["capacity"], 501.0)
+    over = max(2 * run.noted["capacity"], 501.0)
     return [Phase("before", part, rate), Phase("overload", part, over), Phase("after", 2 * part, rate)]
 
 
-def _overload_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+def _overload_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     begin, end = sent.spans[2]
     over = sent.latencies.within(*sent.spans[1])
-    in_time = float((over <= _PATIENCE_MS * 1000).sum()) / phases[1]["seconds"]
+    in_time = float((over <= _USEFUL_MS * 1000).sum()) / phases[1]["seconds"]
     return {
-        "capacity_requests_per_s": play.noted["capacity"],
+        "capacity_requests_per_s": run.noted["capacity"],
         "refused": float(sum(count for kind, count in phases[1]["failed"].items() if kind in REFUSALS)),
-        "goodput": in_time / play.noted["capacity"],
+        "goodput": in_time / run.noted["capacity"],
         "recovery_s": recovery_s(sent, (begin, end), SLO_MS * 1000),
         "p99_ms": _p99_ms(phases, "overload"),
-        "host_alive": float(play.stage.alive()),
+        "host_alive": float(run.stage.alive()),
         "failed_outside": float(sum(sum(phases[number]["failed"].values()) for number in (0, 2))),
     }
 
@@ -198,31 +198,31 @@ def _overload_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> d
 # noisy_variant: a variant is overloaded next to the baseline
 
 
-def _two_models(play: Play) -> None:
+def _deploy_two_models(run: Run) -> None:
     cpus = sorted(os.sched_getaffinity(0))
-    if play.pinned and len(cpus) > 1:
-        play.stage.deploy(sessions=1, cpuset=str(cpus[0]))
-        play.stage.deploy(name=VARIANT, sessions=1, cpuset=str(cpus[1]))
+    if run.pinned and len(cpus) > 1:
+        run.stage.deploy(sessions=1, cpuset=str(cpus[0]))
+        run.stage.deploy(name=VARIANT, sessions=1, cpuset=str(cpus[1]))
     else:
-        play.stage.deploy()
-        play.stage.deploy(name=VARIANT)
+        run.stage.deploy()
+        run.stage.deploy(name=VARIANT)
 
 
-def _flood_variant(play: Play, phase: Phase, until: float) -> None:
+def _flood_variant(run: Run, phase: Phase, until: float) -> None:
     if phase.name == "noisy":
         seconds = max(0.2, until - time.time())
-        report = flood(play.stage.endpoint, play.stage.variant_requests, 8, seconds)
-        play.noted["variant_requests_per_s"] = report["rate"]
+        report = flood(run.stage.endpoint, run.stage.variant_requests, 8, seconds)
+        run.noted["variant_requests_per_s"] = report["rate"]
 
 
-def _noisy(play: Play) -> list[Phase]:
-    quiet = [Phase(name, play.seconds / 4, play.rate) for name in _QUIET]
-    return [quiet[0], Phase("noisy", play.seconds / 2, play.rate), quiet[1]]
+def _noisy(run: Run) -> list[Phase]:
+    quiet = [Phase(name, run.seconds / 4, run.rate) for name in _QUIET]
+    return [quiet[0], Phase("noisy", run.seconds / 2, run.rate), quiet[1]]
 
 
-def _noisy_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+def _noisy_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
     return {
-        "variant_requests_per_s": play.noted["variant_requests_per_s"],
+        "variant_requests_per_s": run.noted["variant_requests_per_s"],
         "p99_ms": _p99_ms(phases, "noisy"),
         "ratio": p99_ratio(phases, "noisy", _QUIET),
         "spread": spread_of(phases, _QUIET),
@@ -232,22 +232,22 @@ def _noisy_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict
 # soak: long enough for leaks to show
 
 
-def _soak(play: Play) -> list[Phase]:
-    return [Phase(name, play.seconds / 3, play.rate) for name in ("first", "second", "third")]
+def _soak(run: Run) -> list[Phase]:
+    return [Phase(name, run.seconds / 3, run.rate) for name in ("first", "second", "third")]
 
 
-def _watch(play: Play, phase: Phase, until: float) -> None:
-    seen = play.noted.setdefault("resources", [])
-    step = max(0.2, play.seconds / 120)
+def _watch(run: Run, phase: Phase, until: float) -> None:
+    seen = run.noted.setdefault("resources", [])
+    step = max(0.2, run.seconds / 120)
     while time.time() < until - step:
-        seen.append(play.stage.resources())
+        seen.append(run.stage.resources())
         time.sleep(step)
 
 
-def _soak_figures(play: Play, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
-    seen = play.noted["resources"]
+def _soak_figures(run: Run, phases: list[dict[str, Any]], sent: Sent) -> dict[str, float]:
+    seen = run.noted["resources"]
     return {
-        "p99_ms": max(_p99_ms(phases, phase.name) for phase in _soak(play)),
+        "p99_ms": max(_p99_ms(phases, phase.name) for phase in _soak(run)),
         "drift": p99_ratio(phases, "third", ["first"]),
         "memory": memory_spread(seen),
         "threads": growth([moment["threads"] for moment in seen]),
@@ -286,7 +286,7 @@ SCENARIOS = {
         ],
         _switching,
         _switch_figures,
-        _versions,
+        _deploy_two_versions,
         _switch,
     ),
     "overload": Scenario(
@@ -303,7 +303,7 @@ SCENARIOS = {
         ],
         _overload,
         _overload_figures,
-        _limited,
+        _limit_queue,
         # Enough rows that the model is the bottleneck, not the reading of requests.
         rows=128,
     ),
@@ -314,7 +314,7 @@ SCENARIOS = {
         [*_ANSWERED, _ON_TIME, Limit("ratio", 1.3, f"baseline's {_RATIO}", spread="spread")],
         _noisy,
         _noisy_figures,
-        _two_models,
+        _deploy_two_models,
         _flood_variant,
     ),
     "soak": Scenario(

@@ -176,7 +176,7 @@ def _natively(endpoint: Endpoint, phases: Sequence[Phase], seed: int, folder: Pa
         sent.failed.append(report["failed"])
         sent.sent.append(report["requests"] + sum(report["failed"].values()))
         sent.late_us = max(sent.late_us, report["late_us"]["p99"])
-    sent.latencies = Latencies.joined(parts)
+    sent.latencies = Latencies.concatenated(parts)
     return sent
 
 

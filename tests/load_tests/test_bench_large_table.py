@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.bench_large_table import main, measured
+from load_tests.bench_large_table import main, run_measured
 
 
 def test_memory_of_the_program_is_measured_and_failures_are_raised() -> None:
-    seconds, resident = measured([sys.executable, "-c", "print(len(bytes(range(256)) * 800_000))"])
+    seconds, resident = run_measured([sys.executable, "-c", "print(len(bytes(range(256)) * 800_000))"])
     assert seconds < 60
     assert resident > 200e6
     with pytest.raises(subprocess.CalledProcessError, match="status 3"):
-        measured([sys.executable, "-c", "raise SystemExit(3)"])
+        run_measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_a_table_that_is_not_large_and_a_full_disk_are_refused(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cost_model.calibration import Trace, calibrate, load_calibration, load_trace
-from cost_model.calibration.check import check_runs, simulated
+from cost_model.calibration.check import check_runs, simulate_runs
 from cost_model.errors import ProfileError
 from cost_model.interference import default_interference
-from helpers.system.calibration_runs import CPU, make_profile, play
+from helpers.system.calibration_runs import CPU, make_profile, simulate_run
 
 PROFILES = [make_profile("small", {1: 300.0, 16: 600.0}), make_profile("large", {64: 2000.0})]
 TRUTH = {"overhead_us": 60.0, "factor": 1.2, "stall_us": 5000.0, "stalls_per_s": 4.0, "idle_start_us": 200.0}
@@ -20,10 +20,10 @@ SMALL, LARGE = {1: 0.5, 16: 0.5}, {64: 1.0}
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    runs = [play([(PROFILES[0], SMALL, qps)], seed, 60, **TRUTH) for seed, qps in ((1, 500), (2, 1000))]
-    runs += [play([(PROFILES[1], LARGE, qps)], seed, 120, **TRUTH) for seed, qps in ((3, 150), (4, 250))]
+    runs = [simulate_run([(PROFILES[0], SMALL, qps)], seed, 60, **TRUTH) for seed, qps in ((1, 500), (2, 1000))]
+    runs += [simulate_run([(PROFILES[1], LARGE, qps)], seed, 120, **TRUTH) for seed, qps in ((3, 150), (4, 250))]
     both = [(PROFILES[0], SMALL, 400.0), (PROFILES[1], LARGE, 120.0)]
-    runs += [play(both, seed, 120, switch=0.15, **TRUTH) for seed in (5, 6)]
+    runs += [simulate_run(both, seed, 120, switch=0.15, **TRUTH) for seed in (5, 6)]
     return Trace(CPU, tuple(runs), {"commit": "abc"})
 
 
@@ -40,15 +40,15 @@ def test_fit_recovers_the_disturbance_of_simulated_runs(trace: Trace) -> None:
 
 def test_calibrated_predictions_agree_with_other_runs(trace: Trace) -> None:
     made = calibrate(PROFILES, trace)
-    runs = [play([(PROFILES[0], SMALL, qps)], 10 + qps, 120, **TRUTH) for qps in (450, 800, 1150)]
-    runs.append(play([(PROFILES[0], SMALL, 500), (PROFILES[1], LARGE, 100)], 20, 120, switch=0.15, **TRUTH))
+    runs = [simulate_run([(PROFILES[0], SMALL, qps)], 10 + qps, 120, **TRUTH) for qps in (450, 800, 1150)]
+    runs.append(simulate_run([(PROFILES[0], SMALL, 500), (PROFILES[1], LARGE, 100)], 20, 120, switch=0.15, **TRUTH))
     others = Trace(CPU, tuple(runs))
     with_it, without = check_runs(PROFILES, others, made), check_runs(PROFILES, others, None)
     assert max(abs(line.p99_off) for line in with_it) < 0.15
     assert max(abs(line.p50_off) for line in with_it) < 0.15
     assert max(abs(line.p99_off) for line in without) > 0.3
     # These runs have one queue; the simulator has one for each model of a core.
-    by_events = simulated(PROFILES, replace(others, runs=others.runs[:3]), made, seeds=(1, 2, 3, 4))
+    by_events = simulate_runs(PROFILES, replace(others, runs=others.runs[:3]), made, seeds=(1, 2, 3, 4))
     assert max(abs(line.p99_off) for line in by_events) < 0.15
 
 
@@ -75,7 +75,7 @@ def test_one_number_of_rows_fits_only_a_factor(trace: Trace) -> None:
 def test_fit_recovers_a_negative_overhead() -> None:
     truth = {"overhead_us": -100.0, "factor": 1.1, "spread": 0.15}
     profile = make_profile("wide", {1: 300.0, 16: 900.0})
-    runs = [play([(profile, SMALL, qps)], seed, 60, **truth) for seed, qps in ((1, 600), (2, 1200))]
+    runs = [simulate_run([(profile, SMALL, qps)], seed, 60, **truth) for seed, qps in ((1, 600), (2, 1200))]
     made = calibrate([profile], Trace(CPU, tuple(runs)))
     assert made.disturbance.overhead_us == pytest.approx(-100, abs=15)
     assert made.disturbance.factor == pytest.approx(1.1, rel=0.04)
@@ -86,7 +86,10 @@ def test_fit_recovers_a_negative_overhead() -> None:
 
 
 def test_graphs_that_ran_alone_get_their_own_values(tmp_path: Path) -> None:
-    runs = [play([(PROFILES[0], SMALL, 800)], 1, 60), play([(PROFILES[1], LARGE, 200)], 2, 120, factor=1.5)]
+    runs = [
+        simulate_run([(PROFILES[0], SMALL, 800)], 1, 60),
+        simulate_run([(PROFILES[1], LARGE, 200)], 2, 120, factor=1.5),
+    ]
     made = calibrate(PROFILES, Trace(CPU, tuple(runs)))
     made.save(tmp_path / "calibration.json")
     for calibration in (made, load_calibration(tmp_path / "calibration.json", any_cpu=True)):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from cost_model.calibration import Trace
 from cost_model.cli.app import app, load_verbs
-from helpers.system.calibration_runs import CPU, make_profile, play
+from helpers.system.calibration_runs import CPU, make_profile, simulate_run
 
 BOX = str(Path(__file__).resolve().parents[3] / "cost_model" / "scenarios" / "box128.yaml")
 
@@ -20,7 +20,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrate")
     profile = make_profile("small", {1: 300.0})
     profile.save(folder / "profile.json")
-    run = play([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start_us=60.0)
+    run = simulate_run([(profile, {1: 1.0}, 1000.0)], 1, 20, factor=1.5, idle_start_us=60.0)
     Trace(CPU, (run,)).save(folder / "trace.json")
     return folder
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from cost_model.calibration import Calibration, Disturbance
 from cost_model.cli.app import app, load_verbs
-from cost_model.cli.reading import read_costs
+from cost_model.cli.options import read_costs
 from cost_model.errors import ProfileError
 from cost_model.interference import Interference
 from cost_model.profiling.profile import Profile, cpu_model

@@ -16,7 +16,7 @@ from cost_model.interference import NONE, Interference
 from cost_model.machine import Machine
 from cost_model.planning import Plan, plan
 from cost_model.planning.planner import sizing_for
-from cost_model.planning.sharing import shared_out
+from cost_model.planning.sharing import share_cores
 from cost_model.planning.sizing import Sizing
 from cost_model.queueing import Member
 from cost_model.workload import RowDistribution, ServiceTime, Tenant, Workload, load_workload
@@ -130,7 +130,7 @@ def test_division_of_cores_is_the_best_for_given_pools(seed: int) -> None:
     for number in range(3):
         member = model(f"m{number}", float(rng.uniform(200, 2000)), 12)
         pools.append(Sizing([Member(member, float(rng.uniform(200, 2000)))], COSTS, 1.0, 14))
-    counts = shared_out(pools, 14, [1, 1, 1])
+    counts = share_cores(pools, 14, [1, 1, 1])
     assert sum(counts) == 14
     found = min(pool.growth(count) for pool, count in zip(pools, counts, strict=True))
     best = max(

@@ -24,7 +24,7 @@ def make_profile(name: str, times_us: dict[int, float]) -> Profile:
     return made
 
 
-def play(
+def simulate_run(
     models: Sequence[tuple[Profile, dict[int, float], float]],
     seed: int,
     seconds: float,

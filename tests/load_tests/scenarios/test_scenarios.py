@@ -15,7 +15,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target
 from load_tests.scenarios.__main__ import main
-from load_tests.scenarios.catalog import SCENARIOS, Play
+from load_tests.scenarios.catalog import SCENARIOS, Run
 from load_tests.scenarios.page import render
 
 
@@ -27,7 +27,7 @@ def test_names_of_scenarios() -> None:
 
 def test_every_burst_is_followed_by_a_calm_phase() -> None:
     scenario = SCENARIOS["burst"]
-    phases = scenario.phases(Play(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
+    phases = scenario.phases(Run(None, scenario.rate, scenario.seconds))  # type: ignore[arg-type]  # nothing plays
     assert [phase.name for phase in phases] == ["calm", "burst"] * 3 + ["calm"]
     assert sum(phase.seconds for phase in phases) == pytest.approx(scenario.seconds)
     assert {phase.rate for phase in phases if phase.name == "burst"} == {3 * scenario.rate}

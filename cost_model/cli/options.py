@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the inputs that `plan` and `simulate` share: coefficients of interference and calibrations."""
+"""Declare the options that `plan` and `simulate` share, and read calibrations and coefficients of interference."""
 
 from __future__ import annotations
 
