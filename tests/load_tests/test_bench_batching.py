@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from load_tests import bench_batching
-from load_tests.bench_batching import MODES, contestants, judge, main, summarize
+from load_tests.bench_batching import MODES, judge, main, summarize
 from load_tests.workloads import ensure_model
 
 
@@ -37,13 +37,6 @@ def test_targets_are_those_of_zero_wait(rate: float, p99: float, reached: list[b
     assert case["engines"]["zero_wait"]["runs"] == {"requests_per_run": 4.0, "most": 8, "shared": 0.9375}
     assert [target.ok for target in judge([case])] == reached
     assert judge([summarize("W2", 1, output)]) == []
-
-
-def test_only_the_mode_differs() -> None:
-    engines = contestants(Path("model"), {"session_num": 2}, "bf16")
-    assert [engine["name"] for engine in engines] == ["off", "zero_wait", "timed"]
-    assert [engine["config"].pop("batching")["mode"] for engine in engines] == ["off", "zero_wait", "timed"]
-    assert engines[0]["config"] == engines[1]["config"] == engines[2]["config"] == {"session_num": 2}
 
 
 def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError
 from load_tests.bench_aot import COMPILED, FUSED, refusal
 from load_tests.bench_claims import main, read_claim
-from load_tests.bench_session_group import contestants, summarize
 from load_tests.bench_session_group import main as measure_group
+from load_tests.bench_session_group import summarize
 from load_tests.claims import CLAIMS
 
 # Writes the results of a bench into a folder, with the environment that the module's tests share.
@@ -46,9 +46,7 @@ def _cases(**engines: dict[str, float]) -> dict[str, Any]:
 def test_every_claim_has_a_row_and_reports_missing_results(tmp_path: Path) -> None:
     assert main(["--results", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "bench_claims.json").read_text())["rows"]
-    assert [row["published"] for row in rows] == [
-        "+50 %", "+10 %", "-10 % CPU", "+30 %", "-90 % size, +50 % speed", "+35 %",
-    ]  # fmt: skip
+    assert [row["claim"] for row in rows] == [claim.title for claim in CLAIMS.values()]
     assert all(row["missing"].startswith("not measured") for row in rows)
 
 
@@ -109,10 +107,7 @@ def test_partial_and_quick_runs_give_no_figure(tmp_path: Path, write: Write) -> 
     assert "missing" in read_claim(CLAIMS["aot"], tmp_path)
 
 
-def test_a_group_has_a_session_for_each_cpu() -> None:
-    single, group = contestants(Path("model"), 4)
-    assert (single["config"]["session_num"], single["config"]["intra_op_parallelism_threads"]) == (1, 4)
-    assert (group["config"]["session_num"], group["config"]["intra_op_parallelism_threads"]) == (4, 1)
+def test_figures_of_session_groups() -> None:
     figures = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
     engines = [
         {"engine": name, "max_abs_difference": 0, "rounds": [dict.fromkeys(figures, rate)] * 3}

@@ -31,12 +31,6 @@ def test_overhead_is_the_difference_within_a_round() -> None:
     assert [target.ok for target in overhead.judge(cases)] == [True, False, False, True]
 
 
-def test_state_with_many_models_contains_the_measured_one() -> None:
-    models = overhead.desired_state(Path("model"), {"session_num": 2}, 40)["models"]
-    assert len(models) == 40
-    assert models["ranking"] == models["other-39"]
-
-
 @pytest.mark.parametrize(("rate", "p50", "reached"), [(10_000.0, 400.0, True), (4999.0, 801.0, False)])
 def test_targets_of_throughput(rate: float, p50: float, reached: bool) -> None:
     figures = {"host": "go", "requests_per_s": rate, "p50_us": p50}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from load_tests._programs import ProgramError, run_program
-from load_tests.bench_user_items import ITEMS, USER_INPUTS, contestants, ensure_requests, judge, main, summarize
+from load_tests.bench_user_items import ITEMS, USER_INPUTS, ensure_requests, judge, main, summarize
 from load_tests.request_files import ensure_requests as plain_requests
 from load_tests.request_files import read_requests
 
@@ -50,14 +50,6 @@ def test_requests_differ_in_the_users_rows_only(tmp_path: Path) -> None:
     assert equal != differ
     before = files["one"].stat().st_mtime_ns
     assert ensure_requests(tmp_path)["one"].stat().st_mtime_ns == before
-
-
-def test_only_the_split_model_has_requests_of_its_own() -> None:
-    models = {"unsplit": Path("a"), "split": Path("b")}
-    whole, split = contestants(models, "fp32", Path("one.bin"), {"session_num": 1})
-    assert (whole["name"], split["name"]) == ("unsplit", "split")
-    assert "requests" not in whole
-    assert split["requests"] == "one.bin"
 
 
 def test_an_engine_may_have_requests_of_its_own(bench_serving: Path, tiny_model: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_ratio_and_spread_of_quiet_phases() -> None:
     found = [{"phase": name, "p99_us": us} for name, us in (("a", 900.0), ("b", 1100.0), ("busy", 2000.0))]
     assert p99_ratio(found, "busy", ["a", "b"]) == 2
     assert spread_of(found, ["a", "b"]) == pytest.approx(0.2)
-    with pytest.raises(ValueError, match="no request was answered in gone"):
+    with pytest.raises(ValueError, match="no request was completed in gone"):
         p99_ratio(found, "gone", ["a"])
 
 
