@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command lines say where a package is missing: what is said works, for no package index has recprocessor."""
+"""Check that command lines say how to install a missing package; no package index contains recprocessor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_missing_package_is_reported_with_its_extra(package: str, module: str, t
 
 
 def test_make_build_installs_what_the_command_lines_need() -> None:
-    # The same packages as the extras bring, group by group.
+    # Each group contains the same packages as the extra of that name.
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
 
     def packages(group: str) -> set[str]:

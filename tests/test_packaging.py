@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shipped: metadata, exported symbols, search paths, the wheel, and the distribution for C."""
+"""Check what is shipped: metadata, exported symbols, search paths, the wheel, and the distribution for C."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_dependencies_name_no_tensorflow() -> None:
 
 
 def test_build_requirements_agree_with_the_build_group() -> None:
-    # Otherwise `make build` and `pip install .` would compile against different things.
+    # Otherwise `make build` and `pip install .` would compile against different packages.
     group = {Requirement(text) for text in PYPROJECT["dependency-groups"]["build"] if isinstance(text, str)}
     pinned = {item for item in map(Requirement, PYPROJECT["build-system"]["requires"]) if "==" in str(item)}
     assert pinned
@@ -172,7 +172,7 @@ def test_wheel_contains_library_headers_and_binding(wheel: Path) -> None:
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.py")}
-    # The simulator's event loop is C++ that is compiled where it runs.
+    # The event loop of the simulator is C++ and is compiled on the machine where it runs.
     for kind in ("*.py", "*.cc", "scenarios/*.yaml", "scenarios/*.json"):
         modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "cost_model").rglob(kind)}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.binpb")}

@@ -30,7 +30,7 @@ def test_cpu_time_of_other_processes_is_measured() -> None:
             other.stdout.readline()
             watch = Watch([CPU])
             time.sleep(0.4)
-            # Whatever else runs there, that CPU is never idle.
+            # That CPU is never idle, regardless of other programs.
             assert watch.others() > 0.8
             assert watch.busy() > 0.8
         finally:

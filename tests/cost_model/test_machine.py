@@ -58,7 +58,7 @@ def test_quota_below_the_cpu_set_reduces_the_cores(two_nodes: Path) -> None:
     assert "quota allows 4.5 of 7 CPUs: 2 of 4 cores are used" in machine.notes[0]
     with pytest.raises(MachineError, match=r"cgroup: a quota of 0\.3 CPUs found, expected at least 1"):
         this_machine(sys_root=two_nodes, usable=range(7), quota=0.3)
-    # One core of two siblings, and paid for one and a half.
+    # One core with two siblings, and a quota of one and a half CPUs.
     part = this_machine([0, 4], sys_root=two_nodes, usable=range(7), quota=1.5)
     assert "quota allows 1.5 of 2 CPUs: 1 of 1 cores are used" in part.notes[0]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that come again, in every command line that there is."""
+"""Check that every command line refuses repeated options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def options() -> list[tuple[str, str, str, bool]]:
 @pytest.mark.parametrize(("program", "verb", "flag", "several"), options())
 def test_repeated_option_with_a_single_value_is_refused(program: str, verb: str, flag: str, several: bool) -> None:
     answer = CliRunner().invoke(collected()[program], [verb, flag, "1", flag, "2"], env={"TERMINAL_WIDTH": "200"})
-    # The frame around it is as wide as the terminal was when the first message was made.
+    # The width of the frame is that of the terminal when the first message was printed.
     said = " ".join(answer.stderr.replace("│", " ").split())
     assert answer.exit_code == 2 or several
     assert ("'1' and '2', expected it once" in said) != several, answer.stderr

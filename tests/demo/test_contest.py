@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way in is asked the same, in turn, and its scores are compared with the expected ones."""
+"""Check that all hosts get the same requests in turn, and that their scores are compared with the expected ones."""
 
 import io
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_contest_alternates_and_compares() -> None:
     ]
     assert lines[2].difference == pytest.approx(0.5)
     assert [timing.requests_per_s for timing in lines[0].rounds] == [1.0, 7.0]
-    # Only the first two rows are held out, and they are in the right order.
+    # Only the first two rows are held out, and they are ordered correctly.
     assert {line.auc for line in lines} == {1.0}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole demo, as `make demo` runs it, with short measurements."""
+"""Run the whole demo as `make demo` does, with short measurements."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def start(json_path: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A runner in the background hands down an interrupt that is ignored, which nobody at a terminal does.
+        # A background job inherits an ignored SIGINT, unlike a job on a terminal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -69,7 +69,7 @@ def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> 
 def test_interrupt_ends_the_demo_quietly(tmp_path: Path, seconds: float) -> None:
     demo = start(tmp_path / "demo.json", "--rounds", "100")
     time.sleep(seconds)
-    # As a terminal does: to the whole group of processes.
+    # A terminal also sends it to the whole process group.
     os.killpg(demo.pid, signal.SIGINT)
     try:
         _, err = demo.communicate(timeout=60)

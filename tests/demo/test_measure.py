@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closed loop counts what was sent and reports the latency that was there."""
+"""Check the numbers and latencies that the closed loop of the demo reports."""
 
 import sys
 import threading

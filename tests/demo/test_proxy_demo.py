@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy's demo, as `make demo-proxy` runs it, with short stages."""
+"""Run the demo of the proxy as `make demo-proxy` does, with short stages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A runner in the background hands down an interrupt that is ignored, which nobody at a terminal does.
+        # A background job inherits an ignored SIGINT, unlike a job on a terminal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -49,7 +49,7 @@ def left_behind(out: str) -> list[str]:
 
 
 def test_demo_loses_no_request_and_runs_every_stage(tmp_path: Path) -> None:
-    # Optimizing is done in idle time, of which a machine that runs tests has little; it has tests of its own.
+    # Models are optimized in idle time, which is rare while tests run; other tests cover it.
     demo = start(tmp_path, "--seconds", "3", "--no-optimize")
     out, err = demo.communicate(timeout=500)
     assert demo.returncode == 0, out + err
@@ -80,13 +80,13 @@ def test_interrupt_ends_demo_and_proxy_quietly(tmp_path: Path) -> None:
     assert demo.stdout is not None
     said = ""
     try:
-        # The proxy is up, and the first deployment under way.
+        # The proxy runs, and the first deployment has begun.
         for line in demo.stdout:
             said += line
             if "$ serving-proxy deploy" in line:
                 break
         time.sleep(1.0)
-        # As a terminal does: to the whole group of processes.
+        # A terminal also sends it to the whole process group.
         os.killpg(demo.pid, signal.SIGINT)
         _, err = demo.communicate(timeout=90)
     finally:

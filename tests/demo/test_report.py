@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table fits a terminal of 80 columns, says what differs, and the JSON holds every round."""
+"""Check the report of the demo: the table fits into 80 columns, and the JSON contains every round."""
 
 import json
 from pathlib import Path

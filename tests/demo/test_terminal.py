@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps are bars on a terminal and lines elsewhere, and native noise goes to a file."""
+"""Check that steps are bars on a terminal and lines elsewhere, and that native output goes to a file."""
 
 import io
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model learns, and what is exported takes strings."""
+"""Check that the model of the demo learns, and that its export accepts strings."""
 
 from pathlib import Path
 

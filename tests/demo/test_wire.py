@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hand-written messages are read by TensorFlow's protobuf classes, and the other way round."""
+"""Check that TensorFlow's protobuf classes and the hand-written messages read each other."""
 
 import functools
 from pathlib import Path

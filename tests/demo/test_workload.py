@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests hold the held-out rows, each once, and ranked requests are filled up."""
+"""Check that requests contain each held-out row once, and that ranked requests are filled up."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark programs, the library, and a small model to run them on."""
+"""Provide the benchmark programs, the library, and a small model."""
 
 import os
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dense part of W2 is what follows its lookups, and the program around compiled models answers as a peer does."""
+"""Check the dense part of W2, and the program around compiled models, which speaks the protocol of peers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ask(harness: Path, folder: Path, questions: str, names: str = "a,b") -> sub
     requests = [([1.0, 2.0], [10, 20]), ([0.5, 0.25], [3, -4]), ([0.0, 0.0], [-1, 0])]
     inputs = b"".join(np.array(a, np.float32).tobytes() + np.array(b, np.int64).tobytes() for a, b in requests)
     (folder / "inputs.bin").write_bytes(inputs)
-    # What bench_serving adds behind the arguments is for peers that read messages.
+    # The arguments that bench_serving appends are for peers that read messages.
     command = [harness, folder / "inputs.bin", names, "sum", "--threads", "1"]
     return subprocess.run(list(map(str, command)), input=questions, capture_output=True, text=True, timeout=30)
 

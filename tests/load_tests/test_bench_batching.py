@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of batching asks all modes the same, and judges as it says."""
+"""Check the summary and the targets of the benchmark of batching, and run it briefly."""
 
 from __future__ import annotations
 

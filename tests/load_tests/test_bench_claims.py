@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of claims reads what the benches write, and says so where there is nothing to read."""
+"""Check that the table of claims reads the results of benchmarks and reports missing ones."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_documents_are_updated_between_their_markers(
     for path in documents:
         path.write_text("before\n<!-- claims -->\nold\n<!-- /claims -->\nafter\n")
     update = ["--results", str(tmp_path), "--documents", str(tmp_path), "--update"]
-    # A row without a figure would take away one that is there.
+    # A row without a figure must not replace an existing one.
     assert main(update) == 1
     assert "old" in documents[0].read_text()
     _everything(tmp_path, write)

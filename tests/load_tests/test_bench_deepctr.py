@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of DeepCTR's models asks both engines the same, and judges as it says."""
+"""Check the inputs and targets of the benchmark of DeepCTR's models, and run it briefly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of hosts runs, counts what is lost, and judges as it says."""
+"""Check the figures and targets of the benchmark of hosts, and run it briefly."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path) -> None:
     assert {case["host"] for case in results["throughput"]} == {"none: the bare model", *kinds}
     assert [case["changes"] for case in results["churn"]] == list(KINDS) * len(kinds)
     for case in results["churn"]:
-        # A machine with too much to do refuses requests; nothing else may happen to them.
+        # An overloaded machine may refuse requests, but no other failure is allowed.
         assert set(case["failed"]) <= {"RESOURCE_EXHAUSTED"}, case["failed"]
         assert case["busy"]["requests"] > 0
         assert len(case["memory"]) == case["cycles"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table larger than the memory limit takes little more memory than a small one, and the benchmark says so."""
+"""Check that a table beyond the memory limit needs little more memory than a small one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_table_that_is_not_large_and_a_full_disk_are_refused(
 @pytest.mark.slow
 def test_a_table_above_the_limit_takes_no_more_than_the_limit(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "load_tests.bench_large_table", "--gb", "0.3", "--memory-limit", "0.1"]
-    # In a program of its own: what a program starts counts the memory of the one that starts it.
+    # A separate program, because the resident memory of a child includes that of its parent.
     results = tmp_path / "results.json"
     subprocess.run([*command, "--folder", str(tmp_path / "models"), "--json", str(results)], check=True, timeout=300)
     found = json.loads(results.read_text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory benchmark runs, and judges as it says."""
+"""Check the targets of the memory benchmark, and run it briefly."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_quick_run_measures_sessions_and_cycles(bench_lifecycle: Path, library: 
         assert 0 < point["before_mb"] < point["loaded_mb"]
     cycles = results["cycles"]
     assert len(cycles["rss_kb"]) == 4
-    # A model that is freed leaves neither thread nor file behind.
+    # A freed model leaves no thread and no open file.
     assert cycles["high"]["threads"] == cycles["low"]["threads"]
     assert cycles["high"]["descriptors"] == cycles["low"]["descriptors"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serving benchmark measures, checks its answers, and judges as it says."""
+"""Check the summary and the targets of the serving benchmark, and run it briefly."""
 
 import json
 import shutil
@@ -99,7 +99,7 @@ def test_one_engine_alone_is_measured_without_the_library(
 
 
 def test_differing_outputs_end_the_run(bench_serving: Path, library: Path, tiny_model: Path, tmp_path: Path) -> None:
-    # The processor is sent to a model of the same shape with other weights.
+    # The processor loads a model of the same shape with other weights.
     other = tmp_path / "other"
     script = (ROOT / "load_tests" / "workloads" / "make_tiny.py").read_text()
     changed = script.replace("default_rng(0)", "default_rng(1)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the user/item split asks both models the same, and judges as it says."""
+"""Check the requests and targets of the benchmark of the user/item split, and run it briefly."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judgment of two files of results."""
+"""Check the comparison of two result files."""
 
 import copy
 import json

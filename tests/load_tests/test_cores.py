@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the cost model on real hosts runs, and judges as it says."""
+"""Check the targets of the benchmark of the cost model on real hosts, and run it briefly."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_quick_run_measures_all_sides(tmp_path: Path) -> None:
     found = json.loads(output.read_text())
     assert found["sides"].keys() == {"alone", "planned", "shared", "alone again"}
     assert all(side["requests"] > 0 for side in found["sides"].values())
-    # It is overloaded; whether a part is refused within so short a time is the controller's to decide.
+    # The variant is overloaded; the controller decides whether requests are refused in so short a time.
     for name in ("planned", "shared"):
         assert 0 < found["sides"][name]["variant_per_s"] < found["variant_requests_per_s"]
     assert any("Cores (control)" in line for line in found["explained"]["1"])

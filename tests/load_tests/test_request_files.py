@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests that the benchmarks send are what protobuf says they are."""
+"""Check the requests of benchmarks with protobuf."""
 
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def test_tfserving_request_is_parsed_by_tensorflow() -> None:
     import tensorflow as tf
     from tensorflow.core.framework import tensor_pb2
 
-    # The envelope is read field by field; the tensors, which matter, by TensorFlow.
+    # The envelope is read field by field, and the tensors by TensorFlow.
     for name, array in INPUTS.items():
         request = encode_request({name: array}, "tfserving", "score")
         head = b"\x0a\x07\x1a\x05score\x12"

@@ -25,7 +25,7 @@ X = np.array([[1, 2, 3]], np.float32)
 
 @pytest.fixture
 def slow(slow_model: Path) -> Iterator[Model]:
-    # One worker: whatever comes after a long request waits for it.
+    # One worker: all later requests wait for the long one.
     with Model(slow_model, {"intra_op_parallelism_threads": 1, "worker_threads": 1}) as model:
         yield model
 
@@ -256,7 +256,7 @@ def test_event_loop_may_be_closed_while_a_request_runs(slow: Model) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    # The request may still run; its end finds no loop. The next loop cleans up.
+    # The request may still run when its loop is closed; the next loop frees the queue.
     assert slow.run({"x": [2.0], "loops": 1})["y"].tolist() == [2.0]
     while slow.stats()["in_flight"] > 0:
         time.sleep(0.02)

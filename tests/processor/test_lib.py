@@ -193,7 +193,7 @@ def test_only_one_copy_of_tensorflow_is_mapped(tiny_model: Path) -> None:
 
 
 def test_library_away_from_tensorflow_opens_it_by_path(tmp_path: Path, tiny_model: Path) -> None:
-    # Copied away, no entry of its RUNPATH leads anywhere.
+    # In another folder, no entry of its RUNPATH is valid.
     copy = tmp_path / "away" / "libprocessor.so"
     copy.parent.mkdir()
     shutil.copy(processor.library_path(), copy)
@@ -239,7 +239,7 @@ def test_check_versions_warns_of_two_distributions() -> None:
 
 
 def test_missing_tensorflow_says_what_to_install(tmp_path: Path) -> None:
-    # An environment with everything but TensorFlow.
+    # An environment with all packages except TensorFlow.
     visible = tmp_path / "site"
     visible.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():

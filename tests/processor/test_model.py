@@ -235,7 +235,7 @@ def test_every_dtype_and_shape_round_trips(echo: Model, name: str, shape: tuple[
 
 
 def test_output_does_not_share_memory_with_a_borrowed_input(echo: Model) -> None:
-    # The graph hands its input through; the input's memory is only lent for the call.
+    # The graph returns its input, whose memory is only borrowed for the call.
     x = aligned(np.ones(1000, np.float32))
     y = echo.run({"x": x})["y"]
     x[:] = 7

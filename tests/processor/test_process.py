@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses as bytes."""
+"""Send requests and receive responses as bytes."""
 
 from __future__ import annotations
 

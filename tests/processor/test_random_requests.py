@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a caller sends is answered or refused with one of our errors, and the model goes on serving."""
+"""Check that random requests are answered or refused with our errors, and that the model continues to serve."""
 
 from __future__ import annotations
 

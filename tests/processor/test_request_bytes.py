@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of requests in flight, from Python."""
+"""Limit the memory of requests in flight from Python."""
 
 from __future__ import annotations
 

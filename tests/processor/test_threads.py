@@ -70,5 +70,5 @@ def test_gil_is_free_while_a_request_runs(slow_model: Path) -> None:
         while thread.is_alive():
             time.sleep(0.002)
             ticks += 1
-        # With the GIL held the main thread would not have woken before the end.
+        # If the GIL were held, the main thread would not have woken before the end.
         assert ticks > 20

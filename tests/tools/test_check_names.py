@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that sources of one target share are found, and those that may be shared are let through."""
+"""Check the search for names that several sources of a target define."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of the house: each fault is found, and what is right is let through."""
+"""Check that `tools/check_tree.py` finds every kind of fault and accepts correct files."""
 
 from __future__ import annotations
 

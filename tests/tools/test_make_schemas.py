@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published schemas are those of the dataclasses, and say what their types and docstrings say."""
+"""Check that the published schemas are generated from the dataclasses, with their types and docstrings."""
 
 from __future__ import annotations
 

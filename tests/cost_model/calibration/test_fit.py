@@ -31,7 +31,7 @@ def test_fit_recovers_the_disturbance_of_simulated_runs(trace: Trace) -> None:
     made = calibrate(PROFILES, trace)
     assert made.disturbance.overhead_us == pytest.approx(60, abs=15)
     assert made.disturbance.factor == pytest.approx(1.2, rel=0.03)
-    # Work per stall is counted with the stalls in it.
+    # The work between stalls includes the stalls themselves.
     assert made.disturbance.stalled == pytest.approx(4 * 5000e-6, rel=0.25)
     assert made.interference.idle_start_us == pytest.approx(200, rel=0.1)
     assert made.interference.switch == pytest.approx(0.15, abs=0.06)
@@ -79,9 +79,9 @@ def test_fit_recovers_a_negative_overhead() -> None:
     made = calibrate([profile], Trace(CPU, tuple(runs)))
     assert made.disturbance.overhead_us == pytest.approx(-100, abs=15)
     assert made.disturbance.factor == pytest.approx(1.1, rel=0.04)
-    # 0.15 of what is there before the overhead is taken off.
+    # 0.15 of the time before the overhead is subtracted.
     assert made.disturbance.cv == pytest.approx(0.19, abs=0.03)
-    # What varies is no stall.
+    # Variation must not count as stalls.
     assert made.disturbance.stalled < 0.005
 
 

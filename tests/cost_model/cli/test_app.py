@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of every verb: its examples are commands that work."""
+"""Check the help texts of cost-model: the examples must be commands that work."""
 
 from __future__ import annotations
 

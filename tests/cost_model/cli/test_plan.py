@@ -119,7 +119,7 @@ def test_interference_is_scaled(tmp_path: Path) -> None:
 def test_coefficients_missing_in_the_file_keep_their_values(tmp_path: Path) -> None:
     fitted = Calibration(cpu_model(), Disturbance(), Interference(0.1, 0.2, 0.3, 0.5, 0.25))
     fitted.save(tmp_path / "calibration.json")
-    # A profile that was taken on one CPU has no bandwidth.
+    # A profile of one CPU contains no bandwidth.
     Profile("f", cpu_model(), interference={"switch": 0.7, "shared_cache": 0.4}).save(tmp_path / "profile.json")
     workload, costs = read_costs(
         load_workload(BOX), tmp_path / "calibration.json", tmp_path / "profile.json", 1.0, False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cost-model simulate` as a user runs it."""
+"""Run `cost-model simulate` as a user does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of one step of control and of many."""
+"""Check properties of single steps of the controller and of sequences of steps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_baseline_keeps_its_floor_under_any_demand() -> None:
     assert state.floor == 8
     for now in range(1, 120):
         state, _ = step(state, seen(state, {"base": 100.0, "x": 5400.0, "y": 5400.0}), float(now))
-    # Both variants have earned cores of their own, and need more than their share; there is enough for all.
+    # Both variants are large enough for their own cores, and there are enough cores for all.
     assert sizes(state) == {"base": 8, "x": 5, "y": 5}
 
 

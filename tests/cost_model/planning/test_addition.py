@@ -55,7 +55,7 @@ def test_added_model_asks_for_no_more_cores_than_needed(before: Plan, qps: float
     pool = answer.after.allocation("new")
     sizing = sizing_of(answer.after, pool)
     assert answer.cores == len(pool.cores) - len(before.allocation("v0").cores)
-    # One core less would not do.
+    # One core less is not enough.
     assert sizing.meets(len(pool.cores))
     assert not sizing.meets(len(pool.cores) - 1)
 

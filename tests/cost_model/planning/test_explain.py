@@ -85,7 +85,7 @@ def test_reason_for_own_cores_is_explained() -> None:
 
 @pytest.mark.parametrize("parallel", [0.0, 0.8])
 def test_growth_in_the_explanation_equals_growth_in_the_plan(parallel: float) -> None:
-    # Sessions of more threads on two nodes leave cores over, which count nowhere.
+    # Sessions of several threads on two nodes leave cores unused, which do not count.
     models = tuple(
         replace(member, service=ServiceTime(500, 25, 0.5, parallel), rows=RowDistribution.lognormal(80, 0.9, 400))
         for member in MODELS[:2]

@@ -85,7 +85,7 @@ def test_small_plans_are_close_to_the_best_partition(seed: int) -> None:
     check_whole(made)
     best = best_growth(made)
     assert made.growth >= 0.85 * best, (made.growth, best)
-    # Growth is known to one part in a hundred, and a heuristic may miss what is just so possible.
+    # Growth is known to 1 %, and the heuristic may miss a plan that is only just possible.
     if abs(best - 1) > 0.05:
         assert made.feasible == (best >= 1), (made.growth, best)
 
@@ -138,7 +138,7 @@ def test_division_of_cores_is_the_best_for_given_pools(seed: int) -> None:
         for a in range(1, 13)
         for b in range(1, 14 - a)
     )
-    # Growth is known to one part in a hundred.
+    # Growth is known to 1 %.
     assert found >= 0.97 * best
 
 
@@ -159,7 +159,7 @@ def test_growth_of_the_plan_is_met_and_slightly_more_is_missed() -> None:
     made = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(20_000), interference=COSTS)
     for allocation in made.allocations:
         pool = sizing_for(made, allocation.models, made.qps)
-        # Cores that are over on a node count nowhere.
+        # Leftover cores of a node are not used.
         used = allocation.sessions * allocation.threads_per_session
         assert pool.meets(used, allocation.growth * 0.999)
         fresh = sizing_for(made, allocation.models, made.qps)
@@ -255,7 +255,7 @@ def test_pool_with_room_to_grow_stays_on_a_node() -> None:
     assert sum(len(allocation.cores) for allocation in made.allocations) == 128
     for allocation in made.allocations:
         assert len({made.machine.cores[core].node for core in allocation.cores}) == 1, allocation.name
-    # Where cores are short, none is given up for it.
+    # If cores are short, no core is given up to stay on a node.
     full = plan(DIVIDED, qps_by_model=DIVIDED.qps_by_model(36_000), interference=COSTS)
     assert sum(len(allocation.cores) for allocation in full.allocations) == 128
     assert any(
@@ -306,5 +306,5 @@ def test_sixty_models_on_128_cores_take_a_tenth_of_a_second() -> None:
         start = time.process_time()
         plan(sixty, qps_by_model=rates, interference=COSTS)
         taken.append(time.process_time() - start)
-    # Processor time: other tests run beside this one.
+    # Processor time, because other tests run at the same time.
     assert min(taken) < 0.1

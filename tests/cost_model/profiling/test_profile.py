@@ -76,7 +76,7 @@ def test_cpu_use_of_other_processes_is_reported_and_stored(models: Path, tmp_pat
             other.kill()
     assert re.match(rf"other processes use \d+% of CPUs {cpu}: service times will be too long", noted[0])
     assert re.match(r"other processes used up to \d+% of the CPUs", noted[1])
-    # What is measured beside others on purpose is their neighbors' processor time: nobody looks.
+    # With `beside`, processor time is measured, and the use of CPUs by others is not watched.
     assert len(noted) == 2
     assert (beside.busy_before, beside.busy_during) == (None, None)
     assert "busy_before" not in beside.to_json()

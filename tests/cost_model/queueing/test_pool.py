@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions against a discrete-event simulation that shares nothing with them but the service times."""
+"""Compare predictions with a discrete-event simulation that shares only the service times with them."""
 
 from __future__ import annotations
 

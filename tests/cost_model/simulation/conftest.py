@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small machine with a baseline and variants, and the scenario that we ship."""
+"""Provide a small machine with a baseline and variants, and the scenario of the package."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event loop against queues whose answers are known."""
+"""Compare the event loop with queues whose results are known."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_idle_cores_are_lent() -> None:
     assert alone.queue_size[1] > 1000
     assert lent.queue_size[1] < 100
     assert lent.borrowed_us[1] > 0.2 * lent.busy_us[1]
-    # The lender hardly waits: its cores serve its own requests first.
+    # The lending group hardly waits, because its cores serve its own requests first.
     assert lent.latency_us[0] / lent.completed[0] < 1.35 * alone.latency_us[0] / alone.completed[0]
 
 

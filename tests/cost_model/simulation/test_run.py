@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs: policies, judgment, capacity, schedules."""
+"""Check whole simulations: policies, judgment, capacity, schedules."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_planned_policy_uses_the_threads_of_the_plan() -> None:
     planned, static = (steady(workload, name, 300.0) for name in ("planned", "static"))
     assert planned.met
     assert planned.models[0].p99_ms == pytest.approx(expected.p99_ms, rel=0.1)
-    # One thread a session misses most of the SLOs.
+    # With one thread per session, most SLOs are missed.
     assert not static.met
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the cost model on a part of its minutes; its pictures stay in results/cost-model, for CI to keep."""
+"""Run the benchmark of the cost model for a part of its minutes; CI keeps its pictures in results/cost-model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PICTURES = ROOT / "results" / "cost-model"
 def test_quick_run_writes_results_and_pictures() -> None:
     out = PICTURES / "bench_cost_model_quick.json"
     out.unlink(missing_ok=True)
-    # No processes of its own: each would import everything once more.
+    # One process, because each further one would import all modules again.
     arguments = ["--quick", "--minutes-scale", "0.002", "--policies", "baseline-pool,dynamic", "--jobs", "1"]
     assert main([*arguments, "--out", str(out)]) == 0
     results = json.loads(out.read_text())
     assert results["quick"]
     kinds = {result["traffic"] for result in results["capacities"]}
     assert kinds == {"steady", "diurnal", "bursts", "shifting-experiments", "slow-variant"}
-    # Some traffic of so few seconds has a model that nobody can serve in time; the others show who carries more.
+    # In so few seconds, some kinds of traffic have a model that no policy serves; they are not compared.
     carried = [result for result in results["capacities"] if result["interference"] == 1.0 and result["qps"]]
     assert {result["policy"] for result in carried} == {"baseline-pool", "dynamic"}
     assert all(0 < result["qps"] < 1.05 * result["bound_qps"] for result in carried)

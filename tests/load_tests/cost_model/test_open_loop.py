@@ -24,7 +24,7 @@ def test_run_records_requests_and_service_times(bench_open_loop: Path, library: 
     found = {rows: times.count for rows, times in (*model.service, *model.idle_service)}
     assert set(found) == {1, 8}
     assert sum(times.count for _, times in (*model.service, *model.idle_service)) == model.requests
-    # What a session does is a part of what the client waits for.
+    # The time in the session is a part of the latency.
     assert min(times.quantiles_us[0] for _, times in model.idle_service) <= model.latency.at(0.5)
     again = run_tenants(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     assert again.models[0].requests == model.requests

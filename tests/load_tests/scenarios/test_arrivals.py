@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrivals are Poisson, repeatable, and independent between phases."""
+"""Check that arrivals are Poisson, repeatable, and independent between phases."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of what a generator saw, and limits that can be missed."""
+"""Check the figures of load scenarios and the comparison with their limits."""
 
 from __future__ import annotations
 

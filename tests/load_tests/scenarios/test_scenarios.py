@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short run of a scenario against a real proxy and host, and what all scenarios have."""
+"""Run a scenario briefly against a real proxy and host, and check properties of all scenarios."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_versions_switch_under_locust(library: Path, tmp_path: Path) -> None:
     if find_spec("locust") is None:
         pytest.skip("no locust; `make .venv/.stamp-load-test` installs it")
     arguments = ["version_switch", "--workload", "tiny", "--seconds", "3", "--rate", "80", "--warm-up", "0.3"]
-    # A machine that does other things misses limits of latency; what may not happen is looked at here.
+    # A busy machine misses limits of latency, so only the other limits are checked.
     assert main([*arguments, "--no-limits", "--output", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "version_switch.json").read_text())
     assert [result["phase"] for result in results["phases"]] == ["quiet", "switching", "quiet again"]
