@@ -73,7 +73,7 @@ def test_load_library_refuses_a_second_library(tmp_path: Path) -> None:
     processor.load_library()
     other = tmp_path / "other.so"
     other.touch()
-    with pytest.raises(processor.FailedPreconditionError, match="is loaded"):
+    with pytest.raises(processor.FailedPreconditionError, match="is already loaded"):
         processor.load_library(other)
 
 

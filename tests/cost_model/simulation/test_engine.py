@@ -187,5 +187,5 @@ def test_struct_that_differs_from_the_library_is_reported(monkeypatch: pytest.Mo
     (first, *others) = structs["State"]
     renamed = structs | {"State": [("machines", *first[1:]), *others]}
     monkeypatch.setattr(engine, "_structs", lambda: renamed)
-    with pytest.raises(CostModelError, match="State: cores, machines in the library or in Python alone"):
+    with pytest.raises(CostModelError, match="State: the library and Python differ in cores, machines"):
         engine.make_state(np.zeros(2, int), 1, 1, 0)
