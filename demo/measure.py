@@ -86,6 +86,20 @@ def megabytes(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
+def find_library(root: Path) -> Path:
+    """Return the path of libprocessor.so in a checkout.
+
+    Raises
+    ------
+    ServingError
+        If it has not been built.
+    """
+    library = root / "processor" / "libprocessor.so"
+    if not library.is_file():
+        raise ServingError(f"{library}: not found; run `make build` first")
+    return library
+
+
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -12,7 +12,7 @@ from typing import Any
 from demo import go_host, movielens, optimized, report, workload
 from demo.c_host import CHost, compile_host
 from demo.contest import Question, contest
-from demo.measure import ServingError, WayIn, usable_cpus
+from demo.measure import ServingError, WayIn, find_library, usable_cpus
 from demo.python_host import python_host
 from demo.report import Line
 from demo.stock import Stock
@@ -44,9 +44,7 @@ def run(options: Options, terminal: Terminal) -> int:
     ServingError
         If a host could not be built or started, or the model has not learned.
     """
-    library = options.root / "processor" / "libprocessor.so"
-    if not library.is_file():
-        raise ServingError(f"{library}: not found; run `make build` first")
+    library = find_library(options.root)
     with terminal.step("Fetch MovieLens-100K"):
         wheel = movielens.fetch(options.cache)
     with terminal.step("Read the ratings, make requests"):

@@ -12,7 +12,7 @@ import numpy as np
 from rich.markup import escape
 
 from demo import movielens, workload
-from demo.measure import TOLERANCE, ServingError
+from demo.measure import TOLERANCE, find_library
 from demo.proxy import report, story
 from demo.proxy.clients import clients
 from demo.proxy.dashboard import draw
@@ -52,9 +52,7 @@ def run(options: Options, terminal: Terminal) -> int:
     ServingError
         If the proxy could not be started or refused a command.
     """
-    library = options.root / "processor" / "libprocessor.so"
-    if not library.is_file():
-        raise ServingError(f"{library}: not found; run `make build` first")
+    find_library(options.root)
     options.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="state-", dir=options.work) as folder:
         state = Path(folder)

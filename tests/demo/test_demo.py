@@ -12,25 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.system.programs import start_module
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def start(json_path: Path, *options: str) -> subprocess.Popen[str]:
     # The cache of the checkout: wheel and model are fetched and trained once for all runs.
-    command = [sys.executable, "-m", "demo", "--json", str(json_path), *options]
-    environment = os.environ | {"COLUMNS": "80"}
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A background job inherits an ignored SIGINT, unlike a job on a terminal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    return start_module("demo", "--json", json_path, *options)
 
 
 @pytest.mark.slow

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from helpers.system.programs import start_module
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,19 +21,8 @@ pytestmark = pytest.mark.slow
 
 def start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
     # The cache of the checkout: data and models are fetched and trained once for all runs.
-    command = [sys.executable, "-m", "demo.proxy", "--json", str(tmp_path / "demo-proxy.json")]
-    return subprocess.Popen(
-        [*command, "--picture", str(tmp_path / "page.png"), *options],
-        cwd=ROOT,
-        env=os.environ | {"COLUMNS": "80"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A background job inherits an ignored SIGINT, unlike a job on a terminal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    files = ("--json", tmp_path / "demo-proxy.json", "--picture", tmp_path / "page.png")
+    return start_module("demo.proxy", *files, *options)
 
 
 def left_behind(out: str) -> list[str]:
