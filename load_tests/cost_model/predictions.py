@@ -46,7 +46,7 @@ class Case:
 
     name: str
     tenants: tuple[tuple[Tenant, float], ...]
-    judge_runs: bool = True
+    judged: bool = True
 
     def at(self, scale: float) -> list[Tenant]:
         return [replace(tenant, qps=scale * qps) for tenant, qps in self.tenants]
