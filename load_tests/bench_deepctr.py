@@ -99,8 +99,8 @@ def signature_of(model: Path, library: Path) -> list[dict[str, Any]]:
     code = (
         "import json, sys, processor\n"
         "model = processor.Model(sys.argv[1], config={'session_num': 1})\n"
-        "inputs = next(one for one in model.signatures.values() if one.is_default).inputs.values()\n"
-        "print(json.dumps([{'name': one.name, 'dtype': one.type, 'shape': one.shape} for one in inputs]))\n"
+        "inputs = next(found for found in model.signatures.values() if found.is_default).inputs.values()\n"
+        "print(json.dumps([{'name': spec.name, 'dtype': spec.type, 'shape': spec.shape} for spec in inputs]))\n"
     )
     environment = os.environ | {"PROCESSOR_LIBRARY": str(library)}
     command = [sys.executable, "-c", code, str(model)]

@@ -38,80 +38,96 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 _WEIGHTS = {"prelu": ["weight"], "dice": ["weight", "scale", "shift"]}
 
 
-def tower(random: Random) -> Case:
-    rows, k, units = some_rows(random), small(random), small(random, 20)
-    inputs = [floats(random, rows, k), floats(random, rows, k)]
-    weights: list[Array] = []
-    steps: list[Callable[..., Any]] = []
-    layers: list[dict[str, Any]] = []
+class _Tower:
+    """Collect the layers of a random tower, with the equivalent steps in stock TensorFlow and their weights."""
 
-    def weight(*shape: int) -> int:
-        weights.append(plain(random, *shape))
-        return len(weights) - 1
+    def __init__(self, random: Random) -> None:
+        self.layers: list[dict[str, Any]] = []
+        self.steps: list[Callable[..., Any]] = []
+        self.weights: list[Array] = []
+        self._random = random
 
-    def activated(layer: dict[str, Any], width: int, names: list[str]) -> Callable[..., Any]:
-        name = str(random.choice(names))
-        given = [weight(width) for _ in _WEIGHTS.get(name, [])]
+    @property
+    def last(self) -> str:
+        """Return the name of the last layer."""
+        return f"h{len(self.layers) - 1}"
+
+    def weight(self, *shape: int) -> int:
+        self.weights.append(plain(self._random, *shape))
+        return len(self.weights) - 1
+
+    def add(self, layer: dict[str, Any], width: int, step: Callable[..., Any], activations: list[str]) -> None:
+        """Add a layer with one of these activations."""
+        name = str(self._random.choice(activations))
+        own = [self.weight(width) for _ in _WEIGHTS.get(name, [])]
         if name:
-            layer["activation"] = {"kind": name, **dict(zip(_WEIGHTS.get(name, []), given, strict=True))}
+            layer["activation"] = {"kind": name, **dict(zip(_WEIGHTS.get(name, []), own, strict=True))}
             layer["activation"] |= {"alpha": 0.25} if name == "leaky_relu" else {}
-        return lambda tf, x, w: ACTIVATIONS[name](tf, x, [w[i] for i in given])
+        self.layers.append(layer)
+        self.steps.append(lambda tf, v, w: ACTIVATIONS[name](tf, step(tf, v, w), [w[i] for i in own]))
 
-    def add(layer: dict[str, Any], width: int, made: Callable[..., Any], names: list[str]) -> None:
-        act = activated(layer, width, names)
-        layers.append(layer)
-        steps.append(lambda tf, v, w: act(tf, made(tf, v, w), w))
-
-    combiner = str(random.choice(["add", "multiply", "concat", "none"]))
-    width = k
-    if combiner != "none":
-        width = 2 * k if combiner == "concat" else k
-        combine = {
+    def add_combination(self, combiner: str, width: int) -> None:
+        step = {
             "add": lambda tf, v, w: v["x0"] + v["x1"],
             "multiply": lambda tf, v, w: v["x0"] * v["x1"],
             "concat": lambda tf, v, w: tf.concat([v["x0"], v["x1"]], -1),
         }[combiner]
-        add({"op": combiner, "inputs": ["x0", "x1"]}, width, combine, ["", "relu", "tanh"])
-    kernel, bias = weight(width, units), weight(units)
+        self.add({"op": combiner, "inputs": ["x0", "x1"]}, width, step, ["", "relu", "tanh"])
+
+    def add_affine(self, units: int) -> None:
+        scale, shift, source = self.weight(units), self.weight(units), self.last
+        self.add(
+            {"op": "affine", "inputs": [source], "scale": scale, "shift": shift}, units,
+            lambda tf, v, w: v[source] * w[scale] + w[shift], ["", "relu", "sigmoid"],
+        )  # fmt: skip
+
+    def add_layer_norm(self, units: int) -> None:
+        gamma, beta, source = self.weight(units), self.weight(units), self.last
+        layer = {"op": "layer_norm", "inputs": [source], "gamma": gamma, "beta": beta, "epsilon": 1e-3}
+
+        def norm(tf: Any, v: Any, w: Any) -> Any:
+            mean = tf.reduce_mean(v[source], -1, keepdims=True)
+            variance = tf.reduce_mean(tf.math.squared_difference(v[source], mean), -1, keepdims=True)
+            return (v[source] - mean) * tf.math.rsqrt(variance + 1e-3) * w[gamma] + w[beta]
+
+        self.layers.append(layer)
+        self.steps.append(norm)
+
+
+def tower(random: Random) -> Case:
+    rows, k, units = some_rows(random), small(random), small(random, 20)
+    inputs = [floats(random, rows, k), floats(random, rows, k)]
+    made = _Tower(random)
+    combiner = str(random.choice(["add", "multiply", "concat", "none"]))
+    width = 2 * k if combiner == "concat" else k
+    if combiner != "none":
+        made.add_combination(combiner, width)
+    kernel, bias = made.weight(width, units), made.weight(units)
     source = "h0" if combiner != "none" else "x0"
-    add(
+    made.add(
         {"op": "dense", "inputs": [source], "weights": [kernel], "bias": bias}, units,
         lambda tf, v, w: tf.matmul(v[source], w[kernel]) + w[bias], list(ACTIVATIONS),
     )  # fmt: skip
-    last = f"h{len(layers) - 1}"
     if random.random() < 0.5:
-        scale, shift, before = weight(units), weight(units), last
-        add(
-            {"op": "affine", "inputs": [before], "scale": scale, "shift": shift}, units,
-            lambda tf, v, w: v[before] * w[scale] + w[shift], ["", "relu", "sigmoid"],
-        )  # fmt: skip
+        made.add_affine(units)
     elif random.random() < 0.5:
-        gamma, beta, before = weight(units), weight(units), last
-        layers.append({"op": "layer_norm", "inputs": [before], "gamma": gamma, "beta": beta, "epsilon": 1e-3})
-
-        def norm(tf: Any, v: Any, w: Any) -> Any:
-            mean = tf.reduce_mean(v[before], -1, keepdims=True)
-            variance = tf.reduce_mean(tf.math.squared_difference(v[before], mean), -1, keepdims=True)
-            return (v[before] - mean) * tf.math.rsqrt(variance + 1e-3) * w[gamma] + w[beta]
-
-        steps.append(norm)
-    out = f"h{len(layers) - 1}"
-    final_kernel = weight(units, 3)
-    add(
-        {"op": "dense", "inputs": [out], "weights": [final_kernel], "add": []}, 3,
+        made.add_layer_norm(units)
+    out = made.last
+    final_kernel = made.weight(units, 3)
+    made.add(
+        {"op": "dense", "inputs": [out], "weights": [final_kernel]}, 3,
         lambda tf, v, w: tf.matmul(v[out], w[final_kernel]), ["", "sigmoid", "softmax"],
     )  # fmt: skip
-    del layers[-1]["add"]
 
     def stock(tf: Any, *given: Any) -> list[Any]:
         values = {"x0": given[0], "x1": given[1]}
-        for number, step in enumerate(steps):
+        for number, step in enumerate(made.steps):
             values[f"h{number}"] = step(tf, values, given[2:])
-        return [values[out], values[f"h{len(steps) - 1}"]]
+        return [values[out], values[made.last]]
 
-    plan = {"version": 1, "layers": layers, "outputs": [out, f"h{len(layers) - 1}"]}
-    attributes = {"num_inputs": 2, "num_weights": len(weights), "num_outputs": 2, "plan": json.dumps(plan)}
-    return Case("RecDenseTower", [*inputs, *weights], attributes | {"precision": "fp32"}, stock, 2)
+    plan = {"version": 1, "layers": made.layers, "outputs": [out, made.last]}
+    attributes = {"num_inputs": 2, "num_weights": len(made.weights), "num_outputs": 2, "plan": json.dumps(plan)}
+    return Case("RecDenseTower", [*inputs, *made.weights], attributes | {"precision": "fp32"}, stock, 2)
 
 
 def fm(random: Random) -> Case:
