@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provide the shared parts of benchmarks: their options, a run of `bench_serving`, and the end of a run."""
+"""Provide the shared parts of benchmarks: their options, runs of `bench_serving`, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._report import Target, finish, make_console, results_file
 
-__all__ = ["FIGURES", "BenchmarkParser", "Measured", "engine_medians", "finish", "measure_engines", "run_benchmark"]
+__all__ = ["FIGURES", "BenchmarkParser", "Measured", "engine_medians", "measure_engines", "run_benchmark"]
 
 #: Figures of a round of `bench_serving`.
 FIGURES = ("requests_per_s", "mean_us", "p50_us", "p99_us", "cpu_s_per_1000")
@@ -36,8 +36,8 @@ class BenchmarkParser(argparse.ArgumentParser):
     name : str
         Name of the result file, without its suffix.
     description : str
-    rounds : int
-        Default of `--rounds`; 1 in a quick run.
+    rounds : int, optional
+        Default of `--rounds`; 1 in a quick run. By default the benchmark has neither `--rounds` nor `--seconds`.
     seconds : float
         Default of `--seconds`, the length of a round [s].
     of : str
@@ -51,8 +51,8 @@ class BenchmarkParser(argparse.ArgumentParser):
         name: str,
         description: str,
         *,
-        rounds: int,
-        seconds: float,
+        rounds: int | None = None,
+        seconds: float = 0.0,
         of: str = "each engine",
         quick_seconds: float = 0.2,
     ) -> None:
@@ -62,8 +62,9 @@ class BenchmarkParser(argparse.ArgumentParser):
             "--quick", action="store_true", help="only check outputs and the program; the figures are no measurement"
         )
         self.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-        self.add_argument("--rounds", type=int, help=f"number of rounds of {of} (default {rounds})")
-        self.add_argument("--seconds", type=float, help=f"length of a round in seconds (default {seconds:g})")
+        if rounds is not None:
+            self.add_argument("--rounds", type=int, help=f"number of rounds of {of} (default {rounds})")
+            self.add_argument("--seconds", type=float, help=f"length of a round in seconds (default {seconds:g})")
         self.add_argument(
             "--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models"
         )
@@ -84,8 +85,9 @@ class BenchmarkParser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse a command line, and fill in the defaults that depend on `--quick`."""
         options = self.parse_args(arguments)
-        options.rounds = options.rounds or (1 if options.quick else self._rounds)
-        options.seconds = options.seconds or (self._quick_seconds if options.quick else self._seconds)
+        if self._rounds is not None:
+            options.rounds = options.rounds or (1 if options.quick else self._rounds)
+            options.seconds = options.seconds or (self._quick_seconds if options.quick else self._seconds)
         options.warmup = 0.05 if options.quick else 0.5
         options.output = options.output or results_file(self._name, options.quick)
         return options
@@ -219,12 +221,4 @@ def run_benchmark(
         "settings": {"rounds": options.rounds, "seconds": options.seconds, **measured.settings},
         "cases": measured.cases,
     }
-    return finish(console, options, results, targets)
-
-
-def finish(console: Console, options: argparse.Namespace, results: dict[str, Any], targets: Sequence[Target]) -> int:
-    """Print the targets, write the results with them to `options.output`, and return the exit status."""
-    print_targets(console, targets)
-    write_results(options.output, results | {"targets": [target.to_json() for target in targets]})
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    return finish(console, options.output, results, targets, options.strict)

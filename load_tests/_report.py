@@ -2,7 +2,7 @@
 """Define targets, and print and save results."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from load_tests._programs import ROOT
 
-__all__ = ["Target", "make_console", "mark", "print_targets", "results_file", "write_results"]
+__all__ = ["Target", "finish", "make_console", "mark", "print_targets", "results_file", "write_results"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,11 @@ def write_results(path: Path, results: dict[str, Any]) -> None:
     """Write a result file; create its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def finish(console: Console, path: Path, results: dict[str, Any], targets: Sequence[Target], strict: bool) -> int:
+    """Print the targets, write the results with them, and return the exit status: 1 if `strict` and one is missed."""
+    print_targets(console, targets)
+    write_results(path, results | {"targets": [target.to_json() for target in targets]})
+    console.print(f"Written to {path}")
+    return 1 if strict and not all(target.ok for target in targets) else 0

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from ._environment import describe_environment
 from ._programs import ROOT, find_program, run_program
-from ._report import Target, make_console, print_targets, write_results
+from ._report import Target, finish, make_console
 
 __all__ = ["main", "one_row_targets"]
 
@@ -70,13 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times = (f"{case[key] / 1000:.2f}" for key in ("median_ns", "min_ns", "max_ns"))
         table.add_row(case["name"], f"{case['bytes']:,}", *times)
     console.print(table)
-    print_targets(console, targets)
-    write_results(
-        options.output,
-        {"environment": environment, "codec": measured, "targets": [target.to_json() for target in targets]},
-    )
-    console.print(f"Written to {options.output}")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    results = {"environment": environment, "codec": measured}
+    return finish(console, options.output, results, targets, options.strict)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from cost_model.simulation.study import Comparison, Row, capacities, compare, la
 from cost_model.workload import Workload, load_workload
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._report import Target, finish, make_console, results_file
 
 SCENARIO = ROOT / "cost_model" / "scenarios" / "box128.yaml"
 MOVING = ("bursts", "shifting-experiments", "slow-variant", "diurnal")
@@ -150,26 +150,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(capacity_table(rows))
     console.print(comparison_table(comparisons))
     targets = find_targets(rows, comparisons, speed["baseline-pool_per_wall_s"])
-    print_targets(console, targets)
     inputs = build_inputs(base)
-    write_results(
-        options.out,
-        {
-            "quick": options.quick,
-            "environment": environment,
-            "minutes_scale": options.minutes_scale,
-            "interference": asdict(default_interference()),
-            "bound_qps": bound_qps(inputs, base.machine),
-            "missed_alone": dict(zip(inputs.names, inputs.alone.tolist(), strict=True)),
-            "speed": speed,
-            "capacities": to_json(rows),
-            "comparisons": [asdict(comparison) for comparison in comparisons],
-            "targets": [target.to_json() for target in targets],
-            "wall_s": time.perf_counter() - began,
-        },
-    )
+    results = {
+        "quick": options.quick,
+        "environment": environment,
+        "minutes_scale": options.minutes_scale,
+        "interference": asdict(default_interference()),
+        "bound_qps": bound_qps(inputs, base.machine),
+        "missed_alone": dict(zip(inputs.names, inputs.alone.tolist(), strict=True)),
+        "speed": speed,
+        "capacities": to_json(rows),
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+        "wall_s": time.perf_counter() - began,
+    }
+    status = finish(console, options.out, results, targets, options.strict)
     _draw(base, rows, seeds[0], options)
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    return status
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from load_tests._benchmark import BenchmarkParser, finish
+from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import Target, make_console
+from load_tests._report import Target, finish, make_console
 from load_tests.bench_fused import fuse
 from load_tests.hosts import churn, overhead, throughput
 from load_tests.hosts.changes import KINDS
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "settings": {name: getattr(options, name) for name in names},
         **subjects,
     }
-    return finish(console, options, results, targets)
+    return finish(console, options.output, results, targets, options.strict)
 
 
 if __name__ == "__main__":

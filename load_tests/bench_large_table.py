@@ -25,7 +25,7 @@ from typing import Any
 
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
-from load_tests._report import Target, make_console, print_targets, write_results
+from load_tests._report import Target, finish, make_console
 
 __all__ = ["main"]
 
@@ -127,7 +127,6 @@ def main(arguments: list[str] | None = None) -> int:
     assert table["rows"] == large["rows"]
     resident = large["resident_bytes"]
     targets = [Target(f"{options.gb:g} GB table: resident memory [GB]", resident / 1e9, options.most, False)]
-    print_targets(console, targets)
     figures["growth_bytes"] = resident - figures["small"]["resident_bytes"]
     figures["megabytes_per_second"] = large["source_bytes"] / 1e6 / large["seconds"]
     console.print(
@@ -139,12 +138,9 @@ def main(arguments: list[str] | None = None) -> int:
         "environment": environment,
         "memory_limit_gb": options.memory_limit,
         "zero_share": ZERO_SHARE,
-        "targets": [target.to_json() for target in targets],
         "figures": figures,
     }
-    write_results(options.json, results)
-    console.print(f"All figures: {options.json}")
-    return 0 if all(target.ok for target in targets) else 1
+    return finish(console, options.json, results, targets, strict=True)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from load_tests._benchmark import finish
+from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
-from load_tests._report import Target, make_console, results_file
+from load_tests._report import Target, finish, make_console
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
@@ -204,29 +204,19 @@ def _cycles_table(cycles: dict[str, Any]) -> Table:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure memory of sessions and endurance of loading and freeing.")
-    parser.add_argument(
-        "--quick", action="store_true", help="only check outputs and the program; the figures are no measurement"
-    )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser = BenchmarkParser("bench_memory", "Measure memory of sessions and endurance of loading and freeing.")
     parser.add_argument("--only", choices=["sessions", "cycles"], help="measure only this")
     parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), help="workloads (default W1 W2)")
-    parser.add_argument(
-        "--sessions", nargs="+", type=int, help=f"numbers of sessions (default {' '.join(map(str, SESSIONS))})"
-    )
+    default = " ".join(map(str, SESSIONS))
+    parser.add_argument("--sessions", nargs="+", type=int, help=f"numbers of sessions (default {default})")
     parser.add_argument("--rows", type=int, default=128, help="number of rows of the requests sent to the sessions")
     parser.add_argument("--passes", type=int, help="how many times each client sends every request (default 4)")
     parser.add_argument("--repeats", type=int, help="number of new processes for each number of sessions (default 3)")
-    parser.add_argument(
-        "--threads", type=int, default=usable_cpus(), help="number of client threads (default: one per CPU)"
-    )
     parser.add_argument("--cycles", type=int, help="number of cycles of loading, serving and freeing (default 10000)")
     parser.add_argument("--baseline", type=int, help="number of cycles before growth is counted (default 100)")
-    parser.add_argument("--bench-dir", type=Path, help="folder of the program bench_lifecycle")
-    parser.add_argument("--library", type=Path, help="path of libprocessor.so")
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "workloads", help="folder of the cached models")
-    parser.add_argument("--output", type=Path, help="file of the results (default results/bench_memory.json)")
-    parsed = parser.parse_args(arguments)
+    parser.add_threads()
+    parser.add_programs("bench_lifecycle")
+    parsed = parser.parse(arguments)
     parsed.workloads = parsed.workloads or (["W2"] if parsed.quick else ["W1", "W2"])
     parsed.sessions = parsed.sessions or ([1, 2] if parsed.quick else list(SESSIONS))
     parsed.passes = parsed.passes or (1 if parsed.quick else 4)
@@ -237,7 +227,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(
             "--sessions: one number found, expected at least two different ones, to compute the cost of a session"
         )
-    parsed.output = parsed.output or results_file("bench_memory", parsed.quick)
     return parsed
 
 
@@ -287,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         targets = []
         console.print("A quick run: its figures are no measurement and are not compared with targets.")
     results = {"benchmark": "memory", "quick": options.quick, "environment": environment}
-    return finish(console, options, results | {"sessions": sessions, "cycles": cycles}, targets)
+    results |= {"sessions": sessions, "cycles": cycles}
+    return finish(console, options.output, results, targets, options.strict)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from load_tests._benchmark import BenchmarkParser, finish
+from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT
-from load_tests._report import Target
+from load_tests._report import Target, finish
 from load_tests.request_files import random_inputs
 from load_tests.workloads import ensure_model
 from processor import Model
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "settings": {"rounds": options.rounds, "seconds": options.seconds, "config": CONFIG},
         "cases": cases,
     }
-    return finish(console, options, results, targets)
+    return finish(console, options.output, results, targets, options.strict)
 
 
 if __name__ == "__main__":

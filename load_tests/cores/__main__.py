@@ -25,7 +25,7 @@ from rich.markup import escape
 from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import make_console, print_targets, write_results
+from load_tests._report import finish, make_console
 from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
@@ -132,19 +132,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick:
         targets = [target for target in targets if target.limit == 0]
         console.print("A quick run: its figures are no measurement.")
-    print_targets(console, targets)
     results = {
         "benchmark": "cores",
         "quick": options.quick,
         "environment": environment,
         "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "bursts", "rows")},
         **found,
-        "targets": [target.to_json() for target in targets],
     }
-    write_results(options.output, results)
+    status = finish(console, options.output, results, targets, options.strict)
     draw(results, options.output.with_suffix(".png"))
-    console.print(f"Written to {options.output}, and a picture in the same folder")
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    return status
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from cost_model.profiling.measure import profile_model
 from cost_model.profiling.profile import Profile, cpu_model
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
-from load_tests._report import Target, make_console, print_targets, results_file, write_results
+from load_tests._report import Target, finish, make_console, results_file
 from load_tests.cost_model.judging import Verdict, judge, verdict_table
 from load_tests.cost_model.open_loop import Tenant, may_go_first, run_tenants, wait_for_quiet
 from load_tests.cost_model.picture import draw_predictions
@@ -219,18 +219,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdicts = judge_runs(profiles, trace_of(validate), calibration)
     console.print(verdict_table(verdicts))
     targets = find_targets(verdicts)
-    print_targets(console, targets)
     results: dict[str, Any] = {
         "quick": options.quick,
         "environment": environment,
         "seconds": options.seconds,
         "calibration": calibration.to_json(),
         "verdicts": [verdict.to_json() for verdict in verdicts],
-        "targets": [target.to_json() for target in targets],
     }
-    write_results(options.out, results)
+    status = finish(console, options.out, results, targets, options.strict)
     draw_predictions(verdicts, options.out.with_suffix(".png"))
-    return 1 if options.strict and not all(target.ok for target in targets) else 0
+    return status
 
 
 if __name__ == "__main__":
