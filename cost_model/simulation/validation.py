@@ -19,7 +19,7 @@ from cost_model.workload import Tenant, Workload
 
 
 @dataclass(frozen=True)
-class Prediction:
+class SimulatedPrediction:
     """Contain the predicted values of one model.
 
     Parameters
@@ -50,7 +50,7 @@ def predict_small(
     traffic: Traffic | None = None,
     seeds: Sequence[int] = (1, 2, 3),
     dynamic: bool = False,
-) -> dict[str, Prediction]:
+) -> dict[str, SimulatedPrediction]:
     """Predict the latency of a few models on a few cores.
 
     Parameters
@@ -82,7 +82,7 @@ def predict_small(
             runs[model.name].append(model)
     count = len(seeds)
     return {
-        name: Prediction(
+        name: SimulatedPrediction(
             sum(run.p50_ms for run in of) / count,
             sum(run.p99_ms for run in of) / count,
             sum(run.mean_ms for run in of) / count,
@@ -101,7 +101,7 @@ def predict_sessions(
     seconds: float,
     interference: Interference = NONE,
     seeds: Sequence[int] = (1, 2, 3),
-) -> dict[str, Prediction]:
+) -> dict[str, SimulatedPrediction]:
     """Predict the latency of models that share cores, each with its own session, as on hosts; see `slices`.
 
     Parameters
@@ -119,7 +119,7 @@ def predict_sessions(
     for place, model in enumerate(models):
         times = [run[place] for run in runs if len(run[place])]
         p50, p99 = (np.array([np.quantile(time, level) for time in times]) / 1e3 for level in (0.5, 0.99))
-        made[model.name] = Prediction(
+        made[model.name] = SimulatedPrediction(
             float(p50.mean()) if times else 0.0,
             float(p99.mean()) if times else 0.0,
             float(np.mean([time.mean() for time in times])) / 1e3 if times else 0.0,

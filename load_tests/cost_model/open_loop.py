@@ -21,7 +21,7 @@ from load_tests._programs import find_library, find_program, run_program
 from load_tests.request_files import random_requests, write_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["Tenant", "may_go_first", "requests_of", "run_tenants", "wait_for_quiet"]
+__all__ = ["ModelLoad", "may_go_first", "requests_of", "run_tenants", "wait_for_quiet"]
 
 _SAMPLE = np.dtype(
     [("model", "i4"), ("request", "i4"), ("due", "i8"), ("sent", "i8"), ("done", "i8"), ("queue", "i8"), ("run", "i8")]
@@ -36,7 +36,7 @@ _QUIET, _QUIET_WAIT_S = 0.05, 5.0
 
 
 @dataclass(frozen=True)
-class Tenant:
+class ModelLoad:
     """Describe a model on the cores of a run.
 
     Parameters
@@ -65,7 +65,7 @@ def may_go_first() -> bool:
     return True
 
 
-def requests_of(tenant: Tenant, folder: Path) -> Path:
+def requests_of(tenant: ModelLoad, folder: Path) -> Path:
     """Write a file of requests in which numbers of rows occur according to their weights."""
     counts = _counts(tenant)
     path = folder / f"{tenant.workload}-{'_'.join(f'{count}x{rows}' for rows, count in counts.items())}.bin"
@@ -77,14 +77,14 @@ def requests_of(tenant: Tenant, folder: Path) -> Path:
     return path
 
 
-def _counts(tenant: Tenant) -> dict[int, int]:
+def _counts(tenant: ModelLoad) -> dict[int, int]:
     """Return how many requests of each number of rows the file contains, in its order."""
     total = sum(tenant.rows.values())
     return {rows: max(1, round(_REQUESTS * weight / total)) for rows, weight in sorted(tenant.rows.items())}
 
 
 def run_tenants(
-    tenants: Sequence[Tenant],
+    tenants: Sequence[ModelLoad],
     *,
     seconds: float,
     seed: int,
@@ -146,7 +146,7 @@ def wait_for_quiet() -> None:
 
 
 def _run_generator(
-    tenants: Sequence[Tenant], seconds: float, seed: int, cpu: int, folder: Path
+    tenants: Sequence[ModelLoad], seconds: float, seed: int, cpu: int, folder: Path
 ) -> tuple[dict[str, Any], Any]:
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -177,7 +177,7 @@ def _run_generator(
 
 
 def _summary(
-    tenants: Sequence[Tenant], report: Mapping[str, Any], samples: Any, seconds: float, seed: int, label: str
+    tenants: Sequence[ModelLoad], report: Mapping[str, Any], samples: Any, seconds: float, seed: int, label: str
 ) -> Run:
     ended = samples[samples["done"] >= 0]
     ended = ended[np.argsort(ended["done"], kind="stable")]

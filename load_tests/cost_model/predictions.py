@@ -28,7 +28,7 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish, make_console, results_file
 from load_tests.cost_model.judging import Verdict, judge, verdict_table
-from load_tests.cost_model.open_loop import Tenant, may_go_first, run_tenants, wait_for_quiet
+from load_tests.cost_model.open_loop import ModelLoad, may_go_first, run_tenants, wait_for_quiet
 from load_tests.cost_model.picture import draw_predictions
 from load_tests.workloads import ensure_model
 
@@ -45,24 +45,24 @@ class Case:
     """Describe models that share a core, with their parts of its work; some cases are only used to fit a model."""
 
     name: str
-    tenants: tuple[tuple[Tenant, float], ...]
+    tenants: tuple[tuple[ModelLoad, float], ...]
     judged: bool = True
 
-    def at(self, scale: float) -> list[Tenant]:
+    def at(self, scale: float) -> list[ModelLoad]:
         return [replace(tenant, qps=scale * qps) for tenant, qps in self.tenants]
 
 
 def cases(profiles: Mapping[str, Profile]) -> list[Case]:
     """Return the cases, with rates that keep the core as busy as profiles predict."""
 
-    def sized(tenant: Tenant, part: float) -> tuple[Tenant, float]:
+    def sized(tenant: ModelLoad, part: float) -> tuple[ModelLoad, float]:
         service = profiles[tenant.workload].service
         total = sum(tenant.rows.values())
         mean_us = sum(float(service.mean_us([rows])[0]) * weight for rows, weight in tenant.rows.items()) / total
         return tenant, part * 1e6 / mean_us
 
-    def tenant(name: str, workload: str, rows: Mapping[int, float]) -> Tenant:
-        return Tenant(name, workload, rows, 0.0)
+    def tenant(name: str, workload: str, rows: Mapping[int, float]) -> ModelLoad:
+        return ModelLoad(name, workload, rows, 0.0)
 
     large, middle = {64: 1.0}, {16: 1.0}
     return [

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from load_tests._programs import ProgramError, run_program
-from load_tests.cost_model.open_loop import Tenant, requests_of, run_tenants
+from load_tests.cost_model.open_loop import ModelLoad, requests_of, run_tenants
 from load_tests.request_files import read_requests
 
 
@@ -14,7 +14,7 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_records_requests_and_service_times(bench_open_loop: Path, library: Path, requests: Path) -> None:
-    tenants = [Tenant("one", "tiny", {1: 3, 8: 1}, 200.0)]
+    tenants = [ModelLoad("one", "tiny", {1: 3, 8: 1}, 200.0)]
     run = run_tenants(tenants, seconds=1.0, seed=3, cpu=0, folder=requests, careful=False)
     (model,) = run.models
     assert model.failed == 0
@@ -33,14 +33,14 @@ def test_run_records_requests_and_service_times(bench_open_loop: Path, library: 
 def test_models_on_one_core_have_no_separate_service_times(
     bench_open_loop: Path, library: Path, requests: Path
 ) -> None:
-    tenants = [Tenant("one", "tiny", {1: 1}, 100.0), Tenant("two", "tiny", {8: 1}, 50.0)]
+    tenants = [ModelLoad("one", "tiny", {1: 1}, 100.0), ModelLoad("two", "tiny", {8: 1}, 50.0)]
     run = run_tenants(tenants, seconds=1.0, seed=1, cpu=0, folder=requests, careful=False)
     assert [model.name for model in run.models] == ["one", "two"]
     assert all(model.failed == 0 and not model.service for model in run.models)
 
 
 def test_request_file_follows_the_weights_of_rows(requests: Path) -> None:
-    path = requests_of(Tenant("one", "tiny", {1: 3, 8: 1}, 1.0), requests)
+    path = requests_of(ModelLoad("one", "tiny", {1: 3, 8: 1}, 1.0), requests)
     sizes = [len(request) for request in read_requests(path)]
     assert len(sizes) == 256
     assert len([size for size in sizes if size > 1.5 * min(sizes)]) == 64
