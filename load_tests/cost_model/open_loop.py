@@ -102,7 +102,7 @@ def run_tenants(
 
     Parameters
     ----------
-    tenants : sequence of Tenant
+    tenants : sequence of ModelLoad
     seconds : float [s]
     seed : int
     cpu : int
