@@ -63,11 +63,11 @@ class Machine:
         memory_gb: float = 0.0,
     ) -> Machine:
         """Return a machine of equal nodes; second siblings are numbered after all first ones, as in Linux."""
-        made = tuple(
+        numbered = tuple(
             Core(tuple(number + sibling * cores for sibling in range(smt)), number * numa_nodes // cores)
             for number in range(cores)
         )
-        return Machine(made, memory_bandwidth_gbs_per_node, memory_gb)
+        return Machine(numbered, memory_bandwidth_gbs_per_node, memory_gb)
 
 
 def parse_machine(data: object) -> Machine:
@@ -200,11 +200,11 @@ def _cores(cpus: set[int], sys_root: Path) -> list[Core]:
     for folder in sorted((sys_root / "devices/system/node").glob("node[0-9]*")):
         for cpu in _cpu_list(folder / "cpulist"):
             nodes[cpu] = int(folder.name.removeprefix("node"))
-    made = {}
+    cores = {}
     for cpu in sorted(cpus):
         siblings = tuple(sibling for sibling in _siblings(cpu, sys_root) if sibling in cpus)
-        made[siblings] = Core(siblings, nodes.get(cpu, 0))
-    return sorted(made.values(), key=lambda core: (core.node, core.cpus[0]))
+        cores[siblings] = Core(siblings, nodes.get(cpu, 0))
+    return sorted(cores.values(), key=lambda core: (core.node, core.cpus[0]))
 
 
 def _siblings(cpu: int, sys_root: Path) -> tuple[int, ...]:

@@ -116,16 +116,16 @@ def _level(reader: Reader) -> float | Sine:
     outer.end()
     period_s = 60 * sine.number("period_min", positive=True)
     low = sine.number("low")
-    made = Sine(period_s, low, sine.number("high", least=low))
+    level = Sine(period_s, low, sine.number("high", least=low))
     sine.end()
-    return made
+    return level
 
 
 def _state(place: str, data: object) -> State:
     reader = Reader(place, data)
-    made = State(reader.number("level"), reader.number("mean_s", positive=True))
+    state = State(reader.number("level"), reader.number("mean_s", positive=True))
     reader.end()
-    return made
+    return state
 
 
 def _reshare(reader: Reader, groups: set[str]) -> Reshare:
@@ -134,9 +134,9 @@ def _reshare(reader: Reader, groups: set[str]) -> Reshare:
     for group in named:
         if not isinstance(group, str) or group not in groups:
             raise reader.fail("groups", describe(group), f"one of {', '.join(sorted(groups))}")
-    made = Reshare(every_s, tuple(named), reader.number("dirichlet_alpha", positive=True))
+    reshare = Reshare(every_s, tuple(named), reader.number("dirichlet_alpha", positive=True))
     reader.end()
-    return made
+    return reshare
 
 
 def _event(place: str, data: object, models: set[str]) -> Event:
@@ -145,6 +145,6 @@ def _event(place: str, data: object, models: set[str]) -> Event:
     model = reader.text("model")
     if model not in models:
         raise reader.fail("model", repr(model), "the name of a model of this workload")
-    made = Event(at_s, model, reader.number("service_factor", positive=True))
+    event = Event(at_s, model, reader.number("service_factor", positive=True))
     reader.end()
-    return made
+    return event

@@ -240,8 +240,8 @@ def _parse_models(place: str, data: object, before: Mapping[str, Tenant], profil
         raise reader.fail("rows", f"others than the {table.rows[0]} rows of its profile", expected)
     reader.end()
     names = [f"{name}-{i}" for i in range(count)] if group else [name]
-    made = Tenant(name, role, services[0], share=share, qps=qps, **common)
-    return [replace(made, name=member, service=service) for member, service in zip(names, services, strict=True)]
+    first = Tenant(name, role, services[0], share=share, qps=qps, **common)
+    return [replace(first, name=member, service=service) for member, service in zip(names, services, strict=True)]
 
 
 def _parse_service(reader: Reader, count: int, profile: _Profile) -> Sequence[ServiceTime | ServiceTable]:
@@ -284,25 +284,25 @@ def _parse_rows(reader: Reader, like: Tenant | None) -> RowDistribution:
         return like.rows
     rows = Reader(f"{reader.place}.rows", value)
     if "constant" in rows:
-        made = RowDistribution.constant(rows.integer("constant", least=1, most=1_000_000))
+        distribution = RowDistribution.constant(rows.integer("constant", least=1, most=1_000_000))
     elif "lognormal" in rows:
         inner = rows.inner("lognormal")
         mean, cv = inner.number("mean", least=1), inner.number("cv", most=20)
-        made = RowDistribution.lognormal(mean, cv, inner.integer("max", 1 << 30, least=1))
+        distribution = RowDistribution.lognormal(mean, cv, inner.integer("max", 1 << 30, least=1))
         inner.end()
     elif "table" in rows:
         table = rows.take("table")
         inner = Reader(f"{rows.place}.table", table)
         if not table or not all(isinstance(size, int) and size >= 1 for size in table):
             raise rows.fail("table", describe(table), "a mapping of rows to weights")
-        made = RowDistribution(
+        distribution = RowDistribution(
             "table",
             maximum=max(table),
             table=tuple((size, inner.number(size)) for size in sorted(table)),
         )
-        if sum(weight for _, weight in made.table) <= 0:
+        if sum(weight for _, weight in distribution.table) <= 0:
             raise rows.fail("table", "no weight above 0", "at least one")
     else:
         raise reader.fail("rows", describe(value), expected)
     rows.end()
-    return made
+    return distribution

@@ -137,7 +137,7 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
             own = of_graphs.inner(graph)
             graphs[graph] = _linear(own)
             own.end()
-    made = Calibration(
+    calibration = Calibration(
         reader.text("cpu_model"),
         Disturbance(*_linear(reader), reader.number("cv", 0.0), tuple(stalls)),
         interference,
@@ -146,9 +146,11 @@ def load_calibration(path: str | Path, *, any_cpu: bool = False) -> Calibration:
         reader.take("environment", {}),
     )
     reader.end()
-    if not any_cpu and made.cpu_model != cpu_model():
-        raise ProfileError(f"{path}: a calibration from '{made.cpu_model}' found, expected one from '{cpu_model()}'")
-    return made
+    if not any_cpu and calibration.cpu_model != cpu_model():
+        raise ProfileError(
+            f"{path}: a calibration from '{calibration.cpu_model}' found, expected one from '{cpu_model()}'"
+        )
+    return calibration
 
 
 def _linear(reader: Reader) -> Linear:

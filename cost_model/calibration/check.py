@@ -61,7 +61,7 @@ class Line:
 def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | None) -> list[Tenant]:
     """Return the models of a run in the form of the cost model; without a calibration, from their profiles alone."""
     tables = {profile.fingerprint: profile.service for profile in profiles}
-    made = []
+    tenants = []
     for place, model in enumerate(run.models):
         load = Tenant(
             model.name,
@@ -71,8 +71,8 @@ def loads_of(run: Run, profiles: Sequence[Profile], calibration: Calibration | N
             _NO_SLO_MS,
             qps=model.qps,
         )
-        made.append(calibration.model(load) if calibration else load)
-    return made
+        tenants.append(calibration.model(load) if calibration else load)
+    return tenants
 
 
 def rows_of(served: Served) -> RowDistribution:

@@ -68,10 +68,10 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
         graph: _linear([run for run in alone if run.models[0].fingerprint == graph], tables)
         for graph in sorted({run.models[0].fingerprint for run in alone})
     }
-    made = Calibration(trace.cpu_model, disturbance, _costs(profiles, _idle_start_us(alone)), graphs)
+    calibration = Calibration(trace.cpu_model, disturbance, _costs(profiles, _idle_start_us(alone)), graphs)
     shared = [run for run in trace.runs if len(run.models) > 1]
-    switches = [_switch(run, tables, made) for run in shared]
-    interference = made.interference
+    switches = [_switch(run, tables, calibration) for run in shared]
+    interference = calibration.interference
     if switches:
         interference = replace(interference, switch=max(0.0, float(np.median(switches))))
     fitted = {
@@ -81,7 +81,7 @@ def calibrate(profiles: Sequence[Profile], trace: Trace) -> Calibration:
         "stalled": round(disturbance.stalled, 5),
         "switch_of_each_run": [round(switch, 4) for switch in switches],
     }
-    return replace(made, interference=interference, fitted=fitted, environment=trace.environment)
+    return replace(calibration, interference=interference, fitted=fitted, environment=trace.environment)
 
 
 def _tables(profiles: Sequence[Profile], trace: Trace) -> dict[str, ServiceTable]:
@@ -187,13 +187,13 @@ def _idle_start_us(runs: Sequence[Run]) -> float:
 
 def _costs(profiles: Sequence[Profile], idle_start_us: float) -> Interference:
     """Return the coefficients that follow from profiles and from models alone on a core."""
-    made = default_interference()
+    interference = default_interference()
     measured = {
         name: float(np.median([profile.interference[name] for profile in profiles if name in profile.interference]))
         for name in ("switch", "shared_cache")
         if any(name in profile.interference for profile in profiles)
     }
-    return replace(made, guessed=made.guessed, idle_start_us=idle_start_us, **measured)
+    return replace(interference, guessed=interference.guessed, idle_start_us=idle_start_us, **measured)
 
 
 def _switch(run: Run, tables: Mapping[str, ServiceTable], calibration: Calibration) -> float:

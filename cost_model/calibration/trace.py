@@ -209,7 +209,7 @@ def _read_run(reader: Reader) -> Run:
     models = [
         Reader(f"{reader.place}.models[{n}]", item, ProfileError) for n, item in enumerate(reader.items("models"))
     ]
-    made = Run(
+    run = Run(
         reader.integer("cores", least=1),
         reader.number("seconds", positive=True),
         reader.integer("seed"),
@@ -221,7 +221,7 @@ def _read_run(reader: Reader) -> Run:
         str(reader.take("label", "")),
     )
     reader.end()
-    return made
+    return run
 
 
 def _read_served(reader: Reader) -> Served:
@@ -232,7 +232,7 @@ def _read_served(reader: Reader) -> Served:
         Reader(f"{reader.place}.rows[{n}]", dict(zip(_PAIR, row, strict=True)), ProfileError)
         for n, row in enumerate(rows)
     ]
-    made = Served(
+    served = Served(
         reader.text("name"),
         reader.text("fingerprint"),
         tuple((pair.integer("rows", least=1), pair.number("weight", positive=True)) for pair in pairs),
@@ -243,7 +243,7 @@ def _read_served(reader: Reader) -> Served:
         *(_read_by_rows(reader, key) for key in ("service_us", "idle_service_us")),
     )
     reader.end()
-    return made
+    return served
 
 
 def _read_by_rows(reader: Reader, key: str) -> tuple[tuple[int, Times], ...]:

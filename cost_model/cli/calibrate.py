@@ -45,32 +45,32 @@ def calibrate_command(
 
     read = [load_profile(path, any_cpu=any_cpu) for path in profiles]
     runs = load_trace(trace)
-    made = calibrate(read, runs)
+    calibration = calibrate(read, runs)
     if out is not None:
-        made.save(out)
+        calibration.save(out)
     if as_json:
-        print_json(made.to_json())
+        print_json(calibration.to_json())
     else:
-        _render(made, read, runs)
+        _render(calibration, read, runs)
 
 
-def _render(made: Calibration, profiles: list[Profile], trace: Trace) -> None:
+def _render(calibration: Calibration, profiles: list[Profile], trace: Trace) -> None:
     from cost_model.calibration.check import check_runs
     from cost_model.cli.render_plan import console, make_table
 
     screen = console()
-    disturbance = made.disturbance
+    disturbance = calibration.disturbance
     screen.print(
         f"service times: {disturbance.overhead_us:.0f} us + {disturbance.factor:.3f} x profile; "
         f"{disturbance.stall_rate:.1f} stalls per second of work, {disturbance.stalled:.2%} of it"
     )
-    costs = made.interference
+    costs = calibration.interference
     screen.print(
         f"interference: switch {costs.switch:+.1%}, shared cache {costs.shared_cache:+.1%}, "
         f"bandwidth {costs.bandwidth:+.1%} above {costs.knee:.0%}\n"
     )
     table = make_table("Runs used for the fit", "model", "load", "p50", "predicted", "p99", "predicted", "error")
-    for line in check_runs(profiles, trace, made):
+    for line in check_runs(profiles, trace, calibration):
         table.add_row(
             line.name,
             f"{line.utilisation:.0%}",

@@ -99,9 +99,9 @@ def plan_command(
         check_picture(plot)
     there = load_machine(machine) if machine else read.machine or this_machine()
     read, costs = read_costs(read, calibration, interference, interference_scale, any_cpu)
-    made = plan(read, there, read.qps_by_model(total_qps), costs)
-    addition = _try_model(made, add, qps, slo_p99_ms, like) if add is not None else None
-    shown = addition.after if addition else made
+    planned = plan(read, there, read.qps_by_model(total_qps), costs)
+    addition = _try_model(planned, add, qps, slo_p99_ms, like) if add is not None else None
+    shown = addition.after if addition else planned
     names = list(dict.fromkeys([*(_explained_models(shown, add) if explained else []), *(explain_model or ())]))
     explanations = [explain(shown, name) for name in names]
     if plot:
@@ -138,17 +138,17 @@ def _with_parallel(read: Workload, parallel: float | None) -> Workload:
     return replace(read, models=models)
 
 
-def _try_model(made: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
+def _try_model(before: Plan, name: str, qps: float | None, slo_p99_ms: float | None, like: str | None) -> Addition:
     if qps is None or qps < 0:
         raise UsageError(f"--qps: {qps} found, expected the requests/s of the model of --add, at least 0")
     if slo_p99_ms is not None and slo_p99_ms <= 0:
         raise UsageError(f"--slo-p99-ms: {slo_p99_ms} found, expected a time above 0")
-    models = made.workload.models
-    of = made.workload.model(like) if like else next(model for model in models if model.role == "baseline")
+    models = before.workload.models
+    of = before.workload.model(like) if like else next(model for model in models if model.role == "baseline")
     added: Tenant = replace(
         of, name=name, role="variant", of=of.name, group=None, slo_p99_ms=slo_p99_ms or of.slo_p99_ms
     )
-    return plan_addition(made, added, qps)
+    return plan_addition(before, added, qps)
 
 
 def _explained_models(shown: Plan, add: str | None) -> list[str]:

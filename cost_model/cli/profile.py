@@ -71,7 +71,7 @@ def profile_command(
             # When a step begins, the previous one is complete. No step is counted before the total is known.
             bar.update(task, description=what, advance=0 if bar.tasks[task].total is None else 1)
 
-        made = profile_model(
+        profile = profile_model(
             model,
             ours,
             _numbers("--rows", rows),
@@ -86,9 +86,9 @@ def profile_command(
         )
         bar.advance(task)
     if as_json:
-        print_json(made.to_json())
+        print_json(profile.to_json())
     else:
-        _render(made)
+        _render(profile)
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -106,20 +106,20 @@ def _records(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise UsageError(f"{path}: {error}, expected arrays of numpy.savez") from error
 
 
-def _render(made: Profile) -> None:
+def _render(profile: Profile) -> None:
     from cost_model.cli.render_plan import console, make_table
     from cost_model.profiling.profile import LEVELS
 
-    table = make_table(f"Profile {made.fingerprint}", "rows", "cores", "p50", "p90", "p99")
-    for (count, size), quantiles in sorted(made.points.items()):
+    table = make_table(f"Profile {profile.fingerprint}", "rows", "cores", "p50", "p90", "p99")
+    for (count, size), quantiles in sorted(profile.points.items()):
         shown = [f"{quantiles[LEVELS.index(level)]:,.0f} us" for level in (0.5, 0.9, 0.99)]
         table.add_row(str(size), str(count), *shown)
     screen = console()
     screen.print(table)
-    costs = ", ".join(f"{name} {value:+.1%}" for name, value in made.interference.items())
-    screen.print(f"\nmemory {made.memory_mb:,.0f} MB; sharing costs: {costs or 'not measured'}")
-    if made.busy_before is not None and made.busy_during is not None:
+    costs = ", ".join(f"{name} {value:+.1%}" for name, value in profile.interference.items())
+    screen.print(f"\nmemory {profile.memory_mb:,.0f} MB; sharing costs: {costs or 'not measured'}")
+    if profile.busy_before is not None and profile.busy_during is not None:
         screen.print(
-            f"other processes used {made.busy_before:.0%} of the CPUs before the measurement, "
-            f"up to {made.busy_during:.0%} during it"
+            f"other processes used {profile.busy_before:.0%} of the CPUs before the measurement, "
+            f"up to {profile.busy_during:.0%} during it"
         )

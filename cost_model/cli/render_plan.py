@@ -17,15 +17,15 @@ from cost_model.queueing import Prediction
 
 def console() -> Console:
     """Return a console as wide as the terminal; 140 columns in a pipe or a file."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(width=140, highlight=False)
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal else Console(width=140, highlight=False)
 
 
 def make_table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False)
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number else "left", overflow="fold")
-    return made
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    return table
 
 
 def render_plan(made: Plan, added: str | None = None) -> None:

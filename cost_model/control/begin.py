@@ -34,9 +34,9 @@ def begin(
     estimates = {tenant.name: Estimate(tenant.qps, tenant.service_us, tenant.service_us) for tenant in known.values()}
     fixed = dict(overrides or {})
     if pools is None:
-        made = initial_pools(tuple(cores), known, estimates, settings, fixed)
+        initial = initial_pools(tuple(cores), known, estimates, settings, fixed)
     else:
-        made = tuple(Pool(pool_name(kind, models), kind, models, owned) for kind, models, owned in pools)
-    baseline = sum(len(pool.cores) for pool in made if pool.kind == "baseline")
+        initial = tuple(Pool(pool_name(kind, models), kind, models, owned) for kind, models, owned in pools)
+    baseline = sum(len(pool.cores) for pool in initial if pool.kind == "baseline")
     floor = max(1, math.floor(settings.floor_part * baseline)) if baseline else 0
-    return ControlState(tuple(cores), known, made, estimates, floor, settings, fixed)
+    return ControlState(tuple(cores), known, initial, estimates, floor, settings, fixed)

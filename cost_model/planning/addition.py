@@ -157,15 +157,15 @@ def _move_cores(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: M
     else:
         allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
     reasons = reasons_of(pools, allocations, before.machine)
-    feasible = all(made.meets for allocation in allocations for made in allocation.predicted.values())
+    feasible = all(predicted.meets for allocation in allocations for predicted in allocation.predicted.values())
     return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 
 
-def _models_over_slo(made: Plan) -> list[str]:
+def _models_over_slo(plan: Plan) -> list[str]:
     """Return the models that miss their SLO."""
     return [
         name
-        for allocation in made.allocations
+        for allocation in plan.allocations
         for name, predicted in allocation.predicted.items()
         if not predicted.meets
     ]

@@ -130,16 +130,23 @@ def _parts(lie: Sequence[int], cores: int) -> list[int]:
     return [part for part in parts if part]
 
 
-def _point(name: str, cores: int, made: Allocation) -> CurvePoint:
-    meets = all(predicted.meets for predicted in made.predicted.values())
-    return CurvePoint(cores, made.sessions, made.threads_per_session, made.predicted[name].p99_ms, made.growth, meets)
+def _point(name: str, cores: int, allocation: Allocation) -> CurvePoint:
+    meets = all(predicted.meets for predicted in allocation.predicted.values())
+    return CurvePoint(
+        cores,
+        allocation.sessions,
+        allocation.threads_per_session,
+        allocation.predicted[name].p99_ms,
+        allocation.growth,
+        meets,
+    )
 
 
 def _why(
-    made: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
+    plan: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
-    has, model = len(allocation.cores), made.workload.model(name)
-    told = [_sharing_reason(made, allocation, name)]
+    has, model = len(allocation.cores), plan.workload.model(name)
+    told = [_sharing_reason(plan, allocation, name)]
     if busy := disturbed_text(model):
         told.append(f"{busy[0].upper()}{busy[1:]}.")
     if name in pool.late_alone:
@@ -170,9 +177,9 @@ def _why(
     return told
 
 
-def _sharing_reason(made: Plan, allocation: Allocation, name: str) -> str:
+def _sharing_reason(plan: Plan, allocation: Allocation, name: str) -> str:
     """Explain why a model has its own cores or shares them."""
-    model, others = made.workload.model(name), len(allocation.models) - 1
+    model, others = plan.workload.model(name), len(allocation.models) - 1
     if others:
         more = "1 other" if others == 1 else f"{others} others"
         return f"Shares {_cores(len(allocation.cores))} with {more}, because their peaks even out."
@@ -180,7 +187,7 @@ def _sharing_reason(made: Plan, allocation: Allocation, name: str) -> str:
         return "A baseline: it has its own cores, and gets what it needs before any variant."
     if model.dedicated:
         return "Dedicated: it has its own cores."
-    if sum(tenant.role != "baseline" and not tenant.dedicated for tenant in made.workload.models) == 1:
+    if sum(tenant.role != "baseline" and not tenant.dedicated for tenant in plan.workload.models) == 1:
         return "The only variant that could share cores."
     return "It has its own cores: together with other variants it would need more cores, or SLOs would be missed."
 

@@ -82,7 +82,7 @@ def plan(
         chosen = _choose_cores(pools, counts, there)
     allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
-    feasible = all(made.meets for allocation in allocations for made in allocation.predicted.values())
+    feasible = all(predicted.meets for allocation in allocations for predicted in allocation.predicted.values())
     return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
 
 
@@ -246,38 +246,38 @@ def disturbed_text(model: Tenant) -> str:
 
 def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machine: Machine) -> tuple[str, ...]:
     """Return why SLOs are missed with the cores of each pool, and other notes for the reader."""
-    made = list(machine.notes)
+    notes = list(machine.notes)
     for pool, allocation in zip(pools, allocations, strict=True):
         for model in (member.model for member in pool.members):
             outside = model.service.outside(model.rows)
             if outside > _EXTRAPOLATED:
-                made.append(
+                notes.append(
                     f"{model.name}: its profile does not cover the rows of {outside:.0%} of its requests; their "
                     "service times are guessed"
                 )
             if told := disturbed_text(model):
-                made.append(f"{model.name}: {told}")
+                notes.append(f"{model.name}: {told}")
             if (late := pool.late_alone.get(model.name)) is not None:
-                made.append(
+                notes.append(
                     f"{model.name}: about {late:.1%} of its requests take longer than {model.slo_p99_ms:g} ms even on "
                     f"idle cores, and only {LATE:.0%} may; no allocation meets its SLO"
                 )
         for name in pool.crowded:
-            made.append(f"{name}: misses its SLO only because of switches between models; it needs a pool of its own")
+            notes.append(f"{name}: misses its SLO only because of switches between models; it needs a pool of its own")
         need = pool.need()
         count, used = len(allocation.cores), allocation.sessions * allocation.threads_per_session
         if need > count:
             what = f"at least {need} cores" if need > pool.most else f"{need} cores"
-            made.append(f"{allocation.name}: needs {what} and has {count}")
+            notes.append(f"{allocation.name}: needs {what} and has {count}")
         elif need > used:
-            made.append(
+            notes.append(
                 f"{allocation.name}: needs {need} cores, and {used} of its {count} make sessions that stay on a node"
             )
         shared = [m.model.name for m in pool.members if m.model.role == "baseline" or m.model.dedicated]
         if shared and len(pool.members) > 1:
-            made.append(f"{', '.join(shared)}: no cores of their own, because there are only {len(machine.cores)}")
+            notes.append(f"{', '.join(shared)}: no cores of their own, because there are only {len(machine.cores)}")
     if any(pool.is_baseline and any(m.model.role != "baseline" for m in pool.members) for pool in pools):
-        made.append("baseline and variants share the only core: the baseline cannot be protected")
+        notes.append("baseline and variants share the only core: the baseline cannot be protected")
     if any(pool.pool.interference.guessed for pool in pools):
-        made.append("coefficients of interference: guessed, because no measured ones are installed")
-    return tuple(made)
+        notes.append("coefficients of interference: guessed, because no measured ones are installed")
+    return tuple(notes)

@@ -202,47 +202,47 @@ def plan_report(made: Plan, addition: Addition | None = None, explanations: Iter
     )
 
 
-def _allocation(made: Plan, allocation: Allocation) -> AllocationReport:
+def _allocation(plan: Plan, allocation: Allocation) -> AllocationReport:
     return AllocationReport(
         models=allocation.models,
         cores=allocation.cores,
-        nodes=tuple(sorted({made.machine.cores[core].node for core in allocation.cores})),
+        nodes=tuple(sorted({plan.machine.cores[core].node for core in allocation.cores})),
         sessions=allocation.sessions,
         threads_per_session=allocation.threads_per_session,
-        cpusets=allocation.cpus(made.machine),
+        cpusets=allocation.cpus(plan.machine),
         growth=_finite(allocation.growth),
         predicted={name: _prediction(predicted) for name, predicted in allocation.predicted.items()},
     )
 
 
-def _prediction(made: Prediction) -> PredictionReport:
+def _prediction(prediction: Prediction) -> PredictionReport:
     return PredictionReport(
-        qps=_rounded(made.qps),
-        utilisation=_rounded(made.utilisation),
-        mean_wait_ms=_finite(made.mean_wait_ms),
-        p50_ms=_finite(made.p50_ms),
-        p99_ms=_finite(made.p99_ms),
-        late=_rounded(made.late),
-        slo_p99_ms=_rounded(made.slo_p99_ms),
-        meets=made.meets,
+        qps=_rounded(prediction.qps),
+        utilisation=_rounded(prediction.utilisation),
+        mean_wait_ms=_finite(prediction.mean_wait_ms),
+        p50_ms=_finite(prediction.p50_ms),
+        p99_ms=_finite(prediction.p99_ms),
+        late=_rounded(prediction.late),
+        slo_p99_ms=_rounded(prediction.slo_p99_ms),
+        meets=prediction.meets,
     )
 
 
-def _addition(made: Addition) -> AdditionReport:
-    return AdditionReport(made.name, made.verdict, made.sentence, made.cores, made.taken_from)
+def _addition(addition: Addition) -> AdditionReport:
+    return AdditionReport(addition.name, addition.verdict, addition.sentence, addition.cores, addition.taken_from)
 
 
-def _explanation(made: Explanation) -> ExplanationReport:
+def _explanation(explanation: Explanation) -> ExplanationReport:
     return ExplanationReport(
-        model=made.name,
-        shares_with=tuple(name for name in made.allocation.models if name != made.name),
-        cores=len(made.allocation.cores),
-        need=made.need,
-        demand_cores=_rounded(made.demand_cores),
-        demand_pool_cores=_rounded(made.demand_pool_cores),
-        service_mean_ms=_rounded(made.service_mean_ms),
-        service_p99_ms=_rounded(made.service_p99_ms),
-        predicted=_prediction(made.predicted),
+        model=explanation.name,
+        shares_with=tuple(name for name in explanation.allocation.models if name != explanation.name),
+        cores=len(explanation.allocation.cores),
+        need=explanation.need,
+        demand_cores=_rounded(explanation.demand_cores),
+        demand_pool_cores=_rounded(explanation.demand_pool_cores),
+        service_mean_ms=_rounded(explanation.service_mean_ms),
+        service_p99_ms=_rounded(explanation.service_p99_ms),
+        predicted=_prediction(explanation.predicted),
         curve=tuple(
             CurveReport(
                 cores=point.cores,
@@ -252,9 +252,9 @@ def _explanation(made: Explanation) -> ExplanationReport:
                 growth=_finite(point.growth),
                 meets=point.meets,
             )
-            for point in made.curve
+            for point in explanation.curve
         ),
-        why=made.why,
+        why=explanation.why,
     )
 
 

@@ -32,11 +32,11 @@ def plot_plan(made: Plan, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _draw_cores(axes: Any, made: Plan) -> None:
+def _draw_cores(axes: Any, plan: Plan) -> None:
     from matplotlib.patches import Rectangle
 
-    cores = len(made.machine.cores)
-    for number, allocation in enumerate(made.allocations):
+    cores = len(plan.machine.cores)
+    for number, allocation in enumerate(plan.allocations):
         color = _color(number)
         for core in allocation.cores:
             axes.add_patch(Rectangle((core % _COLUMNS, core // _COLUMNS - 0.45), 0.9, 0.9, color=color))
@@ -45,8 +45,8 @@ def _draw_cores(axes: Any, made: Plan) -> None:
         if allocation.threads_per_session > 1:
             label += f" of {allocation.threads_per_session}"
         axes.plot([], [], "s", color=color, label=label, markersize=9)
-    for node in made.machine.nodes:
-        first = min(place for place, core in enumerate(made.machine.cores) if core.node == node)
+    for node in plan.machine.nodes:
+        first = min(place for place, core in enumerate(plan.machine.cores) if core.node == node)
         axes.text(-0.4, first // _COLUMNS, f"node {node}", ha="right", va="center", fontsize=8)
     axes.set(xlim=(-1.6, min(cores, _COLUMNS)), ylim=(-(-cores // _COLUMNS), -0.6), aspect="equal", anchor="N")
     axes.set_axis_off()
@@ -54,11 +54,11 @@ def _draw_cores(axes: Any, made: Plan) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), frameon=False, fontsize=8)
 
 
-def _draw_models(axes: Any, made: Plan) -> None:
+def _draw_models(axes: Any, plan: Plan) -> None:
     """Draw a line for each model; the model nearest to its SLO, or furthest beyond it, is on top."""
     models = [
         (_ratio(predicted), name, number)
-        for number, allocation in enumerate(made.allocations)
+        for number, allocation in enumerate(plan.allocations)
         for name, predicted in allocation.predicted.items()
     ]
     models.sort(key=lambda model: (-model[0], model[1]))

@@ -126,10 +126,10 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
     reader.text("schema", one_of=[SCHEMA])
     if tuple(reader.items("levels")) != LEVELS:
         raise ProfileError(f"{path}: levels of another kind found, expected {LEVELS}")
-    made = Profile(reader.text("fingerprint"), reader.text("cpu_model"), memory_mb=reader.number("memory_mb", 0.0))
+    profile = Profile(reader.text("fingerprint"), reader.text("cpu_model"), memory_mb=reader.number("memory_mb", 0.0))
     for name in ("busy_before", "busy_during"):
         if name in reader:
-            setattr(made, name, reader.number(name, most=1))
+            setattr(profile, name, reader.number(name, most=1))
     for number, item in enumerate(reader.items("points", [])):
         point = Reader(f"{path}: points[{number}]", item, ProfileError)
         cores, rows = point.integer("cores", least=1), point.integer("rows", least=1)
@@ -138,18 +138,18 @@ def load_profile(path: str | Path, *, any_cpu: bool = False) -> Profile:
         good = all(isinstance(value, int | float) and 0 < value < 1e12 for value in values)
         if len(times) != len(LEVELS) or not good or sorted(times) != times:
             raise point.fail("quantiles_us", f"{len(times)} values", f"{len(LEVELS)} rising times above 0")
-        made.points[cores, rows] = [float(value) for value in times]
+        profile.points[cores, rows] = [float(value) for value in times]
     costs = reader.inner("interference")
-    made.interference = {
+    profile.interference = {
         name: costs.number(name) for name in ("switch", "shared_cache", "side_by_side") if name in costs
     }
     # Older files had the slow-down side by side under this name.
     costs.take("bandwidth", None)
     costs.end()
     reader.end()
-    if not any_cpu and made.cpu_model != cpu_model():
-        raise ProfileError(f"{path}: a profile from '{made.cpu_model}' found, expected one from '{cpu_model()}'")
-    return made
+    if not any_cpu and profile.cpu_model != cpu_model():
+        raise ProfileError(f"{path}: a profile from '{profile.cpu_model}' found, expected one from '{cpu_model()}'")
+    return profile
 
 
 def cpu_model() -> str:

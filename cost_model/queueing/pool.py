@@ -195,10 +195,10 @@ class Pool:
     def predict(self, sessions: int, threads: int = 1, scale: float = 1.0) -> dict[str, Prediction]:
         """Predict every member."""
         waiting = self.waiting(sessions, threads, scale)
-        made = {}
+        predictions = {}
         for place, member in enumerate(self.members):
             own = self.member_service(place, threads)
-            made[member.model.name] = Prediction(
+            predictions[member.model.name] = Prediction(
                 qps=scale * member.qps,
                 utilisation=waiting.utilisation,
                 mean_wait_ms=waiting.mean_us / 1e3,
@@ -207,7 +207,7 @@ class Pool:
                 late=self.late(place, waiting, threads),
                 slo_p99_ms=member.model.slo_p99_ms,
             )
-        return made
+        return predictions
 
 
 def _merge_mixture(points: Points) -> Points:

@@ -141,8 +141,8 @@ def _load(workload: Workload, threads: Mapping[str, int]) -> Any:
             values = (service.fixed_us, service.per_row_us, service.parallel, model.bytes_per_row)
         else:
             # A measured table has no factors: its service times replace the rows.
-            made = functools.partial(_table_of_times, model, count)
-            rows_of.append(place(row_tables, rows, (model.name, count), made))
+            make_table = functools.partial(_table_of_times, model, count)
+            rows_of.append(place(row_tables, rows, (model.name, count), make_table))
             noise_of.append(place(noise_tables, noise, 0.0, lambda: np.ones(TABLE)))
             per_us = model.bytes_per_row * model.rows.mean / rows[rows_of[-1]].mean()
             values = (0.0, 1.0, 0.0, float(per_us))

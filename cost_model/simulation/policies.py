@@ -148,18 +148,18 @@ def planned_policy(workload: Workload, interference: Any) -> Fixed:
 
         # Use every model's part of the total, as in the simulated traffic, even for models with their own rate.
         rates = dict(zip(inputs.names, (inputs.shares * qps).tolist(), strict=True))
-        made = plan(workload, machine, rates, interference)
-        places = {name: place for place, allocation in enumerate(made.allocations) for name in allocation.models}
+        planned = plan(workload, machine, rates, interference)
+        places = {name: place for place, allocation in enumerate(planned.allocations) for name in allocation.models}
         owners = [0] * len(machine.cores)
-        for place, allocation in enumerate(made.allocations):
+        for place, allocation in enumerate(planned.allocations):
             for core in allocation.cores:
                 owners[core] = place
         labels = [
             allocation.models[0] if len(allocation.models) == 1 else f"{len(allocation.models)} models"
-            for allocation in made.allocations
+            for allocation in planned.allocations
         ]
         threads = {
-            name: allocation.threads_per_session for allocation in made.allocations for name in allocation.models
+            name: allocation.threads_per_session for allocation in planned.allocations for name in allocation.models
         }
         more = {name: count for name, count in threads.items() if count > 1}
         return replace(fixed_assignment(labels, owners, [places[name] for name in inputs.names]), threads=more)

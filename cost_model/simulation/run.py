@@ -263,10 +263,10 @@ def quantile_ms(histogram: Any, level: float) -> float:
 
 
 def _results(inputs: Inputs, state: Any, simulated_s: float) -> tuple[ModelResult, ...]:
-    made = []
+    results = []
     for place, name in enumerate(inputs.names):
         completed = int(state.completed[place])
-        made.append(
+        results.append(
             ModelResult(
                 name,
                 int(state.arrived[place]),
@@ -281,4 +281,4 @@ def _results(inputs: Inputs, state: Any, simulated_s: float) -> tuple[ModelResul
                 float(state.borrowed_us[place]) / (simulated_s * 1e6),
             )
         )
-    return tuple(made)
+    return tuple(results)

@@ -139,10 +139,10 @@ def capacities(
         for policy in policies
     ]
     rows: list[Row] = []
-    for made in _map(_run, chains, jobs or len(os.sched_getaffinity(0))):
-        rows += made
+    for found in _map(_run, chains, jobs or len(os.sched_getaffinity(0))):
+        rows += found
         if told:
-            told(made)
+            told(found)
     places = {traffic.name: place for place, traffic in enumerate(workload.traffic)}
     return sorted(rows, key=lambda row: (row.interference, places[row.traffic], policies.index(row.policy), row.seed))
 
@@ -172,7 +172,7 @@ class Comparison:
 def compare(rows: Sequence[Row], policy: str, against: str) -> list[Comparison]:
     """Compare two policies for each kind of traffic; skip cases that one or both cannot carry."""
     known = {(row.interference, row.traffic, row.policy, row.seed): row.qps for row in rows}
-    made = []
+    comparisons = []
     for scale, traffic in dict.fromkeys((row.interference, row.traffic) for row in rows):
         ratios = [
             qps / known[scale, traffic, against, seed]
@@ -180,8 +180,8 @@ def compare(rows: Sequence[Row], policy: str, against: str) -> list[Comparison]:
             if (at, name, of) == (scale, traffic, policy) and qps and known.get((scale, traffic, against, seed))
         ]
         if ratios:
-            made.append(Comparison(traffic, scale, policy, against, geometric_mean(ratios), min(ratios)))
-    return made
+            comparisons.append(Comparison(traffic, scale, policy, against, geometric_mean(ratios), min(ratios)))
+    return comparisons
 
 
 def latency_curve(

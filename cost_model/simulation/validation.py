@@ -115,11 +115,11 @@ def predict_sessions(
     seeds : sequence of int
     """
     runs = [simulate_sessions(models, cores, seconds, seed, interference) for seed in seeds]
-    made = {}
+    predictions = {}
     for place, model in enumerate(models):
         times = [run[place] for run in runs if len(run[place])]
         p50, p99 = (np.array([np.quantile(time, level) for time in times]) / 1e3 for level in (0.5, 0.99))
-        made[model.name] = SimulatedPrediction(
+        predictions[model.name] = SimulatedPrediction(
             float(p50.mean()) if times else 0.0,
             float(p99.mean()) if times else 0.0,
             float(np.mean([time.mean() for time in times])) / 1e3 if times else 0.0,
@@ -127,7 +127,7 @@ def predict_sessions(
             sum(len(time) for time in times) / len(seeds) / seconds,
             0,
         )
-    return made
+    return predictions
 
 
 def _cpusets(models: Sequence[Tenant], machine: Machine, cores_of: Mapping[str, Sequence[int]] | None) -> Fixed:

@@ -81,9 +81,9 @@ class Triton:
 
         inputs = []
         for name, values in features.items():
-            made = InferInput(name, list(values.shape), "BYTES")
-            made.set_data_from_numpy(values.astype(object))
-            inputs.append(made)
+            tensor = InferInput(name, list(values.shape), "BYTES")
+            tensor.set_data_from_numpy(values.astype(object))
+            inputs.append(tensor)
         return inputs
 
     def ask(self, request: Any, user: str) -> Answer:

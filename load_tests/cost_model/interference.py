@@ -144,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     points: dict[str, list[tuple[float, float]]] = {}
     every: dict[str, Any] = {}
     for name, rows in MODELS.items():
-        made, beside = [], []
+        profiled, beside = [], []
         for _ in range(chosen.rounds):
             profile = profile_model(ensure_model(name), cpus[:1], [rows], [1], seconds=chosen.seconds)
-            made.append(profile.interference)
+            profiled.append(profile.interference)
             beside.append(slow_downs(name, rows, cpus, chosen.seconds))
-        shared[name] = {key: float(np.median([costs[key] for costs in made])) for key in made[0]}
+        shared[name] = {key: float(np.median([costs[key] for costs in profiled])) for key in profiled[0]}
         points[name] = [(float(gb), float(slow)) for gb, slow in np.median(np.array(beside), axis=0)]
-        every[name] = {"shared": made, "beside": beside}
+        every[name] = {"shared": profiled, "beside": beside}
         costs = ", ".join(f"{key} {value:.1%}" for key, value in shared[name].items())
         console.print(
             f"{name}: {costs}; next to memory traffic of "

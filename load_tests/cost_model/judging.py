@@ -81,11 +81,11 @@ def judge(labels: Sequence[str], **predicted: Sequence[Line]) -> list[Verdict]:
     groups: dict[tuple[str, str], list[int]] = {}
     for place, line in enumerate(first):
         groups.setdefault((labels[line.run], line.name), []).append(place)
-    made = []
+    verdicts = []
     for (label, model), places in groups.items():
         case, load = label.split("|")
         lines = [first[place] for place in places]
-        made.append(
+        verdicts.append(
             Verdict(
                 case,
                 model,
@@ -101,7 +101,7 @@ def judge(labels: Sequence[str], **predicted: Sequence[Line]) -> list[Verdict]:
                 },
             )
         )
-    return sorted(made, key=lambda verdict: (verdict.case, verdict.model, verdict.load))
+    return sorted(verdicts, key=lambda verdict: (verdict.case, verdict.model, verdict.load))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -70,10 +70,10 @@ def requests_of(tenant: ModelLoad, folder: Path) -> Path:
     counts = _counts(tenant)
     path = folder / f"{tenant.workload}-{'_'.join(f'{count}x{rows}' for rows, count in counts.items())}.bin"
     if not path.exists():
-        made: list[bytes] = []
+        requests: list[bytes] = []
         for rows, count in counts.items():
-            made += random_requests(tenant.workload, rows, "tfserving", count)
-        write_requests(path, made)
+            requests += random_requests(tenant.workload, rows, "tfserving", count)
+        write_requests(path, requests)
     return path
 
 

@@ -140,13 +140,13 @@ def judge_runs(profiles: Sequence[Profile], trace: Trace, calibration: Calibrati
 
 def find_targets(verdicts: Sequence[Verdict]) -> list[Target]:
     """Compare the errors with the targets: within 20 %, beyond the spread of two equal runs."""
-    made = []
+    targets = []
     for case in dict.fromkeys(verdict.case for verdict in verdicts):
         mine = [verdict for verdict in verdicts if verdict.case == case]
         for what in ("queue", "simulator"):
             worst = max(verdict.beyond(what) for verdict in mine)
-            made.append(Target(f"{case}: p99 of the {what}, largest error beyond the spread", worst, 0.2, False))
-    return made
+            targets.append(Target(f"{case}: p99 of the {what}, largest error beyond the spread", worst, 0.2, False))
+    return targets
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

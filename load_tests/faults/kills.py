@@ -25,7 +25,7 @@ _BACK_S = 60.0
 
 def _change(stage: Stage, draw: Random, ended: threading.Event) -> None:
     """Deploy, promote and roll back versions until the end, whether or not a verb succeeds."""
-    serving, made = 1, 0
+    serving, killed = 1, 0
     with stage.service.client() as client:
         while not ended.is_set():
             number = another(draw, serving)
@@ -46,11 +46,11 @@ def _change(stage: Stage, draw: Random, ended: threading.Event) -> None:
                 for version in client.versions(MODEL)["versions"]:
                     if version["version"] not in (serving, number):
                         client.undeploy(MODEL, version["version"])
-                made += 1
+                killed += 1
             except ProxyError:
                 # The proxy or the host has just been killed; the next change follows a moment later.
                 ended.wait(0.2)
-    stage.case.found.figures["changes"] = made
+    stage.case.found.figures["changes"] = killed
 
 
 def kills(case: Case) -> None:

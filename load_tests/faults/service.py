@@ -30,10 +30,10 @@ _SMALL_DISK = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && exec "$@"'
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        made = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in made:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
             listener.bind(("127.0.0.1", 0))
-        return [int(listener.getsockname()[1]) for listener in made]
+        return [int(listener.getsockname()[1]) for listener in listeners]
 
 
 class Service:

@@ -37,11 +37,11 @@ class Export:
         """Add a node; strings among `attrs` are types, except for names."""
         name = name or f"{op.rpartition('>')[2]}_{len(self.graph.node)}"
         assert all(node.name != name for node in self.graph.node), name
-        made = self.graph.node.add(name=name, op=op)
-        made.input.extend(inputs)
+        node = self.graph.node.add(name=name, op=op)
+        node.input.extend(inputs)
         for key, value in attrs.items():
             is_type = isinstance(value, str) and key not in {"shared_name", "container"}
-            made.attr[key].CopyFrom(attr_value(load_tensorflow().as_dtype(value) if is_type else value))
+            node.attr[key].CopyFrom(attr_value(load_tensorflow().as_dtype(value) if is_type else value))
         return name
 
     def const(self, value: Any, name: str = "") -> str:
@@ -90,8 +90,8 @@ class Export:
         from tensorflow.core.protobuf import saved_model_pb2
 
         self.node("NoOp", self._restores, "save/restore_all")
-        made = saved_model_pb2.SavedModel(saved_model_schema_version=1)
-        meta = made.meta_graphs.add()
+        saved_model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
+        meta = saved_model.meta_graphs.add()
         meta.meta_info_def.tags.append("serve")
         used = {node.op for node in self.graph.node}
         meta.meta_info_def.stripped_op_list.op.extend(define_op(op, *OPS[op]) for op in OPS if op in used)
@@ -109,7 +109,7 @@ class Export:
             signature.outputs[key].dtype = tf.float32.as_datatype_enum
             signature.outputs[key].tensor_shape.unknown_rank = True
         (path / "variables").mkdir(parents=True)
-        (path / "saved_model.pb").write_bytes(made.SerializeToString())
+        (path / "saved_model.pb").write_bytes(saved_model.SerializeToString())
         names = sorted(self.saved)
         tensors = [tf.constant(self.saved[name]) for name in names]
         prefix = str(path / "variables" / "variables")

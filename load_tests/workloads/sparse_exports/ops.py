@@ -77,9 +77,9 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
     """Return the OpDef for a line of `OPS`; the first use of an attribute decides whether it is a number."""
     from tensorflow.core.framework import op_def_pb2
 
-    made = op_def_pb2.OpDef(name=name, is_stateful=True)
+    definition = op_def_pb2.OpDef(name=name, is_stateful=True)
     attrs: dict[str, str] = {}
-    for text, arguments in ((inputs, made.input_arg), (outputs, made.output_arg)):
+    for text, arguments in ((inputs, definition.input_arg), (outputs, definition.output_arg)):
         for declaration in filter(None, map(str.strip, text.split(","))):
             match = re.fullmatch(r"(\w+): (?:(\w+) \* )?(\[\w+\]|\w+)", declaration)
             assert match, declaration
@@ -96,5 +96,5 @@ def define_op(name: str, inputs: str, outputs: str) -> Any:
                 argument.type_attr = match[3]
                 attrs.setdefault(match[3], "type")
     for attribute, kind in attrs.items():
-        made.attr.add(name=attribute, type=kind)
-    return made
+        definition.attr.add(name=attribute, type=kind)
+    return definition
