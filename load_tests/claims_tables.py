@@ -72,7 +72,7 @@ def short_table(rows: Sequence[Row]) -> str:
 def long_table(rows: Sequence[Row]) -> str:
     """Return the table with every figure below it, and the machine, for docs/claims.md."""
     figures = [
-        f"- **{row['claim']}**: " + "\n  - ".join(re.split("[;.] ", row.get("text", row.get("missing", ""))))
+        f"- **{row['claim']}**: " + "\n  - ".join(re.split("[;.] ", str(row.get("text", row.get("missing", "")))))
         for row in rows
     ]
     others = ", ".join(f"{row['claim']} {row['busy_before']:.0%}" for row in rows if "busy_before" in row)
