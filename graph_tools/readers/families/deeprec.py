@@ -12,7 +12,7 @@ from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
-from graph_tools.readers.families.constants import NotConstantError, constant_value
+from graph_tools.readers.families.computed import NotConstantError, computed_value
 from graph_tools.readers.families.deeprec_handles import Handles, Setter
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
 from graph_tools.readers.families.partitions import parts_of
@@ -126,7 +126,7 @@ def _absent(model: Model, setters: list[Setter], name: str, dim: int, dtype: np.
         row = np.full((1, dim), given, dtype) if given else None
         return Absent(row, f"DeepRec: default_value_no_permission {given:g} (filter_freq {filtered})")
     try:
-        matrix = constant_value(model, setters[0].value)
+        matrix = computed_value(model, setters[0].value)
     except NotConstantError as error:
         raise ConversionError(
             f"table '{name}': absent keys get rows that the export does not hold ({error}), expected a constant "

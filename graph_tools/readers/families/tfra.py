@@ -11,7 +11,7 @@ from graph_tools.errors import ConversionError
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
-from graph_tools.readers.families.constants import NotConstantError, same_row
+from graph_tools.readers.families.computed import NotConstantError, same_row
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
 from graph_tools.readers.families.tfra_tables import HANDLES, drop_other_tables, read_table
 from graph_tools.readers.families.tfra_wrappers import strip_wrappers

@@ -31,7 +31,7 @@ def is_random(op: str) -> bool:
     return "Random" in op or "TruncatedNormal" in op or "Multinomial" in op
 
 
-def constant_value(model: Model, output: Output) -> Array:
+def computed_value(model: Model, output: Output) -> Array:
     """Return the constant value of an output, which TensorFlow computes from constants and saved variables.
 
     Raises

@@ -11,7 +11,7 @@ import pytest
 from graph_tools.graph import Output
 from graph_tools.model import Model
 from graph_tools.readers import read_model
-from graph_tools.readers.families.constants import NotConstantError, constant_value, is_random, same_row
+from graph_tools.readers.families.computed import NotConstantError, computed_value, is_random, same_row
 from load_tests.workloads.sparse_exports import Export
 
 
@@ -27,7 +27,7 @@ def test_computed_from_constants_and_saved_variables(tmp_path: Path) -> None:
         "Fill", [export.const(np.array([3, 2], np.int32)), export.const(np.float32(4))], T="float32", index_type="int32"
     )
     product = export.node("Mul", [filled, variable], T="float32")
-    found = constant_value(read(export, tmp_path), Output(product))
+    found = computed_value(read(export, tmp_path), Output(product))
     np.testing.assert_array_equal(found, [[4, 8]] * 3)
 
 
@@ -46,7 +46,7 @@ def test_what_is_not_constant_says_why(tmp_path: Path, make: object, reason: str
     node = make(export)  # type: ignore[operator]
     doubled = export.node("AddV2", [node, node], T="float32")
     with pytest.raises(NotConstantError, match=reason):
-        constant_value(read(export, tmp_path), Output(doubled))
+        computed_value(read(export, tmp_path), Output(doubled))
 
 
 def test_variable_that_was_not_saved(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_variable_that_was_not_saved(tmp_path: Path) -> None:
     export.node("VarHandleOp", name="v", dtype="float32", shape=(2,))
     value = export.node("ReadVariableOp", ["v"], "value", dtype="float32")
     with pytest.raises(NotConstantError, match="node 'value' is of no saved value"):
-        constant_value(read(export, tmp_path), Output(value))
+        computed_value(read(export, tmp_path), Output(value))
 
 
 def test_row_that_is_the_same_for_any_number_of_keys(tmp_path: Path) -> None:
