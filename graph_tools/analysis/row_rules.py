@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from graph_tools.analysis.row_facts import RowFacts, is_multiple
 from graph_tools.analysis.symbolic_shapes import Size, product, quotient
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, constant
 
 #: Ops that compute each element from the element at the same place, and from other inputs equal for all rows.
 SAME_SHAPE = {
@@ -270,7 +270,7 @@ def _broadcast_to(rows: RowFacts, node: Node) -> Size | None:
 
 
 def _pad(rows: RowFacts, node: Node) -> Size | None:
-    padding = rows.graph.const_value(node.inputs[1])
+    padding = constant(rows.graph, node.inputs[1])
     return _first(rows, node) if padding is not None and padding.shape[:1] > (0,) and not padding[0].any() else None
 
 

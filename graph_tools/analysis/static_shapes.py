@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.analysis.shapes import ShapeOf
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.tensors import Array
 
 
@@ -67,7 +67,7 @@ def _slice_of_shape(graph: Graph, node: Node, shape_of: ShapeOf) -> Array | None
     if source.op != "Shape" or source.controls:
         return None
     shape = shape_of(source.inputs[0])
-    bounds = [graph.const_value(one) for one in node.inputs[1:4]]
+    bounds = [constant(graph, one) for one in node.inputs[1:4]]
     if shape is None or any(bound is None or bound.size != 1 for bound in bounds):
         return None
     masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")

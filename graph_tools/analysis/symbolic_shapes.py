@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from graph_tools.analysis.shapes import ShapeOf
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 
 
 class Size(NamedTuple):
@@ -131,7 +131,7 @@ class SymbolicShapes:
     def value(self, output: Output) -> Sizes | None:
         """Return the elements of a small integer tensor of sizes, or None."""
         if output not in self._values:
-            array = self.graph.const_value(output)
+            array = constant(self.graph, output)
             if array is not None and array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= _MOST_SIZES:
                 self._values[output] = tuple(Size(int(one)) for one in array.ravel())
             else:

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute, const_array
+from graph_tools.graph import Output, constant, skip
 from graph_tools.model import Model
 from graph_tools.tensors import Array, byte_size
 
 #: Passes examine values up to this size.
 SMALL_BYTES = 1 << 16
-
-_THROUGH = {"Identity", "Snapshot"}
 
 
 class Values:
@@ -25,12 +23,11 @@ class Values:
         self.written = model.written_variables()
 
     def constant(self, output: Output) -> Array | None:
-        """Return the elements of a Const, or None."""
-        node = self._origin(output)
-        return const_array(node) if node.op == "Const" and not node.controls else None
+        """Return the elements of a constant that waits for no other node, so that a pass may remove it, or None."""
+        return constant(self.model.graph, output, waits=False)
 
     def value(self, output: Output, limit: int = SMALL_BYTES) -> Array | None:
-        """Return the elements of a Const, or of a variable up to `limit` bytes that nothing writes, or None."""
+        """Return the elements of such a constant, or of a variable up to `limit` bytes that nothing writes, or None."""
         handle = self.handle(output)
         if handle is None:
             return self.constant(output)
@@ -39,7 +36,7 @@ class Values:
 
     def handle(self, output: Output) -> str | None:
         """Return the handle of the variable whose value an output is, if it is restored and nothing writes it."""
-        node = self._origin(output)
+        node = self.model.graph.source(skip(self.model.graph, output))
         if node.op != "ReadVariableOp" or node.controls:
             return None
         handle = node.inputs[0].node
@@ -51,13 +48,6 @@ class Values:
         value = self.constant(output)
         return None if value is None or value.size != 1 else value.reshape(-1)[0]
 
-    def _origin(self, output: Output) -> Node:
-        graph = self.model.graph
-        node = graph[output.node]
-        while node.op in _THROUGH and not node.controls:
-            node = graph[node.inputs[0].node]
-        return node
-
 
 def is_float(dtype: Any) -> bool:
     """Return whether folding arithmetic into weights of a dtype keeps scores within the tolerance."""
@@ -66,11 +56,6 @@ def is_float(dtype: Any) -> bool:
     return dtype in (tf.float32, tf.float64)
 
 
-def dtype_attr(node: Node, name: str = "T") -> Any:
-    """Return a node's dtype attribute."""
-    return attribute(node, name)
-
-
-def same(one: Array, other: float | int) -> bool:
+def same(array: Array, number: float | int) -> bool:
     """Return whether every element of an array equals a number."""
-    return one.dtype != object and bool(np.all(one == other))
+    return array.dtype != object and bool(np.all(array == number))

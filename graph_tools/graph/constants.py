@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read constants of a graph, also behind nodes that pass them on and behind arithmetic on integers."""
+"""Read constants of a graph: the one rule that readers, analyses and passes share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from graph_tools.graph.attributes import attribute, const_array
 from graph_tools.graph.graph import Graph
 from graph_tools.graph.node import Output
-from graph_tools.graph.tracing import skip
+from graph_tools.graph.tracing import PASS_THROUGH
 from graph_tools.tensors import Array
 
 _SCALAR_ARITHMETIC: dict[str, Any] = {
@@ -21,28 +21,53 @@ _SCALAR_ARITHMETIC: dict[str, Any] = {
     "FloorDiv": np.floor_divide,
     "FloorMod": np.remainder,
 }
+_DIVISIONS = {"FloorDiv", "FloorMod"}
 
 
-def constant(graph: Graph, output: Output) -> Array | None:
-    """Return the elements of a constant, also behind identities, casts and arithmetic on integers."""
-    node = graph[skip(graph, output).node]
-    if node.op == "Cast":
-        before = constant(graph, node.inputs[0])
-        after = attribute(node, "DstT")
-        return before.astype(after.as_numpy_dtype) if before is not None and after.is_integer else None
-    if node.op in _SCALAR_ARITHMETIC and not node.controls:
-        parts = [constant(graph, source) for source in node.inputs]
-        if any(part is None or part.ndim or part.dtype.kind != "i" for part in parts):
-            return None
-        result: Array = np.asarray(_SCALAR_ARITHMETIC[node.op](*parts))
-        return result
-    return const_array(node) if node.op == "Const" else None
+def constant(graph: Graph, output: Output, *, waits: bool = True) -> Array | None:
+    """Return the elements of a constant, also behind nodes that pass it on, casts and arithmetic on integers.
+
+    Parameters
+    ----------
+    graph : Graph
+    output : Output
+    waits : bool
+        Whether its nodes may have control inputs. These decide when the value is there, but never which value it is.
+        Pass False if the nodes are to be removed together with what they wait for.
+
+    Returns
+    -------
+    ndarray, or None if the elements depend on a request or on a variable.
+    """
+    node = graph[output.node]
+    while node.op in PASS_THROUGH and (waits or not node.controls):
+        node = graph.input(node, 0)
+    if node.controls and not waits:
+        return None
+    if node.op == "Const":
+        return const_array(node)
+    if node.op == "Cast" and attribute(node, "DstT").is_integer:
+        before = constant(graph, node.inputs[0], waits=waits)
+        return None if before is None else before.astype(attribute(node, "DstT").as_numpy_dtype)
+    if node.op in _SCALAR_ARITHMETIC:
+        return _computed(node.op, [constant(graph, source, waits=waits) for source in node.inputs])
+    return None
+
+
+def _computed(op: str, operands: list[Array | None]) -> Array | None:
+    """Return the result of arithmetic on integer scalars; None for other operands, or if TensorFlow fails on them."""
+    if any(operand is None or operand.ndim or operand.dtype.kind != "i" for operand in operands):
+        return None
+    if op in _DIVISIONS and operands[1] == 0:
+        return None
+    result: Array = np.asarray(_SCALAR_ARITHMETIC[op](*operands))
+    return result
 
 
 def constant_list(graph: Graph, output: Output) -> list[int] | None:
     """Return a constant vector or scalar of integers as a list."""
     array = constant(graph, output)
-    return None if array is None or array.dtype.kind not in "iu" else [int(one) for one in array.ravel()]
+    return None if array is None or array.dtype.kind not in "iu" else [int(element) for element in array.ravel()]
 
 
 def is_constant(graph: Graph, output: Output, *values: int | float | bytes) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from graph_tools.errors import UnreadableError
 from graph_tools.graph.node import Node, Output
-from graph_tools.tensors import Array
 
 # The server decides placement, colocation names nodes that are removed, and shapes are inferred again.
 _DROPPED_ATTRIBUTES = {"_class", "_output_shapes"}
@@ -315,12 +314,3 @@ class Graph:
         for function in self.library.values():
             graph_def.library.function.add().CopyFrom(function)
         return graph_def
-
-    def const_value(self, output: Output) -> Array | None:
-        """Return a constant's elements, or None if the output is not that of a Const (also behind Identity)."""
-        from graph_tools.graph.attributes import const_array
-
-        node = self.nodes[output.node]
-        while node.op in {"Identity", "Snapshot"} and not node.controls:
-            node = self.nodes[node.inputs[0].node]
-        return const_array(node) if node.op == "Const" else None

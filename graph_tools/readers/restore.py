@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graph_tools.errors import UnreadableError
-from graph_tools.graph import Graph, Node, Output
+from graph_tools.graph import Graph, Node, Output, constant
 
 _THROUGH = {"Identity", "Snapshot", "Reshape", "EnsureShape"}
 _VARIABLE_WRITERS = {"AssignVariableOp": (0, 1), "Assign": (0, 1)}
@@ -54,7 +54,7 @@ def _counts_up(graph: Graph, output: Output) -> bool:
     node = graph[output.node]
     if node.op != "Range":
         return False
-    start, step = (graph.const_value(node.inputs[place]) for place in (0, 2))
+    start, step = (constant(graph, node.inputs[place]) for place in (0, 2))
     return start is not None and step is not None and start.item() == 0 and step.item() == 1
 
 
@@ -77,11 +77,11 @@ def restored_tensor(graph: Graph, output: Output) -> tuple[str, str] | None:
         output = node.inputs[0]
         node = graph[output.node]
     if node.op == "RestoreV2":
-        names, slices = graph.const_value(node.inputs[1]), graph.const_value(node.inputs[2])
+        names, slices = constant(graph, node.inputs[1]), constant(graph, node.inputs[2])
         if names is None or slices is None:
             raise UnreadableError(f"node '{node.name}': names that are computed, expected constant ones")
         return names[output.port].decode(), slices[output.port].decode()
     if node.op == "Restore":
-        name = graph.const_value(node.inputs[1])
+        name = constant(graph, node.inputs[1])
         return (name.item().decode(), "") if name is not None else None
     return None

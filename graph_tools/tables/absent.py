@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, attribute
+from graph_tools.graph import Graph, Node, attribute, constant
 from graph_tools.graph.sparse_lookup import lookups
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.tensors import Array
@@ -56,7 +56,7 @@ def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
 
 def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:
     """Return the second input [dim] of a lookup if it is constant and one row for all keys, else None."""
-    value = graph.const_value(node.inputs[1])
+    value = constant(graph, node.inputs[1])
     if value is None or not value.size:
         return None
     if value.size == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.model.tables import PlannedTensor
 
@@ -102,7 +102,7 @@ def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outp
         elif combines_rows(user):
             gathers.append(user.name)
         else:
-            axis = graph.const_value(user.inputs[2])
+            axis = constant(graph, user.inputs[2])
             if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):
                 other = f"'{user.name}' gathers along another axis than the first"
             gathers.append(user.name)

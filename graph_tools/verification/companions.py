@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from graph_tools.graph import Graph, Node, Output
+from graph_tools.graph import Graph, Node, Output, constant
 from graph_tools.model import Model, Signature
 
 #: Ops that combine the entries of their two operands one by one.
@@ -63,7 +63,7 @@ def _following(graph: Graph, node: Node, port: int) -> Output | None:
         table = graph.source(node.inputs[0]).op in {"ReadVariableOp", "Const", "VarHandleOp", "VariableV2"}
         return node.inputs[1] if table else node.inputs[0]
     if node.op in _COMPARED:
-        others = [source for source in node.inputs if graph.const_value(source) is None]
+        others = [source for source in node.inputs if constant(graph, source) is None]
         return others[0] if len(others) == 1 else None
     place = _FOLLOWED.get(node.op)
     return None if place is None or place >= len(node.inputs) else node.inputs[place]

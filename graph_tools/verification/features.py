@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from graph_tools.graph import Graph, Node, attribute
+from graph_tools.graph import Graph, Node, attribute, constant
 
 PARSERS = {"ParseExample", "ParseExampleV2"}
 
@@ -33,11 +33,11 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
     """Return the features that a parser reads, without those whose names are computed."""
     dense_types, sparse_types = attribute(node, "Tdense", []), attribute(node, "sparse_types", [])
     if node.op == "ParseExample":
-        keys = [graph.const_value(source) for source in node.inputs[2 : 2 + len(sparse_types) + len(dense_types)]]
+        keys = [constant(graph, source) for source in node.inputs[2 : 2 + len(sparse_types) + len(dense_types)]]
         names = [None if key is None else key.item() for key in keys]
         sparse, dense, ragged = names[: len(sparse_types)], names[len(sparse_types) :], []
     else:
-        lists = [graph.const_value(one) for one in node.inputs[2:5]]
+        lists = [constant(graph, one) for one in node.inputs[2:5]]
         sparse, dense, ragged = ([] if one is None else one.ravel().tolist() for one in lists)
     found: list[tuple[Any, Any, int | None]] = [*zip(sparse, sparse_types, [None] * len(sparse), strict=False)]
     found += zip(ragged, attribute(node, "ragged_value_types", []), [None] * len(ragged), strict=False)

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.graph.sparse_lookup import table_of
 from graph_tools.model import Model
@@ -114,13 +114,13 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
         if rows is not None:
             domain.rows = rows if domain.rows is None else min(domain.rows, rows)
     elif node.op in _COMPARISONS:
-        value = graph.const_value(node.inputs[1 - index])
+        value = constant(graph, node.inputs[1 - index])
         if value is not None:
             domain.special.extend(value.ravel()[:8].tolist())
     elif node.op == "Bucketize":
         domain.special.extend(attribute(node, "boundaries", []))
     elif node.op in _SPLITS and index == 0:
-        separator = graph.const_value(node.inputs[1])
+        separator = constant(graph, node.inputs[1])
         # If the separator is empty, TensorFlow splits at white space.
         domain.separators.append((separator.item() if separator is not None and separator.size == 1 else b"") or b" ")
     elif node.op == "StringToNumber":
@@ -139,7 +139,7 @@ def native_keys(model: Model, handle: str) -> Iterator[Array]:
         return
     for node in graph.users(handle):
         if node.op in {"InitializeTableV2", "InitializeTable", "LookupTableImportV2", "LookupTableImport"}:
-            keys = graph.const_value(node.inputs[1])
+            keys = constant(graph, node.inputs[1])
             if keys is not None:
                 yield keys.ravel()[:SAMPLE]
         elif node.op in {"InitializeTableFromTextFileV2", "InitializeTableFromTextFile"}:
@@ -180,7 +180,7 @@ def _rows(model: Model, node: Node) -> int | None:
     """Return the number of rows that a gather reads from, if that is a variable or a constant, else None."""
     source = _gathered(model, node)
     if source.op == "Const":
-        value = model.graph.const_value(source.output())
+        value = constant(model.graph, source.output())
         return None if value is None or not value.ndim else int(value.shape[0])
     if source.name in model.variables:
         shape = model.variables[source.name].shape

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, dtype_of
+from graph_tools.graph import Graph, Node, Output, constant, dtype_of
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.verification.request import Request
@@ -102,7 +102,7 @@ def _numbers(graph: Graph) -> list[Output]:
     for node in list(graph):
         output = node.output()
         if node.op == "Const":
-            value = graph.const_value(output)
+            value = constant(graph, output)
             wanted = value is not None and value.size > 1
         else:
             wanted = node.op in _READS | _ROUNDS or (node.op in _LOOKUPS and _is_of_weights(graph, node))

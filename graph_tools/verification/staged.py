@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.graph.op_defs import output_types, tf_type
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.graph.sparse_lookup import table_of
@@ -188,7 +188,7 @@ class StagedRunner:
             tensor = model.variables.get(handle.name)
             if tensor is None or byte_size(tensor) < large or attribute(node, "batch_dims", 0):
                 return None
-            axis = graph.const_value(node.inputs[2]) if node.op == "GatherV2" else np.zeros((), np.int32)
+            axis = constant(graph, node.inputs[2]) if node.op == "GatherV2" else np.zeros((), np.int32)
             return (handle.name, (1,)) if axis is not None and axis.item() == 0 else None
         if node.op == "LookupTableFindV2":
             name = handle_of(graph, node.inputs[0])

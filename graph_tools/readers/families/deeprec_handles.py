@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.readers.families.lookups import handle_node
 from graph_tools.readers.families.partitions import PART
@@ -93,7 +93,7 @@ class Handles:
         names = []
         for setter in self._setters[handle.name]:
             if setter.node.op == "KvResourceImportV2":
-                given = self._model.graph.const_value(setter.node.inputs[4])
+                given = constant(self._model.graph, setter.node.inputs[4])
                 names += [one.decode() for one in given.reshape(-1).tolist()] if given is not None else []
         names.append(attribute(handle, "shared_name", b"").decode())
         names.append(handle.name)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
 from graph_tools.readers.families.lookups import replace_output, served
@@ -84,7 +84,7 @@ def _inline(model: Model, tables: Tables, node: Node, export: Export) -> None:
 
 
 def _aliases(graph: Graph, node: Node, index: int) -> list[str]:
-    value = graph.const_value(node.inputs[index])
+    value = constant(graph, node.inputs[index])
     if value is None:
         raise ConversionError(f"node '{node.name}' ({node.op}): names that are computed, expected constant ones")
     return [one.decode() for one in value.reshape(-1).tolist()]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from graph_tools.errors import ConversionError
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
 from graph_tools.readers.families.lookups import replace_output
@@ -131,7 +131,7 @@ def _is_modulo(graph: Graph, indices: Output, keys: Output, count: int) -> bool:
     node = graph.source(_through(graph, indices))
     if node.op != "FloorMod" or _through(graph, node.inputs[0]) != keys:
         return False
-    value = graph.const_value(node.inputs[1])
+    value = constant(graph, node.inputs[1])
     return value is not None and value.size == 1 and int(value.item()) == count
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
 from graph_tools.readers import monolith_files
@@ -207,7 +207,7 @@ def _configs(maker: Node, graph: Graph) -> dict[str, TableConfig]:
             return {shared: parsed} if parsed.dim else {}
         for create in graph.of(CREATE):
             if shared_name(create) == shared:
-                value = graph.const_value(create.inputs[0])
+                value = constant(graph, create.inputs[0])
                 return parse_tables(value.item()) if value is not None else {}
     except ValueError as error:
         raise UnreadableError(
@@ -233,7 +233,7 @@ def _text(graph: Graph, output: Output) -> str | None:
         pieces = [_text(graph, source) for source in node.inputs]
         separator = attribute(node, "separator", b"").decode()
         return None if None in pieces else separator.join(piece for piece in pieces if piece is not None)
-    value = graph.const_value(output)
+    value = constant(graph, output)
     return value.item().decode() if value is not None and value.size == 1 else None
 
 

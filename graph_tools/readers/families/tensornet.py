@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, Output, attribute, constant
 from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
@@ -144,7 +144,7 @@ def _takes_rows(model: Model, node: Node) -> bool:
     """Return whether a gather takes rows along the first axis."""
     if attribute(node, "batch_dims", 0):
         return False
-    axis = model.graph.const_value(node.inputs[2]) if node.op == "GatherV2" else np.array(0)
+    axis = constant(model.graph, node.inputs[2]) if node.op == "GatherV2" else np.array(0)
     return axis is not None and int(axis) == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.errors import ConversionError, UnreadableError
-from graph_tools.graph import Node, Output, attr_value, attribute
+from graph_tools.graph import Node, Output, attr_value, attribute, constant
 from graph_tools.graph.sparse_lookup import OP, add_lookup
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
@@ -89,7 +89,7 @@ def _check_mode(model: Model, node: Node, table: SparseTable, absent: dict[str, 
             f"node '{node.name}': {node.op} inserts a random row for each key that it does not find, expected "
             f"{LOOKUP}; export the model for prediction (kv_variable_ops.IS_TRAINING = False), or give {option}"
         )
-    initial = model.graph.const_value(node.inputs[2])
+    initial = constant(model.graph, node.inputs[2])
     if initial is None or initial.any():
         raise ConversionError(
             f"node '{node.name}': {node.op} gives absent keys rows of the initial table, expected zeros; give {option}"

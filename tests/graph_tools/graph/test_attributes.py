@@ -66,14 +66,6 @@ def test_constant_holds_its_elements(array: np.ndarray) -> None:
     np.testing.assert_array_equal(found, array)
 
 
-def test_constant_is_seen_through_identities() -> None:
-    graph = Graph()
-    value = graph.add_const(3)
-    passed = graph.add("Identity", [value])
-    assert graph.const_value(passed.output()) == 3
-    assert graph.const_value(graph.add("Neg", [value]).output()) is None
-
-
 def test_types_of_lists_and_defaults() -> None:
     described = op_def("IdentityN")
     attrs = {"T": attr_value([tf.int32, tf.string])}
