@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from graph_tools.graph import PASS_THROUGH, Graph, Node, Output, constant, skip, source
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 
 # Ops that compute each element from the elements at the same place only, and that never fail on any element.
 _ELEMENTWISE = {
@@ -19,8 +20,8 @@ _DIVISIONS = {"FloorMod", "FloorDiv", "Mod", "TruncateMod", "TruncateDiv"}
 FINDS = {"LookupTableFindV2"}
 
 
-def chain_between(graph: Graph, begin: Output, end: Output) -> list[Node] | str:
-    """Return the nodes that compute `end` from `begin`, inputs first, or the reason why one of them is not elementwise.
+def chain_between(graph: Graph, begin: Output, end: Output) -> Outcome[list[Node]]:
+    """Return the nodes that compute `end` from `begin`, inputs first; refuse if one of them is not elementwise.
 
     Every node must compute each element from the elements at the same place (and from scalars), and must not fail on
     any value, so that it may be applied to other elements, or to more of them.
@@ -43,8 +44,8 @@ def chain_between(graph: Graph, begin: Output, end: Output) -> list[Node] | str:
         return depends[name]
 
     if not visit(end.node):
-        return f"'{end.node}' is not made from '{begin.node}'"
-    return reason or order
+        return Refused(f"'{end.node}' is not made from '{begin.node}'")
+    return Refused(reason) if reason else Found(order)
 
 
 def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str:

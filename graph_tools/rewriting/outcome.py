@@ -44,3 +44,8 @@ class Found(Generic[T]):
 
 
 Outcome: TypeAlias = NoMatch | Refused | Found[T]
+
+
+def value_of(outcome: Outcome[T]) -> T | None:
+    """Return the value that was found, or None where the reason for a refusal does not matter."""
+    return outcome.value if isinstance(outcome, Found) else None

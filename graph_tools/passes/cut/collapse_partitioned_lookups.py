@@ -51,9 +51,6 @@ class Partitioned:
         One for each part.
     names : tuple of str
         The parts: handles of variables, or tables.
-    merge : callable
-        Makes the variable or table that contains all parts, and returns the name of the variable's handle or of the
-        table.
     """
 
     ids: Output
@@ -61,10 +58,13 @@ class Partitioned:
     rows: Output
     gathers: list[Node]
     names: tuple[str, ...]
-    merge: Callable[[], str] = str
 
 
-class CollapsePartitionedLookups(SitePass[Partitioned]):
+Merge = Callable[[], str]
+"""Adds the variable or table that contains all parts, and returns the name of its handle or of the table."""
+
+
+class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
     """Replace a lookup in parts of a table by one lookup in the table made of all parts.
 
     Before: `ids → FloorMod, FloorDiv → DynamicPartition → n gathers → DynamicStitch`.
@@ -83,60 +83,64 @@ class CollapsePartitionedLookups(SitePass[Partitioned]):
         self._layouts: dict[tuple[str, ...], str] = {}
         return [node.name for node in model.graph.of("DynamicStitch", "ParallelDynamicStitch")]
 
-    def match(self, model: Model, site: str) -> Outcome[Partitioned]:
-        found = _find(model, model.graph[site])
-        if isinstance(found, str):
-            return Refused(found) if found else NoMatch()
+    def match(self, model: Model, site: str) -> Outcome[tuple[Partitioned, Merge]]:
+        outcome = _find(model, model.graph[site])
+        if not isinstance(outcome, Found):
+            return outcome
+        found = outcome.value
         dtype = dtype_of(model.graph, found.ids)
         keyed = found.gathers[0].op == "SparseLookup"
         wanted = [found.parts] if keyed else [found.parts, found.rows]
         route = route_function(model, found.ids, wanted, dtype)
-        if isinstance(route, str):
-            return Refused(route)
-        reason = self._check_tables(model, found, route) if keyed else self._check_variables(model, found, route, dtype)
-        return Found(found) if reason is None else Refused(reason)
+        if not isinstance(route, Found):
+            return route
+        merge = (
+            self._merge_of_tables(model, found, route.value)
+            if keyed
+            else self._merge_of_variables(model, found, route.value, dtype)
+        )
+        return Found((found, merge.value)) if isinstance(merge, Found) else merge
 
-    def _check_variables(self, model: Model, found: Partitioned, route: Route, dtype: object) -> str | None:
+    def _merge_of_variables(self, model: Model, found: Partitioned, route: Route, dtype: object) -> Outcome[Merge]:
         graph = model.graph
         tensors = [model.variables.get(name) for name in found.names]
         if any(tensor is None for tensor in tensors) or set(found.names) & model.written_variables():
-            return f"variable '{found.names[0]}' has no value, or is written while it is served"
-        held = [one for one in tensors if one is not None]
-        if any(one.dtype != held[0].dtype or one.shape[1:] != held[0].shape[1:] for one in held):
-            return "parts have rows of different shapes or dtypes"
+            return Refused(f"variable '{found.names[0]}' has no value, or is written while it is served")
+        held = [tensor for tensor in tensors if tensor is not None]
+        if any(part.dtype != held[0].dtype or part.shape[1:] != held[0].shape[1:] for part in held):
+            return Refused("parts have rows of different shapes or dtypes")
         for name in found.names:
-            other = [user.name for user in graph.users(name) if user.op not in _GATHERS]
-            if other:
-                return f"part '{name}' is also used by '{other[0]}'"
-        layout = layout_of(route, [one.shape[0] for one in held], np.dtype(dtype.as_numpy_dtype))  # type: ignore[attr-defined]
+            others = [user.name for user in graph.users(name) if user.op not in _GATHERS]
+            if others:
+                return Refused(f"part '{name}' is also used by '{others[0]}'")
+        layout = layout_of(route, [part.shape[0] for part in held], np.dtype(dtype.as_numpy_dtype))  # type: ignore[attr-defined]
         if not layout:
-            return "ids are sent to rows that are neither one part after another nor dealt in turn"
-        if self._layouts.setdefault(found.names, layout) != layout:
-            return f"another lookup of these parts deals ids by '{self._layouts[found.names]}', this one by '{layout}'"
-        found.merge = lambda: _merge_variables(model, found, held, layout)
-        return None
+            return Refused("ids are sent to rows that are neither one part after another nor dealt in turn")
+        known = self._layouts.setdefault(found.names, layout)
+        if known != layout:
+            return Refused(f"another lookup of these parts deals ids by '{known}', this one by '{layout}'")
+        return Found(lambda: _merge_variables(model, found, held, layout))
 
-    def _check_tables(self, model: Model, found: Partitioned, route: Route) -> str | None:
+    def _merge_of_tables(self, model: Model, found: Partitioned, route: Route) -> Outcome[Merge]:
         if skip(model.graph, found.rows) != skip(model.graph, found.ids):
-            return f"parts are looked up by '{found.rows}', expected the ids '{found.ids}' themselves"
+            return Refused(f"parts are looked up by '{found.rows}', expected the ids '{found.ids}' themselves")
         tables = [model.sparse_tables[name] for name in found.names]
-        for name, one in zip(found.names, tables, strict=True):
-            if not same_absent(tables[0].absent, one.absent):
-                return f"'{found.names[0]}' and '{name}' give different rows for an absent key"
+        for name, table in zip(found.names, tables, strict=True):
+            if not same_absent(tables[0].absent, table.absent):
+                return Refused(f"'{found.names[0]}' and '{name}' give different rows for an absent key")
         defaults = {(gather.inputs[1:] and skip(model.graph, gather.inputs[1])) or None for gather in found.gathers}
         if len(defaults) > 1:
-            return "parts have different default rows for an absent key"
-        found.merge = lambda: _merge_tables(model, found, tables, route)
-        return None
+            return Refused("parts have different default rows for an absent key")
+        return Found(lambda: _merge_tables(model, found, tables, route))
 
-    def rewrite(self, model: Model, site: str, found: Partitioned) -> None:
-        graph = model.graph
-        gather, stitch = found.gathers[0], graph[site]
-        ids = _before_flattening(model, found.ids)
+    def rewrite(self, model: Model, site: str, found: tuple[Partitioned, Merge]) -> None:
+        (lookup, merge), graph = found, model.graph
+        gather, stitch = lookup.gathers[0], graph[site]
+        ids = _before_flattening(model, lookup.ids)
         dtype = attribute(stitch, "T")
-        if found.names not in self._merged:
-            self._merged[found.names] = found.merge()
-        merged = self._merged[found.names]
+        if lookup.names not in self._merged:
+            self._merged[lookup.names] = merge()
+        merged = self._merged[lookup.names]
         if gather.op == "SparseLookup":
             default = gather.inputs[1] if len(gather.inputs) > 1 else None
             key_dtype = attribute(gather, "Tkeys")
@@ -156,47 +160,45 @@ def _before_flattening(model: Model, ids: Output) -> Output:
     return node.inputs[0] if flat else ids
 
 
-def _find(model: Model, stitch: Node) -> Partitioned | str:
-    """Return the lookup that a stitch ends, or the reason for a refusal; "" if it ends no lookup."""
+def _find(model: Model, stitch: Node) -> Outcome[Partitioned]:
+    """Return the lookup that a stitch ends."""
     graph = model.graph
     count = attribute(stitch, "N")
-    gathers = [source(graph, one, *_GATHERS) for one in stitch.inputs[count:]]
-    first = gathers[0]
-    if first is None or any(one is None or one.op != first.op for one in gathers):
-        return ""
-    held = [one for one in gathers if one is not None]
-    split = _partition(model, [one.inputs[0 if first.op == "SparseLookup" else 1] for one in held])
+    gathers = [gather for output in stitch.inputs[count:] if (gather := source(graph, output, *_GATHERS)) is not None]
+    if len(gathers) != count or len({gather.op for gather in gathers}) != 1:
+        return NoMatch()
+    split = _partition(model, [gather.inputs[0 if gather.op == "SparseLookup" else 1] for gather in gathers])
     places = _partition(model, stitch.inputs[:count])
     if split is None or places is None or attribute(split, "num_partitions") != count:
-        return ""
+        return NoMatch()
     if operand(graph, split, 1) != operand(graph, places, 1):
-        return f"'{split.name}' and '{places.name}' partition by different numbers"
+        return Refused(f"'{split.name}' and '{places.name}' partition by different numbers")
     ids = _counted(model, places)
     if ids is None:
-        return f"'{places.name}' partitions no count of the ids from zero"
-    for end in (split.inputs[0], split.inputs[1]):
-        if skip(graph, end) != skip(graph, ids):
-            chain = chain_between(graph, ids, end)
-            if isinstance(chain, str):
-                return chain
+        return Refused(f"'{places.name}' partitions no count of the ids from zero")
+    for end in split.inputs[:2]:
+        chain = Found([]) if skip(graph, end) == skip(graph, ids) else chain_between(graph, ids, end)
+        if not isinstance(chain, Found):
+            return chain
     names = []
-    for gather in held:
+    for gather in gathers:
         name = _part_name(model, gather)
         if name is None:
-            return f"'{gather.name}' gathers from no variable, or not along its first axis"
+            return Refused(f"'{gather.name}' gathers from no variable, or not along its first axis")
         names.append(name)
     if len(set(names)) != count:
-        return f"{count} lookups of {len(set(names))} parts, expected each part once"
-    return Partitioned(ids, split.inputs[1], split.inputs[0], held, tuple(names))
+        return Refused(f"{count} lookups of {len(set(names))} parts, expected each part once")
+    return Found(Partitioned(ids, split.inputs[1], split.inputs[0], gathers, tuple(names)))
 
 
 def _partition(model: Model, outputs: list[Output]) -> Node | None:
     """Return the DynamicPartition whose outputs these are, in order."""
     found = [partition_number(model.graph, output, "DynamicPartition") for output in outputs]
     first = found[0]
-    if first is None or any(one is None or one[0] is not first[0] or one[1] != i for i, one in enumerate(found)):
-        return None
-    return first[0]
+    in_order = first is not None and all(
+        part is not None and part[0] is first[0] and part[1] == number for number, part in enumerate(found)
+    )
+    return first[0] if first is not None and in_order else None
 
 
 def _counted(model: Model, places: Node) -> Output | None:
@@ -214,6 +216,7 @@ def _counted(model: Model, places: Node) -> Output | None:
 
 
 def _part_name(model: Model, gather: Node) -> str | None:
+    """Return the table or the handle of the variable from which a gather reads rows."""
     graph = model.graph
     if gather.op == "SparseLookup":
         return table_of(gather)
@@ -237,7 +240,9 @@ def _merge_variables(model: Model, found: Partitioned, held: list[TensorSource],
     graph.set_attr(handle, "shape", tuple(merged.shape))
     graph.set_attr(handle, "shared_name", handle.name)
     model.variables[handle.name] = merged
-    model.tensor_names[handle.name] = tuple(one for name in found.names for one in model.tensor_names.get(name, ()))
+    model.tensor_names[handle.name] = tuple(
+        tensor for name in found.names for tensor in model.tensor_names.get(name, ())
+    )
     return handle.name
 
 
@@ -259,5 +264,10 @@ def _merge_tables(model: Model, found: Partitioned, tables: list[SparseTable], r
         name += "_merged"
     model.sparse_tables[name] = merged
     model.merged_tables |= dict.fromkeys(found.names, merged.name)
-    model.tensor_names[name] = tuple(one for part in found.names for one in model.tensor_names.get(part, ()))
+    model.tensor_names[name] = _tensors_of(model, found.names)
     return name
+
+
+def _tensors_of(model: Model, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tensors of the checkpoint from which parts are restored."""
+    return tuple(tensor for part in parts for tensor in model.tensor_names.get(part, ()))

@@ -47,13 +47,11 @@ class CollapseRaggedStrings(SitePass[Node]):
         if attribute(node, "RAGGED_RANK") != 1:
             return Refused(f"{attribute(node, 'RAGGED_RANK')} ragged axes, expected one")
         split = _split_of(model, node.inputs[0], sizes)
-        if isinstance(split, str):
-            return Refused(split) if split else NoMatch()
-        if not sizes.same(node.inputs[1], split.output(1)):
-            return Refused(f"'{node.inputs[1]}' is not known to hold one value for each word of '{split.name}'")
-        if site in model.outputs():
-            return Refused("it is an output of the model")
-        return Found(split)
+        if not isinstance(split, Found):
+            return split
+        if not sizes.same(node.inputs[1], split.value.output(1)):
+            return Refused(f"'{node.inputs[1]}' is not known to hold one value for each word of '{split.value.name}'")
+        return Refused("it is an output of the model") if site in model.outputs() else split
 
     def rewrite(self, model: Model, site: str, found: Node) -> None:
         graph = model.graph
@@ -64,31 +62,31 @@ class CollapseRaggedStrings(SitePass[Node]):
                 replace_output(model, node.output(port), output, dtype_of(graph, output), _WHY)
 
 
-def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Node | str:
-    """Return the StringSplitV2 whose words are divided into rows at `splits`; "" if these do not come from counts."""
+def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Outcome[Node]:
+    """Return the StringSplitV2 whose words are divided into rows at `splits`, if these come from counts."""
     graph = model.graph
     joined = source(graph, splits, "ConcatV2")
     if joined is None or len(joined.inputs) != 3 or constant_list(graph, joined.inputs[0]) != [0]:
-        return ""
+        return NoMatch()
     summed = source(graph, joined.inputs[1], "Cumsum")
     if summed is None or attribute(summed, "exclusive", False) or attribute(summed, "reverse", False):
-        return ""
+        return NoMatch()
     counts = source(graph, summed.inputs[0], "DenseBincount")
     if counts is None or attribute(counts, "binary_output", False):
-        return ""
+        return NoMatch()
     weights = constant(graph, counts.inputs[2])
     if weights is None or weights.size:
-        return f"'{counts.name}' has weights, expected a count of words"
+        return Refused(f"'{counts.name}' has weights, expected a count of words")
     counted = source(graph, counts.inputs[0], "Reshape")
     flat = counted is not None and sizes.is_same_shape(counted)
     matrix = first_column(graph, counted.inputs[0] if counted is not None and flat else counts.inputs[0])
     split = source(graph, matrix, "StringSplitV2") if matrix is not None else None
     if matrix is None or split is None or skip(graph, matrix) != split.output(0):
-        return f"'{counts.name}' counts no words of a split string"
+        return Refused(f"'{counts.name}' counts no words of a split string")
     shape = sizes.vector(split.output(2))
     if shape is None or not _is_count(model, counts.inputs[1], shape[0], sizes):
-        return f"'{counts.inputs[1]}' is not known to be the number of strings that '{split.name}' splits"
-    return split
+        return Refused(f"'{counts.inputs[1]}' is not known to be the number of strings that '{split.name}' splits")
+    return Found(split)
 
 
 def _is_count(model: Model, output: Output, size: Size, sizes: SizeFinder) -> bool:
@@ -98,9 +96,9 @@ def _is_count(model: Model, output: Output, size: Size, sizes: SizeFinder) -> bo
     smaller = source(model.graph, output, "Minimum")
     if smaller is None:
         return False
-    for one, other in ((0, 1), (1, 0)):
-        if sizes.vector(smaller.inputs[one]) == (size,):
-            larger = source(model.graph, smaller.inputs[other], "Maximum")
+    for output, bound in (smaller.inputs, reversed(smaller.inputs)):
+        if sizes.vector(output) == (size,):
+            larger = source(model.graph, bound, "Maximum")
             if larger is not None and any(sizes.vector(operand(model.graph, larger, i)) == (size,) for i in (0, 1)):
                 return True
     return False

@@ -61,11 +61,11 @@ def find_column(model: Model, indices: Output, ids: Output, shape: Output, finde
         return NoMatch()
     if finders.sizes.vector(shape) != sizes:
         return Refused(f"shape '{shape}' is not that of '{dense}'")
-    reason = ""
+    refusal: Outcome[Column] = Refused(f"ids '{ids}' are not made of '{dense}'")
     for gathered in match.each_above(_VALUES):
         values = gathered[_VALUES]
-        chain = [] if skip(graph, ids) == values else chain_between(graph, values, ids)
-        if not isinstance(chain, str):
-            return Found(Column(dense, match[_PRESENT], values, chain))
-        reason = chain
-    return Refused(reason or f"ids '{ids}' are not made of '{dense}'")
+        chain = Found([]) if skip(graph, ids) == values else chain_between(graph, values, ids)
+        if isinstance(chain, Found):
+            return Found(Column(dense, match[_PRESENT], values, chain.value))
+        refusal = chain
+    return refusal

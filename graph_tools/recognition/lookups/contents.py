@@ -13,6 +13,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.numbers import changed
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
+from graph_tools.rewriting.outcome import Found, Refused
 from graph_tools.store.rows import is_quantized
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
@@ -39,9 +40,11 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
     if isinstance(source.index, ArrayIndex):
         keys, numbers, end = _of_array(model, source.index)
     elif isinstance(source.index, HashIndex):
-        vocabulary = vocabularies.of(source.index.handle)
-        if isinstance(vocabulary, str):
-            raise ConversionError(f"{vocabulary}; expected its content")
+        outcome = vocabularies.of(source.index.handle)
+        if isinstance(outcome, Refused):
+            raise ConversionError(f"{outcome.reason}; expected its content")
+        assert isinstance(outcome, Found)
+        vocabulary = outcome.value
         keys = vocabulary.keys
         begin, end = _span(vocabulary, source.index)
         if not _counts_up(vocabulary, source.index):

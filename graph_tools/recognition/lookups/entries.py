@@ -11,6 +11,7 @@ from graph_tools.graph import Node, Output, constant, dtype_of, first_column, is
 from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.masks import Factor, MaskFinder, factors
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
+from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
 
 # Ops that return the indices, values and shape of a sparse tensor.
 _SPARSE = {"RaggedTensorToSparse", "StringSplitV2"}
@@ -54,7 +55,7 @@ class EntryFinder:
         count: Output | None,
         weights: Output | None = None,
         absent_as_zeros: bool = True,
-    ) -> Entries | str:
+    ) -> Outcome[Entries]:
         """Return the values from which row numbers are computed, with the rows of the batch.
 
         Parameters
@@ -73,10 +74,11 @@ class EntryFinder:
         if weights is None and count is not None:
             whole = self._with_dropped(numbers, segments, count, absent_as_zeros)
             if whole is not None:
-                return whole
-        found = self.numbers.of(numbers, shaped=False)
-        if isinstance(found, str):
-            return found
+                return Found(whole)
+        outcome = self.numbers.of(numbers, shaped=False)
+        if not isinstance(outcome, Found):
+            return outcome
+        found = outcome.value
         segments = skip(self.graph, segments)
         node = self.graph[segments.node]
         matrix = first_column(self.graph, segments)
@@ -84,19 +86,15 @@ class EntryFinder:
         if fill is not None and matrix is not None and skip(self.graph, matrix) == fill.output(0):
             return self._filled(found, fill, weights)
         if weights is not None:
-            return "weights of a sparse tensor whose empty rows are not filled"
+            return Refused("weights of a sparse tensor whose empty rows are not filled")
         if count is None:
-            return "the number of rows depends on the ids, expected a number of segments or filled rows"
+            return Refused("the number of rows depends on the ids, expected a number of segments or filled rows")
+        entries: Entries | None = None
         if matrix is not None:
-            kept = self._kept(found, matrix, count)
-            if kept is not None:
-                return kept
-            return self._sparse(found, matrix, count) or self._segments(found, segments, count)
-        if node.op == "GatherNd":
-            left = self._dropped(found, node, count)
-            if left is not None:
-                return left
-        return self._segments(found, segments, count)
+            entries = self._kept(found, matrix, count) or self._sparse(found, matrix, count)
+        elif node.op == "GatherNd":
+            entries = self._dropped(found, node, count)
+        return self._segments(found, segments, count) if entries is None else Found(entries)
 
     def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
         """Recognize row numbers of which some are dropped after the keys were looked up."""
@@ -104,11 +102,11 @@ class EntryFinder:
         if dropped is None:
             return None
         (all_numbers, all_segments), tests = dropped
-        whole = self.of(all_numbers, all_segments, count)
-        if isinstance(whole, str):
+        whole = value_of(self.of(all_numbers, all_segments, count))
+        if whole is None:
             return None
-        masked = self.masks.apply(tests, whole.numbers, whole.numbers.key.layout == "dense")
-        if isinstance(masked, str) or (masked.absent != whole.numbers.absent and not absent_as_zeros):
+        masked = value_of(self.masks.apply(tests, whole.numbers, whole.numbers.key.layout == "dense"))
+        if masked is None or (masked.absent != whole.numbers.absent and not absent_as_zeros):
             return None
         return replace(whole, numbers=masked)
 
@@ -125,12 +123,12 @@ class EntryFinder:
             return None
         if not self.batches.equal(sizes[0], rows[0]) or self.batches.of(where.inputs[0]) != sizes:
             return None
-        key = self.keys.of(dense)
-        if isinstance(key, str):
+        key = value_of(self.keys.of(dense))
+        if key is None:
             return None
         key = replace(key, steps=(*key.steps, *found.key.steps))
-        masked = self.masks.apply(tests, replace(found, key=key))
-        return None if isinstance(masked, str) else Entries(masked, sizes[0])
+        masked = value_of(self.masks.apply(tests, replace(found, key=key)))
+        return None if masked is None else Entries(masked, sizes[0])
 
     def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
         """Recognize values of a sparse tensor after a mask dropped some of them."""
@@ -141,17 +139,17 @@ class EntryFinder:
         values, tests = skip(self.graph, gather.inputs[0]), factors(self.graph, where.inputs[0])
         if tests is None:
             return None
-        key = self.keys.of(values, shaped=False)
-        if isinstance(key, str):
+        key = value_of(self.keys.of(values, shaped=False))
+        if key is None:
             return None
         key = replace(key, steps=(*key.steps, *found.key.steps))
-        masked = self.masks.apply(tests, replace(found, key=key), shaped=False)
+        masked = value_of(self.masks.apply(tests, replace(found, key=key), shaped=False))
         segments = skip(self.graph, rows.inputs[0])
         matrix = first_column(self.graph, segments)
-        if isinstance(masked, str):
+        if masked is None:
             return None
         sparse = self._sparse(masked, matrix, count) if matrix is not None else None
-        return sparse or _entries(self._segments(masked, segments, count))
+        return sparse or value_of(self._segments(masked, segments, count))
 
     def _sparse(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
         """Return the entries of a sparse tensor whose shape gives the number of rows."""
@@ -185,26 +183,27 @@ class EntryFinder:
         types = [dtype_of(self.graph, output) for output in outputs]
         return all(dtype_ is not None and dtype_.name == "int64" for dtype_ in types)
 
-    def _segments(self, found: Numbers, segments: Output, count: Output) -> Entries | str:
+    def _segments(self, found: Numbers, segments: Output, count: Output) -> Outcome[Entries]:
+        """Return the entries of values whose rows a tensor of row numbers gives."""
         rows, sizes = self.batches.vector(count), self.batches.of(segments)
-        types = [dtype_of(self.graph, one) for one in (segments, count)]
+        types = [dtype_of(self.graph, output) for output in (segments, count)]
         if any(dtype_ is None or dtype_.name not in ("int32", "int64") for dtype_ in types):
-            return f"rows '{segments}' or their number '{count}' are not int32 or int64"
+            return Refused(f"rows '{segments}' or their number '{count}' are not int32 or int64")
         if not rows or (sizes is not None and len(sizes) != 1) or self.batches.of(count) != ():
-            return f"number of rows '{count}' is no scalar, or rows '{segments}' no vector"
+            return Refused(f"number of rows '{count}' is no scalar, or rows '{segments}' no vector")
         key = replace(found.key, layout="segments", segment_ids=segments, rows=skip(self.graph, count))
-        return Entries(replace(found, key=key), rows[0])
+        return Found(Entries(replace(found, key=key), rows[0]))
 
-    def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Entries | str:
+    def _filled(self, found: Numbers, fill: Node, weights: Output | None) -> Outcome[Entries]:
         """Recognize a sparse tensor in which rows without a value were filled with one."""
         if found.key.values != fill.output(1):
-            return f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor"
+            return Refused(f"ids come from '{found.key.values}', rows from '{fill.name}': expected one sparse tensor")
         indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
         rows, sizes = self.batches.vector(shape), self.batches.of(indices)
         if constant(self.graph, fill.inputs[3]) is None:
-            return f"default id '{fill.inputs[3]}' is no constant"
+            return Refused(f"default id '{fill.inputs[3]}' is no constant")
         if not rows or len(rows) != 2 or (sizes is not None and sizes[-1] != 2):
-            return f"sparse tensor of '{fill.name}' is not known to have two axes"
+            return Refused(f"sparse tensor of '{fill.name}' is not known to have two axes")
         tensors = [indices, skip(self.graph, fill.inputs[1])]
         tests: list[Factor] = []
         if weights is not None:
@@ -212,27 +211,28 @@ class EntryFinder:
             same = filled.op == "SparseFillEmptyRows" and skip(self.graph, weights) == filled.output(1)
             same = same and [skip(self.graph, filled.inputs[i]) for i in (0, 2)] == [indices, shape]
             if not same or not is_constant(self.graph, filled.inputs[3], 1.0):
-                return f"weights '{weights}' are not those of one sparse tensor with the ids"
+                return Refused(f"weights '{weights}' are not those of one sparse tensor with the ids")
             tensors.append(skip(self.graph, filled.inputs[1]))
         left = self._drop_before(tensors)
         if left is not None:
             tensors, tests = left
         indices, values = tensors[:2]
         positive = [test for test in tests if test.op == "Positive"]
-        if any(weights is None or one.tensor != tensors[2] for one in positive):
-            return f"mask of '{positive[0].tensor}' is not one of the weights"
+        if any(weights is None or test.tensor != tensors[2] for test in positive):
+            return Refused(f"mask of '{positive[0].tensor}' is not one of the weights")
         dense = weights is None and self._is_one_each(indices, values)
-        key = self.keys.of(values, shaped=dense)
-        if isinstance(key, str):
-            return key
-        key = replace(key, steps=(*key.steps, *found.key.steps))
+        outcome = self.keys.of(values, shaped=dense)
+        if not isinstance(outcome, Found):
+            return outcome
+        key = replace(outcome.value, steps=(*outcome.value.steps, *found.key.steps))
         if not dense:
             key = replace(key, layout="sparse", indices=indices, shape=shape)
-        others = [one for one in tests if one.op != "Positive"]
+        others = [test for test in tests if test.op != "Positive"]
         masked = self.masks.apply(others, replace(found, key=key), shaped=dense)
-        if isinstance(masked, str):
+        if not isinstance(masked, Found):
             return masked
-        return Entries(masked, rows[0], fill.name, None if weights is None else tensors[2], bool(positive))
+        weights_before = None if weights is None else tensors[2]
+        return Found(Entries(masked.value, rows[0], fill.name, weights_before, bool(positive)))
 
     def _is_one_each(self, indices: Output, values: Output) -> bool:
         """Recognize the indices of one value for each row: `transpose([range(batch), zeros])`."""
@@ -254,9 +254,5 @@ class EntryFinder:
             return None
         where = source(self.graph, places.pop(), "Where")
         tests = factors(self.graph, where.inputs[0]) if where is not None else None
-        before = [skip(self.graph, one.inputs[0]) for one in gathers if one is not None]
+        before = [skip(self.graph, gather.inputs[0]) for gather in gathers if gather is not None]
         return None if tests is None else (before, tests)
-
-
-def _entries(found: Entries | str) -> Entries | None:
-    return None if isinstance(found, str) else found

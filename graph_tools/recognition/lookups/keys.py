@@ -25,6 +25,7 @@ from graph_tools.plans.embedding_parts import (
 )
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
+from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
 
 #: Types from which a key may be computed; floats too if the first step is `bucketize`.
 INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -41,8 +42,8 @@ class KeyFinder:
         self.graph = batches.graph
         self._known: dict[Output, tuple[Output, tuple[Step, ...]]] = {}
 
-    def of(self, ids: Output, shaped: bool = True) -> KeySource | str:
-        """Return the key whose values, after its steps, are ids; return a reason if there is none.
+    def of(self, ids: Output, shaped: bool = True) -> Outcome[KeySource]:
+        """Return the key whose values, after its steps, are ids.
 
         Parameters
         ----------
@@ -57,9 +58,9 @@ class KeyFinder:
         name = dtype.name if dtype is not None else "unknown"
         allowed = ("string", *INTEGERS, *(_FLOATS if steps and isinstance(steps[0], Bucketize) else ()))
         if name not in allowed:
-            return f"'{values}' is {name}, expected one of {', '.join(allowed)}"
+            return Refused(f"'{values}' is {name}, expected one of {', '.join(allowed)}")
         sizes = self.batches.of(values) if shaped else None
-        return KeySource(values, steps, length=sizes[1] if sizes is not None and len(sizes) == 2 else None)
+        return Found(KeySource(values, steps, length=sizes[1] if sizes is not None and len(sizes) == 2 else None))
 
     def walk(self, output: Output, shaped: bool = True) -> tuple[Output, tuple[Step, ...]]:
         """Return the earliest tensor from which steps compute an output, and the steps in order."""
@@ -90,7 +91,7 @@ class KeyFinder:
             return values, steps
         if isinstance(step, (FastHash, StrongHash, LegacyHash)):
             return values, (*steps, step)
-        if any(isinstance(one, (Mod, WrapNegative)) for one in (*steps, step)) and self._may_overflow(before):
+        if any(isinstance(each, (Mod, WrapNegative)) for each in (*steps, step)) and self._may_overflow(before):
             return output, ()
         return values, (*steps, step)
 
@@ -116,7 +117,7 @@ class KeyFinder:
 
     def _bucketized(self, node: Node, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
         values, steps = self.walk(node.inputs[0], shaped)
-        boundaries = tuple(float(one) for one in node.attrs["boundaries"].list.f)
+        boundaries = tuple(map(float, node.attrs["boundaries"].list.f))
         if steps:
             values = skip(self.graph, node.inputs[0])
         return values, (Bucketize(boundaries),)
@@ -139,7 +140,7 @@ class KeyFinder:
         if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
-            low, high = (self.number(one) for one in inputs[1:])
+            low, high = map(self.number, inputs[1:])
             return (
                 (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
             )
@@ -180,14 +181,12 @@ class KeyFinder:
         """Return the number that an integer tensor has in every request, which may be the size of a hash table."""
         node = self.graph[skip(self.graph, output).node]
         if node.op == "LookupTableSizeV2":
-            vocabulary = self.vocabularies.of(skip(self.graph, node.inputs[0]).node)
-            return None if isinstance(vocabulary, str) else vocabulary.keys.shape[0]
+            vocabulary = value_of(self.vocabularies.of(skip(self.graph, node.inputs[0]).node))
+            return None if vocabulary is None else vocabulary.keys.shape[0]
         if node.op in {"Fill", "Tile"}:
             return self.number(node.inputs[1 if node.op == "Fill" else 0])
-        if node.op == "Mul":
-            factors = [self.number(one) for one in node.inputs]
-            if 0 in factors:
-                return 0
+        if node.op == "Mul" and 0 in map(self.number, node.inputs):
+            return 0
         array = constant(self.graph, output)
         if array is None or array.size != 1 or array.dtype.kind not in "iu" or array.ndim > 1:
             return None

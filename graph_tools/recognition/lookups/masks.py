@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.numbers import NumberFinder, Numbers
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import HashIndex
-from graph_tools.recognition.lookups.vocabularies import Vocabulary
+from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
 
 _LARGEST = (1 << 63) - 1
 
@@ -37,7 +38,7 @@ def factors(graph: Graph, mask: Output) -> list[Factor] | None:
         return factors(graph, node.inputs[0])
     if node.op == "LogicalAnd":
         both = [factors(graph, source) for source in node.inputs]
-        return None if None in both else [factor for one in both for factor in one or ()]
+        return None if None in both else [factor for side in both for factor in side or ()]
     if node.op not in {"NotEqual", "GreaterEqual", "Greater"}:
         return None
     tensor, number = skip(graph, node.inputs[0]), _number(graph, node.inputs[1])
@@ -86,8 +87,8 @@ def covers(leader: Any, mask: Sizes | None, ids: Sizes, row: tuple[int, ...], by
     """
     if mask is None:
         return False
-    same = [leader(one) for one in ids]
-    given = [leader(one) for one in mask]
+    same = [leader(size) for size in ids]
+    given = [leader(size) for size in mask]
     if by_rows and len(given) == 1 and len(same) == 1:
         return given == same
     return given[: len(same)] == same and given[len(same) :] in ([1] * len(row), list(row))
@@ -99,46 +100,46 @@ class MaskFinder:
     def __init__(self, keys: KeyFinder, numbers: NumberFinder) -> None:
         self.keys, self.numbers = keys, numbers
 
-    def apply(self, tests: list[Factor], found: Numbers, shaped: bool = True) -> Numbers | str:
-        """Return row numbers that ignore values which fail a test; return a reason if a key cannot express this."""
+    def apply(self, tests: Iterable[Factor], found: Numbers, shaped: bool = True) -> Outcome[Numbers]:
+        """Return row numbers that ignore values which fail a test; refuse if a key cannot express this."""
         for test in tests:
             result = self._apply(test, found, shaped)
-            if isinstance(result, str):
+            if not isinstance(result, Found):
                 return result
-            found = result
-        return found
+            found = result.value
+        return Found(found)
 
-    def _apply(self, test: Factor, found: Numbers, shaped: bool) -> Numbers | str:
+    def _apply(self, test: Factor, found: Numbers, shaped: bool) -> Outcome[Numbers]:
         key = found.key
         values, steps = self.keys.walk(test.tensor, shaped)
         raw = values == key.values and not steps
         if test.op == "Positive":
-            return f"mask of '{test.tensor}' is not one of looked-up values"
+            return Refused(f"mask of '{test.tensor}' is not one of looked-up values")
         if test.op == "NotEqual" and raw:
             return self._ignoring(found, test.number)
         if test.op == "AtLeast" and test.number == 0 and self.numbers.is_row(test.tensor, shaped):
-            return found
+            return Found(found)
         if found.index is not None:
             absent = self._absent(test, found)
             if absent is not None:
-                return absent
+                return Found(absent)
         elif values == key.values and isinstance(test.number, int):
             after = self._negative(test, key, steps)
             if after is not None:
-                return replace(found, key=after)
-        return f"mask of '{test.tensor}' ({test.op} {test.number!r}) is not one of the looked-up values"
+                return Found(replace(found, key=after))
+        return Refused(f"mask of '{test.tensor}' ({test.op} {test.number!r}) is not one of the looked-up values")
 
-    def _ignoring(self, found: Numbers, number: int | bytes) -> Numbers | str:
+    def _ignoring(self, found: Numbers, number: int | bytes) -> Outcome[Numbers]:
         if isinstance(number, bytes):
             try:
                 number_or_text: int | str = number.decode()
             except UnicodeDecodeError:
-                return f"value {number!r} that counts as none is no text"
+                return Refused(f"value {number!r} that counts as none is no text")
         else:
             number_or_text = number
         if found.key.ignore not in (None, number_or_text):
-            return f"two values count as none, {found.key.ignore!r} and {number_or_text!r}"
-        return replace(found, key=replace(found.key, ignore=number_or_text))
+            return Refused(f"two values count as none, {found.key.ignore!r} and {number_or_text!r}")
+        return Found(replace(found, key=replace(found.key, ignore=number_or_text)))
 
     def _negative(self, test: Factor, key: KeySource, steps: tuple[Any, ...]) -> KeySource | None:
         """Return the key with negative numbers ignored, if this is the meaning of the test."""
@@ -162,8 +163,8 @@ class MaskFinder:
             output = skip(self.keys.graph, node.inputs[0])
             node = self.keys.graph[output.node]
         default = _number(self.keys.graph, find.inputs[2])
-        vocabulary = self.numbers.vocabularies.of(found.index.handle)
-        if output != found.found or not isinstance(default, int) or not isinstance(vocabulary, Vocabulary):
+        vocabulary = value_of(self.numbers.vocabularies.of(found.index.handle))
+        if output != found.found or not isinstance(default, int) or vocabulary is None:
             return None
         if test.op == "AtLeast":
             known = default < test.number <= vocabulary.least

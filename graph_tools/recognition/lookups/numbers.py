@@ -17,6 +17,7 @@ from graph_tools.recognition.lookups.keys import KeyFinder
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
 from graph_tools.rewriting.chains import FINDS
+from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
 from graph_tools.tensors import TensorSource
 
 # Strings are sorted by their rows in memory.
@@ -69,14 +70,14 @@ class NumberFinder:
         self.vocabularies = keys.vocabularies
         self.refused: dict[str, str] = {}
 
-    def of(self, numbers: Output, shaped: bool = True) -> Numbers | str:
-        """Return the origin of row numbers; return a reason only if not even the numbers can be a feature."""
+    def of(self, numbers: Output, shaped: bool = True) -> Outcome[Numbers]:
+        """Return the origin of row numbers; refuse only if not even the numbers can be a feature."""
         for form in (self._in_range, self._kept_in_range, self._remapped, self._hashed, self._counted_from_the_end):
             found = form(skip(self.graph, numbers), shaped)
             if found is not None:
-                return found
+                return Found(found)
         key = self.keys.of(numbers, shaped)
-        return key if isinstance(key, str) else Numbers(key)
+        return Found(Numbers(key.value)) if isinstance(key, Found) else key
 
     # Keys that are row numbers, counted from a smallest key
 
@@ -102,8 +103,8 @@ class NumberFinder:
         node = self.graph[shifted.node]
         keys = skip(self.graph, node.inputs[0]) if low else shifted
         rows = self._absent_rows(absent, keys, shaped)
-        key = self.keys.of(shifted, shaped)
-        if rows is None or isinstance(key, str):
+        key = value_of(self.keys.of(shifted, shaped))
+        if rows is None or key is None:
             return None
         if rows.count > 1 and low:
             # Keys that overflow when they are shifted have another remainder, except for a power of two.
@@ -119,13 +120,13 @@ class NumberFinder:
         if select is None or either is None:
             return None
         ids, tests = skip(self.graph, select.inputs[2]), {}
-        for one in either.inputs:
-            test = source(self.graph, one, "Less", "GreaterEqual")
+        for either_test in either.inputs:
+            test = source(self.graph, either_test, "Less", "GreaterEqual")
             if test is not None and skip(self.graph, test.inputs[0]) == ids:
                 tests[test.op] = self.keys.number(test.inputs[1])
         span, default = tests.get("GreaterEqual"), self.keys.number(select.inputs[1])
-        key = self.keys.of(ids, shaped)
-        if tests.get("Less") != 0 or not span or span < 0 or default is None or default < 0 or isinstance(key, str):
+        key = value_of(self.keys.of(ids, shaped))
+        if tests.get("Less") != 0 or not span or span < 0 or default is None or default < 0 or key is None:
             return None
         return Numbers(key, None, DefaultRows(default), span)
 
@@ -133,13 +134,13 @@ class NumberFinder:
         """Return whether a row number cannot be negative in any request."""
         if self.keys.ranges.is_nonnegative(output):
             return True
-        found = self.of(output, shaped)
-        if isinstance(found, str) or not isinstance(found.absent, DefaultRows):
+        found = value_of(self.of(output, shaped))
+        if found is None or not isinstance(found.absent, DefaultRows):
             return False
         if not isinstance(found.index, HashIndex):
             return True
-        vocabulary = self.vocabularies.of(found.index.handle)
-        return not isinstance(vocabulary, str) and changed(vocabulary.least, found.index.changes) >= 0
+        vocabulary = value_of(self.vocabularies.of(found.index.handle))
+        return vocabulary is not None and changed(vocabulary.least, found.index.changes) >= 0
 
     def _remapped(self, output: Output, shaped: bool) -> Numbers | None:
         """Recognize row numbers that a variable of integers contains for each key."""
@@ -161,13 +162,12 @@ class NumberFinder:
             return None
         found = self._range(node.inputs[1])
         if found is None:
-            key = self.keys.of(node.inputs[1], shaped)
-            plain = absent is None and not isinstance(key, str)
-            return Numbers(key, ArrayIndex(handle, held.shape[0])) if plain and not isinstance(key, str) else None
+            key = value_of(self.keys.of(node.inputs[1], shaped))
+            return None if absent is not None or key is None else Numbers(key, ArrayIndex(handle, held.shape[0]))
         shifted, span, last, low = found
         keys = skip(self.graph, self.graph[shifted.node].inputs[0]) if low else shifted
-        key = self.keys.of(keys, shaped)
-        if self.keys.number(last) != span or held.shape[0] <= span or isinstance(key, str):
+        key = value_of(self.keys.of(keys, shaped))
+        if self.keys.number(last) != span or held.shape[0] <= span or key is None:
             return None
         number = _element(held, span)
         rows = DefaultRows(number) if absent is None else self._absent_rows(absent, keys, shaped)
@@ -195,9 +195,9 @@ class NumberFinder:
         )
         if found is None or not isinstance(found.index, HashIndex) or not isinstance(step, WrapNegative):
             return None
-        vocabulary = self.vocabularies.of(found.index.handle)
+        vocabulary = value_of(self.vocabularies.of(found.index.handle))
         peeled = self._peel(ids, shaped) if ids is not None else None
-        if isinstance(vocabulary, str) or changed(vocabulary.least, found.index.changes) < 0:
+        if vocabulary is None or changed(vocabulary.least, found.index.changes) < 0:
             return None
         if found.absent != "error":
             return found
@@ -233,11 +233,11 @@ class NumberFinder:
     ) -> Numbers | None:
         find = found.find
         handle = skip(self.graph, find.inputs[0]).node
-        vocabulary = self.vocabularies.of(handle)
-        key = self.keys.of(find.inputs[1], shaped)
-        if isinstance(vocabulary, str) or isinstance(key, str):
-            self.refused[find.name] = vocabulary if isinstance(vocabulary, str) else str(key)
+        content, key = self.vocabularies.of(handle), self.keys.of(find.inputs[1], shaped)
+        if not isinstance(content, Found) or not isinstance(key, Found):
+            self.refused[find.name] = next(each.reason for each in (content, key) if isinstance(each, Refused))
             return None
+        vocabulary = content.value
         if missing is not None:
             kind, number = missing
             if vocabulary.least < number if kind == "below" else vocabulary.holds(number):
@@ -247,7 +247,7 @@ class NumberFinder:
         if strings and vocabulary.values is not None and count > _MOST_SORTED:
             self.refused[find.name] = f"table '{handle}' has {count} strings in an order of their own"
             return None
-        return Numbers(key, HashIndex(handle, strings, found.changes), absent, None, find.output())
+        return Numbers(key.value, HashIndex(handle, strings, found.changes), absent, None, find.output())
 
     def _peel(self, output: Output, shaped: bool) -> _Found | None:
         """Return the result of a hash table before arithmetic on it."""

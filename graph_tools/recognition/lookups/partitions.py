@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from graph_tools.graph import Graph, Node, Output, is_native, skip
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, Part
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
 
 _NO_STATE = {"VarHandleOp", "HashTableV2", "MutableHashTableV2", "MutableHashTableOfTensorsV2", "Placeholder"}
@@ -18,8 +20,8 @@ Route = Callable[[Array], list[Array]]
 """Given ids [n], returns [n] for each of the requested outputs."""
 
 
-def route_function(model: Model, ids: Output, wanted: list[Output], dtype: object) -> Route | str:
-    """Return a function that computes outputs from ids by TensorFlow, or the reason why the nodes cannot run alone.
+def route_function(model: Model, ids: Output, wanted: list[Output], dtype: object) -> Outcome[Route]:
+    """Return a function that computes outputs from ids by TensorFlow; refuse if the nodes cannot run alone.
 
     Parameters
     ----------
@@ -37,31 +39,12 @@ def route_function(model: Model, ids: Output, wanted: list[Output], dtype: objec
     alone = Graph()
     alone.producer = graph.producer
     fed = alone.add("Placeholder", name="ids", attrs={"dtype": dtype, "shape": (None,)}).output()
-    made = {ids: fed}
-
-    def copy(output: Output) -> Output | str:
-        output = skip(graph, output)
-        if output in made:
-            return made[output]
-        node = graph[output.node]
-        if node.op in _NO_STATE or not is_native(node.op):
-            return f"'{node.name}' ({node.op}) decides on the part of an id, expected arithmetic alone"
-        inputs = []
-        for source in node.inputs:
-            found = copy(source)
-            if isinstance(found, str):
-                return found
-            inputs.append(found)
-        clone = alone.add(node.op, inputs, name=node.name, attrs=dict(node.attrs))
-        made[output] = Output(clone.name, output.port)
-        return made[output]
-
-    fetched = []
-    for one in wanted:
-        found = copy(one)
-        if isinstance(found, str):
-            return found
-        fetched.append(str(found))
+    fetched, clones = [], {ids: fed}
+    for output in wanted:
+        clone = _clone_of(graph, output, alone, clones)
+        if not isinstance(clone, Found):
+            return clone
+        fetched.append(str(clone.value))
     imported = tf.Graph()
     with imported.as_default():
         tf.graph_util.import_graph_def(alone.to_graph_def(), name="")
@@ -72,7 +55,26 @@ def route_function(model: Model, ids: Output, wanted: list[Output], dtype: objec
         results: list[Array] = session.run(fetched, {str(fed): values.astype(kind, copy=False)})
         return results
 
-    return run
+    return Found(run)
+
+
+def _clone_of(graph: Graph, output: Output, alone: Graph, clones: dict[Output, Output]) -> Outcome[Output]:
+    """Clone the nodes that compute an output into the graph `alone`; `clones` has those that are there already."""
+    output = skip(graph, output)
+    if output in clones:
+        return Found(clones[output])
+    node = graph[output.node]
+    if node.op in _NO_STATE or not is_native(node.op):
+        return Refused(f"'{node.name}' ({node.op}) decides on the part of an id, expected arithmetic alone")
+    inputs = []
+    for source in node.inputs:
+        found = _clone_of(graph, source, alone, clones)
+        if not isinstance(found, Found):
+            return found
+        inputs.append(found.value)
+    clone = alone.add(node.op, inputs, name=node.name, attrs=dict(node.attrs))
+    clones[output] = Output(clone.name, output.port)
+    return Found(clones[output])
 
 
 def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows: int = 1 << 20) -> str:
@@ -93,7 +95,7 @@ def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows:
     mod = all(size == (total - part + count - 1) // count for part, size in enumerate(sizes))
     for begin in range(0, total, rows):
         ids = np.arange(begin, min(begin + rows, total)).astype(dtype)
-        part, row = (one.astype(np.int64) for one in route(ids))
+        part, row = (found.astype(np.int64) for found in route(ids))
         if part.min() < 0 or part.max() >= count:
             return ""
         div = div and bool((offsets[part] + row == ids).all())
@@ -132,8 +134,8 @@ def interleaved(parts: list[TensorSource]) -> StreamTensor:
             if not have:
                 return
             block = np.empty((sum(map(len, have)), *have[0].shape[1:]), have[0].dtype)
-            for part, one in enumerate(have):
-                block[part::count] = one
+            for part, rows_of_part in enumerate(have):
+                block[part::count] = rows_of_part
             for begin in range(0, len(block), rows):
                 yield block[begin : begin + rows]
 
@@ -166,17 +168,15 @@ def without(tensor: TensorSource, positions: Array) -> TensorSource:
     return StreamTensor(tensor.dtype, (tensor.shape[0] - len(positions), *tensor.shape[1:]), make)
 
 
-def same_absent(one: Absent, other: Absent) -> bool:
+def same_absent(first: Absent, second: Absent) -> bool:
     """Return whether two tables return the same rows for every absent key."""
-    if one.rows is None or other.rows is None or one.kind == "zero" or other.kind == "zero":
-        return one.kind == other.kind == "zero"
-    return np.array_equal(one.rows, other.rows)
+    if first.rows is None or second.rows is None or "zero" in (first.kind, second.kind):
+        return first.kind == second.kind == "zero"
+    return np.array_equal(first.rows, second.rows)
 
 
 def common_name(names: list[str]) -> str:
     """Return the name of a table whose parts are called `name/part_0`, `name/part_1`, …."""
-    import re
-
     stems = {re.sub(r"/part_\d+(?=/|$)", "", name) for name in names}
     return stems.pop() if len(stems) == 1 else f"{names[0]}/merged"
 

@@ -10,6 +10,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.joins import Joiner
 from graph_tools.recognition.lookups.lookup_finder import SEGMENT_OPS, LookupFinder
 from graph_tools.recognition.lookups.pieces import Piece
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
 _JOINS = {
     "Reshape": "reshaped", "ExpandDims": "reshaped", "Squeeze": "reshaped", "StridedSlice": "reshaped",
@@ -59,23 +60,29 @@ class PieceFinder:
 
     def _visit(self, node: Node) -> None:
         before = [source.node for source in node.inputs]
-        if node.op in CONTROL_FLOW or any(one in self._flow for one in [*before, *node.controls]):
+        if node.op in CONTROL_FLOW or any(name in self._flow for name in [*before, *node.controls]):
             self._flow.add(node.name)
         if self._is_fixed(node):
             self._fixed.add(node.name)
-        piece = self._find(node) if node.name in self.batches.needs else None
-        if piece and node.controls:
-            piece = f"it runs after '{node.controls[0]}'"
+        found: Outcome[Piece] = self._find(node) if node.name in self.batches.needs else NoMatch()
+        if isinstance(found, Found):
+            found = self._checked(node, found.value)
+        if found and node.controls:
+            found = Refused(f"it runs after '{node.controls[0]}'")
         reads = node.op in _READS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
-        self._depths[node.name] = max((self._depths.get(one, 0) for one in before), default=0) + reads
-        if isinstance(piece, Piece) and piece.looks_up and node.name in self._flow:
-            piece = "it runs in a branch or loop of TensorFlow 1"
-        if isinstance(piece, Piece) and any(part.key and part.key.values.node in self._fixed for part in piece.parts):
-            piece = "its ids are the same in every request of so many rows"
-        if isinstance(piece, Piece):
-            self.pieces[node.output()] = piece
-        elif piece and node.op in _EXPLAINED:
-            self.refused[node.name] = piece
+        self._depths[node.name] = max((self._depths.get(name, 0) for name in before), default=0) + reads
+        if isinstance(found, Found):
+            self.pieces[node.output()] = found.value
+        elif isinstance(found, Refused) and node.op in _EXPLAINED:
+            self.refused[node.name] = found.reason
+
+    def _checked(self, node: Node, piece: Piece) -> Outcome[Piece]:
+        """Refuse a piece that a group cannot produce because of when the node runs, or of where its ids come from."""
+        if piece.looks_up and node.name in self._flow:
+            return Refused("it runs in a branch or loop of TensorFlow 1")
+        if any(part.key and part.key.values.node in self._fixed for part in piece.parts):
+            return Refused("its ids are the same in every request of so many rows")
+        return Found(piece)
 
     def _is_fixed(self, node: Node) -> bool:
         """Return whether a node gives the same result for all requests of one shape."""
@@ -85,13 +92,12 @@ class PieceFinder:
 
     def _reads_rows(self, node: Node) -> bool:
         """Return whether a gather reads rows of numbers."""
-        found = self.lookups.rows.of(node.output())
-        return not isinstance(found, str)
+        return isinstance(self.lookups.rows.of(node.output()), Found)
 
-    def _find(self, node: Node) -> Piece | str | None:
+    def _find(self, node: Node) -> Outcome[Piece]:
         if node.op in _PASS_ON:
-            return self.pieces.get(node.inputs[0])
-        found: Piece | str | None = ""
+            return _outcome(self.pieces.get(node.inputs[0]))
+        found: Outcome[Piece] = NoMatch()
         if node.op in SEGMENT_OPS:
             return self.lookups.combined(node)
         if node.op in _GATHERS:
@@ -112,5 +118,9 @@ class PieceFinder:
         elif node.op == "SegmentSum":
             found = self.lookups.weighted(node)
         if not found and node.op in _JOINS:
-            found = getattr(self.joins, _JOINS[node.op])(node)
+            found = _outcome(getattr(self.joins, _JOINS[node.op])(node))
         return found
+
+
+def _outcome(piece: Piece | None) -> Outcome[Piece]:
+    return NoMatch() if piece is None else Found(piece)

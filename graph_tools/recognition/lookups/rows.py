@@ -13,6 +13,7 @@ from graph_tools.graph import Graph, Node, Output, attribute, constant_list, is_
 from graph_tools.graph.attributes import const_array
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.tables import StoredRows
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.tensors import ArrayTensor, TensorSource
 
 _ROW_TYPES = {np.dtype(np.float32): "fp32", np.dtype(np.float16): "fp16", np.dtype(ml_dtypes.bfloat16): "bf16"}
@@ -43,59 +44,53 @@ class RowFinder:
         self.model, self.graph = model, model.graph
         self.written = model.written_variables()
 
-    def of(self, output: Output) -> Gathered | str:
-        """Return the rows that an output has as float32; a reason if they cannot be recognized; "" if it has none."""
+    def of(self, output: Output) -> Outcome[Gathered]:
+        """Return the rows that an output has as float32; refuse rows that cannot be recognized."""
         node = self.graph[output.node]
         if node.op in GATHERS and not output.port:
             found = self._gathered(node)
-            if isinstance(found, Gathered) and found.rows.row_type != "fp32":
-                return ""  # Their Cast has the numbers.
-            return found
+            # Rows of another type are those of the Cast after them.
+            return NoMatch() if isinstance(found, Found) and found.value.rows.row_type != "fp32" else found
         if node.op == "Cast" and attribute(node, "DstT").name == "float32":
             gather = source(self.graph, node.inputs[0], *GATHERS)
             if gather is None or attribute(node, "SrcT").name not in ("half", "float16", "bfloat16"):
-                return ""
+                return NoMatch()
             return self._gathered(gather)
-        if node.op in {"Add", "AddV2"}:
-            return self._dequantized(node) or ""
-        return ""
+        dequantized = self._dequantized(node) if node.op in {"Add", "AddV2"} else None
+        return NoMatch() if dequantized is None else Found(dequantized)
 
-    def table(self, data: Output) -> StoredRows | str:
+    def table(self, data: Output) -> Outcome[StoredRows]:
         """Return the rows of a variable or constant that is read completely."""
         node = self.graph[skip(self.graph, data).node]
         if node.op == "ReadVariableOp":
             return self._stored(skip(self.graph, node.inputs[0]).node)
-        return self._constant(node) if node.op == "Const" else ""
+        return self._constant(node) if node.op == "Const" else NoMatch()
 
-    def _gathered(self, gather: Node) -> Gathered | str:
+    def _gathered(self, gather: Node) -> Outcome[Gathered]:
         if gather.controls:
-            return f"'{gather.name}' runs after '{gather.controls[0]}'"
+            return Refused(f"'{gather.name}' runs after '{gather.controls[0]}'")
         if attribute(gather, "batch_dims", 0):
-            return f"'{gather.name}' gathers in batches"
-        if gather.op == "GatherV2":
-            rows = self.table(gather.inputs[0])
-            if isinstance(rows, str):
-                return rows
-            if constant_list(self.graph, gather.inputs[2]) != [0]:
-                return f"'{gather.name}' gathers along another axis than the first"
-        else:
-            rows = self._stored(skip(self.graph, gather.inputs[0]).node)
-            if isinstance(rows, str):
-                return rows
-        return Gathered(rows, gather.inputs[1], (gather.name,))
+            return Refused(f"'{gather.name}' gathers in batches")
+        is_of_value = gather.op == "GatherV2"
+        rows = self.table(gather.inputs[0]) if is_of_value else self._stored(skip(self.graph, gather.inputs[0]).node)
+        if not isinstance(rows, Found):
+            return rows
+        if is_of_value and constant_list(self.graph, gather.inputs[2]) != [0]:
+            return Refused(f"'{gather.name}' gathers along another axis than the first")
+        return Found(Gathered(rows.value, gather.inputs[1], (gather.name,)))
 
-    def _stored(self, handle: str) -> StoredRows | str:
+    def _stored(self, handle: str) -> Outcome[StoredRows]:
         tensor = self.model.variables.get(handle)
         if tensor is None or self.graph[handle].op != "VarHandleOp":
-            return f"the value of '{handle}' is not known"
+            return Refused(f"the value of '{handle}' is not known")
         if handle in self.written:
-            return f"variable '{handle}' is written while it is served"
+            return Refused(f"variable '{handle}' is written while it is served")
         return _described(handle, tensor)
 
-    def _constant(self, node: Node) -> StoredRows | str:
-        shape = tuple(int(one.size) for one in node.attrs["value"].tensor.tensor_shape.dim)
+    def _constant(self, node: Node) -> Outcome[StoredRows]:
+        shape = tuple(int(axis.size) for axis in node.attrs["value"].tensor.tensor_shape.dim)
         if not shape or attribute(node, "dtype").name not in ("float32", "half", "float16", "bfloat16"):
-            return ""
+            return NoMatch()
         return _described(node.name, ArrayTensor(const_array(node)))
 
     def _dequantized(self, node: Node) -> Gathered | None:
@@ -140,15 +135,17 @@ class RowFinder:
         return handle if known and handle not in self.written else None
 
 
-def _described(name: str, tensor: TensorSource) -> StoredRows | str:
+def _described(name: str, tensor: TensorSource) -> Outcome[StoredRows]:
     if tensor.dtype.kind not in "fV":
-        return ""
+        return NoMatch()
     row_type = _ROW_TYPES.get(np.dtype(tensor.dtype))
     if row_type is None or not tensor.shape:
-        return f"'{name}' holds {tensor.dtype}{list(tensor.shape)}, expected rows of float32, float16 or bfloat16"
+        return Refused(
+            f"'{name}' holds {tensor.dtype}{list(tensor.shape)}, expected rows of float32, float16 or bfloat16"
+        )
     if not all(tensor.shape) or tensor.shape[0] >= 1 << 31:
-        return f"'{name}' has the shape {list(tensor.shape)}, expected 1 to 2^31 rows of at least one element"
-    return StoredRows(name, None, row_type, tensor.shape[0], tuple(tensor.shape[1:]))
+        return Refused(f"'{name}' has the shape {list(tensor.shape)}, expected 1 to 2^31 rows of at least one element")
+    return Found(StoredRows(name, None, row_type, tensor.shape[0], tuple(tensor.shape[1:])))
 
 
 def _codes(graph: Graph, output: Output) -> tuple[Node, bool, int | None] | None:

@@ -243,9 +243,9 @@ def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> 
     chain: list[Node] = []
     if skip(graph, end) != unique.output(0):
         between = chain_between(graph, unique.output(0), end)
-        if isinstance(between, str):
-            return Refused(between)
-        chain = between
+        if not isinstance(between, Found):
+            return between
+        chain = between.value
     found = Rows(unique.inputs[0], unique.output(0), skip(graph, end), chain, gather)
     if gather.op != "SparseLookup":
         found.number_dtype = attribute(gather, "Tindices")

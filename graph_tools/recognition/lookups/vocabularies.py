@@ -13,6 +13,7 @@ import numpy as np
 from graph_tools.analysis.ranges import count_lines
 from graph_tools.graph import Node, Output, attribute, constant, skip, writes
 from graph_tools.model import Model
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_per_chunk
 
 _READERS = {"LookupTableFindV2", "LookupTableSizeV2"}
@@ -53,67 +54,70 @@ class Vocabularies:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._known: dict[str, Vocabulary | str] = {}
+        self._known: dict[str, Outcome[Vocabulary]] = {}
 
-    def of(self, handle: str) -> Vocabulary | str:
+    def of(self, handle: str) -> Outcome[Vocabulary]:
         """Return the content of a table, or the reason why it is not known."""
         if handle not in self._known:
             self._known[handle] = self._read(handle)
         return self._known[handle]
 
-    def _read(self, handle: str) -> Vocabulary | str:
+    def _read(self, handle: str) -> Outcome[Vocabulary]:
         model, node = self.model, self.model.graph[handle]
         if node.op not in _TABLES:
-            return f"table '{handle}' is a {node.op}, expected one of {', '.join(sorted(_TABLES))}"
+            return Refused(f"table '{handle}' is a {node.op}, expected one of {', '.join(sorted(_TABLES))}")
         users = [user for user in model.graph.users(handle) if user.op not in _READERS]
         content = model.hash_tables.get(handle)
         if content is not None:
             if any(writes(user) for user in users):
-                return f"table '{handle}' is written by the graph"
+                return Refused(f"table '{handle}' is written by the graph")
             return _described(content.keys, content.values, handle)
         if len(users) != 1 or users[0].name not in model.graph.ancestors(model.init):
-            return f"table '{handle}' has {len(users)} users that are no lookups, expected its one initializer"
+            return Refused(f"table '{handle}' has {len(users)} users that are no lookups, expected its one initializer")
         return self._initialized(users[0], handle)
 
-    def _initialized(self, filler: Node, handle: str) -> Vocabulary | str:
+    def _initialized(self, filler: Node, handle: str) -> Outcome[Vocabulary]:
         if filler.op == "InitializeTableFromTextFileV2":
             file = self.model.assets.get(skip(self.model.graph, filler.inputs[1]).node)
-            return f"table '{handle}': no file that fills it" if file is None else _of_file(filler, file, handle)
+            if file is None:
+                return Refused(f"table '{handle}': no file that fills it")
+            return _of_file(filler, file, handle)
         if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
-            return f"table '{handle}' is filled by {filler.op}"
-        keys, values = (self._array(source) for source in filler.inputs[1:3])
+            return Refused(f"table '{handle}' is filled by {filler.op}")
+        keys, values = (self._constant_or_range(source) for source in filler.inputs[1:3])
         if keys is None or values is None:
-            return f"table '{handle}' is filled with what is no constant"
+            return Refused(f"table '{handle}' is filled with what is no constant")
         keys, values = keys.reshape(-1), values.reshape(-1)
         if len(keys) != len(values):
-            return f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values"
+            return Refused(f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values")
         # A key may occur twice, with the same value.
         first = sorted({key: i for i, key in reversed(list(enumerate(keys.tolist())))}.values())
         return _described(ArrayTensor(keys[first]), ArrayTensor(values[first]), handle)
 
-    def _array(self, output: Output) -> Array | None:
+    def _constant_or_range(self, output: Output) -> Array | None:
+        """Return the elements of a constant, or of a Range between constants."""
         graph = self.model.graph
         node = graph[skip(graph, output).node]
         if node.op == "Cast":
-            inner, after = self._array(node.inputs[0]), attribute(node, "DstT")
+            inner, after = self._constant_or_range(node.inputs[0]), attribute(node, "DstT")
             return inner.astype(after.as_numpy_dtype) if inner is not None and after.is_integer else None
         if node.op == "Range":
             bounds = [constant(graph, source) for source in node.inputs]
             if any(bound is None for bound in bounds):
                 return None
-            return np.arange(*(int(one.item()) for one in bounds if one is not None), dtype=np.int64)
+            return np.arange(*(int(bound.item()) for bound in bounds if bound is not None), dtype=np.int64)
         return constant(graph, output)
 
 
-def _described(keys: TensorSource, values: TensorSource | None, handle: str) -> Vocabulary | str:
+def _described(keys: TensorSource, values: TensorSource | None, handle: str) -> Outcome[Vocabulary]:
     count = keys.shape[0]
     if keys.dtype.kind not in "iuO" or (values is not None and values.dtype.kind not in "iu"):
         found = keys.dtype if values is None else f"{keys.dtype} -> {values.dtype}"
-        return f"table '{handle}' maps {found}, expected integers or strings to integers"
+        return Refused(f"table '{handle}' maps {found}, expected integers or strings to integers")
     if values is None:
-        return Vocabulary(_wide(keys), None, 0, count - 1)
+        return Found(Vocabulary(_wide(keys), None, 0, count - 1))
     if values.shape != (count,):
-        return f"table '{handle}' has values {list(values.shape)}, expected one number for each key"
+        return Refused(f"table '{handle}' has values {list(values.shape)}, expected one number for each key")
     least, most = 0, -1
     first, position = None, 0
     counting = True
@@ -125,7 +129,7 @@ def _described(keys: TensorSource, values: TensorSource | None, handle: str) -> 
         first = low
         counting = counting and bool((chunk == np.arange(position, position + len(chunk))).all())
         position += len(chunk)
-    return Vocabulary(_wide(keys), None if counting else values, least, most)
+    return Found(Vocabulary(_wide(keys), None if counting else values, least, most))
 
 
 def _wide(keys: TensorSource) -> TensorSource:
@@ -140,12 +144,12 @@ def _wide(keys: TensorSource) -> TensorSource:
     return StreamTensor(np.dtype(np.int64), keys.shape, make)
 
 
-def _of_file(filler: Node, path: Path, handle: str) -> Vocabulary | str:
+def _of_file(filler: Node, path: Path, handle: str) -> Outcome[Vocabulary]:
     """Describe a table that is filled from a text file, a key in each line."""
     key_column, value_column = attribute(filler, "key_index"), attribute(filler, "value_index")
     offset, said = int(attribute(filler, "offset", 0)), int(attribute(filler, "vocab_size", -1))
     if key_column != _WHOLE_LINE or value_column != _LINE_NUMBER or offset:
-        return f"table '{handle}' is filled from columns of a file, expected whole lines and their numbers"
+        return Refused(f"table '{handle}' is filled from columns of a file, expected whole lines and their numbers")
     table = filler.inputs[0]
     count = said if said > 0 else count_lines(path)
     return _described(_lines(path, count), None, table.node)
@@ -170,7 +174,7 @@ def _lines(path: Path, count: int) -> StreamTensor:
                     some = lines[begin : min(begin + rows, left)]
                     block = np.empty(len(some), object)
                     # TensorFlow drops every carriage return of a line.
-                    block[:] = [one.rstrip(b"\n").replace(b"\r", b"") for one in some]
+                    block[:] = [line.rstrip(b"\n").replace(b"\r", b"") for line in some]
                     yield block
                 left -= min(len(lines), left)
 
