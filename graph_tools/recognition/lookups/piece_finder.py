@@ -7,8 +7,10 @@ from graph_tools.analysis.batches import Batches
 from graph_tools.analysis.values import Values
 from graph_tools.graph import CONTROL_FLOW, Node, Output
 from graph_tools.model import Model
+from graph_tools.recognition.lookups.combined_lookups import SEGMENT_OPS, CombinedFinder
+from graph_tools.recognition.lookups.gathered_lookups import GatheredFinder
 from graph_tools.recognition.lookups.joins import Joiner
-from graph_tools.recognition.lookups.lookup_finder import SEGMENT_OPS, LookupFinder
+from graph_tools.recognition.lookups.lookup_analyses import LookupAnalyses
 from graph_tools.recognition.lookups.pieces import Piece
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
@@ -47,7 +49,8 @@ class PieceFinder:
         self._depths: dict[str, int] = {}
         self._flow: set[str] = set()
         self._fixed: set[str] = set()
-        self.lookups = LookupFinder(model, self.batches)
+        self.lookups = LookupAnalyses(model, self.batches)
+        self.gathered, self.combined = GatheredFinder(self.lookups), CombinedFinder(self.lookups)
         self.joins = Joiner(self.batches, Values(model), self.pieces.get, self.depth)
         for node in self.graph.ordered():
             self._visit(node)
@@ -99,24 +102,24 @@ class PieceFinder:
             return _outcome(self.pieces.get(node.inputs[0]))
         found: Outcome[Piece] = NoMatch()
         if node.op in SEGMENT_OPS:
-            return self.lookups.combined(node)
+            return self.combined.combined(node)
         if node.op in _GATHERS:
-            found = self.lookups.gathered(node.output())
+            found = self.gathered.gathered(node.output())
         elif node.op in _SELECTS:
-            found = self.lookups.masked(node)
+            found = self.gathered.masked(node)
             combined = self.pieces.get(node.inputs[2])
             if not found and combined is not None:
-                found = self.lookups.emptied(node, combined)
+                found = self.combined.emptied(node, combined)
         elif node.op == "Mul":
-            found = self.lookups.multiplied(node)
+            found = self.gathered.multiplied(node)
         elif node.op in _QUOTIENTS:
             total = self.pieces.get(node.inputs[0])
             if total is not None and total.looks_up:
-                found = self.lookups.averaged(node, total) or self.lookups.normalized(node, total)
+                found = self.combined.averaged(node, total) or self.combined.normalized(node, total)
         elif node.op == "OneHot":
-            found = self.lookups.one_hot(node)
+            found = self.gathered.one_hot(node)
         elif node.op == "SegmentSum":
-            found = self.lookups.weighted(node)
+            found = self.combined.weighted(node)
         if not found and node.op in _JOINS:
             found = _outcome(getattr(self.joins, _JOINS[node.op])(node))
         return found
