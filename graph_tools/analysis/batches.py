@@ -45,8 +45,8 @@ class Batches(SizeFinder):
             size = self._leader[size]
         return size
 
-    def equal(self, one: Size, other: Size) -> bool:
-        return self.leader(one) == self.leader(other)
+    def equal(self, first: Size, second: Size) -> bool:
+        return self.leader(first) == self.leader(second)
 
     def rows(self, output: Output) -> Size | None:
         """Return the first size of a tensor; None for a scalar, or if it is not known at all."""
@@ -56,11 +56,11 @@ class Batches(SizeFinder):
     def total(self, sizes: Sizes) -> tuple[int, tuple[Symbol, ...]]:
         """Return the number of elements, as a number and the symbols by which it is multiplied."""
         number, symbols = 1, []
-        for one in map(self.leader, sizes):
-            if isinstance(one, Symbol):
-                symbols.append(one)
+        for size in map(self.leader, sizes):
+            if isinstance(size, Symbol):
+                symbols.append(size)
             else:
-                number *= one
+                number *= size
         return number, tuple(sorted(symbols))
 
     def keeps_rows(self, node: Node) -> bool:
@@ -79,7 +79,7 @@ class Batches(SizeFinder):
         found = self._static(output)
         if found is None:
             return None
-        return tuple(Symbol("size", output, i) if one is None else one for i, one in enumerate(found))
+        return tuple(Symbol("size", output, i) if size is None else size for i, size in enumerate(found))
 
     def _more(self, node: Node, output: Output) -> Sizes | None:
         if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
@@ -150,7 +150,7 @@ class Batches(SizeFinder):
             return None
         if node.op == "Transpose":
             order = constant_list(self.graph, node.inputs[1])
-            return None if order is None else tuple(before[one % len(before)] for one in order)
+            return None if order is None else tuple(before[axis % len(before)] for axis in order)
         if node.op == "StridedSlice" and is_reshape(self.graph, node):
             return _with_new_axes(node, before, len(constant_list(self.graph, node.inputs[3]) or ()))
         if node.op == "StridedSlice":
@@ -170,8 +170,8 @@ class Batches(SizeFinder):
             return None
         gone = {axis % len(before) for axis in axes} if before else set()
         if node.op not in _FIRST and attribute(node, "keep_dims", False):
-            return tuple(1 if i in gone else one for i, one in enumerate(before))
-        return tuple(one for i, one in enumerate(before) if i not in gone)
+            return tuple(1 if i in gone else size for i, size in enumerate(before))
+        return tuple(size for i, size in enumerate(before) if i not in gone)
 
     def _joined(self, node: Node) -> Sizes | None:
         parts = joined_parts(node)
@@ -205,21 +205,21 @@ class Batches(SizeFinder):
         known = [sizes for sizes in (self.of(part) for part in joined_parts(node)) if sizes is not None]
         for sizes in known[1:]:
             if len(sizes) == len(known[0]):
-                for i, (one, other) in enumerate(zip(known[0], sizes, strict=True)):
+                for i, (first, second) in enumerate(zip(known[0], sizes, strict=True)):
                     if i != axis or node.op == "Pack":
-                        self._join(one, other, self.needs[node.name])
+                        self._join(first, second, self.needs[node.name])
 
-    def _join(self, one: Size, other: Size, needs: frozenset[str]) -> None:
-        one, other = self.leader(one), self.leader(other)
-        if one == other:
+    def _join(self, first: Size, second: Size, needs: frozenset[str]) -> None:
+        first, second = self.leader(first), self.leader(second)
+        if first == second:
             return
-        for size in (one, other):
+        for size in (first, second):
             if isinstance(size, Symbol) and not self.needs.get(size.of.node, frozenset()) <= needs:
                 return
-        if isinstance(one, Symbol):
-            self._leader[one] = other
-        elif isinstance(other, Symbol):
-            self._leader[other] = one
+        if isinstance(first, Symbol):
+            self._leader[first] = second
+        elif isinstance(second, Symbol):
+            self._leader[second] = first
 
 
 def is_reshape(graph: Graph, node: Node) -> bool:

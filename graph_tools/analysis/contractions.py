@@ -34,7 +34,7 @@ def mark_contractions(model: Model) -> None:
     shape_of = shapes(model)
     for signature in model.signatures.values():
         outputs = {output.tensor for output in signature.outputs.values()}
-        needed = graph.ancestors(one.node for one in outputs)
+        needed = graph.ancestors(output.node for output in outputs)
         for node in relus:
             if node.name in needed:
                 joined = _is_joined(graph, node, needed, outputs, shape_of)
@@ -69,7 +69,7 @@ def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs:
         if output.port or output in outputs:
             return None
         node = graph[output.node]
-        users = [one for one in graph.users(node.name) if one.name in needed and not _is_same(one, user)]
+        users = [each for each in graph.users(node.name) if each.name in needed and not _is_same(each, user)]
         if users or node.controls:
             return None
         if node.op not in _PASSED_OVER:
@@ -77,9 +77,9 @@ def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs:
         output, user = node.inputs[0], node
 
 
-def _is_same(one: Node, other: Node) -> bool:
+def _is_same(first: Node, second: Node) -> bool:
     """Return whether two nodes compute the same, so that TensorFlow keeps only one of them."""
-    return one.name == other.name or (one.op == other.op and one.inputs == other.inputs and not one.controls)
+    return first.name == second.name or (first.op == second.op and first.inputs == second.inputs and not first.controls)
 
 
 def _is_float32(node: Node) -> bool:

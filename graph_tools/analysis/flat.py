@@ -65,12 +65,12 @@ class Flat:
         sizes, order = self.shapes.of(node.inputs[0]), self.shapes.numbers(node.inputs[1])
         if sizes is None or order is None or len(order) != len(sizes):
             return False
-        moved = [one for one in order if sizes[one] != Size(1)]
+        moved = [axis for axis in order if sizes[axis] != Size(1)]
         return moved == sorted(moved)
 
     def _keeps_everything(self, node: Node) -> bool:
         """Return whether a slice only adds or drops dimensions of size 1: `x[:, None]`, `x[:, :, 0]`."""
-        sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{one}_mask", 0) for one in _MASKS]
+        sizes, masks = self.shapes.of(node.inputs[0]), [attribute(node, f"{mask}_mask", 0) for mask in _MASKS]
         bounds = [self.shapes.numbers(source) for source in node.inputs[1:4]]
         begin_open, end_open, new, shrink, ellipsis = masks
         if sizes is None or any(bound is None for bound in bounds):
@@ -96,9 +96,9 @@ class Flat:
         *_, last = self.views(output)
         return last
 
-    def same(self, one: Output, other: Output) -> bool:
+    def same(self, first: Output, second: Output) -> bool:
         """Return whether two outputs have the same elements in the same order."""
-        return self.source(one) == self.source(other)
+        return self.source(first) == self.source(second)
 
     def node(self, output: Output, *ops: str) -> Node | None:
         """Return the node that computes the elements of an output, if it is of one of `ops`."""
@@ -115,7 +115,7 @@ class Flat:
 
     def known(self, output: Output) -> list[int | None]:
         """Return the sizes of an output, with None for unknown ones; empty if its rank is not known."""
-        return [one.known for one in self.shapes.of(output) or ()]
+        return [size.known for size in self.shapes.of(output) or ()]
 
     def is_float(self, output: Output) -> bool:
         import tensorflow as tf
@@ -148,7 +148,7 @@ class Flat:
         shape = self.shape_of(output)
         if not self.is_constant(output) or shape is None or None in shape:
             return None
-        return output, [one or 0 for one in shape]
+        return output, [size or 0 for size in shape]
 
     def row_vector(self, output: Output, like: Output) -> Output | Array | None:
         """Return a constant that is the same for all rows of `like`, with as many elements as a row, or None."""
@@ -157,17 +157,18 @@ class Flat:
             return None
         plain = skip(self.graph, output)
         shape = self.shape_of(plain)
-        size = int(np.prod([one or 0 for one in row]))
+        size = int(np.prod([columns or 0 for columns in row]))
         if shape is None or None in shape or len(shape) > len(row) + 1 or (len(shape) > len(row) and shape[0] != 1):
             return None
-        inner = [one or 0 for one in shape][-len(row) :]
+        inner = [columns or 0 for columns in shape][-len(row) :]
         padded = [1] * (len(row) - len(inner)) + inner
         if padded == row:
             return plain
         value = self.values.value(plain)
         if value is None or any(a not in (1, b) for a, b in zip(padded, row, strict=True)):
             return None
-        return np.ascontiguousarray(np.broadcast_to(value.reshape(padded), [one or 0 for one in row]).reshape(size))
+        rows = np.broadcast_to(value.reshape(padded), [columns or 0 for columns in row])
+        return np.ascontiguousarray(rows.reshape(size))
 
     def reduced(self, node: Node) -> tuple[int, ...] | None:
         """Return the axes that a reduction reduces, counted from the first, or None."""
@@ -181,4 +182,4 @@ class Flat:
 
     def adjoined(self, node: Node) -> bool:
         """Return whether a product transposes an operand."""
-        return any(attribute(node, one, False) for one in ("adj_x", "adj_y", "transpose_a", "transpose_b"))
+        return any(attribute(node, name, False) for name in ("adj_x", "adj_y", "transpose_a", "transpose_b"))

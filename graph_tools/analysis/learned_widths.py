@@ -58,8 +58,8 @@ def _learn(shapes: SymbolicShapes, x: Output, width: int, found: dict[Symbol, in
         return
     parts = [skip(shapes.graph, source) for source in node.inputs[:-1]]
     last = [(shapes.of(part) or (Size(1),))[-1].known for part in parts]
-    unknown = [one for one, size in zip(parts, last, strict=True) if size is None]
-    rest = width - sum(one or 0 for one in last)
+    unknown = [part for part, size in zip(parts, last, strict=True) if size is None]
+    rest = width - sum(columns or 0 for columns in last)
     if len(unknown) == 1 and rest > 0 and len(shapes.of(unknown[0]) or ()) == 2:
         _learn(shapes, unknown[0], rest, found)
 

@@ -40,11 +40,11 @@ class Terms:
     """
 
     def __init__(self, function: Any, shape_of: ShapeOfArgument) -> None:
-        self._nodes = {one.name: one for one in function.node_def}
-        self._arguments = {one.name: i for i, one in enumerate(function.signature.input_arg)}
+        self._nodes = {node.name: node for node in function.node_def}
+        self._arguments = {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
         self._shape_of = shape_of
         self._known: dict[str, Term] = {}
-        self.returned = [self.of(function.ret[one.name]) for one in function.signature.output_arg]
+        self.returned = [self.of(function.ret[result.name]) for result in function.signature.output_arg]
 
     def of(self, text: str) -> Term:
         """Return the term of `argument`, `node:output:index` or `node:output`."""
@@ -61,7 +61,7 @@ class Terms:
         unknown: Term = ("?", node.name, node.op)
         if node.op == "Const":
             return _constant(node) or unknown
-        inputs = [self.of(one) for one in node.input if not one.startswith("^")]
+        inputs = [self.of(text) for text in node.input if not text.startswith("^")]
         if node.op in _THROUGH:
             return inputs[0]
         if node.op in _SUMS:
@@ -129,8 +129,8 @@ class Terms:
     def _slice(self, node: Any, inputs: list[Term]) -> Term | None:
         """Recognize `x[:, begin:end]`, and `x[row]` of an argument."""
         begin, end, step = (_numbers(source) for source in inputs[1:])
-        masks = {one: _attribute(node, f"{one}_mask").i for one in _MASKS}
-        if begin is None or end is None or step is None or any(one != 1 for one in step):
+        masks = {mask: _attribute(node, f"{mask}_mask").i for mask in _MASKS}
+        if begin is None or end is None or step is None or any(stride != 1 for stride in step):
             return None
         if masks["ellipsis"] or masks["new_axis"]:
             return None
@@ -146,7 +146,7 @@ class Terms:
             return None
         first = 0 if masks["begin"] & 2 else begin[1]
         last = width if masks["end"] & 2 else end[1]
-        first, last = (one + width if one < 0 else one for one in (first, last))
+        first, last = (bound + width if bound < 0 else bound for bound in (first, last))
         return self._columns(inputs[0], first, last) if 0 <= first < last <= width else None
 
     def _width(self, term: Term) -> int | None:
@@ -157,7 +157,7 @@ class Terms:
         if term[0] in {"dot", "columns", "slice"}:
             return int(term[-1] - term[-2])
         if term[0] in {"sum", "product"}:
-            return max((one for one in map(self._width, term[1]) if one is not None), default=None)
+            return max((width for width in map(self._width, term[1]) if width is not None), default=None)
         return None
 
     def _columns(self, term: Term, begin: int, end: int) -> Term:
@@ -166,8 +166,8 @@ class Terms:
             return ("columns", term[1], None, begin, end)
         if term[0] in {"dot", "columns"}:
             return (*term[:-2], term[-2] + begin, term[-2] + end)
-        if term[0] == "sum" and all(self._width(one) == self._width(term) for one in term[1]):
-            return _flat("sum", [self._columns(one, begin, end) for one in term[1]])
+        if term[0] == "sum" and all(self._width(operand) == self._width(term) for operand in term[1]):
+            return _flat("sum", [self._columns(operand, begin, end) for operand in term[1]])
         return ("slice", term, begin, end)
 
 

@@ -79,7 +79,7 @@ class RangeFinder:
             return self.of(inputs[1])
         if node.op in _JOIN:
             chosen = {"ConcatV2": inputs[:-1], "Pack": inputs}.get(node.op, inputs[len(inputs) // 2 :])
-            parts = [self.of(one) for one in chosen]
+            parts = [self.of(source) for source in chosen]
             found = parts[0]
             for part in parts[1:]:
                 found = _union(found, part)
@@ -91,9 +91,9 @@ class RangeFinder:
         low, high = self.of(node.inputs[1])
         condition = self.graph[skip(self.graph, node.inputs[0]).node]
         if condition.op == "NotEqual":
-            for one, other in ((0, 1), (1, 0)):
-                unwanted = constant(self.graph, condition.inputs[other])
-                same = skip(self.graph, condition.inputs[one]) == skip(self.graph, node.inputs[1])
+            for side, against in ((0, 1), (1, 0)):
+                unwanted = constant(self.graph, condition.inputs[against])
+                same = skip(self.graph, condition.inputs[side]) == skip(self.graph, node.inputs[1])
                 if same and low is not None and unwanted is not None and unwanted.size == 1 and (unwanted == low).all():
                     return (low + 1, high)
         return (low, high)
@@ -105,10 +105,10 @@ class RangeFinder:
             return ANY
         (low, high), (other_low, other_high) = self.of(node.inputs[0]), self.of(node.inputs[1])
         if node.op == "Maximum":
-            lows = [one for one in (low, other_low) if one is not None]
+            lows = [bound for bound in (low, other_low) if bound is not None]
             return (max(lows, default=None), None if None in (high, other_high) else max(high or 0, other_high or 0))
         if node.op == "Minimum":
-            highs = [one for one in (high, other_high) if one is not None]
+            highs = [bound for bound in (high, other_high) if bound is not None]
             return (None if None in (low, other_low) else min(low or 0, other_low or 0), min(highs, default=None))
         if node.op in {"FloorMod", "Mod"} and (node.op == "FloorMod" or (low is not None and low >= 0)):
             return (0, other_high - 1) if other_low is not None and other_low > 0 and other_high is not None else ANY
@@ -127,10 +127,10 @@ class RangeFinder:
     @staticmethod
     def _clipped(values: Range, low: Range, high: Range) -> Range:
         """Return the range of min(max(values, low), high)."""
-        least = max((one for one in (values[0], low[0]) if one is not None), default=None)
+        least = max((bound for bound in (values[0], low[0]) if bound is not None), default=None)
         most = max(values[1], low[1]) if values[1] is not None and low[1] is not None else None
         least = min(least, high[0]) if least is not None and high[0] is not None else None
-        return (least, min((one for one in (most, high[1]) if one is not None), default=None))
+        return (least, min((bound for bound in (most, high[1]) if bound is not None), default=None))
 
     def _cast(self, node: Node) -> Range:
         before, after = attribute(node, "SrcT"), attribute(node, "DstT")
@@ -148,9 +148,9 @@ class RangeFinder:
         return (low, high) if fits else ANY
 
 
-def _union(one: Range, other: Range) -> Range:
-    low = None if one[0] is None or other[0] is None else min(one[0], other[0])
-    high = None if one[1] is None or other[1] is None else max(one[1], other[1])
+def _union(first: Range, second: Range) -> Range:
+    low = None if first[0] is None or second[0] is None else min(first[0], second[0])
+    high = None if first[1] is None or second[1] is None else max(first[1], second[1])
     return (low, high)
 
 
@@ -231,6 +231,6 @@ def _array_range(array: Any) -> Range:
 def _stream_range(values: Any) -> Range:
     found: Range | None = None
     for chunk in values.chunks(rows_per_chunk(values)):
-        one = _array_range(chunk)
-        found = one if found is None else _union(found, one)
+        of_chunk = _array_range(chunk)
+        found = of_chunk if found is None else _union(found, of_chunk)
     return found or ANY

@@ -73,19 +73,19 @@ def _same(rows: RowFacts, node: Node) -> Found | None:
 def _elementwise(rows: RowFacts, node: Node) -> Found | None:
     """Follow ops that combine values of an entry with each other, or with values that are the same for all entries."""
     others = [source for source in node.inputs if not rows.is_free(source)]
-    shapes = [rows.of(one) for one in node.inputs]
+    shapes = [rows.of(source) for source in node.inputs]
     known = [shape for shape in shapes if shape is not None]
     rank = max(map(len, known), default=0)
-    for one, sizes in zip(node.inputs, shapes, strict=True):
-        if sizes is None or (len(sizes) == rank) != (one in others):
+    for source, sizes in zip(node.inputs, shapes, strict=True):
+        if sizes is None or (len(sizes) == rank) != (source in others):
             return None
     return _together(rows, others)
 
 
 def _together(rows: RowFacts, outputs: list[Output]) -> Found | None:
     found = {rows.entries.get(output) for output in outputs}
-    one = found.pop() if len(found) == 1 else None
-    return {0: one} if one is not None and one.kind == VALUES else None
+    entries = found.pop() if len(found) == 1 else None
+    return {0: entries} if entries is not None and entries.kind == VALUES else None
 
 
 def _lookup(rows: RowFacts, node: Node) -> Found | None:
@@ -138,7 +138,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME_SHAPE, _same),
     **dict.fromkeys(BROADCASTS | {"StringJoin"}, _elementwise),
     **dict.fromkeys(("Gather", "GatherV2", "LookupTableFindV2", "ResourceGather"), _lookup),
-    **dict.fromkeys([*_SEGMENTS, *(f"{one}WithNumSegments" for one in _SEGMENTS)], _sparse_segments),
+    **dict.fromkeys([*_SEGMENTS, *(f"{segment_op}WithNumSegments" for segment_op in _SEGMENTS)], _sparse_segments),
     **dict.fromkeys(("SegmentMean", "SegmentSum", "UnsortedSegmentSum"), _segments),
     "ExpandDims": _expand_dims,
     "GatherNd": _gather_nd,

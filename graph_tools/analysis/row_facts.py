@@ -87,7 +87,7 @@ class RowFacts(SymbolicShapes):
         if not self.sides.get(output.node):
             return True
         value = self.value(output)
-        return value is not None and not any(SYMBOL in one.symbols for one in value)
+        return value is not None and not any(SYMBOL in size.symbols for size in value)
 
     def first(self, output: Output) -> Size | None:
         """Return the first size of a tensor of rows: their number, or a multiple if a row takes several places."""

@@ -78,13 +78,13 @@ def _elementwise(rows: RowFacts, node: Node) -> Size | None:
     if not rank:
         return None
     found: set[Size | None] = set()
-    for one in node.inputs:
-        sizes = rows.of(one)
-        if rows.is_free(one):
+    for source in node.inputs:
+        sizes = rows.of(source)
+        if rows.is_free(source):
             if sizes is None or (len(sizes) == rank and sizes[0] != _ONE):
                 return None
-        elif rows.first(one) is not None or not _is_of_items(rows, one):
-            found.add(rows.first(one) if sizes and len(sizes) == rank else None)
+        elif rows.first(source) is not None or not _is_of_items(rows, source):
+            found.add(rows.first(source) if sizes and len(sizes) == rank else None)
     return found.pop() if len(found) == 1 else None
 
 
@@ -164,11 +164,11 @@ def _einsum(rows: RowFacts, node: Node) -> Size | None:
     if not result or "." in operands or len(letters) != len(node.inputs):
         return None
     found: set[Size | None] = set()
-    for one, names in zip(node.inputs, letters, strict=True):
-        if rows.is_free(one):
+    for source, names in zip(node.inputs, letters, strict=True):
+        if rows.is_free(source):
             found |= {None} if result[0] in names else set()
         else:
-            found.add(rows.first(one) if names[:1] == result[0] and names.count(result[0]) == 1 else None)
+            found.add(rows.first(source) if names[:1] == result[0] and names.count(result[0]) == 1 else None)
     return found.pop() if len(found) == 1 else None
 
 

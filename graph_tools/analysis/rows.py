@@ -6,7 +6,7 @@ from __future__ import annotations
 from graph_tools.analysis.row_entries import entries_of, has_entries
 from graph_tools.analysis.row_facts import ITEMS, ROWS, USER, Entries, RowFacts
 from graph_tools.analysis.row_rules import SAME_SHAPE, rows_of, why_not
-from graph_tools.analysis.symbolic_shapes import Rule, Sizes, SymbolicShapes
+from graph_tools.analysis.symbolic_sizes import Rule, SizeFacts, Sizes
 from graph_tools.graph import Node, Output, op_def, output_types
 
 __all__ = ["ITEMS", "USER", "Rows"]
@@ -36,7 +36,7 @@ class Rows(RowFacts):
         if not self.sides[node.name] or self.value(node.output()) is not None:
             return
         if node.op == "IdentityN":
-            self._shapes |= {node.output(port): self.of(one) for port, one in enumerate(node.inputs)}
+            self._shapes |= {node.output(port): self.of(source) for port, source in enumerate(node.inputs)}
             return
         if has_entries(self, node):
             found = entries_of(self, node)
@@ -58,5 +58,5 @@ class Rows(RowFacts):
         return range(1 if described is None else len(output_types(described, node.attrs)))
 
 
-def _same(shapes: SymbolicShapes, node: Node) -> Sizes | None:
+def _same(shapes: SizeFacts, node: Node) -> Sizes | None:
     return shapes.of(node.inputs[0])

@@ -79,7 +79,7 @@ class Rules:
         if begin is None or size is None or begin.any():
             return None
         known = shape if shape is not None else (None,) * len(size)
-        full = all(one in (-1, have) for one, have in zip(size.tolist(), known, strict=True))
+        full = all(wanted in (-1, have) for wanted, have in zip(size.tolist(), known, strict=True))
         return node.inputs[0] if full else None
 
     def strided_slice(self, node: Node) -> Output | None:
@@ -106,8 +106,8 @@ class Rules:
         return node.inputs[1 if node.op == "Split" else 0] if attribute(node, "num_split") == 1 else None
 
     def broadcast_to(self, node: Node) -> Output | None:
-        one, other = self.shape_of(node.inputs[0]), self.shape_of(node.output())
-        return node.inputs[0] if one is not None and one == other and None not in one else None
+        before, after = self.shape_of(node.inputs[0]), self.shape_of(node.output())
+        return node.inputs[0] if before is not None and before == after and None not in before else None
 
     def neutral(self, node: Node, number: int, sides: tuple[int, ...]) -> Output | None:
         """Return the other operand if one changes nothing: its elements are all `number`, and it is not larger."""
@@ -128,16 +128,16 @@ def broadcasts(small: tuple[int, ...], large: Shape) -> bool:
     if large is None or len(small) > len(large):
         return True
     tail = large[len(large) - len(small) :]
-    return any(one not in (1, have) for one, have in zip(small, tail, strict=True))
+    return any(size not in (1, have) for size, have in zip(small, tail, strict=True))
 
 
-def _equal_shapes(one: Shape, other: Shape) -> bool:
-    if one is None or other is None or len(one) != len(other):
+def _equal_shapes(first: Shape, second: Shape) -> bool:
+    if first is None or second is None or len(first) != len(second):
         return False
     unknown = 0
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(first, second, strict=True):
         if a == 0 or b == 0:
-            return one == other and None not in one
+            return first == second and None not in first
         if a is None or b is None:
             unknown += 1
         elif a != b:

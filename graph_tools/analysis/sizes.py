@@ -52,7 +52,8 @@ class SizeFinder:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.graph = model.graph
-        self._fed = {one.tensor: one.shape for each in model.signatures.values() for one in each.inputs.values()}
+        endpoints = [endpoint for each in model.signatures.values() for endpoint in each.inputs.values()]
+        self._fed = {endpoint.tensor: endpoint.shape for endpoint in endpoints}
         self._known: dict[Output, Sizes | None] = {}
 
     def of(self, output: Output) -> Sizes | None:
@@ -87,37 +88,37 @@ class SizeFinder:
                 found = tuple(Symbol("element", output, index) for index in range(sizes[0]))
         return found
 
-    def same(self, one: Output, other: Output) -> bool:
+    def same(self, first: Output, second: Output) -> bool:
         """Return whether two tensors have one shape in every request."""
-        sizes = self.of(one)
-        return sizes is not None and sizes == self.of(other)
+        sizes = self.of(first)
+        return sizes is not None and sizes == self.of(second)
 
     def _elements(self, node: Node, output: Output) -> Sizes | None:
         inputs = node.inputs
         array = constant(self.graph, output)
         if array is not None:
             small = array.ndim <= 1 and array.dtype.kind in "iu" and array.size <= 16
-            return tuple(int(one) for one in array.ravel()) if small else None
+            return tuple(int(element) for element in array.ravel()) if small else None
         if node.op == "Shape":
             return self.of(inputs[0])
         if node.op in {"Cast", "Squeeze", "ExpandDims"}:
             found = self.vector(inputs[0])
             return found if node.op == "Cast" or (found is not None and len(found) == 1) else None
         if node.op in {"Pack", "ConcatV2"}:
-            parts = [self.vector(one) for one in (inputs if node.op == "Pack" else inputs[:-1])]
+            parts = [self.vector(part) for part in (inputs if node.op == "Pack" else inputs[:-1])]
             return None if any(part is None for part in parts) else tuple(s for part in parts for s in part or ())
         if node.op in {"Slice", "StridedSlice"}:
             return self._slice(node)
         if node.op in {"GatherV2", "Gather"}:
             found, picked = self.vector(inputs[0]), constant_list(self.graph, inputs[1])
-            return None if found is None or picked is None else tuple(found[one] for one in picked)
+            return None if found is None or picked is None else tuple(found[index] for index in picked)
         if node.op == "Fill":
             length, value = self.vector(inputs[0]), self.vector(inputs[1])
             count = length[0] if length is not None and len(length) == 1 else None
             return value * count if isinstance(count, int) and count <= 16 and value is not None else None
         if node.op == "Prod":
             found = self.vector(inputs[0])
-            kept = [one for one in found or () if one != 1]
+            kept = [size for size in found or () if size != 1]
             return None if found is None else (Symbol("element", output, 0),) if len(kept) > 1 else tuple(kept) or (1,)
         if node.op == "StringSplitV2" and output.port == 2:
             strings = self.of(inputs[0])
@@ -129,17 +130,17 @@ class SizeFinder:
 
     def _slice(self, node: Node) -> Sizes | None:
         found = self.vector(node.inputs[0])
-        begin, other = constant_list(self.graph, node.inputs[1]), constant_list(self.graph, node.inputs[2])
-        if found is None or begin is None or other is None or len(begin) != 1:
+        begin, end = constant_list(self.graph, node.inputs[1]), constant_list(self.graph, node.inputs[2])
+        if found is None or begin is None or end is None or len(begin) != 1:
             return None
         if node.op == "Slice":
-            return found[begin[0] :] if other[0] < 0 else found[begin[0] : begin[0] + other[0]]
+            return found[begin[0] :] if end[0] < 0 else found[begin[0] : begin[0] + end[0]]
         if constant_list(self.graph, node.inputs[3]) != [1] or attribute(node, "new_axis_mask", 0):
             return None
         if attribute(node, "shrink_axis_mask", 0):
             return (found[begin[0]],)
         start = None if attribute(node, "begin_mask", 0) else begin[0]
-        return found[start : None if attribute(node, "end_mask", 0) else other[0]]
+        return found[start : None if attribute(node, "end_mask", 0) else end[0]]
 
     def _find(self, node: Node, output: Output) -> Sizes | None:
         inputs = node.inputs
@@ -184,7 +185,7 @@ class SizeFinder:
         if node.op == "RecCollapseRows":  # all its outputs have the same number of rows
             given, rows = self.of(node.inputs[output.port]), (Symbol("size", node.output(), 0),)
             return (*rows, *given[1:]) if given else None
-        value, like = (self.of(one) for one in node.inputs)
+        value, like = (self.of(source) for source in node.inputs)
         return (like[0], *value[1:]) if value and like else None
 
     def _sparse(self, node: Node, output: Output) -> Sizes | None:
@@ -192,7 +193,7 @@ class SizeFinder:
         unknown, inputs = Symbol("size", output, 0), node.inputs
         if node.op == "Unpack":
             whole, axis = self.of(inputs[0]), attribute(node, "axis", 0)
-            return None if whole is None else tuple(one for i, one in enumerate(whole) if i != axis % len(whole))
+            return None if whole is None else tuple(size for i, size in enumerate(whole) if i != axis % len(whole))
         if node.op == "StringSplitV2":
             words = Symbol("size", node.output(1), 0)
             return ((words, 2), (words,), (2,))[output.port]
@@ -243,8 +244,8 @@ class SizeFinder:
 
     def _broadcast(self, inputs: list[Output]) -> Sizes | None:
         result: Sizes = ()
-        for one in inputs:
-            sizes = self.of(one)
+        for operand in inputs:
+            sizes = self.of(operand)
             if sizes is None:
                 return None
             length = max(len(result), len(sizes))
@@ -264,10 +265,10 @@ class SizeFinder:
                 return None
             at = axis[0] if axis[0] >= 0 else len(before) + 1 + axis[0]
             return (*before[:at], 1, *before[at:])
-        axes = {one % len(before) for one in attribute(node, "squeeze_dims", []) if before}
-        if not axes and any(isinstance(one, Symbol) for one in before):
+        axes = {axis % len(before) for axis in attribute(node, "squeeze_dims", []) if before}
+        if not axes and any(isinstance(size, Symbol) for size in before):
             return None
-        return tuple(one for i, one in enumerate(before) if not (i in axes or (not axes and one == 1)))
+        return tuple(size for i, size in enumerate(before) if not (i in axes or (not axes and size == 1)))
 
     def _gather(self, node: Node) -> Sizes | None:
         inputs = node.inputs
@@ -292,11 +293,11 @@ def resolve(before: Sizes | None, target: Sizes, output: Output | None = None) -
     if before is None:
         rest: Counter[Size] | None = None
     else:
-        rest = Counter(one for one in before if one != 1)
-        others = Counter(one for one in target if one not in (-1, 1))
+        rest = Counter(size for size in before if size != 1)
+        others = Counter(size for size in target if size not in (-1, 1))
         rest = rest - others if not others - rest else None
     left = None if rest is None else list(rest.elements())
-    numbers = [one for one in left or () if isinstance(one, int)]
+    numbers = [size for size in left or () if isinstance(size, int)]
     if left is not None and len(numbers) == len(left):
         size: Size = math.prod(numbers)
     elif left is not None and len(left) == 1:
@@ -311,4 +312,4 @@ def resolve(before: Sizes | None, target: Sizes, output: Output | None = None) -
 def _known(shape: Any, output: Output, first: int = 0) -> Sizes | None:
     if shape is None:
         return None
-    return tuple(Symbol("size", output, first + i) if one is None else one for i, one in enumerate(shape))
+    return tuple(Symbol("size", output, first + i) if size is None else size for i, size in enumerate(shape))

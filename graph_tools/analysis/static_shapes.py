@@ -36,7 +36,7 @@ def static_targets(graph: Graph, shape_of: ShapeOf) -> dict[str, Array]:
             continue
         dtype = attribute(node, "Tshape")
         found[node.name] = np.array(
-            [-1 if one is None else one for one in shape], np.int32 if dtype is None else dtype.as_numpy_dtype
+            [-1 if size is None else size for size in shape], np.int32 if dtype is None else dtype.as_numpy_dtype
         )
     return found
 
@@ -48,7 +48,7 @@ def _values(graph: Graph, node: Node, shape_of: ShapeOf) -> list[Array | None]:
     values: list[Array | None] = []
     for source in node.inputs:
         shape = shape_of(source)
-        sizes = [one for one in shape or () if one is not None]
+        sizes = [size for size in shape or () if size is not None]
         complete = shape is not None and len(sizes) == len(shape)
         if node.op == "Rank":
             values.append(None if shape is None else np.array(len(shape), np.int32))
@@ -67,14 +67,14 @@ def _slice_of_shape(graph: Graph, node: Node, shape_of: ShapeOf) -> Array | None
     if source.op != "Shape" or source.controls:
         return None
     shape = shape_of(source.inputs[0])
-    bounds = [constant(graph, one) for one in node.inputs[1:4]]
+    bounds = [constant(graph, source) for source in node.inputs[1:4]]
     if shape is None or any(bound is None or bound.size != 1 for bound in bounds):
         return None
     masks = ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask", "new_axis_mask")
     begin_open, end_open, shrink, ellipsis, new_axis = (attribute(node, key, 0) for key in masks)
     if ellipsis or new_axis:
         return None
-    begin, end, step = (int(one.item()) for one in bounds if one is not None)
+    begin, end, step = (int(bound.item()) for bound in bounds if bound is not None)
     if shrink:
         if not -len(shape) <= begin < len(shape):
             return None

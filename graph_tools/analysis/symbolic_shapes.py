@@ -16,7 +16,7 @@ from graph_tools.analysis.symbolic_sizes import Rule, Size, Sizes, product, quot
 from graph_tools.analysis.symbolic_values import VALUE_RULES, holds_integers
 from graph_tools.graph import Graph, Node, Output, attribute, constant
 
-__all__ = ["Rule", "Size", "Sizes", "SymbolicShapes", "product", "quotient"]
+__all__ = ["Size", "Sizes", "SymbolicShapes", "product", "quotient"]
 
 _MOST_SIZES = 16
 

@@ -40,10 +40,10 @@ def attr_value(value: Any) -> Any:
         made.shape.CopyFrom(tf.TensorShape(value).as_proto())
     elif isinstance(value, list):
         made.list.SetInParent()
-        for one in map(attr_value, value):
-            kind = one.WhichOneof("value")
+        for element in map(attr_value, value):
+            kind = element.WhichOneof("value")
             field = getattr(made.list, kind)
-            field.append(getattr(one, kind))
+            field.append(getattr(element, kind))
     else:
         made.type = tf.as_dtype(value).as_datatype_enum
     return made
@@ -87,6 +87,6 @@ def attribute(node: Node, name: str, default: Any = None) -> Any:
         for field in ("s", "i", "f", "b", "type", "shape", "func"):
             found = list(getattr(value.list, field))
             if found:
-                return [tf.as_dtype(one) for one in found] if field == "type" else found
+                return [tf.as_dtype(number) for number in found] if field == "type" else found
         return []
     return getattr(value, kind) if kind else default

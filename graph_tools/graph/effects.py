@@ -25,7 +25,7 @@ def functions_of(attrs: Mapping[str, Any]) -> list[str]:
         if kind == "func":
             found.append(value.func.name)
         elif kind == "list":
-            found.extend(one.name for one in value.list.func)
+            found.extend(function.name for function in value.list.func)
     return found
 
 
@@ -43,9 +43,9 @@ def _has_effect(graph: Graph, node: Node, effect: Callable[[Node], bool], chain:
     if any(name not in graph.library for name in names):
         return True
     bodies = [
-        Node(one.name, one.op, attrs=dict(one.attr))
+        Node(definition.name, definition.op, attrs=dict(definition.attr))
         for name in names
         if name not in chain
-        for one in graph.library[name].node_def
+        for definition in graph.library[name].node_def
     ]
     return any(_has_effect(graph, body, effect, chain | set(names)) for body in bodies)

@@ -191,7 +191,7 @@ class Graph:
         node.inputs = list(inputs)
         if controls is not None:
             node.controls = list(dict.fromkeys(controls))
-        for before in [*(one.node for one in node.inputs), *node.controls]:
+        for before in [*(source.node for source in node.inputs), *node.controls]:
             self._link(before, node.name)
         self.revision += 1
 
@@ -228,9 +228,9 @@ class Graph:
             self._unlink(before, name)
         new = node.name = self.fresh_name(wish)
         for user in users:
-            one = node if user == name else self.nodes[user]
-            one.inputs = [Output(new, i.port) if i.node == name else i for i in one.inputs]
-            one.controls = [new if control == name else control for control in one.controls]
+            renamed = node if user == name else self.nodes[user]
+            renamed.inputs = [Output(new, i.port) if i.node == name else i for i in renamed.inputs]
+            renamed.controls = [new if control == name else control for control in renamed.controls]
         self._insert(node)
         for user, count in users.items():
             if user != name:
@@ -287,12 +287,13 @@ class Graph:
         graph = cls()
         graph.producer = graph_def.versions.producer
         graph.library = {function.signature.name: function for function in graph_def.library.function}
-        for one in graph_def.node:
-            if one.name in graph.nodes:
-                raise UnreadableError(f"{where}: node '{one.name}' is there twice, expected names of one node each")
-            inputs = [Output.parse(text) for text in one.input if not text.startswith("^")]
-            controls = [text[1:] for text in one.input if text.startswith("^")]
-            graph._insert(Node(one.name, one.op, inputs, controls, serving_attributes(one.attr)))
+        for definition in graph_def.node:
+            if definition.name in graph.nodes:
+                found = f"node '{definition.name}' is there twice"
+                raise UnreadableError(f"{where}: {found}, expected names of one node each")
+            inputs = [Output.parse(text) for text in definition.input if not text.startswith("^")]
+            controls = [text[1:] for text in definition.input if text.startswith("^")]
+            graph._insert(Node(definition.name, definition.op, inputs, controls, serving_attributes(definition.attr)))
         for node in graph.nodes.values():
             for before in [*(source.node for source in node.inputs), *node.controls]:
                 if before not in graph.nodes:
@@ -306,11 +307,11 @@ class Graph:
         graph_def = graph_pb2.GraphDef()
         graph_def.versions.producer = self.producer
         for node in self.ordered():
-            one = graph_def.node.add(name=node.name, op=node.op, device=node.device)
-            one.input.extend(str(i) if i.port else i.node for i in node.inputs)
-            one.input.extend(f"^{name}" for name in node.controls)
+            definition = graph_def.node.add(name=node.name, op=node.op, device=node.device)
+            definition.input.extend(str(i) if i.port else i.node for i in node.inputs)
+            definition.input.extend(f"^{name}" for name in node.controls)
             for key, value in node.attrs.items():
-                one.attr[key].CopyFrom(value)
+                definition.attr[key].CopyFrom(value)
         for function in self.library.values():
             graph_def.library.function.add().CopyFrom(function)
         return graph_def

@@ -58,9 +58,10 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
             f"node '{call.name}': {len(call.inputs)} inputs, expected {len(function.signature.input_arg)} for the "
             f"function '{function_name}'"
         )
-    arguments = {one.name: source for one, source in zip(function.signature.input_arg, call.inputs, strict=True)}
-    names = {one.name: graph.fresh_name(f"{call.name}/{one.name}") for one in function.node_def}
-    outputs = {one.name: _ports(graph, one, function_name) for one in function.node_def}
+    parameters: list[str] = [argument.name for argument in function.signature.input_arg]
+    arguments = dict(zip(parameters, call.inputs, strict=True))
+    names = {inner.name: graph.fresh_name(f"{call.name}/{inner.name}") for inner in function.node_def}
+    outputs = {inner.name: _ports(graph, inner, function_name) for inner in function.node_def}
 
     def resolve(text: str) -> Output:
         """Return the output that `argument`, `node:output:index` or `node:output` refers to."""
@@ -72,15 +73,15 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
         index = int(parts[2]) if len(parts) > 2 else 0
         return Output(names[parts[0]], outputs[parts[0]][parts[1]] + index)
 
-    for one in function.node_def:
-        inputs = [resolve(text) for text in one.input if not text.startswith("^")]
-        controls = [names[text[1:]] for text in one.input if text.startswith("^") and text[1:] in names]
+    for inner in function.node_def:
+        inputs = [resolve(text) for text in inner.input if not text.startswith("^")]
+        controls = [names[text[1:]] for text in inner.input if text.startswith("^") and text[1:] in names]
         # Control inputs that name arguments are dropped, since arguments are computed already. The call's own control
         # inputs are added to nodes without inputs and to stateful nodes.
-        if (not inputs and not controls) or _stateful(graph, one.op):
+        if (not inputs and not controls) or _stateful(graph, inner.op):
             controls += call.controls
-        attrs = {key: _substituted(value, call) for key, value in serving_attributes(one.attr).items()}
-        graph._insert(Node(names[one.name], one.op, inputs, list(dict.fromkeys(controls)), attrs))
+        attrs = {key: _substituted(value, call) for key, value in serving_attributes(inner.attr).items()}
+        graph._insert(Node(names[inner.name], inner.op, inputs, list(dict.fromkeys(controls)), attrs))
     sources = [resolve(function.ret[argument.name]) for argument in function.signature.output_arg]
     after = [names[node] for node in function.control_ret.values() if node in names]
     if keep and sources:

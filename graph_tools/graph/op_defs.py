@@ -68,7 +68,7 @@ def input_types(definition: Any, attrs: dict[str, Any]) -> list[int]:
 
 def with_defaults(definition: Any, attrs: dict[str, Any]) -> dict[str, Any]:
     """Return attributes, with those that are not written because they have the op's default."""
-    return {one.name: one.default_value for one in definition.attr if one.HasField("default_value")} | dict(attrs)
+    return {attr.name: attr.default_value for attr in definition.attr if attr.HasField("default_value")} | dict(attrs)
 
 
 def _types(arguments: Any, definition: Any, attrs: dict[str, Any]) -> list[int]:
@@ -78,8 +78,8 @@ def _types(arguments: Any, definition: Any, attrs: dict[str, Any]) -> list[int]:
         if argument.type_list_attr:
             types.extend(attrs[argument.type_list_attr].list.type)
             continue
-        one = argument.type or attrs[argument.type_attr].type
-        types.extend([one] * argument_length(argument, attrs))
+        number = argument.type or attrs[argument.type_attr].type
+        types.extend([number] * argument_length(argument, attrs))
     return types
 
 

@@ -57,7 +57,7 @@ class LibraryInfo:
 
 def ops_version(ops: Iterable[str]) -> int:
     """Return the version of libprocessor's ops that a library must have to run these."""
-    return max((_SINCE.get(one, 1) for one in ops), default=1)
+    return max((_SINCE.get(op, 1) for op in ops), default=1)
 
 
 def is_ours(op: str) -> bool:
@@ -67,7 +67,7 @@ def is_ours(op: str) -> bool:
 
 def our_ops(graph: Graph) -> list[str]:
     """Return the names of the ops of libprocessor that a graph and its functions use."""
-    ops = {node.op for node in graph} | {node.op for one in graph.library.values() for node in one.node_def}
+    ops = {node.op for node in graph} | {node.op for function in graph.library.values() for node in function.node_def}
     return sorted(op for op in ops if is_ours(op) and op not in graph.library)
 
 

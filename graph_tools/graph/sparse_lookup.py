@@ -47,7 +47,7 @@ def become_lookup(
 ) -> None:
     """Turn a node into a lookup; keep its name, its users and its control inputs."""
     node.op = OP
-    node.attrs = {key: attr_value(one) for key, one in _attributes(table, key_dtype, dim, dtype, default).items()}
+    node.attrs = {key: attr_value(value) for key, value in _attributes(table, key_dtype, dim, dtype, default).items()}
     graph.set_inputs(node, [keys] if default is None else [keys, default])
 
 

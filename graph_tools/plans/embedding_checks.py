@@ -57,7 +57,7 @@ def _check_step(step: Step, where: str, text: bool | None) -> bool:
     if isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash)) and step.buckets not in range(1, 1 << 63):
         raise wrong(where, f"{step.buckets} buckets", "at least 1")
     if isinstance(step, parts.StrongHash) and (
-        len(step.key) != 2 or any(not -(1 << 63) <= one < 1 << 64 for one in step.key)
+        len(step.key) != 2 or any(not -(1 << 63) <= part < 1 << 64 for part in step.key)
     ):
         raise wrong(where, f"key {list(step.key)}", "two numbers of 64 bits")
     if isinstance(step, parts.Mod) and (step.by == 0 or step.by not in _INT64):
@@ -142,6 +142,6 @@ def _linear_width(column: Linear, where: str) -> int:
     widths = {len(row) for row in column.weights}
     if len(widths) != 1:
         raise wrong(where, f"weights with rows of {sorted(widths)} elements", "at least one row, all of one length")
-    if not all(math.isfinite(one) for row in column.weights for one in row):
+    if not all(math.isfinite(weight) for row in column.weights for weight in row):
         raise wrong(where, "a weight that is not finite", "finite ones")
     return widths.pop()

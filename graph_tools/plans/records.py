@@ -58,7 +58,7 @@ def as_object(record: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return as_object(value)
-    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+    return [_plain(element) for element in value] if isinstance(value, (tuple, list)) else value
 
 
 def _is_tag(cls: Any, tag: str) -> bool:
@@ -73,7 +73,7 @@ def _record(cls: Any, found: Any, where: str) -> Any:
     unknown = sorted(set(found) - set(fields))
     if unknown:
         raise wrong(where, f"the field '{unknown[0]}'", f"one of {', '.join(fields)}")
-    missing = [name for name, one in fields.items() if name not in found and one.default is dataclasses.MISSING]
+    missing = [name for name, field in fields.items() if name not in found and field.default is dataclasses.MISSING]
     if missing:
         raise wrong(where, f"no '{missing[0]}'", "one")
     hints = typing.get_type_hints(cls)
@@ -87,7 +87,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise wrong(where, repr(value), "a list")
-        return tuple(_value(typing.get_args(hint)[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+        return tuple(_value(typing.get_args(hint)[0], element, f"{where}[{i}]") for i, element in enumerate(value))
     if dataclasses.is_dataclass(hint):
         return _record(hint, value, where)
     if hint is float and type(value) is int:
@@ -105,10 +105,10 @@ def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
         return _value(hints[0], value, where)
     if not dataclasses.is_dataclass(hints[0]):
         if type(value) not in hints:
-            raise wrong(where, repr(value), " or ".join(one.__name__ for one in hints))
+            raise wrong(where, repr(value), " or ".join(choice.__name__ for choice in hints))
         return value
     tag = next(tag for tag in _TAGS if _is_tag(hints[0], tag))
-    chosen = {getattr(one, tag): one for one in hints}
+    chosen = {getattr(choice, tag): choice for choice in hints}
     name = value.get(tag) if isinstance(value, dict) else None
     if name not in chosen:
         raise wrong(where, f"{tag} {name!r}", f"one of {', '.join(chosen)}")

@@ -112,9 +112,9 @@ class CollapseWeightedLookup(SitePass[Weighted]):
             places = graph.add("Where", [mask], name=f"{site}/kept", attrs={"T": np.bool_}).output()
             indices, ids, weights = (
                 graph.add(
-                    "GatherNd", [one, places], name=f"{site}/{part}", attrs={"Tparams": kind, "Tindices": np.int64}
+                    "GatherNd", [tensor, places], name=f"{site}/{part}", attrs={"Tparams": kind, "Tindices": np.int64}
                 ).output()
-                for one, part, kind in (
+                for tensor, part, kind in (
                     (indices, "indices", np.int64),
                     (ids, "ids", ids_dtype),
                     (weights, "weights", dtype),
@@ -152,7 +152,7 @@ def _find(model: Model, weights_fill: Node) -> Outcome[Weighted]:
     if ids_fill is None or skip(graph, rows.value.ids).port != 1:
         return Refused(f"ids '{rows.value.ids}' are not filled, expected SparseFillEmptyRows as of their weights")
     ids, weights = _entries(finders, ids_fill), _entries(finders, weights_fill)
-    shapes = [operand(graph, one, 2) for one in (ids_fill, weights_fill)]
+    shapes = [operand(graph, fill, 2) for fill in (ids_fill, weights_fill)]
     if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
         return Refused(f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor")
     if ids[2] != weights[2]:

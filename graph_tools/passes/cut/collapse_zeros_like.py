@@ -63,7 +63,7 @@ def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:
         # A condition also contributes its shape, so at least one other operand must have the whole shape.
         others = [source for i, source in enumerate(user.inputs) if i != index]
         if user.op in _BROADCASTING and any(
-            sizes.same(other, node.inputs[0]) or other == node.inputs[0] for other in others
+            sizes.same(operand, node.inputs[0]) or operand == node.inputs[0] for operand in others
         ):
             found.append((user, index))
     return found

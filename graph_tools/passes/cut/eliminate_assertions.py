@@ -50,7 +50,9 @@ class EliminateAssertions(SitePass[None]):
 
     def _only_asserts(self, model: Model, node: Node) -> bool:
         graph = model.graph
-        if not has_effect(graph, node) or has_effect(graph, node, lambda one: writes(one) and not is_assertion(one)):
+        if not has_effect(graph, node):
+            return False
+        if has_effect(graph, node, lambda inner: writes(inner) and not is_assertion(inner)):
             return False
         return bool(functions_of(node.attrs)) and self._only_waited_for(model, node)
 

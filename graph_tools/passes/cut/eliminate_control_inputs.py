@@ -127,11 +127,11 @@ class _Branches:
         seen: set[tuple[str, int]] = set()
         waiting = [(name, 0)]
         while waiting:
-            one, depth = waiting.pop()
-            if (one, depth) in seen:
+            current, depth = waiting.pop()
+            if (current, depth) in seen:
                 continue
-            seen.add((one, depth))
-            node = self.graph[one]
+            seen.add((current, depth))
+            node = self.graph[current]
             if self.loops and node.op in CONTROL_FLOW:
                 return True
             if node.op in _SPLITS:

@@ -92,12 +92,12 @@ class EliminateDeadBranches(Pass):
             graph.set_inputs(graph[name], [], [])
         sweep(model, gone, "in a branch that is never taken")
         for name in switches:
-            graph.replace_control(name, [one.node for one in graph[name].inputs])
+            graph.replace_control(name, [source.node for source in graph[name].inputs])
         sweep(model, switches, "decides by a constant")
 
     def _shrink_merge(self, model: Model, node: Node, dead: dict[str, set[int] | None]) -> None:
         graph = model.graph
-        living = [i for i, one in enumerate(node.inputs) if not _is_dead(one, dead)]
+        living = [i for i, source in enumerate(node.inputs) if not _is_dead(source, dead)]
         if len(living) > 1:
             graph.become(node, "Merge", [node.inputs[i] for i in living], {"T": node.attrs["T"], "N": len(living)})
             return
@@ -109,7 +109,7 @@ class EliminateDeadBranches(Pass):
     def _cut_selections(self, model: Model, result: PassResult) -> None:
         graph, values = model.graph, Values(model)
         found = [(node, values.constant(node.inputs[0])) for node in graph.of("Select", "SelectV2")]
-        shape_of: ShapeOf | None = shapes(model) if any(one is not None for _, one in found) else None
+        shape_of: ShapeOf | None = shapes(model) if any(condition is not None for _, condition in found) else None
         for node, condition in found:
             if condition is None or shape_of is None or not (condition.all() or not condition.any()):
                 continue
@@ -120,7 +120,7 @@ class EliminateDeadBranches(Pass):
             if shape_of(source) is None or shape is None or shape != shape_of(source) or shape.count(None) > 1:
                 result.refused.append((node.name, "the side that is taken may be broadcast, expected a known shape"))
                 continue
-            before = [one.node for one in node.inputs]
+            before = [source.node for source in node.inputs]
             graph.become(node, "Identity", [source], {"T": attribute(node, "T")})
             sweep(model, before, f"not taken, or condition, of '{node.name}', whose condition is constant")
             result.applied += 1
@@ -129,7 +129,7 @@ class EliminateDeadBranches(Pass):
 def _branches(node: Node) -> list[str]:
     if "If" in node.op:
         return [node.attrs["then_branch"].func.name, node.attrs["else_branch"].func.name]
-    return [one.name for one in node.attrs["branches"].list.func]
+    return [function.name for function in node.attrs["branches"].list.func]
 
 
 def _function(name: str) -> object:
@@ -150,7 +150,7 @@ def _dead_outputs(graph: Graph, outputs: set[Output]) -> dict[str, set[int] | No
         ports = dead.setdefault(output.node, set())
         assert ports is not None
         ports.add(output.port)
-    waiting = [user for one in outputs for user in graph.users(one.node)]
+    waiting = [user for output in outputs for user in graph.users(output.node)]
     while waiting:
         node = waiting.pop()
         if dead.get(node.name, set()) is None:

@@ -54,7 +54,7 @@ class EliminateIdentities(SitePass[None]):
             return Refused(f"{len(users)} users would wait for its {len(node.controls)} control inputs, expected fewer")
         if anchors_branch(model, site):
             return Refused("nodes of a branch wait for it, expected none")
-        sources = {graph[one.node].op for one in node.inputs}
+        sources = {graph[source.node].op for source in node.inputs}
         joins = [user for user in users if user.op in CONTROL_FLOW]
         if joins and (node.controls or sources & CONTROL_FLOW):
             return Refused(f"it carries a branch into '{joins[0].name}', expected no control flow on both sides")
@@ -74,13 +74,13 @@ class EliminateIdentities(SitePass[None]):
         node = graph[site]
         for user in graph.users(site):
             data = any(source.node == site for source in user.inputs)
-            inputs = [node.inputs[one.port] if one.node == site else one for one in user.inputs]
+            inputs = [node.inputs[source.port] if source.node == site else source for source in user.inputs]
             controls = [name for name in user.controls if name != site]
             if site in user.controls:
-                controls += [one.node for one in node.inputs]
+                controls += [source.node for source in node.inputs]
             if data or site in user.controls:
                 controls += node.controls
-            held = {one.node for one in inputs}
+            held = {source.node for source in inputs}
             graph.set_inputs(user, inputs, [name for name in controls if name not in held and name != user.name])
         sweep(model, [site], f"{node.op}: passes on what it is given")
 

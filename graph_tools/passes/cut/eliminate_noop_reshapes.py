@@ -55,7 +55,7 @@ class EliminateNoopReshapes(SitePass[None]):
         node = graph[site]
         assert self._rules is not None
         source = self._rules.equal_input(node)
-        before = [one.node for one in node.inputs]
+        before = [output.node for output in node.inputs]
         if source is None:
             inner = graph.input(node, 0)
             graph.set_input(node, 0, inner.inputs[0])

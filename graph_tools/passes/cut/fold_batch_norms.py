@@ -64,8 +64,8 @@ class FoldBatchNorms(Pass):
             return
         model, weights = affines.model, Weights(affines, node)
         sharers = weights.sharers()
-        refusal = weights.refusal() or _disagreement(chain, [affines.chain(one.output()) for one in sharers])
-        if any(one.name in affines.roots for one in sharers):
+        refusal = weights.refusal() or _disagreement(chain, [affines.chain(sharer.output()) for sharer in sharers])
+        if any(sharer.name in affines.roots for sharer in sharers):
             refusal = refusal or "a signature names another node that uses its weights"
         if refusal:
             if chain.scales:
@@ -73,11 +73,11 @@ class FoldBatchNorms(Pass):
             return
         weights.scale_outputs(chain.scale)
         for sharer in sharers:
-            one = affines.chain(sharer.output())
-            assert one is not None
-            offset = np.broadcast_to(one.offset, (weights.channels,))
-            self._become_bias(model, model.graph[one.nodes[-1]], sharer.output(), offset, attribute(sharer, "T"))
-            self._sweep(model, one, sharer.name)
+            affine = affines.chain(sharer.output())
+            assert affine is not None
+            offset = np.broadcast_to(affine.offset, (weights.channels,))
+            self._become_bias(model, model.graph[affine.nodes[-1]], sharer.output(), offset, attribute(sharer, "T"))
+            self._sweep(model, affine, sharer.name)
         result.applied += 1
 
     def _into_next(self, affines: Affines, node: Node, result: PassResult) -> None:
@@ -88,18 +88,20 @@ class FoldBatchNorms(Pass):
             return
         model, weights = affines.model, Weights(affines, node)
         sharers = weights.sharers()
-        chains = [_chain_before(affines, one) if _may_follow(one) else None for one in sharers]
+        chains = [_chain_before(affines, sharer) if _may_follow(sharer) else None for sharer in sharers]
         refusal = weights.refusal() or _imprecise(chain) or _disagreement(chain, chains)
         if refusal:
             result.refused.append((chain.nodes[-1], f"'{node.name}': {refusal}"))
             return
         inputs = weights.source.shape[1 if weights.transposed else 0]
-        biases = [weights.applied_to(np.broadcast_to(one.offset, (inputs,))) for one in chains if one is not None]
+        biases = [
+            weights.applied_to(np.broadcast_to(affine.offset, (inputs,))) for affine in chains if affine is not None
+        ]
         weights.scale_inputs(chain.scale)
-        for sharer, one, bias in zip(sharers, chains, biases, strict=True):
-            assert one is not None
-            self._insert_bias(affines, sharer, one.source, bias)
-            self._sweep(model, one, sharer.name)
+        for sharer, affine, bias in zip(sharers, chains, biases, strict=True):
+            assert affine is not None
+            self._insert_bias(affines, sharer, affine.source, bias)
+            self._sweep(model, affine, sharer.name)
         result.applied += 1
 
     def _insert_bias(self, affines: Affines, node: Node, x: Output, bias: Array) -> None:
@@ -120,13 +122,13 @@ class FoldBatchNorms(Pass):
         self._become_bias(affines.model, node, product.output(), bias, dtype)
 
     def _alone(self, affines: Affines, node: Node, result: PassResult) -> None:
-        one = affines.of(node)
-        if one is None:
+        affine = affines.of(node)
+        if affine is None:
             return
-        before = affines.graph[one.source.node]
-        if affines.only_user(one.source) is node and before.name not in affines.roots and affines.of(before):
+        before, alone = affines.graph[affine.source.node], affines.only_user(affine.source) is node
+        if alone and before.name not in affines.roots and affines.of(before):
             return
-        chain = affines.chain(one.source) if affines.only_user(one.source) is node else _chain_from(affines, one)
+        chain = affines.chain(affine.source) if alone else _chain_from(affines, affine)
         if chain is None or (len(chain.nodes) < 3 and not node.op.startswith("FusedBatchNorm")):
             return
         refusal = _imprecise(chain)
@@ -163,7 +165,7 @@ def _may_follow(node: Node) -> bool:
 
 def _disagreement(chain: Affine, others: list[Affine | None]) -> str | None:
     """Return a reason if nodes that share weights need different scales; None if not."""
-    if all(other is not None and np.array_equal(other.scale, chain.scale) for other in others):
+    if all(affine is not None and np.array_equal(affine.scale, chain.scale) for affine in others):
         return None
     return "another node uses its weights too, expected the same scaling of all"
 
@@ -173,11 +175,11 @@ def _chain_before(affines: Affines, node: Node) -> Affine | None:
     whole: Affine | None = None
     output = node.inputs[0]
     while output.node not in affines.roots and len(affines.graph.users(output.node)) == 1 and output.port == 0:
-        one = affines.of(affines.graph[output.node])
-        if one is None:
+        affine = affines.of(affines.graph[output.node])
+        if affine is None:
             break
-        whole = one if whole is None else one.then(whole)
-        output = one.source
+        whole = affine if whole is None else affine.then(whole)
+        output = affine.source
     return whole
 
 

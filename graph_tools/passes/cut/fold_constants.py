@@ -127,14 +127,14 @@ class FoldConstants(Pass):
         size = 0
         for port, number in enumerate(output_types(op_def(node.op), node.attrs)):
             dtype, shape = tf_type(number), shape_of(node.output(port))
-            if shape is None or any(one is None for one in shape) or not _storable(dtype):
+            if shape is None or None in shape or not _storable(dtype):
                 return None
-            size += math.prod(one or 0 for one in shape) * (16 if dtype.name == "string" else dtype.size)
+            size += math.prod(axis or 0 for axis in shape) * (16 if dtype.name == "string" else dtype.size)
         before = [known[name] for name in {source.node for source in node.inputs}]
-        leaves = sum(one.leaves for one in before)
-        alone = all(one.alone for one in before) and len(graph.users(node.name)) <= 1
-        variables = any(one.variables for one in before)
-        if size > SMALL_BYTES and not (size <= leaves and all(one.alone for one in before)):
+        leaves = sum(operand.leaves for operand in before)
+        alone = all(operand.alone for operand in before) and len(graph.users(node.name)) <= 1
+        variables = any(operand.variables for operand in before)
+        if size > SMALL_BYTES and not (size <= leaves and all(operand.alone for operand in before)):
             return None
         if variables and size > max(leaves, _SCALAR_BYTES):
             return None
@@ -161,12 +161,12 @@ class FoldConstants(Pass):
             computed = dict(zip(fetched, evaluate(model, known_feeds(known), fetched), strict=True))
         except _FoldingError:
             computed = {}
-            for one in fetched:
+            for output in fetched:
                 try:
-                    computed[one] = evaluate(model, known_feeds(known), [one])[0]
+                    computed[output] = evaluate(model, known_feeds(known), [output])[0]
                 except _FoldingError as error:
-                    self._uncomputable.add(one)
-                    result.refused.append((one.node, f"TensorFlow cannot compute it alone: {error}"))
+                    self._uncomputable.add(output)
+                    result.refused.append((output.node, f"TensorFlow cannot compute it alone: {error}"))
         for output, value in computed.items():
             count += _replace_output(model, output, value)
         return count
@@ -174,7 +174,7 @@ class FoldConstants(Pass):
 
 def known_feeds(known: dict[str, _Known]) -> dict[str, str]:
     """Return the name of the variable that each reading node reads, by node."""
-    return {name: one.feed for name, one in known.items() if one.feed is not None}
+    return {name: node.feed for name, node in known.items() if node.feed is not None}
 
 
 def _storable(dtype: Any) -> bool:
@@ -195,7 +195,7 @@ def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list
     part.producer = model.graph.producer
     part.library = model.graph.library
     fed: dict[str, Array] = {}
-    needed: list[str] = [one.node for one in fetched]
+    needed: list[str] = [output.node for output in fetched]
     while needed:
         name = needed.pop()
         if name in part:
@@ -208,18 +208,18 @@ def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list
             part.become(part.add("NoOp", name=name), "Placeholder", [], attrs)
         else:
             part._insert(Node(name, node.op, list(node.inputs), [], dict(node.attrs)))
-            needed.extend(one.node for one in node.inputs)
+            needed.extend(source.node for source in node.inputs)
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default() as imported:
         tf.graph_util.import_graph_def(part.to_graph_def(), name="")
         with tf.compat.v1.Session(graph=imported, config=config) as session:
             try:
-                found = session.run([str(one) for one in fetched], fed)
+                found = session.run([str(output) for output in fetched], fed)
             except tf.errors.OpError as error:
                 raise _FoldingError(error.message) from error
     # TensorFlow returns a scalar as a NumPy number, and a string as bytes.
-    return [np.array(one, object) if isinstance(one, bytes) else np.asarray(one) for one in found]
+    return [np.array(value, object) if isinstance(value, bytes) else np.asarray(value) for value in found]
 
 
 def _replace_output(model: Model, output: Output, value: Any) -> int:

@@ -55,14 +55,14 @@ class MergeDuplicates(Pass):
         for names in _equal(groups.values(), lambda name: _digest(model.variables[name], whole=False)):
             for same in _equal([names], lambda name: _digest(model.variables[name], whole=True)):
                 first, *others = same
-                for other in others:
-                    if any(user.op not in _HANDLE_USERS for user in graph.users(other)):
-                        result.refused.append((other, f"its elements equal those of '{first}', but it is used by more "
+                for copy in others:
+                    if any(user.op not in _HANDLE_USERS for user in graph.users(copy)):
+                        result.refused.append((copy, f"its elements equal those of '{first}', but it is used by more "
                                                "than reads"))  # fmt: skip
                         continue
-                    graph.replace(Output(other), Output(first))
-                    graph.replace_control(other, [first])
-                    sweep(model, [other], f"every element equals that of the variable '{first}'")
+                    graph.replace(Output(copy), Output(first))
+                    graph.replace_control(copy, [first])
+                    sweep(model, [copy], f"every element equals that of the variable '{first}'")
                     result.applied += 1
 
     def _merge_nodes(self, model: Model, result: PassResult) -> int:
@@ -134,9 +134,10 @@ def _key(graph: Graph, node: Node) -> Hashable:
 
 def _bytes(value: Array) -> bytes:
     """Return the content of an array, or a digest if it is large."""
-    raw = (
-        b"".join(b"%d:%s" % (len(one), one) for one in value.reshape(-1)) if value.dtype == object else value.tobytes()
-    )
+    if value.dtype == object:
+        raw = b"".join(b"%d:%s" % (len(text), text) for text in value.reshape(-1))
+    else:
+        raw = value.tobytes()
     return raw if len(raw) <= 64 else hashlib.sha256(raw).digest()
 
 

@@ -59,4 +59,4 @@ def _bytes(node: Node) -> int:
     dtype = attribute(node, "dtype")
     if dtype.name == "string":
         return int(tensor.ByteSize())
-    return math.prod(int(one.size) for one in tensor.tensor_shape.dim) * int(dtype.size)
+    return math.prod(int(axis.size) for axis in tensor.tensor_shape.dim) * int(dtype.size)

@@ -46,7 +46,7 @@ class UseResourceVariables(SitePass[None]):
                 if user.op not in _TABLE_USERS:
                     return Refused(f"'{user.name}' ({user.op}) uses the reference to the table, expected a lookup")
             elif user.op in _ASSIGNS and user.inputs[0].node == site:
-                if any(one.node == user.name for after in graph.users(user.name) for one in after.inputs):
+                if any(source.node == user.name for after in graph.users(user.name) for source in after.inputs):
                     return Refused(f"'{user.name}' ({user.op}) passes the reference on, expected one that only assigns")
             elif _takes_reference(model, user, site):
                 return Refused(f"'{user.name}' ({user.op}) uses the reference, expected a read or an assignment")

@@ -14,7 +14,8 @@ from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, value
 
 _DENSE = value()
-_MISSING = value().where(lambda facts, output: is_zeros(facts.graph, output)) | const(accepts=lambda one: one.size == 1)
+_ZEROS = value().where(lambda facts, output: is_zeros(facts.graph, output))
+_MISSING = _ZEROS | const(accepts=lambda mark: mark.size == 1)
 _PRESENT = op("NotEqual", _DENSE, _MISSING, waits=True)
 _PLACES = op("Where", _PRESENT, waits=True)
 _VALUES = op("GatherNd", _DENSE, _PLACES, waits=True)

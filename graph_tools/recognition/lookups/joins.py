@@ -58,18 +58,18 @@ class Joiner:
         found = [piece for piece in pieces if piece is not None]
         if len(found) < len(pieces) or not self._one_batch(found) or self._waits(found):
             return None
-        if node.op == "ConcatV2" and axis == 2 and (any(one.sequence is not None for one in found)
-                                                    or any(one.shape[0] != 1 for one in found)):  # fmt: skip
+        joins, sequences = node.op == "ConcatV2", any(piece.sequence is not None for piece in found)
+        if joins and axis == 2 and (sequences or any(piece.shape[0] != 1 for piece in found)):
             return self._side_by_side(found)
-        if any(one.sequence is not None for one in found):
+        if sequences:
             return None
         place = axis - 1
-        shapes = [one.shape if node.op == "ConcatV2" else (*one.shape[:place], 1, *one.shape[place:]) for one in found]
+        shapes = [piece.shape if joins else (*piece.shape[:place], 1, *piece.shape[place:]) for piece in found]
         if len({len(shape) for shape in shapes}) > 1 or row_width(shapes[0][:place]) != 1:
             return None
-        if len({(*one[:place], *one[place + 1 :]) for one in shapes}) > 1:
+        if len({(*shape[:place], *shape[place + 1 :]) for shape in shapes}) > 1:
             return None
-        total = sum(row_width(one[place : place + 1]) for one in shapes)
+        total = sum(row_width(shape[place : place + 1]) for shape in shapes)
         return self._joined(found, (*shapes[0][:place], total, *shapes[0][place + 1 :]))
 
     def _joined(self, pieces: list[Piece], shape: tuple[Size, ...]) -> Piece:
@@ -85,10 +85,12 @@ class Joiner:
     def _side_by_side(self, pieces: list[Piece]) -> Piece | None:
         """Return sequences [batch, T, w] joined at each position."""
         made = [as_sequence(piece) for piece in pieces]
-        found = [one for one in made if one is not None]
-        if len(found) < len(pieces) or not all(self.batches.equal(one.shape[0], found[0].shape[0]) for one in found):
+        found = [piece for piece in made if piece is not None]
+        if len(found) < len(pieces):
             return None
-        joined = self._joined(found, (found[0].shape[0], sum(one.width for one in found)))
+        if not all(self.batches.equal(piece.shape[0], found[0].shape[0]) for piece in found):
+            return None
+        joined = self._joined(found, (found[0].shape[0], sum(piece.width for piece in found)))
         return replace(joined, sequence=found[0].sequence)
 
     def added(self, node: Node) -> Piece | None:
@@ -112,7 +114,7 @@ class Joiner:
             initial = initial + np.array(piece.start(), np.float32)
         if not pieces or not self._one_batch(pieces) or not np.isfinite(initial).all():
             return None
-        parts = tuple(part.added() for one in pieces for part in one.parts)
+        parts = tuple(part.added() for piece in pieces for part in piece.parts)
         return Piece(pieces[0].batch, tuple(sizes[1:]), parts, tuple(map(float, initial)) if initial.any() else ())
 
     def _constant(self, output: Output, sizes: tuple[Size, ...]) -> np.ndarray | None:
@@ -159,8 +161,8 @@ class Joiner:
         combiner = {"Sum": "sum", "Mean": "mean"}[op]
         if piece.sequence is not None:
             # The mean of no values is NaN in TensorFlow, and zeros here.
-            known = gone == [0] and op == "Sum" and not any(one.accumulate for one in piece.parts)
-            return tuple(replace(one, combiner="sum") for one in piece.parts) if known else None
+            known = gone == [0] and op == "Sum" and not any(part.accumulate for part in piece.parts)
+            return tuple(replace(part, combiner="sum") for part in piece.parts) if known else None
         if row_width(piece.shape[: gone[0]]) != 1:
             return None
         width = row_width(piece.shape[gone[-1] + 1 :])
@@ -243,12 +245,12 @@ class Joiner:
         """Return whether columns without a lookup depend on a lookup, so that they would need another group."""
         parts = [part for piece in pieces for part in piece.parts]
         looked = [self.depth(feature) for part in parts if part.table is not None for feature in part.features()]
-        others = [self.depth(one) for part in parts if part.table is None for one in part.features()]
+        others = [self.depth(feature) for part in parts if part.table is None for feature in part.features()]
         return max(others, default=0) > max(looked, default=0)
 
     def _one_batch(self, pieces: list[Piece]) -> bool:
         return all(self.batches.equal(piece.batch, pieces[0].batch) for piece in pieces)
 
-    def _alike(self, one: tuple[Size, ...], other: tuple[Size, ...]) -> bool:
+    def _alike(self, first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
-        return tuple(map(leader, one)) == tuple(map(leader, other))
+        return tuple(map(leader, first)) == tuple(map(leader, second))

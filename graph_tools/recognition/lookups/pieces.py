@@ -154,11 +154,11 @@ def row_width(shape: tuple[Size, ...]) -> int:
 
 def static(shape: tuple[Size, ...]) -> tuple[int, ...]:
     """Return the sizes of a shape that are numbers."""
-    return tuple(one for one in shape if isinstance(one, int))
+    return tuple(size for size in shape if isinstance(size, int))
 
 
 def is_static(shape: tuple[Size, ...]) -> bool:
-    return all(isinstance(one, int) for one in shape)
+    return all(isinstance(size, int) for size in shape)
 
 
 def positions(piece: Piece) -> int | None:
