@@ -37,7 +37,7 @@ class Batches(SizeFinder):
         #: The signatures that need a node, by node.
         self.needs: dict[str, frozenset[str]] = _needs(model)
         for node in model.graph.ordered():
-            self._learn(node)
+            self._learn_from(node)
 
     def leader(self, size: Size) -> Size:
         """Return the size that represents all sizes known to be equal to it."""
@@ -73,7 +73,7 @@ class Batches(SizeFinder):
         return self.total(before[1:]) == self.total(after[1:])
 
     def _find(self, node: Node, output: Output) -> Sizes | None:
-        return super()._find(node, output) or self._more(node, output) or self._inferred(output)
+        return super()._find(node, output) or self._find_more(node, output) or self._inferred(output)
 
     def _inferred(self, output: Output) -> Sizes | None:
         found = self._static(output)
@@ -81,7 +81,7 @@ class Batches(SizeFinder):
             return None
         return tuple(Symbol("size", output, i) if size is None else size for i, size in enumerate(found))
 
-    def _more(self, node: Node, output: Output) -> Sizes | None:
+    def _find_more(self, node: Node, output: Output) -> Sizes | None:
         if node.op in {"Split", "SplitV", "StridedSlice", "Transpose"}:
             return self._rows_kept(node, output)
         if node.op in _FUSED and not output.port:
@@ -189,7 +189,7 @@ class Batches(SizeFinder):
             total += size
         return (*first[:axis], total, *first[axis + 1 :])
 
-    def _learn(self, node: Node) -> None:
+    def _learn_from(self, node: Node) -> None:
         """Record sizes as equal if a node refuses parts of different sizes."""
         if node.op == "RecTargetAttention" and node.name in self.needs:
             query, keys = self.of(node.inputs[0]), self.of(node.inputs[1])

@@ -53,23 +53,23 @@ def is_marked(node: Node) -> bool:
 
 
 def _is_joined(graph: Graph, relu: Node, needed: set[str], outputs: set[Output], shape_of: ShapeOf) -> bool:
-    total = _before(graph, relu.inputs[0], relu, needed, outputs)
+    total = _only_producer(graph, relu.inputs[0], relu, needed, outputs)
     if total is None or total.op not in {"BiasAdd", *_SUMS} or not _is_float32(total):
         return False
     for place in (0, 1) if total.op in _SUMS else (0,):
-        product = _before(graph, total.inputs[place], total, needed, outputs)
+        product = _only_producer(graph, total.inputs[place], total, needed, outputs)
         if product is not None and product.op == "MatMul" and _is_float32(product):
             return total.op == "BiasAdd" or _is_bias(shape_of(total.inputs[1 - place]), shape_of(product.output()))
     return False
 
 
-def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs: set[Output]) -> Node | None:
+def _only_producer(graph: Graph, output: Output, user: Node, needed: set[str], outputs: set[Output]) -> Node | None:
     """Return the node, behind identities, whose result only `user` uses; None if others use it too."""
     while True:
         if output.port or output in outputs:
             return None
         node = graph[output.node]
-        users = [each for each in graph.users(node.name) if each.name in needed and not _is_same(each, user)]
+        users = [each for each in graph.users(node.name) if each.name in needed and not _compute_the_same(each, user)]
         if users or node.controls:
             return None
         if node.op not in _PASSED_OVER:
@@ -77,7 +77,7 @@ def _before(graph: Graph, output: Output, user: Node, needed: set[str], outputs:
         output, user = node.inputs[0], node
 
 
-def _is_same(first: Node, second: Node) -> bool:
+def _compute_the_same(first: Node, second: Node) -> bool:
     """Return whether two nodes compute the same, so that TensorFlow keeps only one of them."""
     return first.name == second.name or (first.op == second.op and first.inputs == second.inputs and not first.controls)
 

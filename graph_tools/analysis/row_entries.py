@@ -60,7 +60,7 @@ def _slice(rows: RowFacts, node: Node) -> Found | None:
 
 def _expand_dims(rows: RowFacts, node: Node) -> Found | None:
     axis = rows.numbers(node.inputs[1])
-    return _together(rows, node.inputs[:1]) if axis and axis[0] > 0 else None
+    return _common_entries(rows, node.inputs[:1]) if axis and axis[0] > 0 else None
 
 
 def _same(rows: RowFacts, node: Node) -> Found | None:
@@ -79,10 +79,10 @@ def _elementwise(rows: RowFacts, node: Node) -> Found | None:
     for source, sizes in zip(node.inputs, shapes, strict=True):
         if sizes is None or (len(sizes) == rank) != (source in others):
             return None
-    return _together(rows, others)
+    return _common_entries(rows, others)
 
 
-def _together(rows: RowFacts, outputs: list[Output]) -> Found | None:
+def _common_entries(rows: RowFacts, outputs: list[Output]) -> Found | None:
     found = {rows.entries.get(output) for output in outputs}
     entries = found.pop() if len(found) == 1 else None
     return {0: entries} if entries is not None and entries.kind == VALUES else None
@@ -94,7 +94,7 @@ def _lookup(rows: RowFacts, node: Node) -> Found | None:
         return None
     if not all(map(rows.is_free, [node.inputs[0], *node.inputs[2:]])):
         return None
-    return _together(rows, node.inputs[1:2])
+    return _common_entries(rows, node.inputs[1:2])
 
 
 def _sparse_segments(rows: RowFacts, node: Node) -> Found | None:

@@ -46,7 +46,7 @@ def _first(shapes: SizeFacts, node: Node) -> Sizes | None:
     return shapes.of(node.inputs[0])
 
 
-def _expanded(shapes: SizeFacts, node: Node) -> Sizes | None:
+def _expand_rows(shapes: SizeFacts, node: Node) -> Sizes | None:
     value, like = (shapes.of(source) for source in node.inputs)
     return (like[0], *value[1:]) if value and like else None
 
@@ -168,7 +168,7 @@ def _gather(shapes: SizeFacts, node: Node) -> Sizes | None:
     return (*indices, *(Size(row or 0) for row in rows[len(indices) :]))
 
 
-def _sliced(shapes: SizeFacts, node: Node) -> Sizes | None:
+def _strided_slice(shapes: SizeFacts, node: Node) -> Sizes | None:
     """Follow `x[..., None]` and similar slices, which only add dimensions."""
     sizes, steps = shapes.of(node.inputs[0]), shapes.numbers(node.inputs[3])
     begin, end, new, ellipsis = (attribute(node, f"{name}_mask", 0) for name in _SLICE_MASKS)
@@ -197,7 +197,7 @@ SIZE_RULES: dict[str, Rule] = {
     **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod", "All", "Any"), _reduce),
     **dict.fromkeys(("GatherV2", "ResourceGather", "Gather"), _gather),
     "Einsum": _einsum,
-    "RecExpandRows": _expanded,
+    "RecExpandRows": _expand_rows,
     "Reshape": _reshape,
     "ExpandDims": _expand,
     "Squeeze": _squeeze,
@@ -205,6 +205,6 @@ SIZE_RULES: dict[str, Rule] = {
     "Pack": _pack,
     "Tile": _tile,
     "Split": _split,
-    "StridedSlice": _sliced,
+    "StridedSlice": _strided_slice,
     "Transpose": _transpose,
 }

@@ -81,7 +81,7 @@ class SymbolicShapes:
         found = [Size(1, ((*output, i),)) if size is None else Size(size) for i, size in enumerate(shape)]
         if found and self.graph[output.node].op == "RecCollapseRows":
             found[0] = Size(1, ((output.node, 0, 0),))  # all its outputs have the same number of rows
-        looked_up = _looked_up(self, output) if len(found) == 3 else None
+        looked_up = _sizes_of_sequence(self, output) if len(found) == 3 else None
         if looked_up is not None:
             # A row for each value of a feature, whose sizes TensorFlow may not know.
             found[:2] = [b if a.known is None else a for a, b in zip(found[:2], looked_up, strict=True)]
@@ -110,7 +110,7 @@ class SymbolicShapes:
         return any(source not in self._shapes and not source.port for source in node.inputs)
 
 
-def _looked_up(shapes: SymbolicShapes, output: Output) -> Sizes | None:
+def _sizes_of_sequence(shapes: SymbolicShapes, output: Output) -> Sizes | None:
     """Return the sizes of a feature [rows, positions] for whose values a group of lookups returns a row each."""
     node = shapes.graph[output.node]
     if node.op != "RecEmbeddingGroup":

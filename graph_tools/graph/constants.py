@@ -50,11 +50,11 @@ def constant(graph: Graph, output: Output, *, waits: bool = True) -> Array | Non
         before = constant(graph, node.inputs[0], waits=waits)
         return None if before is None else before.astype(attribute(node, "DstT").as_numpy_dtype)
     if node.op in _SCALAR_ARITHMETIC:
-        return _computed(node.op, [constant(graph, source, waits=waits) for source in node.inputs])
+        return _apply_arithmetic(node.op, [constant(graph, source, waits=waits) for source in node.inputs])
     return None
 
 
-def _computed(op: str, operands: list[Array | None]) -> Array | None:
+def _apply_arithmetic(op: str, operands: list[Array | None]) -> Array | None:
     """Return the result of arithmetic on integer scalars; None for other operands, or if TensorFlow fails on them."""
     if any(operand is None or operand.ndim or operand.dtype.kind != "i" for operand in operands):
         return None

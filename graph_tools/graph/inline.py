@@ -61,7 +61,7 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
     parameters: list[str] = [argument.name for argument in function.signature.input_arg]
     arguments = dict(zip(parameters, call.inputs, strict=True))
     names = {inner.name: graph.fresh_name(f"{call.name}/{inner.name}") for inner in function.node_def}
-    outputs = {inner.name: _ports(graph, inner, function_name) for inner in function.node_def}
+    outputs = {inner.name: _first_ports(graph, inner, function_name) for inner in function.node_def}
 
     def resolve(text: str) -> Output:
         """Return the output that `argument`, `node:output:index` or `node:output` refers to."""
@@ -80,7 +80,7 @@ def _inline(graph: Graph, call: Node, function_name: str, keep: bool) -> list[st
         # inputs are added to nodes without inputs and to stateful nodes.
         if (not inputs and not controls) or _stateful(graph, inner.op):
             controls += call.controls
-        attrs = {key: _substituted(value, call) for key, value in serving_attributes(inner.attr).items()}
+        attrs = {key: _with_attribute_of_call(value, call) for key, value in serving_attributes(inner.attr).items()}
         graph._insert(Node(names[inner.name], inner.op, inputs, list(dict.fromkeys(controls)), attrs))
     sources = [resolve(function.ret[argument.name]) for argument in function.signature.output_arg]
     after = [names[node] for node in function.control_ret.values() if node in names]
@@ -101,14 +101,14 @@ def _stateful(graph: Graph, op: str) -> bool:
     return described is None or described.is_stateful
 
 
-def _substituted(value: Any, call: Node) -> Any:
+def _with_attribute_of_call(value: Any, call: Node) -> Any:
     """Replace a function's attribute placeholder by the attribute of the call."""
     if value.WhichOneof("value") == "placeholder":
         return call.attrs.get(value.placeholder, value)
     return value
 
 
-def _ports(graph: Graph, node: Any, function: str) -> dict[str, int]:
+def _first_ports(graph: Graph, node: Any, function: str) -> dict[str, int]:
     """Return the first port of each named output of a node in a function."""
     if node.op in graph.library:
         signature = graph.library[node.op].signature

@@ -82,7 +82,7 @@ def find_library(path: str | Path | None = None) -> Path:
     UnreadableError
         This is not a file; the message lists the paths that were tried.
     """
-    variable, packaged = os.environ.get(VARIABLE), _packaged()
+    variable, packaged = os.environ.get(VARIABLE), _packaged_library()
     if path is not None:
         candidate: Path | None = Path(path)
     elif variable:
@@ -114,7 +114,7 @@ def load_library(path: str | Path | None = None) -> Path:
             return _loaded
         real = find_library(path)
         if _loaded is None:
-            _load(real)
+            _load_into_tensorflow(real)
             _loaded = real
         elif real != _loaded:
             raise UnreadableError(f"{real}: {_loaded} is loaded already, expected one op library in a process")
@@ -137,7 +137,7 @@ def load_libraries(given: Libraries) -> None:
         real = Path(os.path.realpath(path))
         with _lock:
             if real not in _others:
-                _load(real)
+                _load_into_tensorflow(real)
                 _others.append(real)
 
 
@@ -199,7 +199,7 @@ def library_info(path: Path) -> LibraryInfo:
     return LibraryInfo(str(path), json.loads(ask())["version"])
 
 
-def _packaged() -> Path | None:
+def _packaged_library() -> Path | None:
     try:
         spec = importlib.util.find_spec("processor")
     except ValueError:  # sys.modules has a `processor` that was not created by an import
@@ -209,7 +209,7 @@ def _packaged() -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) / NAME
 
 
-def _load(real: Path) -> None:
+def _load_into_tensorflow(real: Path) -> None:
     import tensorflow as tf
 
     try:

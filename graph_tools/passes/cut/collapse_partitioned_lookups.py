@@ -84,7 +84,7 @@ class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
         return [node.name for node in model.graph.of("DynamicStitch", "ParallelDynamicStitch")]
 
     def match(self, model: Model, site: str) -> Outcome[tuple[Partitioned, Merge]]:
-        outcome = _find(model, model.graph[site])
+        outcome = _lookup_before(model, model.graph[site])
         if not isinstance(outcome, Found):
             return outcome
         found = outcome.value
@@ -160,20 +160,20 @@ def _before_flattening(model: Model, ids: Output) -> Output:
     return node.inputs[0] if flat else ids
 
 
-def _find(model: Model, stitch: Node) -> Outcome[Partitioned]:
+def _lookup_before(model: Model, stitch: Node) -> Outcome[Partitioned]:
     """Return the lookup that a stitch ends."""
     graph = model.graph
     count = attribute(stitch, "N")
     gathers = [gather for output in stitch.inputs[count:] if (gather := source(graph, output, *_GATHERS)) is not None]
     if len(gathers) != count or len({gather.op for gather in gathers}) != 1:
         return NoMatch()
-    split = _partition(model, [gather.inputs[0 if gather.op == "SparseLookup" else 1] for gather in gathers])
-    places = _partition(model, stitch.inputs[:count])
+    split = _partition_of(model, [gather.inputs[0 if gather.op == "SparseLookup" else 1] for gather in gathers])
+    places = _partition_of(model, stitch.inputs[:count])
     if split is None or places is None or attribute(split, "num_partitions") != count:
         return NoMatch()
     if operand(graph, split, 1) != operand(graph, places, 1):
         return Refused(f"'{split.name}' and '{places.name}' partition by different numbers")
-    ids = _counted(model, places)
+    ids = _vector_counted_by(model, places)
     if ids is None:
         return Refused(f"'{places.name}' partitions no count of the ids from zero")
     for end in split.inputs[:2]:
@@ -191,7 +191,7 @@ def _find(model: Model, stitch: Node) -> Outcome[Partitioned]:
     return Found(Partitioned(ids, split.inputs[1], split.inputs[0], gathers, tuple(names)))
 
 
-def _partition(model: Model, outputs: list[Output]) -> Node | None:
+def _partition_of(model: Model, outputs: list[Output]) -> Node | None:
     """Return the DynamicPartition whose outputs these are, in order."""
     found = [partition_number(model.graph, output, "DynamicPartition") for output in outputs]
     first = found[0]
@@ -201,7 +201,7 @@ def _partition(model: Model, outputs: list[Output]) -> Node | None:
     return first[0] if first is not None and in_order else None
 
 
-def _counted(model: Model, places: Node) -> Output | None:
+def _vector_counted_by(model: Model, places: Node) -> Output | None:
     """Return the vector whose places 0, 1, … are partitioned."""
     graph = model.graph
     numbers = source(graph, places.inputs[0], "Range")

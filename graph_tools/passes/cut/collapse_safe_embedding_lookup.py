@@ -62,9 +62,9 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
         if lookup.drops_negative and Finders(model).ranges.is_nonnegative(lookup.ids):
             lookup.mask = None
         if lookup.default is None and lookup.is_ordered(graph):
-            made = _with_count(model, lookup, name)
+            made = _add_counted_lookup(model, lookup, name)
         else:
-            made = _filled(graph, lookup, name)
+            made = _add_filled_lookup(graph, lookup, name)
         dtype = lookup.rows.dtype(graph)
         replace_output(model, lookup.output, made, dtype, _WHY)
         sweep(model, [lookup.segment.name], _WHY, give_way=True)
@@ -83,7 +83,7 @@ def _is_short(model: Model, lookup: SafeLookup, finders: Finders) -> bool:
     return not (masked or useless or tiled or unique or lookup.reshapes)
 
 
-def _count(model: Model, shape: Output, name: str) -> Output:
+def _add_row_count(model: Model, shape: Output, name: str) -> Output:
     """Add the number of rows of a sparse tensor; sparse tensors made from one batch share it."""
     sizes = SizeFinder(model).vector(shape)
     size = sizes[0] if sizes else None
@@ -92,39 +92,39 @@ def _count(model: Model, shape: Output, name: str) -> Output:
     return add_element(model.graph, shape, 0, np.int64, f"{name}/rows")
 
 
-def _where(graph: Graph, mask: Output, name: str) -> Output:
+def _add_where(graph: Graph, mask: Output, name: str) -> Output:
     return graph.add("Where", [mask], name=f"{name}/kept", attrs={"T": np.bool_}).output()
 
 
-def _pick(graph: Graph, tensor: Output, places: Output, dtype: object, name: str) -> Output:
+def _add_gather_nd(graph: Graph, tensor: Output, places: Output, dtype: object, name: str) -> Output:
     attrs = {"Tparams": dtype, "Tindices": np.int64}
     return graph.add("GatherNd", [tensor, places], name=name, attrs=attrs).output()
 
 
-def _with_count(model: Model, lookup: SafeLookup, name: str) -> Output:
+def _add_counted_lookup(model: Model, lookup: SafeLookup, name: str) -> Output:
     """Add the op that returns a given number of rows, with zeros in rows without ids."""
     graph = model.graph
     ids_dtype = attribute(lookup.fill, "T")
     ids, rows = lookup.ids, add_first_column(graph, lookup.indices, np.int64, f"{name}/row_of_id")
     if lookup.mask is not None:
-        places = _where(graph, lookup.mask, name)
-        ids = _pick(graph, ids, places, ids_dtype, f"{name}/ids")
-        rows = _pick(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
-    count = _count(model, lookup.shape, name)
+        places = _add_where(graph, lookup.mask, name)
+        ids = _add_gather_nd(graph, ids, places, ids_dtype, f"{name}/ids")
+        rows = _add_gather_nd(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
+    count = _add_row_count(model, lookup.shape, name)
     data, numbers, number_dtype = lookup.rows.add_data(graph, ids, name)
     attrs = {"T": lookup.rows.dtype(graph), "Tidx": number_dtype, "Tsegmentids": np.int64, "Tnumsegments": np.int64}
     inputs = [data, numbers, rows, count]
     return graph.add(f"{lookup.segment.op}WithNumSegments", inputs, name=f"{name}/combined", attrs=attrs).output()
 
 
-def _filled(graph: Graph, lookup: SafeLookup, name: str) -> Output:
+def _add_filled_lookup(graph: Graph, lookup: SafeLookup, name: str) -> Output:
     """Add SparseFillEmptyRows, which also sorts entries by row, and a Select if empty rows are zeros."""
     ids_dtype, dtype = attribute(lookup.fill, "T"), lookup.rows.dtype(graph)
     indices, ids = lookup.indices, lookup.ids
     if lookup.mask is not None:
-        places = _where(graph, lookup.mask, name)
-        indices = _pick(graph, indices, places, np.int64, f"{name}/indices")
-        ids = _pick(graph, ids, places, ids_dtype, f"{name}/ids")
+        places = _add_where(graph, lookup.mask, name)
+        indices = _add_gather_nd(graph, indices, places, np.int64, f"{name}/indices")
+        ids = _add_gather_nd(graph, ids, places, ids_dtype, f"{name}/ids")
     inputs = [indices, ids, lookup.shape, lookup.fill.inputs[3]]
     fill = graph.add("SparseFillEmptyRows", inputs, name=f"{name}/filled", attrs={"T": ids_dtype})
     rows = add_first_column(graph, fill.output(0), np.int64, f"{name}/row_of_id")

@@ -49,7 +49,7 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
         column = columns.value
         shape = finders.sizes.of(column.dense) or ()
         if len(shape) != 2 or shape[1] != 1:
-            return Refused(f"'{column.dense}' holds {_count(shape)} values per row, expected one")
+            return Refused(f"'{column.dense}' holds {_values_per_row(shape)} values per row, expected one")
         if lookup.mask is not None and not lookup.drops_negative:
             return Refused(f"'{lookup.mask}' drops entries for another reason than a negative id")
         return Found((lookup, column))
@@ -60,9 +60,9 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
         dtype = lookup.rows.dtype(graph)
         name = lookup.output.node
         negative = lookup.drops_negative and not ranges.is_nonnegative(lookup.ids)
-        fits = _fits(model, lookup, ranges.of(lookup.rows.end))
+        fits = _reads_rows_only(model, lookup, ranges.of(lookup.rows.end))
         ids_dtype = attribute(lookup.fill, "T")
-        flat = _flat(model, column.dense)
+        flat = _as_vector(model, column.dense)
         ids = clone_chain(graph, column.chain, column.values, lookup.ids, flat)
         present = column.present
         if negative or not fits or lookup.default is not None:
@@ -85,11 +85,11 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
         drop_same_shape_reshapes(model, rows, _WHY)
 
 
-def _count(shape: tuple[object, ...]) -> str:
+def _values_per_row(shape: tuple[object, ...]) -> str:
     return "an unknown number of" if len(shape) != 2 or not isinstance(shape[1], int) else str(shape[1])
 
 
-def _flat(model: Model, dense: Output) -> Output:
+def _as_vector(model: Model, dense: Output) -> Output:
     """Return a column [batch, 1] as a vector [batch]."""
     graph: Graph = model.graph
     node = graph[dense.node]
@@ -103,7 +103,7 @@ def _flat(model: Model, dense: Output) -> Output:
     return add_reshape(graph, dense, dtype, (-1,), f"{dense.node}/flat")
 
 
-def _fits(model: Model, lookup: SafeLookup, numbers: tuple[int | None, int | None]) -> bool:
+def _reads_rows_only(model: Model, lookup: SafeLookup, numbers: tuple[int | None, int | None]) -> bool:
     """Return whether every number that the gather may receive, also for a missing value, is a row of the table."""
     handle = lookup.rows.handle(model.graph)
     if handle is None:

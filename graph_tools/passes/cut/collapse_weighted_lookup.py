@@ -95,7 +95,7 @@ class CollapseWeightedLookup(SitePass[Weighted]):
         return [node.name for node in fills if attribute(node, "T").is_floating]
 
     def match(self, model: Model, site: str) -> Outcome[Weighted]:
-        found = _find(model, model.graph[site])
+        found = _find_weighted_lookup(model, model.graph[site])
         if not isinstance(found, Found):
             return found
         handle = found.value.rows.handle(model.graph)
@@ -107,7 +107,7 @@ class CollapseWeightedLookup(SitePass[Weighted]):
         graph = model.graph
         ids_dtype, dtype = attribute(found.ids_fill, "T"), attribute(found.weights_fill, "T")
         indices, ids, weights = found.indices, found.ids, found.weights
-        mask = _mask(model, found, site)
+        mask = _add_mask(model, found, site)
         if mask is not None:
             places = graph.add("Where", [mask], name=f"{site}/kept", attrs={"T": np.bool_}).output()
             indices, ids, weights = (
@@ -139,7 +139,7 @@ class CollapseWeightedLookup(SitePass[Weighted]):
                     replace_output(model, old.output(port), new.output(port), kind, _WHY)
 
 
-def _find(model: Model, weights_fill: Node) -> Outcome[Weighted]:
+def _find_weighted_lookup(model: Model, weights_fill: Node) -> Outcome[Weighted]:
     graph, finders = model.graph, Finders(model)
     product = Match(finders, {_WEIGHTS_FILL: weights_fill.output()}).above(_PRODUCT)
     if product is None:
@@ -151,21 +151,22 @@ def _find(model: Model, weights_fill: Node) -> Outcome[Weighted]:
     ids_fill = source(graph, rows.value.ids, "SparseFillEmptyRows")
     if ids_fill is None or skip(graph, rows.value.ids).port != 1:
         return Refused(f"ids '{rows.value.ids}' are not filled, expected SparseFillEmptyRows as of their weights")
-    ids, weights = _entries(finders, ids_fill), _entries(finders, weights_fill)
+    ids, weights = _entries_before_drops(finders, ids_fill), _entries_before_drops(finders, weights_fill)
     shapes = [operand(graph, fill, 2) for fill in (ids_fill, weights_fill)]
     if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
         return Refused(f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are not of one sparse tensor")
     if ids[2] != weights[2]:
         return Refused(f"ids of '{ids_fill.name}' and weights of '{weights_fill.name}' are dropped by different masks")
-    checks = _checks(finders, ids[2], weights[1])
-    if isinstance(checks, str):
-        return Refused(checks)
+    checks = _checks_of(finders, ids[2], weights[1])
+    if not isinstance(checks, Found):
+        return checks
     indices, shape, _ = peel_reshapes(graph, ids[0], shapes[0], finders.sizes)
-    whole = Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks, rows.value, gathered, column)
-    return Found(whole)
+    return Found(
+        Weighted(ids_fill, weights_fill, indices, ids[1], weights[1], shape, checks.value, rows.value, gathered, column)
+    )
 
 
-def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output]]:
+def _entries_before_drops(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output]]:
     """Return indices and values of a sparse tensor before entries were dropped, and the masks, last one first."""
     indices, values = (facts.origin(output) for output in fill.inputs[:2])
     masks: list[Output] = []
@@ -179,22 +180,22 @@ def _entries(facts: GraphFacts, fill: Node) -> tuple[Output, Output, list[Output
     return indices, values, masks
 
 
-def _checks(facts: GraphFacts, masks: list[Output], weights: Output) -> list[Output | Node] | str:
+def _checks_of(facts: GraphFacts, masks: list[Output], weights: Output) -> Outcome[list[Output | Node]]:
     """Return the masks, each over all entries; a Node stands for `weights > 0` of entries that an earlier mask kept."""
     if len(masks) > 2:
-        return f"entries are dropped {len(masks)} times, expected two at most"
+        return Refused(f"entries are dropped {len(masks)} times, expected two at most")
     checks: list[Output | Node] = list(masks[-1:])
     if len(masks) == 2:
         positive = Pattern(_POSITIVE).match(facts, masks[0], {MASK: masks[1]})
         if not isinstance(positive, Found):
-            return f"mask '{masks[0]}' is not one of weights above zero"
+            return Refused(f"mask '{masks[0]}' is not one of weights above zero")
         if positive.value[_WEIGHTS] != weights:
-            return f"mask '{masks[0]}' looks at other weights than '{weights}'"
+            return Refused(f"mask '{masks[0]}' looks at other weights than '{weights}'")
         checks.append(positive.value.node(_POSITIVE))
-    return checks
+    return Found(checks)
 
 
-def _mask(model: Model, found: Weighted, name: str) -> Output | None:
+def _add_mask(model: Model, found: Weighted, name: str) -> Output | None:
     """Add the mask of the entries that stay; return None if all stay."""
     graph, ranges = model.graph, Finders(model).ranges
     parts: list[Output] = []
@@ -208,7 +209,7 @@ def _mask(model: Model, found: Weighted, name: str) -> Output | None:
             parts += [
                 factor
                 for factor in _factors(graph, check)
-                if not _always(graph, factor, found.ids, ranges.is_nonnegative)
+                if not _keeps_every_entry(graph, factor, found.ids, ranges.is_nonnegative)
             ]
     mask = parts[0] if parts else None
     for part in parts[1:]:
@@ -224,7 +225,7 @@ def _factors(graph: Graph, mask: Output) -> list[Output]:
     return [skip(graph, mask)]
 
 
-def _always(graph: Graph, check: Output, ids: Output, nonnegative: object) -> bool:
+def _keeps_every_entry(graph: Graph, check: Output, ids: Output, nonnegative: object) -> bool:
     """Return whether a check keeps every entry."""
     node = graph[check.node]
     if node.op in {"Fill", "OnesLike"}:

@@ -62,7 +62,7 @@ class EliminateControlInputs(Pass):
             ):
                 writers.setdefault(handle, []).append(node)
         for handle, nodes in writers.items():
-            needed = self._needed(model, {node.name for node in nodes})
+            needed = self._needed_without(model, {node.name for node in nodes})
             reader = next((user.name for user in graph.users(handle) if user.name in needed), None)
             if reader is not None:
                 why = (
@@ -77,7 +77,7 @@ class EliminateControlInputs(Pass):
                 sweep(model, [node.name], why, f"only what changes '{handle}' needed it, which no output reads")
                 result.applied += 1
 
-    def _needed(self, model: Model, without: set[str]) -> set[str]:
+    def _needed_without(self, model: Model, without: set[str]) -> set[str]:
         """Return the names of the nodes that outputs and initializers need if some nodes are not run."""
         graph = model.graph
         seen: set[str] = set(without)

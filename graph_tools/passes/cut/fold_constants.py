@@ -112,7 +112,7 @@ class FoldConstants(Pass):
                     known[node.name] = _Known(size, size, True, alone, handle)
                 continue
             if self._may_fold(graph, node) and all(source.node in known for source in node.inputs):
-                made = self._made(graph, node, known, shape_of)
+                made = self._known_node(graph, node, known, shape_of)
                 if made is not None:
                     known[node.name] = made
         return known
@@ -123,7 +123,7 @@ class FoldConstants(Pass):
         described = op_def(node.op)
         return described is not None and not described.is_stateful and not has_effect(graph, node)
 
-    def _made(self, graph: Graph, node: Node, known: dict[str, _Known], shape_of: ShapeOf) -> _Known | None:
+    def _known_node(self, graph: Graph, node: Node, known: dict[str, _Known], shape_of: ShapeOf) -> _Known | None:
         size = 0
         for port, number in enumerate(output_types(op_def(node.op), node.attrs)):
             dtype, shape = tf_type(number), shape_of(node.output(port))

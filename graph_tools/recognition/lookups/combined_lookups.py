@@ -63,7 +63,7 @@ class CombinedFinder(LookupFinder):
         if product is None or node.controls or product.controls:
             return NoMatch()
         for rows, column in (product.inputs, product.inputs[::-1]):
-            gathered, weights = value_of(self.rows.of(skip(self.graph, rows))), self._column(column)
+            gathered, weights = value_of(self.rows.of(skip(self.graph, rows))), self._weights_before_column(column)
             if gathered is not None and weights is not None and len(gathered.rows.row_shape) == 1:
                 found = self.entries.of(gathered.numbers, node.inputs[1], None, weights)
                 if not isinstance(found, Found):
@@ -150,7 +150,7 @@ class CombinedFinder(LookupFinder):
             self.fills[node.output()] = found.fill
             # If each row has a value, none is filled.
             if found.numbers.key.layout != "dense":
-                empty = self._empty(found.numbers, self.graph[found.fill])
+                empty = self._default_key(found.numbers, self.graph[found.fill])
                 if empty is None:
                     return Refused(f"default id of '{found.fill}' is hashed or changed after it is filled in")
         part = Part(
@@ -184,7 +184,7 @@ class CombinedFinder(LookupFinder):
             return Found(replace(found, numbers=made.inputs[0]))
         return Refused(f"'{node.name}' combines rows of '{node.inputs[0]}' in an order that is not known")
 
-    def _column(self, output: Output) -> Output | None:
+    def _weights_before_column(self, output: Output) -> Output | None:
         """Return the vector [n] that has the elements of a column [n, 1]."""
         node, sizes = self.graph[skip(self.graph, output).node], self.batches.of(output)
         known = node.op in {"ExpandDims", "Reshape"} and sizes is not None and len(sizes) == 2 and sizes[1] == 1
@@ -199,15 +199,15 @@ class CombinedFinder(LookupFinder):
         gone = {axis % len(before) for axis in axes}
         return 0 not in gone and all(axis in gone or size == 1 for axis, size in enumerate(before[1:], 1))
 
-    def _empty(self, numbers: Numbers, fill: Node) -> int | str | None:
+    def _default_key(self, numbers: Numbers, fill: Node) -> int | str | None:
         """Return the key of the default id, which fills rows without a value."""
         default = constant(self.graph, fill.inputs[3])
-        before = self.keys.walk(self._before_drop(fill), shaped=False)[1]
+        before = self.keys.walk(self._ids_before_drop(fill), shaped=False)[1]
         if default is None or len(numbers.key.steps) != len(before):
             return None
         value = default.reshape(-1)[0]
         return value.decode() if isinstance(value, bytes) else int(value)
 
-    def _before_drop(self, fill: Node) -> Output:
+    def _ids_before_drop(self, fill: Node) -> Output:
         gather = source(self.graph, fill.inputs[1], "GatherNd")
         return fill.inputs[1] if gather is None else gather.inputs[0]

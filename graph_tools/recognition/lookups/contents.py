@@ -33,12 +33,12 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
     default, absent = None, "default" if isinstance(source.absent, DefaultRows) else source.absent
     if isinstance(source.absent, DefaultRows):
         default = _default_rows(model, rows, source.absent)
-        if not _any(default):
+        if not _has_any_bit(default):
             default, absent = None, "zeros"
     begin, end = 0, source.span
     picked: Array | None = None
     if isinstance(source.index, ArrayIndex):
-        keys, numbers, end = _of_array(model, source.index)
+        keys, numbers, end = _keys_of_array(model, source.index)
     elif isinstance(source.index, HashIndex):
         outcome = vocabularies.of(source.index.handle)
         if isinstance(outcome, Refused):
@@ -49,10 +49,10 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
         begin, end = _span(vocabulary, source.index)
         if not _counts_up(vocabulary, source.index):
             if source.index.strings:
-                keys, picked = _by_text(vocabulary, source.index)
+                keys, picked = _keys_in_order_of_rows(vocabulary, source.index)
             else:
                 numbers = _numbers(vocabulary, source.index, begin)
-    whole = _rows(model, rows, begin, end) if picked is None else _picked(model, rows, picked)
+    whole = _rows(model, rows, begin, end) if picked is None else _rows_with_numbers(model, rows, picked)
     return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent))
 
 
@@ -74,7 +74,7 @@ def sliced(tensor: TensorSource, begin: int, end: int) -> TensorSource:
     return StreamTensor(tensor.dtype, (end - begin, *tensor.shape[1:]), make)
 
 
-def _flat(tensor: TensorSource) -> TensorSource:
+def _as_matrix(tensor: TensorSource) -> TensorSource:
     """Return a tensor with rows of any shape as a tensor with vectors as rows."""
     if len(tensor.shape) == 2:
         return tensor
@@ -87,7 +87,7 @@ def _flat(tensor: TensorSource) -> TensorSource:
     return StreamTensor(tensor.dtype, (tensor.shape[0], width), make)
 
 
-def _stored(model: Model, name: str) -> TensorSource:
+def _tensor_of(model: Model, name: str) -> TensorSource:
     if name.startswith(f"{IDENTITY}/"):
         return ArrayTensor(np.eye(int(name.removeprefix(f"{IDENTITY}/")), dtype=np.float32))
     held = model.variables.get(name)
@@ -95,32 +95,32 @@ def _stored(model: Model, name: str) -> TensorSource:
 
 
 def _rows(model: Model, rows: StoredRows, begin: int, end: int) -> TensorSource:
-    values = sliced(_flat(_stored(model, rows.values)), begin, end)
+    values = sliced(_as_matrix(_tensor_of(model, rows.values)), begin, end)
     if not is_quantized(rows.row_type):
         return values
     assert rows.scale_bias is not None
-    return EncodedRows(QuantisedRows(values, sliced(_stored(model, rows.scale_bias), begin, end)))
+    return EncodedRows(QuantisedRows(values, sliced(_tensor_of(model, rows.scale_bias), begin, end)))
 
 
 def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> TensorSource:
     """Return the rows of absent keys in the order of the remainders of keys."""
     place = (np.arange(absent.count) + absent.shift) % absent.count
-    values = rows_between(_flat(_stored(model, rows.values)), absent.first, absent.first + absent.count)[place]
+    values = rows_between(_as_matrix(_tensor_of(model, rows.values)), absent.first, absent.first + absent.count)[place]
     if not is_quantized(rows.row_type):
         return ArrayTensor(values)
     assert rows.scale_bias is not None
-    pairs = rows_between(_stored(model, rows.scale_bias), absent.first, absent.first + absent.count)[place]
+    pairs = rows_between(_tensor_of(model, rows.scale_bias), absent.first, absent.first + absent.count)[place]
     return EncodedRows(QuantisedRows(ArrayTensor(values), ArrayTensor(pairs)))
 
 
-def _any(rows: TensorSource) -> bool:
+def _has_any_bit(rows: TensorSource) -> bool:
     """Return whether a bit of the rows is set."""
     if isinstance(rows, EncodedRows):
         return True
     return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
 
 
-def _of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource, int]:
+def _keys_of_array(model: Model, index: ArrayIndex) -> tuple[TensorSource, TensorSource, int]:
     """Return the keys of an index by key, their row numbers, and the number of rows that these reach."""
     held = np.concatenate([*sliced(model.variables[index.values], 0, index.span).chunks(1 << 20)])
     places = np.arange(index.span) if index.absent is None else np.flatnonzero(held != index.absent)
@@ -159,14 +159,14 @@ def _numbers(vocabulary: Vocabulary, index: HashIndex, begin: int) -> TensorSour
     return StreamTensor(np.dtype(np.int64), (count,), make)
 
 
-def _by_text(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
+def _keys_in_order_of_rows(vocabulary: Vocabulary, index: HashIndex) -> tuple[TensorSource, Array]:
     """Return string keys in the order of their rows, and the row number of each."""
     numbers = _numbers(vocabulary, index, 0).read()
     order = np.argsort(numbers, kind="stable")
     return ArrayTensor(vocabulary.keys.read()[order]), numbers[order]
 
 
-def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
+def _rows_with_numbers(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
     """Return the rows with the given numbers, which ascend and may repeat."""
 
     def pick(tensor: TensorSource) -> TensorSource:
@@ -180,8 +180,8 @@ def _picked(model: Model, rows: StoredRows, numbers: Array) -> TensorSource:
 
         return StreamTensor(tensor.dtype, (len(numbers), *tensor.shape[1:]), make)
 
-    values = pick(_flat(_stored(model, rows.values)))
+    values = pick(_as_matrix(_tensor_of(model, rows.values)))
     if not is_quantized(rows.row_type):
         return values
     assert rows.scale_bias is not None
-    return EncodedRows(QuantisedRows(values, pick(_stored(model, rows.scale_bias))))
+    return EncodedRows(QuantisedRows(values, pick(_tensor_of(model, rows.scale_bias))))

@@ -128,12 +128,12 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
     return {
-        root.output: _shaped(model, root, node.output(number))
+        root.output: _add_reshape_for(model, root, node.output(number))
         for root, number in zip(group.roots, numbers, strict=True)
     }
 
 
-def _shaped(model: Model, root: Root, made: Output) -> Output:
+def _add_reshape_for(model: Model, root: Root, made: Output) -> Output:
     """Reshape an output of a group [batch, width] to the shape of the tensor that it replaces."""
     piece = root.piece
     if piece.sequence is not None or len(piece.shape) == 1:

@@ -72,7 +72,7 @@ class EntryFinder:
             Whether keys that are dropped, since a table does not contain them, may count as rows of zeros instead.
         """
         if weights is None and count is not None:
-            whole = self._with_dropped(numbers, segments, count, absent_as_zeros)
+            whole = self._before_number_mask(numbers, segments, count, absent_as_zeros)
             if whole is not None:
                 return Found(whole)
         outcome = self.numbers.of(numbers, shaped=False)
@@ -91,14 +91,16 @@ class EntryFinder:
             return Refused("the number of rows depends on the ids, expected a number of segments or filled rows")
         entries: Entries | None = None
         if matrix is not None:
-            entries = self._kept(found, matrix, count) or self._sparse(found, matrix, count)
+            entries = self._present_in_matrix(found, matrix, count) or self._sparse(found, matrix, count)
         elif node.op == "GatherNd":
-            entries = self._dropped(found, node, count)
+            entries = self._before_mask(found, node, count)
         return self._segments(found, segments, count) if entries is None else Found(entries)
 
-    def _with_dropped(self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool) -> Entries | None:
+    def _before_number_mask(
+        self, numbers: Output, segments: Output, count: Output, absent_as_zeros: bool
+    ) -> Entries | None:
         """Recognize row numbers of which some are dropped after the keys were looked up."""
-        dropped = self._drop_before([skip(self.graph, numbers), skip(self.graph, segments)])
+        dropped = self._before_drop([skip(self.graph, numbers), skip(self.graph, segments)])
         if dropped is None:
             return None
         (all_numbers, all_segments), tests = dropped
@@ -110,7 +112,7 @@ class EntryFinder:
             return None
         return replace(whole, numbers=masked)
 
-    def _kept(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
+    def _present_in_matrix(self, found: Numbers, matrix: Output, count: Output) -> Entries | None:
         """Recognize `x → Where(x ≠ missing)`: the values of a matrix that are present."""
         where = source(self.graph, matrix, "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
@@ -130,7 +132,7 @@ class EntryFinder:
         masked = value_of(self.masks.apply(tests, replace(found, key=key)))
         return None if masked is None else Entries(masked, sizes[0])
 
-    def _dropped(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
+    def _before_mask(self, found: Numbers, rows: Node, count: Output) -> Entries | None:
         """Recognize values of a sparse tensor after a mask dropped some of them."""
         where = source(self.graph, rows.inputs[1], "Where")
         gather = source(self.graph, found.key.values, "GatherNd")
@@ -213,7 +215,7 @@ class EntryFinder:
             if not same or not is_constant(self.graph, filled.inputs[3], 1.0):
                 return Refused(f"weights '{weights}' are not those of one sparse tensor with the ids")
             tensors.append(skip(self.graph, filled.inputs[1]))
-        left = self._drop_before(tensors)
+        left = self._before_drop(tensors)
         if left is not None:
             tensors, tests = left
         indices, values = tensors[:2]
@@ -246,7 +248,7 @@ class EntryFinder:
         count, sizes = self.batches.vector(rows.inputs[1]), self.batches.of(values)
         return bool(count and sizes and len(sizes) == 1 and self.batches.equal(count[0], sizes[0]))
 
-    def _drop_before(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
+    def _before_drop(self, tensors: list[Output]) -> tuple[list[Output], list[Factor]] | None:
         """Return the tensors before entries were dropped, and the tests that the kept entries passed."""
         gathers = [source(self.graph, tensor, "GatherNd") for tensor in tensors]
         places = {skip(self.graph, gather.inputs[1]) for gather in gathers if gather is not None}

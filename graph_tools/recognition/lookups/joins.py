@@ -43,7 +43,7 @@ class Joiner:
         if piece is None or not sizes or not self.batches.keeps_rows(node):
             return None
         if piece.sequence is not None:
-            return piece if self._alike(sizes[1:], piece.shape) else None
+            return piece if self._are_alike(sizes[1:], piece.shape) else None
         return piece.shaped(sizes[1:]) if is_static(sizes[1:]) else None
 
     def concatenated(self, node: Node) -> Piece | None:
@@ -108,7 +108,7 @@ class Joiner:
                     return None
                 initial = initial + bias
                 continue
-            if piece.sequence is not None or not self._alike(piece.shape, sizes[1:]):
+            if piece.sequence is not None or not self._are_alike(piece.shape, sizes[1:]):
                 return None
             pieces.append(piece)
             initial = initial + np.array(piece.start(), np.float32)
@@ -134,13 +134,15 @@ class Joiner:
         """Return a sum over fields, or a sum or mean over the values of one field."""
         piece, axes = self.piece_of(node.inputs[0]), constant_list(self.graph, node.inputs[1])
         sizes = self.batches.of(node.output())
-        if piece is None or axes is None or not sizes or not is_static(sizes[1:]) or not self._alone(node.inputs[0]):
+        if piece is None or axes is None or not sizes or not is_static(sizes[1:]):
+            return None
+        if not self._is_used_once(node.inputs[0]):
             return None
         rank = len(piece.shape) + 1
         gone = sorted({axis % rank - 1 for axis in axes})
         if not gone or gone != list(range(gone[0], gone[-1] + 1)) or gone[0] < 0:
             return None
-        parts = self._pooled(piece, node.op, gone)
+        parts = self._pool(piece, node.op, gone)
         if parts is None:
             return None
         width = row_width(sizes[1:])
@@ -148,7 +150,7 @@ class Joiner:
         total = tuple(map(float, np.array(initial, np.float32).reshape(-1, width).sum(axis=0))) if any(initial) else ()
         return Piece(piece.batch, tuple(sizes[1:]), parts, total)
 
-    def _alone(self, output: Output) -> bool:
+    def _is_used_once(self, output: Output) -> bool:
         """Return whether nothing else uses a tensor; another user may be an interaction, of which a sum is a part."""
         while len(self.graph.users(output.node)) == 1 and output.node not in self.values.model.outputs():
             node = self.graph[output.node]
@@ -157,7 +159,7 @@ class Joiner:
             output = node.inputs[0]
         return False
 
-    def _pooled(self, piece: Piece, op: str, gone: list[int]) -> tuple[Part, ...] | None:
+    def _pool(self, piece: Piece, op: str, gone: list[int]) -> tuple[Part, ...] | None:
         combiner = {"Sum": "sum", "Mean": "mean"}[op]
         if piece.sequence is not None:
             # The mean of no values is NaN in TensorFlow, and zeros here.
@@ -214,12 +216,12 @@ class Joiner:
         if not sizes or not is_static(sizes[1:]) or dtype is None or dtype.name != "float32":
             return None
         width = row_width(sizes[1:])
-        feature = self._feature(output)
+        feature = self._earliest_feature(output)
         if feature is None or not width or self.graph[output.node].op in {"Const", "ReadVariableOp"}:
             return None
         return Piece(sizes[0], tuple(sizes[1:]), (Part(0, width, feature=feature),))
 
-    def _feature(self, output: Output) -> Output | None:
+    def _earliest_feature(self, output: Output) -> Output | None:
         """Return the earliest tensor of numbers, [batch] or [batch, width], that has the elements of an output."""
         best: Output | None = None
         while True:
@@ -251,6 +253,6 @@ class Joiner:
     def _one_batch(self, pieces: list[Piece]) -> bool:
         return all(self.batches.equal(piece.batch, pieces[0].batch) for piece in pieces)
 
-    def _alike(self, first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
+    def _are_alike(self, first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, first)) == tuple(map(leader, second))

@@ -80,9 +80,9 @@ class KeyFinder:
         if is_reshape(self.graph, node):
             return self.walk(node.inputs[0]) if shaped and self.batches.keeps_rows(node) else (output, ())
         if node.op == "Cast":
-            return self.walk(node.inputs[0], shaped) if self._loses_nothing(node) else (output, ())
+            return self.walk(node.inputs[0], shaped) if self._keeps_every_value(node) else (output, ())
         if node.op == "Bucketize":
-            return self._bucketized(node, shaped)
+            return self._walk_bucketize(node, shaped)
         before, step = self.step(node)
         if before is None or step is None:
             return output, ()
@@ -102,7 +102,7 @@ class KeyFinder:
         arithmetic = node.op in {"Add", "AddV2", "Sub", "Mul"}
         return bool(arithmetic and dtype is not None and dtype.size < 8 and self.ranges.of(output) == ANY)
 
-    def _loses_nothing(self, cast: Node) -> bool:
+    def _keeps_every_value(self, cast: Node) -> bool:
         before, after = attribute(cast, "SrcT"), attribute(cast, "DstT")
         # Steps on uint64 are unsigned.
         if before.name not in INTEGERS or before.name == "uint64" or not after.is_integer:
@@ -115,7 +115,7 @@ class KeyFinder:
         limits = np.iinfo(after.as_numpy_dtype)
         return low is not None and high is not None and limits.min <= low and high <= limits.max
 
-    def _bucketized(self, node: Node, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
+    def _walk_bucketize(self, node: Node, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
         values, steps = self.walk(node.inputs[0], shaped)
         boundaries = tuple(map(float, node.attrs["boundaries"].list.f))
         if steps:
@@ -136,7 +136,7 @@ class KeyFinder:
             number = attribute(node, "T").name in ("int32", "int64")
             return (inputs[0], ToString()) if plain and number else (None, None)
         if node.op in {"Select", "SelectV2"}:
-            return self._wrapped(node)
+            return self._wrap_step(node)
         if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
@@ -165,7 +165,7 @@ class KeyFinder:
             return before, Clip(_LEAST, number)
         return before, Add(-number if node.op == "Sub" else number)
 
-    def _wrapped(self, select: Node) -> tuple[Output | None, Step | None]:
+    def _wrap_step(self, select: Node) -> tuple[Output | None, Step | None]:
         """Recognize `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""
         ids = skip(self.graph, select.inputs[2])
         less = source(self.graph, select.inputs[0], "Less")

@@ -49,7 +49,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TableLookup:
     """Numbers of a hash table, after some arithmetic."""
 
     find: Node
@@ -169,7 +169,7 @@ class NumberFinder:
         key = value_of(self.keys.of(keys, shaped))
         if self.keys.number(last) != span or held.shape[0] <= span or key is None:
             return None
-        number = _element(held, span)
+        number = _element_at(held, span)
         rows = DefaultRows(number) if absent is None else self._absent_rows(absent, keys, shaped)
         if rows is None or (absent is None and number < 0):
             return None
@@ -178,7 +178,7 @@ class NumberFinder:
     # Hash tables
 
     def _hashed(self, output: Output, shaped: bool) -> Numbers | None:
-        found = self._peel(output, shaped)
+        found = self._before_arithmetic(output, shaped)
         if found is not None:
             default = self._default(found)
             if default is None:
@@ -196,7 +196,7 @@ class NumberFinder:
         if found is None or not isinstance(found.index, HashIndex) or not isinstance(step, WrapNegative):
             return None
         vocabulary = value_of(self.vocabularies.of(found.index.handle))
-        peeled = self._peel(ids, shaped) if ids is not None else None
+        peeled = self._before_arithmetic(ids, shaped) if ids is not None else None
         if vocabulary is None or changed(vocabulary.least, found.index.changes) < 0:
             return None
         if found.absent != "error":
@@ -213,7 +213,7 @@ class NumberFinder:
             return None
         first = _MISSING[test.op] == "absent"
         absent, present = select.inputs[1 if first else 2], select.inputs[2 if first else 1]
-        found, tested = self._peel(present, shaped), self._peel(test.inputs[0], shaped)
+        found, tested = self._before_arithmetic(present, shaped), self._before_arithmetic(test.inputs[0], shaped)
         against = self.keys.number(test.inputs[1])
         if found is None or tested is None or tested.changes or found.find is not tested.find or against is None:
             return None
@@ -229,7 +229,7 @@ class NumberFinder:
         return self._with_table(found, rows, shaped, ("equal", against)) if default == against else None
 
     def _with_table(
-        self, found: _Found, absent: str | DefaultRows, shaped: bool, missing: tuple[str, int] | None
+        self, found: _TableLookup, absent: str | DefaultRows, shaped: bool, missing: tuple[str, int] | None
     ) -> Numbers | None:
         find = found.find
         handle = skip(self.graph, find.inputs[0]).node
@@ -249,7 +249,7 @@ class NumberFinder:
             return None
         return Numbers(key.value, HashIndex(handle, strings, found.changes), absent, None, find.output())
 
-    def _peel(self, output: Output, shaped: bool) -> _Found | None:
+    def _before_arithmetic(self, output: Output, shaped: bool) -> _TableLookup | None:
         """Return the result of a hash table before arithmetic on it."""
         changes: list[tuple[str, int]] = []
         while True:
@@ -257,7 +257,7 @@ class NumberFinder:
             if node.controls:
                 return None
             if node.op in FINDS:
-                return _Found(node, tuple(reversed(changes))) if attribute(node, "Tout").is_integer else None
+                return _TableLookup(node, tuple(reversed(changes))) if attribute(node, "Tout").is_integer else None
             if node.op in {"AddV2", "Add", "Sub", "Minimum"}:
                 number = self.keys.number(node.inputs[1])
                 if number is None:
@@ -272,7 +272,7 @@ class NumberFinder:
                 return None
             output = node.inputs[0]
 
-    def _default(self, found: _Found) -> int | None:
+    def _default(self, found: _TableLookup) -> int | None:
         number = self.keys.number(found.find.inputs[2])
         return None if number is None else changed(number, found.changes)
 
@@ -286,7 +286,7 @@ class NumberFinder:
         first, rest = (steps[-1].value, steps[:-1]) if steps and isinstance(steps[-1], Add) else (0, steps)
         if not rest or first < 0 or values != wanted[0] or rest[:-1] != wanted[1]:
             return None
-        count = _remainder(rest[-1])
+        count = _divisor_of(rest[-1])
         return None if count is None else DefaultRows(first, count)
 
 
@@ -297,14 +297,14 @@ def changed(number: int, changes: tuple[tuple[str, int], ...]) -> int:
     return number
 
 
-def _remainder(step: Step) -> int | None:
+def _divisor_of(step: Step) -> int | None:
     """Return n if a step computes the `k mod n` of the table format."""
     if isinstance(step, FastHash):
         return step.buckets
     return step.by if isinstance(step, Mod) else None
 
 
-def _element(tensor: TensorSource, place: int) -> int:
+def _element_at(tensor: TensorSource, place: int) -> int:
     from graph_tools.tensors import rows_between
 
     return int(np.asarray(rows_between(tensor, place, place + 1)).reshape(-1)[0])

@@ -69,7 +69,7 @@ class PieceFinder:
             self._fixed.add(node.name)
         found: Outcome[Piece] = self._find(node) if node.name in self.batches.needs else NoMatch()
         if isinstance(found, Found):
-            found = self._checked(node, found.value)
+            found = self._refuse_if_unsuitable(node, found.value)
         if found and node.controls:
             found = Refused(f"it runs after '{node.controls[0]}'")
         reads = node.op in _READS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
@@ -79,7 +79,7 @@ class PieceFinder:
         elif isinstance(found, Refused) and node.op in _EXPLAINED:
             self.refused[node.name] = found.reason
 
-    def _checked(self, node: Node, piece: Piece) -> Outcome[Piece]:
+    def _refuse_if_unsuitable(self, node: Node, piece: Piece) -> Outcome[Piece]:
         """Refuse a piece that a group cannot produce because of when the node runs, or of where its ids come from."""
         if piece.looks_up and node.name in self._flow:
             return Refused("it runs in a branch or loop of TensorFlow 1")

@@ -63,35 +63,35 @@ class RowFinder:
         """Return the rows of a variable or constant that is read completely."""
         node = self.graph[skip(self.graph, data).node]
         if node.op == "ReadVariableOp":
-            return self._stored(skip(self.graph, node.inputs[0]).node)
-        return self._constant(node) if node.op == "Const" else NoMatch()
+            return self._rows_of_variable(skip(self.graph, node.inputs[0]).node)
+        return self._rows_of_constant(node) if node.op == "Const" else NoMatch()
 
     def _gathered(self, gather: Node) -> Outcome[Gathered]:
         if gather.controls:
             return Refused(f"'{gather.name}' runs after '{gather.controls[0]}'")
         if attribute(gather, "batch_dims", 0):
             return Refused(f"'{gather.name}' gathers in batches")
-        is_of_value = gather.op == "GatherV2"
-        rows = self.table(gather.inputs[0]) if is_of_value else self._stored(skip(self.graph, gather.inputs[0]).node)
+        is_of_value, data = gather.op == "GatherV2", gather.inputs[0]
+        rows = self.table(data) if is_of_value else self._rows_of_variable(skip(self.graph, data).node)
         if not isinstance(rows, Found):
             return rows
         if is_of_value and constant_list(self.graph, gather.inputs[2]) != [0]:
             return Refused(f"'{gather.name}' gathers along another axis than the first")
         return Found(Gathered(rows.value, gather.inputs[1], (gather.name,)))
 
-    def _stored(self, handle: str) -> Outcome[StoredRows]:
+    def _rows_of_variable(self, handle: str) -> Outcome[StoredRows]:
         tensor = self.model.variables.get(handle)
         if tensor is None or self.graph[handle].op != "VarHandleOp":
             return Refused(f"the value of '{handle}' is not known")
         if handle in self.written:
             return Refused(f"variable '{handle}' is written while it is served")
-        return _described(handle, tensor)
+        return _stored_rows(handle, tensor)
 
-    def _constant(self, node: Node) -> Outcome[StoredRows]:
+    def _rows_of_constant(self, node: Node) -> Outcome[StoredRows]:
         shape = tuple(int(axis.size) for axis in node.attrs["value"].tensor.tensor_shape.dim)
         if not shape or attribute(node, "dtype").name not in ("float32", "half", "float16", "bfloat16"):
             return NoMatch()
-        return _described(node.name, ArrayTensor(const_array(node)))
+        return _stored_rows(node.name, ArrayTensor(const_array(node)))
 
     def _dequantized(self, node: Node) -> Gathered | None:
         """Recognize `codes · scale + bias`."""
@@ -110,11 +110,11 @@ class RowFinder:
         if wide is None or halves is None or attribute(wide, "SrcT").name != "uint8":
             return None
         pairs = source(graph, halves.inputs[0], *GATHERS)
-        found = _codes(graph, wide.inputs[0])
+        found = _gather_of_codes(graph, wide.inputs[0])
         if pairs is None or found is None:
             return None
         gather, four_bits, dim = found
-        codes, scales = self._bytes(gather, 1), self._bytes(pairs, 2)
+        codes, scales = self._handle_of_bytes(gather, 1), self._handle_of_bytes(pairs, 2)
         if codes is None or scales is None or skip(graph, gather.inputs[1]) != skip(graph, pairs.inputs[1]):
             return None
         count, width = self.model.variables[codes].shape
@@ -125,7 +125,7 @@ class RowFinder:
         rows = StoredRows(codes, scales, row_type, count, (length,))
         return Gathered(rows, gather.inputs[1], (gather.name, pairs.name))
 
-    def _bytes(self, gather: Node, size: int) -> str | None:
+    def _handle_of_bytes(self, gather: Node, size: int) -> str | None:
         """Return the handle of the variable [n, k], with elements of `size` bytes, that a gather reads."""
         if gather.op != "ResourceGather" or attribute(gather, "batch_dims", 0) or gather.controls:
             return None
@@ -135,7 +135,7 @@ class RowFinder:
         return handle if known and handle not in self.written else None
 
 
-def _described(name: str, tensor: TensorSource) -> Outcome[StoredRows]:
+def _stored_rows(name: str, tensor: TensorSource) -> Outcome[StoredRows]:
     if tensor.dtype.kind not in "fV":
         return NoMatch()
     row_type = _ROW_TYPES.get(np.dtype(tensor.dtype))
@@ -148,7 +148,7 @@ def _described(name: str, tensor: TensorSource) -> Outcome[StoredRows]:
     return Found(StoredRows(name, None, row_type, tensor.shape[0], tuple(tensor.shape[1:])))
 
 
-def _codes(graph: Graph, output: Output) -> tuple[Node, bool, int | None] | None:
+def _gather_of_codes(graph: Graph, output: Output) -> tuple[Node, bool, int | None] | None:
     """Return the gather of codes, whether two share a byte, and the length of a row if only a slice gives it."""
     gather = source(graph, output, *GATHERS)
     if gather is not None:

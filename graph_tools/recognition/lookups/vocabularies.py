@@ -71,17 +71,17 @@ class Vocabularies:
         if content is not None:
             if any(writes(user) for user in users):
                 return Refused(f"table '{handle}' is written by the graph")
-            return _described(content.keys, content.values, handle)
+            return _vocabulary(content.keys, content.values, handle)
         if len(users) != 1 or users[0].name not in model.graph.ancestors(model.init):
             return Refused(f"table '{handle}' has {len(users)} users that are no lookups, expected its one initializer")
-        return self._initialized(users[0], handle)
+        return self._filled_by(users[0], handle)
 
-    def _initialized(self, filler: Node, handle: str) -> Outcome[Vocabulary]:
+    def _filled_by(self, filler: Node, handle: str) -> Outcome[Vocabulary]:
         if filler.op == "InitializeTableFromTextFileV2":
             file = self.model.assets.get(skip(self.model.graph, filler.inputs[1]).node)
             if file is None:
                 return Refused(f"table '{handle}': no file that fills it")
-            return _of_file(filler, file, handle)
+            return _read_from_file(filler, file, handle)
         if filler.op not in {"InitializeTableV2", "LookupTableImportV2"}:
             return Refused(f"table '{handle}' is filled by {filler.op}")
         keys, values = (self._constant_or_range(source) for source in filler.inputs[1:3])
@@ -92,7 +92,7 @@ class Vocabularies:
             return Refused(f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values")
         # A key may occur twice, with the same value.
         first = sorted({key: i for i, key in reversed(list(enumerate(keys.tolist())))}.values())
-        return _described(ArrayTensor(keys[first]), ArrayTensor(values[first]), handle)
+        return _vocabulary(ArrayTensor(keys[first]), ArrayTensor(values[first]), handle)
 
     def _constant_or_range(self, output: Output) -> Array | None:
         """Return the elements of a constant, or of a Range between constants."""
@@ -109,13 +109,13 @@ class Vocabularies:
         return constant(graph, output)
 
 
-def _described(keys: TensorSource, values: TensorSource | None, handle: str) -> Outcome[Vocabulary]:
+def _vocabulary(keys: TensorSource, values: TensorSource | None, handle: str) -> Outcome[Vocabulary]:
     count = keys.shape[0]
     if keys.dtype.kind not in "iuO" or (values is not None and values.dtype.kind not in "iu"):
         found = keys.dtype if values is None else f"{keys.dtype} -> {values.dtype}"
         return Refused(f"table '{handle}' maps {found}, expected integers or strings to integers")
     if values is None:
-        return Found(Vocabulary(_wide(keys), None, 0, count - 1))
+        return Found(Vocabulary(_as_int64(keys), None, 0, count - 1))
     if values.shape != (count,):
         return Refused(f"table '{handle}' has values {list(values.shape)}, expected one number for each key")
     least, most = 0, -1
@@ -129,10 +129,10 @@ def _described(keys: TensorSource, values: TensorSource | None, handle: str) -> 
         first = low
         counting = counting and bool((chunk == np.arange(position, position + len(chunk))).all())
         position += len(chunk)
-    return Found(Vocabulary(_wide(keys), None if counting else values, least, most))
+    return Found(Vocabulary(_as_int64(keys), None if counting else values, least, most))
 
 
-def _wide(keys: TensorSource) -> TensorSource:
+def _as_int64(keys: TensorSource) -> TensorSource:
     """Return integer keys as int64."""
     if keys.dtype.kind == "O" or keys.dtype == np.int64:
         return keys
@@ -144,7 +144,7 @@ def _wide(keys: TensorSource) -> TensorSource:
     return StreamTensor(np.dtype(np.int64), keys.shape, make)
 
 
-def _of_file(filler: Node, path: Path, handle: str) -> Outcome[Vocabulary]:
+def _read_from_file(filler: Node, path: Path, handle: str) -> Outcome[Vocabulary]:
     """Describe a table that is filled from a text file, a key in each line."""
     key_column, value_column = attribute(filler, "key_index"), attribute(filler, "value_index")
     offset, said = int(attribute(filler, "offset", 0)), int(attribute(filler, "vocab_size", -1))
@@ -152,7 +152,7 @@ def _of_file(filler: Node, path: Path, handle: str) -> Outcome[Vocabulary]:
         return Refused(f"table '{handle}' is filled from columns of a file, expected whole lines and their numbers")
     table = filler.inputs[0]
     count = said if said > 0 else count_lines(path)
-    return _described(_lines(path, count), None, table.node)
+    return _vocabulary(_lines(path, count), None, table.node)
 
 
 def _lines(path: Path, count: int) -> StreamTensor:
