@@ -44,7 +44,7 @@ def test_effects_are_found_in_functions_of_functions() -> None:
     assert has_effect(graph, branch(graph))
 
 
-def test_function_that_is_not_there_may_do_anything() -> None:
+def test_missing_function_counts_as_an_effect() -> None:
     graph = graph_of(lambda x: tf.cond(x[0] > 0, lambda: x, lambda: -x))
     node = branch(graph)
     graph.library.clear()
@@ -52,5 +52,5 @@ def test_function_that_is_not_there_may_do_anything() -> None:
 
 
 @pytest.mark.parametrize(("op", "effect"), [("Assert", True), ("MatMul", False), ("HashTableV2", False)])
-def test_plain_nodes(op: str, effect: bool) -> None:
+def test_effects_of_single_nodes(op: str, effect: bool) -> None:
     assert has_effect(Graph(), Node("n", op)) is effect

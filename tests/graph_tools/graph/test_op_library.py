@@ -51,7 +51,7 @@ def test_argument_comes_before_variable_before_package(tmp_path: Path, monkeypat
     assert "processor" not in sys.modules
 
 
-def test_one_real_path(tmp_path: Path) -> None:
+def test_library_is_identified_by_its_real_path(tmp_path: Path) -> None:
     real = _file(tmp_path / "real.so")
     (tmp_path / "link.so").symlink_to(real)
     assert find_library(tmp_path / "link.so") == find_library(str(real)) == real
@@ -125,7 +125,7 @@ def test_a_model_that_needs_a_newer_library(with_new_op: Path, tiny_model: Path)
 
 
 @pytest.mark.usefixtures("unloaded")
-def test_without_a_library_a_model_can_be_looked_at(
+def test_model_can_be_inspected_without_the_library(
     with_new_op: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "nowhere.so")

@@ -52,7 +52,7 @@ def test_documented_plan_is_read_and_written_alike() -> None:
     assert PLAN.columns[1] == Lookup(0, 0, 0, 13)
 
 
-def test_every_step_survives_the_text() -> None:
+def test_every_step_is_read_back_from_json() -> None:
     steps = (
         Bucketize((0.1, 2.0)),
         ToString(),

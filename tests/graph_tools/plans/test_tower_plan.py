@@ -44,7 +44,7 @@ def test_documented_plan_is_read_and_written_alike() -> None:
     assert plan.layers[0] == Dense(("x0",), (0,), 1, activation=Activation("relu"))
 
 
-def test_every_layer_survives_the_text() -> None:
+def test_every_layer_is_read_back_from_json() -> None:
     plan = TowerPlan(
         (
             Dense(("x0", "x1"), (0, 1), transpose=True, activation=Activation("leaky_relu", alpha=0.2)),

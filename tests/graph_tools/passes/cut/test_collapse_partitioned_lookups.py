@@ -56,7 +56,7 @@ def export(path: Path, strategy: str, parts: int, sparse: bool = False) -> Path:
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("parts", [2, 3, 4])
 @pytest.mark.parametrize("strategy", ["div", "mod"])
-def test_parts_of_a_variable_are_one(strategy: str, parts: int, sparse: bool, tmp_path: Path) -> None:
+def test_parts_of_a_variable_become_one_variable(strategy: str, parts: int, sparse: bool, tmp_path: Path) -> None:
     source = export(tmp_path / "in", strategy, parts, sparse)
     model, (first, second) = passed(source, CollapsePartitionedLookups(), CollapsePartitionedLookups())
     assert (first.applied, first.refused, second.applied, second.refused) == (1, [], 0, [])
@@ -69,7 +69,7 @@ def test_parts_of_a_variable_are_one(strategy: str, parts: int, sparse: bool, tm
         assert_same(source, model, tmp_path / "out", REQUESTS, REFUSED)
 
 
-def test_part_that_is_used_otherwise_is_refused(tmp_path: Path) -> None:
+def test_part_with_another_user_is_refused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         import tensorflow as tf
 
@@ -83,7 +83,7 @@ def test_part_that_is_used_otherwise_is_refused(tmp_path: Path) -> None:
     assert "'emb/part_1' is also used by" in result.refused[0][1]
 
 
-def test_rows_dealt_in_another_way_are_refused(tmp_path: Path) -> None:
+def test_unknown_layouts_of_rows_are_refused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         import tensorflow as tf
 
@@ -133,7 +133,7 @@ def zeros() -> Absent:
     return Absent(None, "test")
 
 
-def test_tables_with_keys_are_one(tmp_path: Path) -> None:
+def test_parts_of_a_table_with_keys_become_one_table(tmp_path: Path) -> None:
     model = keyed(tmp_path, [[0, 2, 1004], [1, 7]], [zeros(), zeros()])
     result = CollapsePartitionedLookups().apply(model)
     PruneUnreachable().apply(model)
@@ -145,7 +145,7 @@ def test_tables_with_keys_are_one(tmp_path: Path) -> None:
     assert not merged.dropped_tensors
 
 
-def test_key_that_nobody_looks_for_is_dropped(tmp_path: Path) -> None:
+def test_key_in_a_part_that_lookups_do_not_reach_is_dropped(tmp_path: Path) -> None:
     model = keyed(tmp_path, [[0, 3, 2, 5], [1, 1003]], [zeros(), zeros()])
     assert CollapsePartitionedLookups().apply(model).applied == 1
     PruneUnreachable().apply(model)
@@ -164,14 +164,14 @@ def test_different_rows_for_absent_keys_are_refused(tmp_path: Path) -> None:
     assert "different rows for an absent key" in result.refused[0][1]
 
 
-def test_keys_that_are_changed_are_refused(tmp_path: Path) -> None:
+def test_keys_that_are_changed_before_the_lookup_are_refused(tmp_path: Path) -> None:
     result = CollapsePartitionedLookups().apply(keyed(tmp_path, [[0], [1]], [zeros(), zeros()], quotient=True))
     assert result.applied == 0
     assert "expected the ids" in result.refused[0][1]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 100])
-def test_rows_are_dealt_in_small_blocks(rows: int) -> None:
+def test_interleaved_rows_are_read_in_small_blocks(rows: int) -> None:
     whole = np.arange(22).reshape(11, 2)
     tensor = interleaved([ArrayTensor(whole[part::3]) for part in range(3)])
     blocks = list(tensor.chunks(rows))

@@ -72,7 +72,7 @@ def test_a_cross_with_a_list_is_looked_up_as_it_was_split(tmp_path: Path) -> Non
     assert_same(source, model, tmp_path / "out", REQUESTS)
 
 
-def test_numbers_of_a_vocabulary_need_no_check(tmp_path: Path) -> None:
+def test_ids_from_a_vocabulary_need_no_check_for_negative_ones(tmp_path: Path) -> None:
     import tensorflow as tf
 
     file = tmp_path / "words.txt"

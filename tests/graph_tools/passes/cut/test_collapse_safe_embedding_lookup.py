@@ -83,7 +83,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("combiner", COMBINERS)
-def test_fed_sparse_tensors_keep_their_bits(combiner: str, tmp_path: Path) -> None:
+def test_fed_sparse_tensors_give_bit_identical_results(combiner: str, tmp_path: Path) -> None:
     source = export_fed(tmp_path / "in", combiner)
     model, (result,) = passed(source, CollapseSafeEmbeddingLookup())
     assert result.applied == 1
@@ -148,7 +148,7 @@ def test_more_axes_keep_their_reshape(tmp_path: Path) -> None:
     assert_same(source, model, tmp_path / "out", [{"words": words}, {"words": words[:1]}, {"words": words[:0]}])
 
 
-def test_lookup_is_collapsed_once(tmp_path: Path) -> None:
+def test_second_run_changes_nothing(tmp_path: Path) -> None:
     source = export_fed(tmp_path / "in", "mean")
     _, (first, second) = passed(source, CollapseSafeEmbeddingLookup(), CollapseSafeEmbeddingLookup())
     assert (first.applied, second.applied, second.refused) == (1, 0, [])
@@ -172,7 +172,7 @@ def test_ids_of_another_tensor_are_refused(tmp_path: Path) -> None:
     assert_same(source, model, tmp_path / "out", REQUESTS[:2])
 
 
-def test_buckets_in_a_linear_model_keep_their_bits(tmp_path: Path) -> None:
+def test_buckets_in_a_linear_model_give_bit_identical_results(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         import tensorflow as tf
 

@@ -92,7 +92,7 @@ def embedded(categorical: Callable[[Any], Any], combiner: str = "mean") -> Calla
         listed,
     ],
 )
-def test_words_keep_their_bits(make: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_words_give_bit_identical_results(make: Callable[[Any], Any], tmp_path: Path) -> None:
     source = export_column(tmp_path / "in", make)
     model, (result,) = passed(source, CollapseSingleValuedColumns())
     assert (result.applied, result.refused) == (1, [])
@@ -109,7 +109,7 @@ def test_hashed_word_needs_no_check_of_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("default", [None, 4])
-def test_numbers_keep_their_bits(default: int | None, tmp_path: Path) -> None:
+def test_numbers_give_bit_identical_results(default: int | None, tmp_path: Path) -> None:
     def make(column: Any) -> Any:
         return column.embedding_column(column.categorical_column_with_identity("word", 10, default), 5)
 
@@ -122,7 +122,7 @@ def test_numbers_keep_their_bits(default: int | None, tmp_path: Path) -> None:
         assert_same(source, model, tmp_path / "out", NUMBER_REQUESTS + OUT_OF_RANGE)
 
 
-def test_hashed_numbers_keep_their_bits(tmp_path: Path) -> None:
+def test_hashed_numbers_give_bit_identical_results(tmp_path: Path) -> None:
     def make(column: Any) -> Any:
         import tensorflow as tf
 
@@ -142,7 +142,7 @@ def test_several_values_per_row_are_refused(tmp_path: Path) -> None:
     assert "holds 3 values per row, expected one" in result.refused[0][1]
 
 
-def test_ids_that_look_at_each_other_are_refused(tmp_path: Path) -> None:
+def test_ids_that_depend_on_each_other_are_refused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         import tensorflow as tf
 
@@ -174,13 +174,13 @@ def test_default_id_is_looked_up_for_missing_values(tmp_path: Path) -> None:
     assert_same(source, model, tmp_path / "out", columns(NUMBER_REQUESTS), columns(OUT_OF_RANGE))
 
 
-def test_column_is_collapsed_once(tmp_path: Path) -> None:
+def test_second_run_changes_nothing(tmp_path: Path) -> None:
     source = export_column(tmp_path / "in", embedded(hashed))
     _, (first, second) = passed(source, CollapseSingleValuedColumns(), CollapseSingleValuedColumns())
     assert (first.applied, second.applied, second.refused) == (1, 0, [])
 
 
-def test_wide_and_deep_is_a_sixth(wdl_model: Path, tmp_path: Path) -> None:
+def test_wide_and_deep_shrinks_to_a_sixth_of_its_nodes(wdl_model: Path, tmp_path: Path) -> None:
     model, (result,) = passed(wdl_model, CollapseSingleValuedColumns())
     assert (result.applied, result.refused) == (52, [])
     assert len(model.graph) <= 800

@@ -26,7 +26,7 @@ def listed(column: Any) -> Any:
 
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("categorical", [hashed, listed])
-def test_indicator_keeps_its_bits(categorical: Callable[[Any], Any], width: int, tmp_path: Path) -> None:
+def test_indicator_gives_bit_identical_results(categorical: Callable[[Any], Any], width: int, tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         import tensorflow as tf
 
@@ -42,7 +42,7 @@ def test_indicator_keeps_its_bits(categorical: Callable[[Any], Any], width: int,
     assert_same(source, model, tmp_path / "out", [{"word": words}, {"word": words[:1]}, {"word": words[:0]}])
 
 
-def test_values_that_look_at_each_other_are_refused(tmp_path: Path) -> None:
+def test_values_that_depend_on_each_other_are_refused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     def serve(x: Any) -> dict[str, Any]:

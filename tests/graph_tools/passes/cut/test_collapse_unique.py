@@ -37,7 +37,7 @@ def gathered(weights: Any, ids: Any) -> Any:
 
 
 @pytest.mark.parametrize("op", ["mean", "sum", "sqrtn"])
-def test_segments_keep_their_bits(op: str, tmp_path: Path) -> None:
+def test_segments_give_bit_identical_results(op: str, tmp_path: Path) -> None:
     def combined(weights: Any, ids: Any) -> Any:
         import tensorflow as tf
 
@@ -61,7 +61,7 @@ def test_gather_by_number_is_one_gather(tmp_path: Path) -> None:
     assert_same(source, model, tmp_path / "out", REQUESTS, REFUSED)
 
 
-def test_numbers_that_are_used_otherwise_are_refused(tmp_path: Path) -> None:
+def test_numbers_of_unique_ids_with_another_user_are_refused(tmp_path: Path) -> None:
     def used(weights: Any, ids: Any) -> Any:
         import tensorflow as tf
 

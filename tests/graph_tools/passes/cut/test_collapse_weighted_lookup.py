@@ -51,7 +51,7 @@ def export(path: Path, combiner: str, default_id: int | None, hashed: bool = Fal
 
 @pytest.mark.parametrize("default_id", [None, 4])
 @pytest.mark.parametrize("combiner", ["mean", "sum", "sqrtn"])
-def test_fed_weights_keep_their_bits(combiner: str, default_id: int | None, tmp_path: Path) -> None:
+def test_fed_weights_give_bit_identical_results(combiner: str, default_id: int | None, tmp_path: Path) -> None:
     source = export(tmp_path / "in", combiner, default_id)
     model, (first, second) = passed(source, CollapseWeightedLookup(), CollapseWeightedLookup())
     assert (first.applied, first.refused) == (1, [])

@@ -74,7 +74,7 @@ def sparse_rows(random: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("row_type", ["fp32", "bf16", "fp16", "int8", "int4"])
 @pytest.mark.parametrize("body", [gather, read_and_gather])
 @pytest.mark.parametrize("kind", ["whole", "zeros"])
-def test_rows_are_as_before(tmp_path: Path, kind: str, body: Any, row_type: str) -> None:
+def test_lookups_return_the_same_rows(tmp_path: Path, kind: str, body: Any, row_type: str) -> None:
     import ml_dtypes
 
     random = np.random.default_rng(1)
@@ -126,7 +126,7 @@ def test_duplicate_rows_are_stored_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, table)
 
 
-def test_rows_that_no_hash_reaches_go(tmp_path: Path) -> None:
+def test_rows_that_no_hash_reaches_are_dropped(tmp_path: Path) -> None:
     import tensorflow as tf
 
     def body(table: Any, words: Any) -> Any:
@@ -145,7 +145,7 @@ def test_rows_that_no_hash_reaches_go(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Served(model, tmp_path / "out")(ids=words), expected)
 
 
-def test_small_rows_become_one_row_of_zeros_when_asked(tmp_path: Path) -> None:
+def test_small_rows_become_one_row_of_zeros_with_the_option(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     table = random.normal(size=(ROWS, DIM)).astype(np.float32)
     table[: ROWS // 2] *= np.float32(1e-5)
@@ -175,7 +175,7 @@ def test_small_rows_stay_where_dropping_them_saves_nothing() -> None:
         (lambda table, ids: _tf().gather(table.read_value(), ids, axis=1), "another axis"),
     ],
 )
-def test_variable_read_otherwise_is_no_table(tmp_path: Path, reader: Any, reason: str) -> None:
+def test_variable_with_other_readers_is_not_a_table(tmp_path: Path, reader: Any, reason: str) -> None:
     table = np.zeros((ROWS, DIM), np.float32)
     model = exported(tmp_path / "in", reader, table, integers())
     compress = CompressTables(CutOptions(embedding_dtype="int8"))
@@ -223,7 +223,7 @@ def bags(path: Path, tables: list[np.ndarray]) -> Path:
 
 @pytest.mark.parametrize("row_type", ["fp32", "bf16", "int8", "int4"])
 @pytest.mark.parametrize("kind", ["whole", "zeros"])
-def test_bags_of_rows_are_as_before(tmp_path: Path, kind: str, row_type: str) -> None:
+def test_combined_rows_are_the_same(tmp_path: Path, kind: str, row_type: str) -> None:
     import ml_dtypes
 
     random = np.random.default_rng(8)

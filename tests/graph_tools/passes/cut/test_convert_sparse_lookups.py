@@ -268,7 +268,7 @@ def test_string_table_without_any_row_left(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.zeros((2, 1, DIM)))
 
 
-def test_keys_that_the_graph_never_makes_go(tmp_path: Path) -> None:
+def test_keys_that_the_graph_never_makes_are_dropped(tmp_path: Path) -> None:
     random = np.random.default_rng(11)
     keys = random.permutation(1000)
     table = make_table(keys, random.normal(size=(1000, DIM)).astype(np.float32))
@@ -283,7 +283,7 @@ def test_keys_that_the_graph_never_makes_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("absent", ["zero", "row"])
-def test_small_and_rare_rows_go_when_asked(tmp_path: Path, absent: str) -> None:
+def test_small_and_rare_rows_are_dropped_with_the_options(tmp_path: Path, absent: str) -> None:
     from graph_tools.tensors import ArrayTensor
 
     random = np.random.default_rng(12)
@@ -315,7 +315,7 @@ def test_min_frequency_without_frequencies_keeps_every_key() -> None:
 
 
 @pytest.mark.parametrize("rule", ["zero", "row:5"])
-def test_absent_keys_are_given_what_the_user_says(tmp_path: Path, rule: str) -> None:
+def test_absent_keys_get_the_value_of_the_option(tmp_path: Path, rule: str) -> None:
     random = np.random.default_rng(13)
     keys, rows = np.arange(100) * 7919, random.normal(size=(100, DIM)).astype(np.float32)
     keys[3] = 5

@@ -35,7 +35,7 @@ def summarized(v1: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("build", [asserted, printed, checked_numbers, summarized])
-def test_nothing_but_the_model_is_left(tmp_path: Path, build: Any) -> None:
+def test_assertions_prints_and_summaries_are_removed(tmp_path: Path, build: Any) -> None:
     model, result = checked(from_graph(tmp_path, build, 3), x_of(3), EliminateAssertions())
     assert result.applied
     assert ops_of(model) == {"Placeholder", "Relu", "Identity"}
@@ -44,7 +44,7 @@ def test_nothing_but_the_model_is_left(tmp_path: Path, build: Any) -> None:
     } or build is checked_numbers
 
 
-def test_guards_of_tf2_go_as_a_whole(tmp_path: Path) -> None:
+def test_guards_of_tf2_are_removed_completely(tmp_path: Path) -> None:
     def serve(x: Any) -> Any:
         tf.debugging.assert_less(x, 100.0)
         tf.print("sum", tf.reduce_sum(x))
@@ -58,7 +58,7 @@ def test_guards_of_tf2_go_as_a_whole(tmp_path: Path) -> None:
     assert ops_of(model) <= {"Placeholder", "Relu", "Identity", "IdentityN"}
 
 
-def test_guards_of_tf1_go_with_their_branch(tmp_path: Path) -> None:
+def test_guards_of_tf1_are_removed_with_their_branch(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         with v1.control_dependencies([v1.assert_less(x, 100.0)]):
             return v1.nn.relu(x)

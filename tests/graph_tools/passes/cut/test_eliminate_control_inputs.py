@@ -13,7 +13,7 @@ from graph_tools.passes.cut.eliminate_control_inputs import EliminateControlInpu
 from helpers.graph_tools.pass_checks import checked, from_function, from_graph, ops_of, rewritten, x_of
 
 
-def test_waiting_for_reads_goes(tmp_path: Path) -> None:
+def test_waits_for_reads_are_removed(tmp_path: Path) -> None:
     weights = tf.Variable(np.ones((3, 2), np.float32))
     source = from_function(tmp_path, lambda x: tf.matmul(x, weights), 3, weights=weights)
     model, result = checked(source, x_of(3), EliminateControlInputs())
@@ -22,14 +22,14 @@ def test_waiting_for_reads_goes(tmp_path: Path) -> None:
     assert "NoOp" not in ops_of(model)
 
 
-def test_waiting_for_a_table_that_is_filled_at_load_goes(string_model: Path) -> None:
+def test_waits_for_a_table_that_is_filled_at_load_are_removed(string_model: Path) -> None:
     model, result = rewritten(string_model, EliminateControlInputs())
     assert result[-1].applied
     assert "NoOp" not in ops_of(model)
     assert "InitializeTableFromTextFileV2" in ops_of(model)
 
 
-def test_counter_that_nobody_reads_goes(tmp_path: Path) -> None:
+def test_counter_that_no_output_reads_is_removed(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         counter = v1.get_variable("counter", initializer=np.float32(0))
         with v1.control_dependencies([v1.assign_add(counter, 1.0)]):
@@ -43,7 +43,7 @@ def test_counter_that_nobody_reads_goes(tmp_path: Path) -> None:
     assert why == f"{op} of 'counter', which no output reads"
 
 
-def test_moving_average_that_is_only_updated_goes(tmp_path: Path) -> None:
+def test_moving_average_that_is_only_updated_is_removed(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         mean = v1.get_variable("mean", initializer=np.float32(0))
         with v1.control_dependencies([v1.assign(mean, 0.9 * mean + 0.1 * v1.reduce_mean(x))]):
@@ -66,7 +66,7 @@ def test_variable_that_an_output_reads_is_still_written(tmp_path: Path) -> None:
     assert any(write in node.controls for node in model.graph.of("ReadVariableOp", "Identity"))
 
 
-def test_branches_of_tf1_stay_apart(tmp_path: Path) -> None:
+def test_nodes_in_branches_of_tf1_keep_their_control_inputs(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         v1.disable_control_flow_v2()
         try:

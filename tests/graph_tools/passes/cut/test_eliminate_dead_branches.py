@@ -44,7 +44,7 @@ def test_switches_of_tf1_are_decided(tmp_path: Path, training: bool) -> None:
         assert ("RandomUniform", "in a branch that is never taken") in model.graph.removed.values()
 
 
-def test_switches_inside_a_branch_that_is_not_taken_go(tmp_path: Path) -> None:
+def test_switches_inside_a_branch_that_is_not_taken_are_removed(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         inner = lambda: with_switches(v1, v1.reduce_sum(x) > 0.0, lambda: x + 1.0, lambda: x - 1.0)  # noqa: E731
         return v1.nn.relu(with_switches(v1, v1.constant(False), inner, lambda: x * 2.0))

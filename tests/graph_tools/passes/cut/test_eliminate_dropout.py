@@ -56,7 +56,7 @@ def test_rate_that_nobody_feeds_is_zero(tmp_path: Path, mask: Any) -> None:
     assert ops_of(model) == KEPT
 
 
-def test_mask_that_is_alike_along_an_axis_goes(tmp_path: Path) -> None:
+def test_mask_that_broadcasts_along_an_axis_is_removed(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(floor_mask(v1, v1.nn.relu(x), 1.0, v1.constant([1, 4])))
 

@@ -15,7 +15,7 @@ from graph_tools.passes.cut.eliminate_identities import EliminateIdentities
 from helpers.graph_tools.pass_checks import checked, floats, from_function, from_graph, ops_of, x_of
 
 
-def test_chains_go(tmp_path: Path) -> None:
+def test_chains_of_identities_are_removed(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         a, _ = v1.raw_ops.IdentityN(input=[x, x + 1.0])
         b = v1.raw_ops.PreventGradient(input=v1.stop_gradient(v1.identity(a)))
@@ -34,7 +34,7 @@ def test_output_of_a_call_keeps_its_name(tmp_path: Path) -> None:
     assert ops_of(model) <= {"Placeholder", "Relu", "IdentityN", "NoOp"}
 
 
-def test_default_that_nobody_feeds_is_taken(tmp_path: Path) -> None:
+def test_default_that_no_signature_feeds_replaces_its_node(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.placeholder_with_default(2.0, [], name="scale") * x
 
@@ -57,7 +57,7 @@ def test_default_that_clients_feed_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "refused"), [([None, 3], 0), ([4, 3], 1)])
-def test_shape_goes_where_it_is_known_anyway(tmp_path: Path, wanted: list[int | None], refused: int) -> None:
+def test_ensure_shape_is_removed_if_the_shape_is_known(tmp_path: Path, wanted: list[int | None], refused: int) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(v1.ensure_shape(x, wanted))
 
@@ -84,7 +84,7 @@ def test_control_inputs_are_carried_over() -> None:
     assert graph["waits"].controls == ["write"]
 
 
-def test_branch_marks_of_tf1_stay() -> None:
+def test_identities_that_mark_a_branch_of_tf1_stay() -> None:
     graph = Graph()
     x = graph.add("Placeholder", name="x", attrs={"dtype": tf.bool}).output()
     switch = graph.add("Switch", [x, x], name="switch")

@@ -45,7 +45,7 @@ NOOPS = {
 
 
 @pytest.mark.parametrize("name", NOOPS)
-def test_noop_goes(tmp_path: Path, name: str) -> None:
+def test_nodes_that_change_nothing_are_removed(tmp_path: Path, name: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(NOOPS[name](v1, v1.nn.relu(x)))
 
@@ -78,7 +78,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_others_stay(tmp_path: Path, name: str) -> None:
+def test_nodes_that_may_change_something_stay(tmp_path: Path, name: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(OTHERS[name](v1, v1.nn.relu(x)))
 
@@ -96,7 +96,7 @@ def test_reshape_with_two_unknown_sizes_stays(tmp_path: Path) -> None:
     assert result.applied == 0
 
 
-def test_reshape_of_a_reshape_is_one(tmp_path: Path) -> None:
+def test_reshape_of_a_reshape_becomes_one_reshape(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(v1.reshape(v1.reshape(x, [-1, 2, 4]), [-1, 2]))
 

@@ -53,7 +53,7 @@ def count(model: Model, op: str) -> int:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_norm_after_a_layer_goes_into_it(tmp_path: Path, bias: bool) -> None:
+def test_norm_after_a_layer_is_folded_into_it(tmp_path: Path, bias: bool) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(norm(v1, dense(v1, x, 8, 16, "one", bias), 16))
 
@@ -66,7 +66,7 @@ def test_norm_after_a_layer_goes_into_it(tmp_path: Path, bias: bool) -> None:
     assert "scaling and shifting by known vectors, folded into 'one/MatMul'" in gone
 
 
-def test_norm_before_a_layer_goes_into_it(tmp_path: Path) -> None:
+def test_norm_before_a_layer_is_folded_into_it(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(dense(v1, norm(v1, v1.nn.relu(x), 8), 8, 16, "one"))
 
@@ -113,7 +113,7 @@ def test_transposed_weights_are_scaled_along_the_other_axis(tmp_path: Path, befo
 
 
 @pytest.mark.parametrize("depthwise", [True, False])
-def test_norm_after_a_convolution_goes_into_it(tmp_path: Path, depthwise: bool) -> None:
+def test_norm_after_a_convolution_is_folded_into_it(tmp_path: Path, depthwise: bool) -> None:
     def build(v1: Any, x: Any) -> Any:
         if depthwise:
             x = v1.nn.depthwise_conv2d(x, variable(v1, "filter", 3, 3, 2, 3), [1, 1, 1, 1], "SAME")

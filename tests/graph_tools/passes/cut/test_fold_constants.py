@@ -167,7 +167,7 @@ def test_what_tensorflow_cannot_compute_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["folded", "intermediate"])
-def test_reasons_are_given(tmp_path: Path, name: str) -> None:
+def test_removed_nodes_have_reasons(tmp_path: Path, name: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         intermediate = v1.add(v1.constant(1.0), 2.0, name="intermediate")
         return x * v1.multiply(intermediate, 3.0, name="folded")

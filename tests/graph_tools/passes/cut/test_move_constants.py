@@ -32,12 +32,12 @@ def test_large_constant_becomes_a_variable(tmp_path: Path) -> None:
     assert len(model.graph.to_graph_def().SerializeToString()) < 3000
 
 
-def test_more_move_where_all_together_are_large(tmp_path: Path) -> None:
+def test_smaller_constants_move_too_if_all_together_are_large(tmp_path: Path) -> None:
     _, result = checked(source_of(tmp_path), x_of(3), MoveConstants(limit=1 << 12, total=1 << 10))
     assert result.applied == 2
 
 
-def test_default_limit_keeps_small_ones(tmp_path: Path) -> None:
+def test_small_constants_stay_in_the_graph(tmp_path: Path) -> None:
     _, result = checked(source_of(tmp_path), x_of(3), MoveConstants())
     assert result.applied == 0
 
@@ -55,7 +55,7 @@ def test_constants_of_initializers_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["words"])
-def test_strings_move(tmp_path: Path, name: str) -> None:
+def test_large_strings_become_variables(tmp_path: Path, name: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         words = v1.constant([f"word {i}" for i in range(1000)], name=name)
         return v1.gather(words, v1.cast(v1.abs(x[:, 0]), v1.int32))

@@ -16,7 +16,7 @@ from graph_tools.writer import write_saved_model
 from helpers.graph_tools.stock_answers import answers, assert_same_answers, requests_for
 
 
-def test_training_goes_and_inputs_stay(multi_signature_model: Path, tmp_path: Path) -> None:
+def test_training_nodes_are_removed_and_inputs_stay(multi_signature_model: Path, tmp_path: Path) -> None:
     model = read_model(multi_signature_model)
     before = len(model.graph)
     result = PruneUnreachable().apply(model)
@@ -31,7 +31,7 @@ def test_training_goes_and_inputs_stay(multi_signature_model: Path, tmp_path: Pa
     assert_same_answers(multi_signature_model, tmp_path / "out", requests_for(multi_signature_model), exact=True)
 
 
-def test_other_signatures_go(multi_signature_model: Path) -> None:
+def test_nodes_of_other_signatures_are_removed(multi_signature_model: Path) -> None:
     whole = read_model(multi_signature_model)
     PruneUnreachable().apply(whole)
     one = read_model(multi_signature_model, signatures=("length",))

@@ -22,7 +22,7 @@ def source_of(path: Path) -> Path:
     return from_graph(path, build, 3)
 
 
-def test_names_are_those_of_ops(tmp_path: Path) -> None:
+def test_inner_nodes_are_named_after_their_ops(tmp_path: Path) -> None:
     model, result = checked(source_of(tmp_path), x_of(3), ShortenNames())
     names = set(model.graph.nodes)
     assert result.applied
