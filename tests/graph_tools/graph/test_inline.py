@@ -50,7 +50,7 @@ def test_call_that_is_kept_gives_every_output_under_its_name() -> None:
     def several(x: Any) -> Any:
         return x + 1.0, tf.shape(x), x - 1.0
 
-    graph = traced(lambda x: [tf.identity(one) for one in several(x)], VECTOR)
+    graph = traced(lambda x: [tf.identity(result) for result in several(x)], VECTOR)
     call = next(node.name for node in graph if "Call" in node.op)
     inline_calls(graph, frozenset([call]))
     assert graph[call].op == "IdentityN"

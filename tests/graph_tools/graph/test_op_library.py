@@ -150,7 +150,7 @@ def test_a_fused_model_says_what_its_ops_are(tmp_path: Path, monkeypatch: pytest
     fused_tower.use_passes(monkeypatch, fused_tower.FuseLayers())
     fuse(fused_tower.build_tower(tmp_path / "source"), tmp_path / "out", samples=3)
     message = saved_model_pb2.SavedModel.FromString((tmp_path / "out" / "saved_model.pb").read_bytes())
-    assert [one.name for one in message.meta_graphs[0].meta_info_def.stripped_op_list.op] == ["RecDenseTower"]
+    assert [op.name for op in message.meta_graphs[0].meta_info_def.stripped_op_list.op] == ["RecDenseTower"]
     monkeypatch.setattr(op_library, "_loaded", None)
     monkeypatch.setenv(VARIABLE, "nowhere.so")
     assert inspect(tmp_path / "out").models[0].custom_ops == ["RecDenseTower"]

@@ -43,7 +43,7 @@ def test_ids_that_may_be_negative_keep_their_repair(read: bool, tmp_path: Path) 
     assert "GatherV2" not in ops(model)
     assert set(ops(model)) >= REPAIR
     assert result.applied == int(read)
-    feeds = [{"ids": np.array(one, np.int64)} for one in ([-1, 3, -10], [0], [])]
+    feeds = [{"ids": np.array(ids, np.int64)} for ids in ([-1, 3, -10], [0], [])]
     assert_same(source, model, tmp_path / "out", feeds, [{"ids": np.array([10])}, {"ids": np.array([-11])}])
 
 

@@ -19,8 +19,8 @@ from graph_tools.recognition.lookups.partitions import interleaved
 from graph_tools.tensors import ArrayTensor
 from helpers.models.idiom_models import assert_same, export_graph, ops, passed, table
 
-REQUESTS = [{"ids": np.array(one, np.int64)} for one in ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [10, 10, 3], [], [7])]
-REFUSED = [{"ids": np.array(one, np.int64)} for one in ([11, 1], [-1])]
+REQUESTS = [{"ids": np.array(ids, np.int64)} for ids in ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [10, 10, 3], [], [7])]
+REFUSED = [{"ids": np.array(ids, np.int64)} for ids in ([11, 1], [-1])]
 
 
 def export(path: Path, strategy: str, parts: int, sparse: bool = False) -> Path:
@@ -90,7 +90,10 @@ def test_unknown_layouts_of_rows_are_refused(tmp_path: Path) -> None:
         held = [v1.get_variable(f"emb/part_{i}", initializer=table(4, 5)) for i in range(2)]
         ids = v1.placeholder(tf.int64, [None])
         part = 1 - tf.cast(ids % 2, tf.int32)
-        rows = [tf.gather(one, each) for one, each in zip(held, tf.dynamic_partition(ids // 2, part, 2), strict=True)]
+        rows = [
+            tf.gather(part, ids_of_part)
+            for part, ids_of_part in zip(held, tf.dynamic_partition(ids // 2, part, 2), strict=True)
+        ]
         places = tf.dynamic_partition(tf.range(tf.size(ids)), part, 2)
         return {"ids": ids}, {"rows": tf.dynamic_stitch(places, rows)}
 
@@ -110,7 +113,7 @@ def keyed(tmp_path: Path, keys: list[list[int]], absents: list[Absent], quotient
         held = [v1.get_variable(f"part_{i}", [3, 2]) for i in range(count)]
         part = tf.cast(ids % 1000 % count, tf.int32)
         sent = tf.dynamic_partition(ids // count if quotient else ids, part, count)
-        rows = [tf.gather(one, each) for one, each in zip(held, sent, strict=True)]
+        rows = [tf.gather(part, each) for part, each in zip(held, sent, strict=True)]
         places = tf.dynamic_partition(tf.range(tf.size(ids)), part, count)
         return {"ids": ids}, {"rows": tf.dynamic_stitch(places, rows)}
 

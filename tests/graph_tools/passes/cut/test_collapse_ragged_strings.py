@@ -19,8 +19,8 @@ TEXTS: list[list[bytes]] = [
     [],
     ["żółw|x|x".encode(), b"\xff\x00||Comedy", b"|", b"nobody knows|Action"],
 ]
-REQUESTS = [{"text": np.array(one, object), "user": np.array([b"u%d" % i for i in range(len(one))], object)}
-            for one in TEXTS]  # fmt: skip
+REQUESTS = [{"text": np.array(texts, object), "user": np.array([b"u%d" % i for i in range(len(texts))], object)}
+            for texts in TEXTS]  # fmt: skip
 
 
 def export(path: Path, values: Callable[[Any, Any], Any], **held: Any) -> Path:
@@ -40,7 +40,7 @@ def export(path: Path, values: Callable[[Any, Any], Any], **held: Any) -> Path:
 def hashed(words: Any, _: Any) -> Any:
     import tensorflow as tf
 
-    return tf.ragged.map_flat_values(lambda one: tf.strings.to_hash_bucket_fast(one, 40), words)
+    return tf.ragged.map_flat_values(lambda word: tf.strings.to_hash_bucket_fast(word, 40), words)
 
 
 def crossed(words: Any, user: Any) -> Any:

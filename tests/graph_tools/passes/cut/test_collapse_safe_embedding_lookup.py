@@ -20,7 +20,7 @@ def sparse(rows: int, entries: list[tuple[int, int, int]], width: int = 4) -> di
     """A sparse tensor of (row, column, id) as a client feeds it."""
     return {
         "indices": np.array([entry[:2] for entry in entries], np.int64).reshape(-1, 2),
-        "ids": np.array([one[2] for one in entries], np.int64),
+        "ids": np.array([entry[2] for entry in entries], np.int64),
         "shape": np.array([rows, width], np.int64),
     }
 
@@ -70,8 +70,8 @@ def export_padded(path: Path, function: Any = None, dim: int = 6) -> Path:
 
 
 WORDS = [
-    {"words": np.array(one, object).reshape(shape)}
-    for one, shape in (
+    {"words": np.array(words, object).reshape(shape)}
+    for words, shape in (
         ([b"a", b"", b"b", b"", b"", b""], (2, 3)),
         ([b"", b"", b"", b""], (2, 2)),
         (["żółw".encode(), b"x", b"x", b"\xff\x00"], (1, 4)),
@@ -162,8 +162,8 @@ def test_ids_of_another_tensor_are_refused(tmp_path: Path) -> None:
         fed = {"indices": v1.placeholder(tf.int64, [None, 2]), "ids": v1.placeholder(tf.int64, [None])}
         fed["shape"] = v1.placeholder(tf.int64, [2])
         filled, _ = tf.sparse.fill_empty_rows(tf.SparseTensor(fed["indices"], fed["ids"], fed["shape"]), 0)
-        other = tf.SparseTensor(filled.indices, tf.math.mod(filled.values, 2), filled.dense_shape)
-        return fed, {"rows": v1.nn.embedding_lookup_sparse(weights, other, None, combiner="mean")}
+        changed = tf.SparseTensor(filled.indices, tf.math.mod(filled.values, 2), filled.dense_shape)
+        return fed, {"rows": v1.nn.embedding_lookup_sparse(weights, changed, None, combiner="mean")}
 
     source = export_graph(tmp_path / "in", build)
     model, (result,) = passed(source, CollapseSafeEmbeddingLookup())

@@ -188,7 +188,7 @@ def test_wide_and_deep_shrinks_to_a_sixth_of_its_nodes(wdl_model: Path, tmp_path
     feeds = []
     for rows in (1, 3):
         random = np.random.default_rng(rows)
-        one = {f"I{i + 1}": random.normal(size=rows).astype(np.float32) for i in range(13)}
-        one |= {f"C{i + 1}": np.array(letters, object)[random.integers(0, 5, rows)] for i in range(26)}
-        feeds.append(one)
+        feed = {f"I{i + 1}": random.normal(size=rows).astype(np.float32) for i in range(13)}
+        feed |= {f"C{i + 1}": np.array(letters, object)[random.integers(0, 5, rows)] for i in range(26)}
+        feeds.append(feed)
     assert_same(wdl_model, model, tmp_path / "out", feeds)

@@ -16,8 +16,8 @@ from graph_tools.passes.cut.collapse_unique import CollapseUnique
 from graph_tools.readers import read_model
 from helpers.models.idiom_models import assert_same, export_function, ops, passed, table
 
-REQUESTS = [{"ids": np.array(one, np.int64)} for one in ([3, 1, 3, 3, 9], [0], [], list(range(10)) * 5)]
-REFUSED = [{"ids": np.array(one, np.int64)} for one in ([-1, 3], [10])]
+REQUESTS = [{"ids": np.array(ids, np.int64)} for ids in ([3, 1, 3, 3, 9], [0], [], list(range(10)) * 5)]
+REFUSED = [{"ids": np.array(ids, np.int64)} for ids in ([-1, 3], [10])]
 
 
 def export(path: Path, rows: Callable[[Any, Any], Any]) -> Path:

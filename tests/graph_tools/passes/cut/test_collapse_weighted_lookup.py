@@ -16,9 +16,9 @@ from helpers.models.idiom_models import assert_same, export_graph, ops, passed, 
 def entries(rows: int, *found: tuple[int, int, int, float]) -> dict[str, np.ndarray]:
     """A sparse tensor of (row, column, id, weight) as a client feeds it."""
     return {
-        "indices": np.array([one[:2] for one in found], np.int64).reshape(-1, 2),
-        "ids": np.array([one[2] for one in found], np.int64),
-        "weights": np.array([one[3] for one in found], np.float32),
+        "indices": np.array([entry[:2] for entry in found], np.int64).reshape(-1, 2),
+        "ids": np.array([entry[2] for entry in found], np.int64),
+        "weights": np.array([entry[3] for entry in found], np.float32),
         "shape": np.array([rows, 5], np.int64),
     }
 

@@ -231,8 +231,8 @@ def test_combined_rows_are_the_same(tmp_path: Path, kind: str, row_type: str) ->
     for table in tables if kind == "zeros" else []:
         table[random.random(len(table)) < 0.8] = 0
     model = read_model(bags(tmp_path / "in", tables))
-    for one in (PruneUnreachable(), EliminateControlInputs(), EliminateIdentities(), CollapseSafeEmbeddingLookup()):
-        one.apply(model)
+    for pass_ in (PruneUnreachable(), EliminateControlInputs(), EliminateIdentities(), CollapseSafeEmbeddingLookup()):
+        pass_.apply(model)
     compress = CompressTables(CutOptions(embedding_dtype=row_type))
     result = compress.apply(model)
     assert not result.refused
@@ -241,12 +241,12 @@ def test_combined_rows_are_the_same(tmp_path: Path, kind: str, row_type: str) ->
     # Rows of as many bits are combined where they are stored.
     assert bool(model.graph.of("Range")) == (row_type != "fp32")
     rounded = {
-        "fp32": lambda one: one,
-        "bf16": lambda one: one.astype(ml_dtypes.bfloat16).astype(np.float32),
-    }.get(row_type, lambda one: dequantize(quantize(one, row_type), row_type, 16))
+        "fp32": lambda rows: rows,
+        "bf16": lambda rows: rows.astype(ml_dtypes.bfloat16).astype(np.float32),
+    }.get(row_type, lambda rows: dequantize(quantize(rows, row_type), row_type, 16))
     expected = Loaded(bags(tmp_path / "rounded", [rounded(table) for table in tables]))
     serve = Served(model, tmp_path / "out")
-    vocabulary = np.array([b"", b"", *(b"%d" % one for one in range(900))], object)
+    vocabulary = np.array([b"", b"", *(b"%d" % number for number in range(900))], object)
     for rows, width in ((1, 1), (7, 5), (64, 3), (3, 0), (0, 2)):
         words = vocabulary[random.integers(0, len(vocabulary), (rows, 3, width))]
         np.testing.assert_array_equal(serve(words=words), expected(words=words))

@@ -92,7 +92,12 @@ LAYOUTS = [
 @pytest.mark.parametrize(
     ("layout", "key_dtype", "absent"),
     # A string has no remainder.
-    [(*one, kind) for one in LAYOUTS for kind in ("zero", "row", "modulo") if (one[1], kind) != ("string", "modulo")],
+    [
+        (*layout, kind)
+        for layout in LAYOUTS
+        for kind in ("zero", "row", "modulo")
+        if (layout[1], kind) != ("string", "modulo")
+    ],
 )
 def test_lookup_gives_what_the_training_system_gives(
     tmp_path: Path, layout: str, key_dtype: str, absent: str, row_type: str
@@ -138,13 +143,13 @@ def test_second_input_is_given_to_absent_keys(tmp_path: Path, layout: str, absen
     assert record.dropped == {}
     serve = Served(model, tmp_path / "out")
     for asked in questions(table):
-        one = random.normal(size=DIM).astype(np.float32)
+        same = random.normal(size=DIM).astype(np.float32)
         each = random.normal(size=(*asked.shape, DIM)).astype(np.float32)
-        for default in (one, each):
+        for default in (same, each):
             found = serve(keys=asked, default=default)
             np.testing.assert_array_equal(found, reference(table, asked, default))
         # The lookup beside it keeps the table's own value.
-        np.testing.assert_array_equal(serve(output="rows_1", keys=asked, default=one), reference(table, asked))
+        np.testing.assert_array_equal(serve(output="rows_1", keys=asked, default=same), reference(table, asked))
 
 
 @pytest.mark.parametrize("default", [0.0, [0.0] * DIM, [[0.25] * DIM]])

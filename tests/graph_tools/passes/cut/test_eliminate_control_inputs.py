@@ -39,7 +39,7 @@ def test_counter_that_no_output_reads_is_removed(tmp_path: Path) -> None:
     assert ops_of(model) == {"Placeholder", "Relu", "Identity"}
     assert not model.variables
     assert not result.refused
-    op, why = next(one for one in model.graph.removed.values() if one[0] == "AssignAddVariableOp")
+    op, why = next(removed for removed in model.graph.removed.values() if removed[0] == "AssignAddVariableOp")
     assert why == f"{op} of 'counter', which no output reads"
 
 

@@ -20,10 +20,10 @@ from helpers.graph_tools.pass_checks import checked, from_function, from_graph, 
 PHASES = [False, True]
 
 
-def with_switches(v1: Any, condition: Any, taken: Any, other: Any) -> Any:
+def with_switches(v1: Any, condition: Any, taken: Any, not_taken: Any) -> Any:
     v1.disable_control_flow_v2()
     try:
-        return v1.cond(condition, taken, other)
+        return v1.cond(condition, taken, not_taken)
     finally:
         v1.enable_control_flow_v2()
 

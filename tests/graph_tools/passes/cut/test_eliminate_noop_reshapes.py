@@ -89,8 +89,8 @@ def test_nodes_that_may_change_something_stay(tmp_path: Path, name: str) -> None
 
 def test_reshape_with_two_unknown_sizes_stays(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
-        other = v1.shape(v1.transpose(x))
-        return v1.nn.relu(v1.reshape(v1.nn.relu(x), other))
+        turned = v1.shape(v1.transpose(x))
+        return v1.nn.relu(v1.reshape(v1.nn.relu(x), turned))
 
     _, result = checked(from_graph(tmp_path, build, None), x_of(4), EliminateNoopReshapes())
     assert result.applied == 0
@@ -120,10 +120,10 @@ def test_output_keeps_its_node(tmp_path: Path) -> None:
 
 def test_node_that_waits_stays(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
-        one = v1.constant(1.0)
+        waiting = v1.constant(1.0)
         counter = v1.get_variable("counter", initializer=np.float32(0))
         with v1.control_dependencies([v1.assign_add(counter, 1.0)]):
-            return v1.nn.relu(v1.multiply(x, one, name="waits"))
+            return v1.nn.relu(v1.multiply(x, waiting, name="waits"))
 
     _, result = checked(from_graph(tmp_path, build, 4), x_of(4), EliminateNoopReshapes())
     assert ("waits", "it waits for other nodes, expected none") in result.refused

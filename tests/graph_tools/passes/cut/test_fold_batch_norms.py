@@ -173,7 +173,7 @@ def test_signatures_that_share_weights_share_the_fold(tmp_path: Path) -> None:
     def build(v1: Any) -> Any:
         a, b = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "ab")
         with v1.variable_scope("model", reuse=v1.AUTO_REUSE):
-            y, z = (v1.nn.relu(norm(v1, dense(v1, norm(v1, one, 3, "in"), 3, 4, "layer"), 4)) for one in (a, b))
+            y, z = (v1.nn.relu(norm(v1, dense(v1, norm(v1, x, 3, "in"), 3, 4, "layer"), 4)) for x in (a, b))
         return {"a": a, "b": b}, {"y": y, "z": z}
 
     feeds = [{"a": floats(3, 3), "b": floats(3, 3, seed=5)}]

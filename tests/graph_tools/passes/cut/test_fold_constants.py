@@ -189,7 +189,9 @@ def test_weights_stored_in_few_bits_stay_so(tmp_path: Path, rows: int) -> None:
     }
 
     def build(v1: Any, x: Any) -> Any:
-        codes, scale, bias = (v1.cast(v1.get_variable(key, initializer=one), "float32") for key, one in stored.items())
+        codes, scale, bias = (
+            v1.cast(v1.get_variable(key, initializer=value), "float32") for key, value in stored.items()
+        )
         return v1.matmul(x, codes * scale + bias, transpose_b=True)
 
     model, _ = checked(from_graph(tmp_path, build, 16), x_of(16), FoldConstants())

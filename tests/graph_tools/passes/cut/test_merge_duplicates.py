@@ -64,8 +64,8 @@ def test_other_attributes_inputs_or_constants_stay(tmp_path: Path) -> None:
 
 def test_random_numbers_stay_apart(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
-        one, other = (v1.random_uniform([3], seed=1) for _ in range(2))
-        return x + v1.cast(v1.reduce_all(v1.equal(one, other)), v1.float32) * 0.0
+        first, second = (v1.random_uniform([3], seed=1) for _ in range(2))
+        return x + v1.cast(v1.reduce_all(v1.equal(first, second)), v1.float32) * 0.0
 
     model, _ = checked(from_graph(tmp_path, build, 3), x_of(3), MergeDuplicates())
     assert count(model, "RandomUniform") == 2

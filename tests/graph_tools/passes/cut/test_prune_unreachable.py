@@ -34,11 +34,11 @@ def test_training_nodes_are_removed_and_inputs_stay(multi_signature_model: Path,
 def test_nodes_of_other_signatures_are_removed(multi_signature_model: Path) -> None:
     whole = read_model(multi_signature_model)
     PruneUnreachable().apply(whole)
-    one = read_model(multi_signature_model, signatures=("length",))
-    PruneUnreachable().apply(one)
-    assert set(one.signatures) == {"length"}
-    assert len(one.graph) < len(whole.graph)
-    assert all("'length'" in reason for _, reason in one.graph.removed.values() if "no output" in reason)
+    part = read_model(multi_signature_model, signatures=("length",))
+    PruneUnreachable().apply(part)
+    assert set(part.signatures) == {"length"}
+    assert len(part.graph) < len(whole.graph)
+    assert all("'length'" in reason for _, reason in part.graph.removed.values() if "no output" in reason)
 
 
 def test_functions_and_unneeded_tensors_are_named(tiny_model: Path) -> None:
