@@ -175,7 +175,7 @@ def _lookup_before(model: Model, stitch: Node) -> Outcome[Partitioned]:
         return Refused(f"'{split.name}' and '{places.name}' partition by different numbers")
     ids = _vector_counted_by(model, places)
     if ids is None:
-        return Refused(f"'{places.name}' partitions no count of the ids from zero")
+        return Refused(f"'{places.name}' does not partition the numbers 0, 1, … of the ids")
     for end in split.inputs[:2]:
         chain = Found([]) if skip(graph, end) == skip(graph, ids) else chain_between(graph, ids, end)
         if not isinstance(chain, Found):
@@ -184,7 +184,7 @@ def _lookup_before(model: Model, stitch: Node) -> Outcome[Partitioned]:
     for gather in gathers:
         name = _part_name(model, gather)
         if name is None:
-            return Refused(f"'{gather.name}' gathers from no variable, or not along its first axis")
+            return Refused(f"'{gather.name}' does not gather from a variable, or not along its first axis")
         names.append(name)
     if len(set(names)) != count:
         return Refused(f"{count} lookups of {len(set(names))} parts, expected each part once")

@@ -82,7 +82,7 @@ def _split_of(model: Model, splits: Output, sizes: SizeFinder) -> Outcome[Node]:
     matrix = first_column(graph, counted.inputs[0] if counted is not None and flat else counts.inputs[0])
     split = source(graph, matrix, "StringSplitV2") if matrix is not None else None
     if matrix is None or split is None or skip(graph, matrix) != split.output(0):
-        return Refused(f"'{counts.name}' counts no words of a split string")
+        return Refused(f"'{counts.name}' does not count the words of a split string")
     shape = sizes.vector(split.output(2))
     if shape is None or not _is_count(model, counts.inputs[1], shape[0], sizes):
         return Refused(f"'{counts.inputs[1]}' is not known to be the number of strings that '{split.name}' splits")

@@ -14,7 +14,7 @@ from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
 
-_WHY = "a column that is dense in the end need not be sparse between"
+_WHY = "the column was made sparse and then dense again"
 
 
 class CollapseSparseToDense(SitePass[Column]):
@@ -37,7 +37,7 @@ class CollapseSparseToDense(SitePass[Column]):
             return found
         default = constant(model.graph, node.inputs[3])
         if default is None or default.ndim:
-            return Refused(f"default value '{node.inputs[3]}' is no constant")
+            return Refused(f"default value '{node.inputs[3]}' is not a constant")
         return found
 
     def rewrite(self, model: Model, site: str, found: Column) -> None:

@@ -46,11 +46,11 @@ class CollapseUnique(SitePass[tuple[Rows, list[Node]]]):
                 return Refused(f"'{user.name}' gathers along another axis than the first")
             rows = find_rows(model, user.inputs[0], user.inputs[1], finders)
             if isinstance(rows, NoMatch):
-                return Refused(f"'{user.name}' gathers from '{user.inputs[0]}', which is no lookup of the ids")
+                return Refused(f"'{user.name}' gathers from '{user.inputs[0]}', which is not a lookup of the ids")
             if isinstance(rows, Refused):
                 return rows
             if user.op in SEGMENTS and rows.value.gather.op == "SparseLookup":
-                return Refused(f"'{user.name}' needs the numbers of rows, which a table with keys has not")
+                return Refused(f"'{user.name}' needs the numbers of rows, which a table with keys does not have")
             found = rows.value
         assert found is not None
         handle = found.handle(graph)

@@ -150,7 +150,7 @@ def _find_weighted_lookup(model: Model, weights_fill: Node) -> Outcome[Weighted]
         return rows
     ids_fill = source(graph, rows.value.ids, "SparseFillEmptyRows")
     if ids_fill is None or skip(graph, rows.value.ids).port != 1:
-        return Refused(f"ids '{rows.value.ids}' are not filled, expected SparseFillEmptyRows as of their weights")
+        return Refused(f"ids '{rows.value.ids}' are not filled, expected SparseFillEmptyRows as for their weights")
     ids, weights = _entries_before_drops(finders, ids_fill), _entries_before_drops(finders, weights_fill)
     shapes = [operand(graph, fill, 2) for fill in (ids_fill, weights_fill)]
     if ids[0] != weights[0] or shapes[0] != shapes[1] or len(ids[2]) != len(weights[2]):
@@ -190,7 +190,7 @@ def _checks_of(facts: GraphFacts, masks: list[Output], weights: Output) -> Outco
         if not isinstance(positive, Found):
             return Refused(f"mask '{masks[0]}' is not one of weights above zero")
         if positive.value[_WEIGHTS] != weights:
-            return Refused(f"mask '{masks[0]}' looks at other weights than '{weights}'")
+            return Refused(f"mask '{masks[0]}' compares other weights than '{weights}'")
         checks.append(positive.value.node(_POSITIVE))
     return Found(checks)
 

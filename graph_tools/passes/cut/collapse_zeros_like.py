@@ -38,7 +38,7 @@ class CollapseZerosLike(SitePass[None]):
         if site in model.outputs() or not _scalar_users(model, node):
             return NoMatch()
         if node.controls:
-            return Refused(f"runs after '{node.controls[0]}', expected nothing that it waits for")
+            return Refused(f"runs after '{node.controls[0]}', expected no control input")
         return Found(None)
 
     def rewrite(self, model: Model, site: str, found: None) -> None:
@@ -52,7 +52,7 @@ class CollapseZerosLike(SitePass[None]):
         scalar = shared_const(graph, value, f"{node.op.removesuffix('sLike').lower()}_{dtype.name}")
         for user, index in _scalar_users(model, node):
             graph.set_input(user, index, scalar)
-        sweep(model, [site], "a scalar is as good, since the tensor beside it has the shape", give_way=True)
+        sweep(model, [site], "a scalar suffices, since the other operand has the shape", give_way=True)
 
 
 def _scalar_users(model: Model, node: Node) -> list[tuple[Node, int]]:

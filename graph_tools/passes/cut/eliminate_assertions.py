@@ -85,5 +85,5 @@ class EliminateAssertions(SitePass[None]):
         else:
             graph.replace_control(node.name, node.controls)
         before = before_of(node)
-        graph.remove(node.name, f"{node.op}: serves who watches a training, no output")
+        graph.remove(node.name, f"{node.op}: only reports about a training, no output needs it")
         sweep(model, before, f"only an assertion, print or summary needed it ('{node.name}')")

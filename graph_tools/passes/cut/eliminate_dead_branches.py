@@ -80,7 +80,7 @@ class EliminateDeadBranches(Pass):
         for name in joins:
             living = [source for source in graph[name].inputs if not _is_dead(source, dead)]
             if len(living) > 1 and graph.uses(graph[name].output(1)):
-                result.refused.append((name, "its value_index is used, expected one input that can be alive"))
+                result.refused.append((name, "its value_index is used, expected only one input that may have a value"))
                 return
         for name in sorted(joins):
             self._shrink_merge(model, graph[name], dead)

@@ -57,8 +57,8 @@ class MergeDuplicates(Pass):
                 first, *others = same
                 for copy in others:
                     if any(user.op not in _HANDLE_USERS for user in graph.users(copy)):
-                        result.refused.append((copy, f"its elements equal those of '{first}', but it is used by more "
-                                               "than reads"))  # fmt: skip
+                        why = f"its elements equal those of '{first}', but not only reads use it"
+                        result.refused.append((copy, why))
                         continue
                     graph.replace(Output(copy), Output(first))
                     graph.replace_control(copy, [first])

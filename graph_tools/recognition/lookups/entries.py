@@ -192,7 +192,7 @@ class EntryFinder:
         if any(dtype_ is None or dtype_.name not in ("int32", "int64") for dtype_ in types):
             return Refused(f"rows '{segments}' or their number '{count}' are not int32 or int64")
         if not rows or (sizes is not None and len(sizes) != 1) or self.batches.of(count) != ():
-            return Refused(f"number of rows '{count}' is no scalar, or rows '{segments}' no vector")
+            return Refused(f"number of rows '{count}' is not a scalar, or rows '{segments}' are not a vector")
         key = replace(found.key, layout="segments", segment_ids=segments, rows=skip(self.graph, count))
         return Found(Entries(replace(found, key=key), rows[0]))
 
@@ -203,7 +203,7 @@ class EntryFinder:
         indices, shape = (skip(self.graph, fill.inputs[i]) for i in (0, 2))
         rows, sizes = self.batches.vector(shape), self.batches.of(indices)
         if constant(self.graph, fill.inputs[3]) is None:
-            return Refused(f"default id '{fill.inputs[3]}' is no constant")
+            return Refused(f"default id '{fill.inputs[3]}' is not a constant")
         if not rows or len(rows) != 2 or (sizes is not None and sizes[-1] != 2):
             return Refused(f"sparse tensor of '{fill.name}' is not known to have two axes")
         tensors = [indices, skip(self.graph, fill.inputs[1])]

@@ -134,11 +134,11 @@ class MaskFinder:
             try:
                 number_or_text: int | str = number.decode()
             except UnicodeDecodeError:
-                return Refused(f"value {number!r} that counts as none is no text")
+                return Refused(f"value {number!r} that stands for a missing one is not UTF-8")
         else:
             number_or_text = number
         if found.key.ignore not in (None, number_or_text):
-            return Refused(f"two values count as none, {found.key.ignore!r} and {number_or_text!r}")
+            return Refused(f"two values stand for a missing one, {found.key.ignore!r} and {number_or_text!r}")
         return Found(replace(found, key=replace(found.key, ignore=number_or_text)))
 
     def _negative(self, test: Factor, key: KeySource, steps: tuple[Any, ...]) -> KeySource | None:

@@ -37,7 +37,7 @@ class TableFinder:
         if not self._fits(numbers, rows.count):
             return Refused(f"an index leads beyond the {rows.count} rows of '{rows.values}'")
         if numbers.index is not None and rows.count != span:
-            return Refused(f"{span} keys for '{rows.values}', expected an index alone")
+            return Refused(f"{span} keys for '{rows.values}', expected an index without a range of keys")
         return Found(TableSource(rows, dim, span, numbers.index, absent))
 
     def _fits(self, numbers: Numbers, count: int) -> bool:

@@ -65,7 +65,7 @@ def _clone_of(graph: Graph, output: Output, alone: Graph, clones: dict[Output, O
         return Found(clones[output])
     node = graph[output.node]
     if node.op in _NO_STATE or not is_native(node.op):
-        return Refused(f"'{node.name}' ({node.op}) decides on the part of an id, expected arithmetic alone")
+        return Refused(f"'{node.name}' ({node.op}) computes the part of an id, expected arithmetic only")
     inputs = []
     for source in node.inputs:
         found = _clone_of(graph, source, alone, clones)

@@ -84,7 +84,7 @@ class PieceFinder:
         if piece.looks_up and node.name in self._flow:
             return Refused("it runs in a branch or loop of TensorFlow 1")
         if any(part.key and part.key.values.node in self._fixed for part in piece.parts):
-            return Refused("its ids are the same in every request of so many rows")
+            return Refused("its ids are the same in all requests with the same number of rows")
         return Found(piece)
 
     def _is_fixed(self, node: Node) -> bool:

@@ -204,7 +204,7 @@ def find_safe_lookup(model: Model, site: str, finders: Finders) -> Outcome[SafeL
     if data is None or len(data) != 2 or not isinstance(data[1], int):
         return Refused(f"rows of '{segment.inputs[0]}' have no known length, expected a matrix of known width")
     if constant(graph, fill.inputs[3]) is None:
-        return Refused(f"default id '{fill.inputs[3]}' is no constant")
+        return Refused(f"default id '{fill.inputs[3]}' is not a constant")
     mask = match.get(MASK)
     indices, shape, reshapes = peel_reshapes(graph, match[_INDICES], match[_SHAPE], sizes)
     select = match.above(_ZEROED)
@@ -236,7 +236,7 @@ def find_rows(model: Model, data: Output, numbers: Output, finders: Finders) -> 
     if gather.op == "GatherV2" and (
         constant_list(graph, gather.inputs[2]) != [0] or source(graph, gather.inputs[0], "ReadVariableOp") is None
     ):
-        return Refused(f"'{gather.name}' gathers from no variable")
+        return Refused(f"'{gather.name}' does not gather from a variable")
     if attribute(gather, "batch_dims", 0):
         return Refused(f"'{gather.name}' has batch dimensions")
     end = gather.inputs[0 if gather.op == "SparseLookup" else 1]

@@ -86,7 +86,7 @@ class Vocabularies:
             return Refused(f"table '{handle}' is filled by {filler.op}")
         keys, values = (self._constant_or_range(source) for source in filler.inputs[1:3])
         if keys is None or values is None:
-            return Refused(f"table '{handle}' is filled with what is no constant")
+            return Refused(f"table '{handle}' is filled with values that are not constant")
         keys, values = keys.reshape(-1), values.reshape(-1)
         if len(keys) != len(values):
             return Refused(f"table '{handle}' is filled with {len(keys)} keys and {len(values)} values")
