@@ -39,7 +39,7 @@ class Flat:
         """Follow an output back through nodes that only pass it on."""
         return skip(self.graph, output)
 
-    def constant(self, output: Output) -> Array | None:
+    def known_value(self, output: Output) -> Array | None:
         """Return the elements of a constant, or of a small variable that nothing writes, or None."""
         return self.values.value(output)
 

@@ -23,7 +23,7 @@ class GraphFacts:
         """Follow an output back through identities."""
         return skip(self.graph, output)
 
-    def constant(self, output: Output) -> Array | None:
+    def known_value(self, output: Output) -> Array | None:
         """Return the elements of a constant, also behind casts and arithmetic on integers."""
         return constant(self.graph, output)
 
@@ -57,7 +57,7 @@ class Match:
 
     def elements(self, pattern: Value) -> Array:
         """Return the elements of a constant."""
-        found = self._facts.constant(self[pattern])
+        found = self._facts.known_value(self[pattern])
         assert found is not None
         return found
 

@@ -40,7 +40,7 @@ class Facts(Protocol):
     def origin(self, output: Output) -> Output:
         """Follow an output back through nodes that only pass it on."""
 
-    def constant(self, output: Output) -> Array | None:
+    def known_value(self, output: Output) -> Array | None:
         """Return the elements of an output that is known before any request, or None."""
 
 
@@ -145,7 +145,7 @@ class Constant(Value):
         self.accepts = accepts
 
     def matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
-        elements = facts.constant(output)
+        elements = facts.known_value(output)
         if elements is not None and self.accepts(elements):
             yield state.bind(self, facts.origin(output))
 
