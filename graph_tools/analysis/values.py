@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from graph_tools.graph import Output, constant, skip
 from graph_tools.model import Model
 from graph_tools.tensors import Array, byte_size
@@ -54,8 +52,3 @@ def is_float(dtype: Any) -> bool:
     import tensorflow as tf
 
     return dtype in (tf.float32, tf.float64)
-
-
-def same(array: Array, number: float | int) -> bool:
-    """Return whether every element of an array equals a number."""
-    return array.dtype != object and bool(np.all(array == number))
