@@ -38,7 +38,7 @@ def render_plan(made: Plan, added: str | None = None) -> None:
         screen.print(f"  - {escape(reason)}", soft_wrap=True)
     screen.print()
     table = make_table(
-        "Allocations", "models", "cores", "nodes", "which", "sessions", "busy", "worst p99 / SLO", "growth", "late"
+        "Allocations", "models", "cores", "nodes", "which", "sessions", "busy", "worst p99 / SLO", "headroom", "late"
     )
     for allocation in made.allocations:
         worst = max(allocation.predicted.values(), key=lambda predicted: predicted.late)
@@ -77,7 +77,7 @@ def render_explanation(made: Explanation) -> None:
     )
     for sentence in made.why:
         screen.print(f"  {escape(sentence)}", soft_wrap=True)
-    table = make_table("", "cores", "sessions", "p99", "growth", "SLOs")
+    table = make_table("", "cores", "sessions", "p99", "headroom", "SLOs")
     for point in made.curve:
         mark = " <" if point.cores == len(made.allocation.cores) else ""
         threads = f" x {point.threads_per_session}" if point.threads_per_session > 1 else ""
