@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve the model over the network: the Go gRPC server, with a client of TensorFlow Serving's protocol."""
+"""Serve the model over the network: the Go host, with a client of TensorFlow Serving's protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,20 +39,20 @@ def why_not(root: Path) -> str | None:
 
 
 def build_host(root: Path, library: Path, target: Path) -> Path:
-    """Build cmd/grpc-example against the library as the program `target`, and return that path."""
+    """Build cmd/recprocessor-host against the library as the program `target`, and return that path."""
     folder = library.parent
     environment = os.environ | {
         "CGO_ENABLED": "1",
         "CGO_CFLAGS": f"-O2 -I{root / 'libprocessor' / 'include'}",
         "CGO_LDFLAGS": f"-L{folder} -Wl,-rpath,{folder} -Wl,--allow-shlib-undefined",
     }
-    command = ["go", "build", "-o", str(target), "./cmd/grpc-example"]
+    command = ["go", "build", "-o", str(target), "./cmd/recprocessor-host"]
     run_tool("Go build", command, cwd=root / "libprocessor" / "go", env=environment)
     return target
 
 
 class GoHost:
-    """Send serialized requests to the server and wait for each response."""
+    """Send serialized requests to the host and wait for each response."""
 
     name = "libprocessor, Go gRPC"
     short = "Go"
@@ -73,47 +73,46 @@ class GoHost:
 
 @contextmanager
 def go_host(program: Path, model: Path, config: Mapping[str, Any], output: str, log: Path) -> Iterator[GoHost]:
-    """Start the server on a free loopback port and stop it at the end; its output goes to the file `log`."""
+    """Start the host on free loopback ports and stop it at the end; its state directory is beside the file `log`."""
     import grpc
 
-    command = [str(program), "--model", f"{MODEL_NAME}={model}", "--listen", "127.0.0.1:0"]
-    command += ["--config", json.dumps(config)]
-    with log.open("wb") as errors:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True)
+    state = log.with_suffix(".state")
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir(parents=True)
+    version = {"path": str(model.resolve()), "config": dict(config)}
+    desired = {"schema": 1, "generation": 1, "models": {MODEL_NAME: {"baseline": 1, "versions": {"1": version}}}}
+    (state / "desired.json").write_text(json.dumps(desired))
+    command = [str(program), "--state-dir", str(state), "--grpc-port", "0", "--rest-port", "0"]
+    with log.open("wb") as output_file:
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output_file, stderr=output_file)
     try:
-        address = _listening(server, log)
+        address = _wait_until_listening(server, log)
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             yield GoHost(channel.unary_unary(METHOD), output, megabytes(model))
     except grpc.RpcError as error:
-        raise ServingError(f"Go gRPC server: {error.code().name}: {error.details()}") from error
+        raise ServingError(f"Go host: {error.code().name}: {error.details()}") from error
     finally:
         _stop(server)
 
 
-def _listening(server: subprocess.Popen[str], log: Path) -> str:
-    """Wait until the server prints its address."""
-    timer = threading.Timer(START_SECONDS, server.kill)
-    timer.start()
-    try:
-        assert server.stdout is not None
-        for line in server.stdout:
-            if found := re.search(r"listening on (\S+)", line):
-                return found[1]
-    finally:
-        timer.cancel()
+def _wait_until_listening(server: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the address that the host logs when its model is ready."""
+    end = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < end:
+        if found := re.search(r"grpc: listening on ([\w.:]+)", log.read_text(errors="replace")):
+            return found[1]
+        time.sleep(0.05)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    raise ServingError(f"Go gRPC server: ended with status {server.wait()}, expected it to listen\n{tail}")
+    raise ServingError(f"Go host: status {server.poll()}, expected it to listen\n{tail}")
 
 
-def _stop(server: subprocess.Popen[str]) -> None:
+def _stop(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     try:
         server.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
-    if server.stdout is not None:
-        server.stdout.close()
 
 
 def _version(text: str) -> tuple[int, int]:

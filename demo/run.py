@@ -121,9 +121,9 @@ def _ways(
         host = hosts.enter_context(python_host(model, config, OUTPUT))
     yield host
     if with_go:
-        with terminal.step("Build the Go gRPC server"):
+        with terminal.step("Build the Go host"):
             server = go_host.build_host(options.root, library, options.cache / "go_host")
-        with terminal.step("Start the Go gRPC server"):
+        with terminal.step("Start the Go host"):
             log = options.cache / "go_host.log"
             client = hosts.enter_context(go_host.go_host(server, model, config, OUTPUT, log))
         yield client
