@@ -68,7 +68,7 @@ def tensor(**changes: Any) -> Callable[[Any], None]:
 # Bytes
 
 
-def test_every_truncation(tiny: DropInModel) -> None:
+def test_truncated_requests_are_refused(tiny: DropInModel) -> None:
     request = encode({"x": X}, "serving_default", ["y"])
     whole = {0, len(request) - len(b"\x1a\x01y")}  # nothing at all; all but the output filter
     for size in range(len(request)):
@@ -79,14 +79,14 @@ def test_every_truncation(tiny: DropInModel) -> None:
             fails(answer)
 
 
-def test_random_bytes(tiny: DropInModel) -> None:
+def test_random_bytes_are_refused(tiny: DropInModel) -> None:
     rng = random.Random(1)
     for _ in range(1500):
         answer = tiny.process(rng.randbytes(rng.randrange(1, 200)))
         fails(answer)
 
 
-def test_random_changes_of_a_request(tiny: DropInModel) -> None:
+def test_randomly_changed_requests_are_answered_or_refused(tiny: DropInModel) -> None:
     rng = random.Random(2)
     answered = 0
     for _ in range(3000):
@@ -125,7 +125,7 @@ def test_random_changes_of_a_request(tiny: DropInModel) -> None:
     ],
     ids=lambda data: repr(data[:6]),
 )
-def test_malformed_messages(request_bytes: bytes, tiny: DropInModel) -> None:
+def test_malformed_messages_are_refused(request_bytes: bytes, tiny: DropInModel) -> None:
     fails(tiny.process(request_bytes))
 
 
@@ -160,7 +160,7 @@ def test_malformed_messages(request_bytes: bytes, tiny: DropInModel) -> None:
     ],
     ids=lambda value: None if callable(value) else ", ".join(value)[:40],
 )
-def test_wrong_tensors(edit: Callable[[Any], None], words: list[str], tiny: DropInModel) -> None:
+def test_wrong_tensors_are_refused(edit: Callable[[Any], None], words: list[str], tiny: DropInModel) -> None:
     request = make_request({"x": X})
     edit(request)
     fails(tiny.process(request.SerializeToString()), *words)
@@ -171,7 +171,7 @@ def test_wrong_tensors(edit: Callable[[Any], None], words: list[str], tiny: Drop
     [[1 << 62], [1 << 31, 1 << 31, 0], [0, MAX, MAX], [1 << 20] * 4, [MAX, MAX, 0], [0] * 254, [-1]],
     ids=lambda dim: str(dim)[:40],
 )
-def test_enormous_shapes_where_any_shape_is_allowed(dim: list[int], echo: DropInModel) -> None:
+def test_enormous_shapes_are_refused_if_any_shape_is_allowed(dim: list[int], echo: DropInModel) -> None:
     request = make_request({"x": np.zeros(0, np.float32)})
     tensor(dim=dim)(request)
     answer = echo.process(request.SerializeToString())
@@ -195,12 +195,12 @@ def test_empty_batch_is_answered(tiny: DropInModel) -> None:
     assert decode(answer.data or b"")["y"].shape == (0, 1)
 
 
-def test_values_that_are_no_numbers_are_answered(tiny: DropInModel) -> None:
+def test_nan_and_infinity_are_answered(tiny: DropInModel) -> None:
     answer = tiny.process(encode({"x": np.array([[np.nan, 1, 2], [np.inf, -np.inf, 0]], np.float32)}))
     assert np.isnan(decode(answer.data or b"")["y"]).all()
 
 
-def test_request_that_the_graph_refuses(string_model: Path) -> None:
+def test_a_request_that_the_graph_refuses_fails_alone(string_model: Path) -> None:
     with DropInModel(string_model) as model:
         fails(model.process(encode({"item": [b"a", b"b", b"c"], "price": np.zeros(2, np.float32)})), "[3]", "[2]")
         good = encode({"item": [b"pear"], "price": np.zeros(1, np.float32)})
@@ -230,14 +230,16 @@ def test_request_that_the_graph_refuses(string_model: Path) -> None:
     ],
     ids=lambda value: ", ".join(value)[:40] if isinstance(value, list) else None,
 )
-def test_wrong_names(inputs: dict[str, Any], keys: dict[str, Any], words: list[str], tiny: DropInModel) -> None:
+def test_unknown_names_are_refused(
+    inputs: dict[str, Any], keys: dict[str, Any], words: list[str], tiny: DropInModel
+) -> None:
     answer = tiny.process(encode(inputs, **keys))
     fails(answer, *words)
     assert len(answer.text) < 1200
     assert answer.text.isprintable()
 
 
-def test_many_entries_and_filters(tiny: DropInModel) -> None:
+def test_many_entries_and_filters_are_answered(tiny: DropInModel) -> None:
     fails(tiny.process(encode({f"z{i}": X for i in range(3000)})), "'z0'")
     request = make_request({"x": X}, outputs=["y"] * 20_000)
     check(tiny.process(request.SerializeToString()))
@@ -245,7 +247,7 @@ def test_many_entries_and_filters(tiny: DropInModel) -> None:
     check(tiny.process(request.SerializeToString()))
 
 
-def test_names_that_are_not_utf8(tiny: DropInModel) -> None:
+def test_names_that_are_not_utf8_are_escaped(tiny: DropInModel) -> None:
     for request in (
         b"\x0a\x02\xff\xfe" + GOOD,
         GOOD + b"\x1a\x02\xc3\x28",

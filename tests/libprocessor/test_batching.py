@@ -81,7 +81,7 @@ def expected(inputs: Inputs) -> np.ndarray:
 
 
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
-def test_a_free_session_takes_all_that_wait(gated_rows: Path, tmp_path: Path, execution: str) -> None:
+def test_a_free_session_runs_all_waiting_requests(gated_rows: Path, tmp_path: Path, execution: str) -> None:
     requests = [rows(i, count=1 + i % 3) for i in range(16)]
 
     def ask_all(held: Held) -> None:
@@ -105,13 +105,13 @@ def test_a_free_session_takes_all_that_wait(gated_rows: Path, tmp_path: Path, ex
         assert stats["queued"] == stats["in_flight"] == 0
 
 
-def test_answers_of_numbers(tiny_model: Path) -> None:
+def test_batched_numbers_equal_separate_runs(tiny_model: Path) -> None:
     requests = [{"x": np.full((1, 3), i, np.float32)} for i in range(8)]
     with same_answers(tiny_model, requests) as model:
         assert batches(model)["8"] >= 1
 
 
-def test_answers_of_strings(string_model: Path) -> None:
+def test_batched_strings_equal_separate_runs(string_model: Path) -> None:
     names = [*VOCABULARY, "none of these, and longer than a string that lies in its tensor"]
     requests = [
         {"item": [[name.encode()] * (1 + i % 2) for name in names][i % 5], "price": np.full(1 + i % 2, i, np.float32)}
@@ -124,7 +124,7 @@ def test_answers_of_strings(string_model: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["DT_DOUBLE", "DT_INT64", "DT_BOOL", "DT_HALF", "DT_COMPLEX64", "DT_STRING"])
-def test_answers_of_every_kind_of_memory(echo_model: Path, dtype: str) -> None:
+def test_batches_of_all_kinds_of_memory_equal_separate_runs(echo_model: Path, dtype: str) -> None:
     values = {
         "DT_DOUBLE": np.float64,
         "DT_INT64": np.int64,
@@ -188,7 +188,7 @@ def test_a_fault_fails_only_its_own_request(gated_rows: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
-def test_a_deadline_ends_the_waiting(gated_rows: Path, tmp_path: Path, execution: str) -> None:
+def test_a_deadline_ends_a_waiting_request(gated_rows: Path, tmp_path: Path, execution: str) -> None:
     with hold(gated_rows, tmp_path, execution=execution) as held:
         begin = time.monotonic()
         late = held.submit(rows(1), deadline=begin + 0.1)
@@ -202,7 +202,7 @@ def test_a_deadline_ends_the_waiting(gated_rows: Path, tmp_path: Path, execution
 
 @pytest.mark.parametrize("mode", ["zero_wait", "timed"])
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
-def test_started_requests(gated_rows: Path, tmp_path: Path, mode: str, execution: str) -> None:
+def test_started_requests_are_batched(gated_rows: Path, tmp_path: Path, mode: str, execution: str) -> None:
     gate = Gate(tmp_path)
     with AbiModel(gated_rows, batching_config(mode, execution=execution, max_wait_us=1000)) as model:
         model.start(gate.inputs, tag=0, signature="gate")
@@ -216,7 +216,7 @@ def test_started_requests(gated_rows: Path, tmp_path: Path, mode: str, execution
         with pytest.raises(StatusError, match="NOT_FOUND"):
             model.cancel(0)
         ended = {completion.tag: completion for completion in model.completions(2)}
-        assert {tag: one.status for tag, one in ended.items()} == {2: "CANCELLED", 7: "DEADLINE_EXCEEDED"}
+        assert {tag: completion.status for tag, completion in ended.items()} == {2: "CANCELLED", 7: "DEADLINE_EXCEEDED"}
         gate.open()
         for completion in model.completions(6):
             assert completion.status == "OK"
@@ -226,7 +226,7 @@ def test_started_requests(gated_rows: Path, tmp_path: Path, mode: str, execution
         assert model.ask("stats")["batching"]["repeated"] == 1  # five that waited, in the trial
 
 
-def test_a_full_queue_refuses(gated_rows: Path, tmp_path: Path) -> None:
+def test_a_full_queue_refuses_requests(gated_rows: Path, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     with AbiModel(gated_rows, batching_config("zero_wait", max_queue_size=2)) as model:
         model.start(gate.inputs, tag=0, signature="gate")
@@ -239,7 +239,7 @@ def test_a_full_queue_refuses(gated_rows: Path, tmp_path: Path) -> None:
         assert [completion.status for completion in model.completions(3)] == ["OK"] * 3
 
 
-def test_many_at_once_are_one_run(gated_rows: Path) -> None:
+def test_a_batch_call_is_one_run(gated_rows: Path) -> None:
     requests = [rows(i) for i in range(12)]
     with processor.Model(gated_rows, batching_config("timed", max_rows=12, max_wait_us=500_000)) as model:
         for _ in range(2):  # the trial, and what comes after it
@@ -249,7 +249,7 @@ def test_many_at_once_are_one_run(gated_rows: Path) -> None:
         assert batches(model) == {"1": 12, "16": 1}
 
 
-def test_drain_answers_what_waits(gated_rows: Path, tmp_path: Path) -> None:
+def test_drain_answers_waiting_requests(gated_rows: Path, tmp_path: Path) -> None:
     with hold(gated_rows, tmp_path) as held:
         futures = [held.submit(rows(i)) for i in range(5)]
         with pytest.raises(processor.DeadlineExceededError, match="6 requests"):
@@ -262,7 +262,7 @@ def test_drain_answers_what_waits(gated_rows: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["zero_wait", "timed"])
-def test_closing_cancels_what_waits(gated_rows: Path, tmp_path: Path, mode: str) -> None:
+def test_close_cancels_waiting_requests(gated_rows: Path, tmp_path: Path, mode: str) -> None:
     with hold(gated_rows, tmp_path, mode=mode, max_wait_us=10_000_000) as held:
         futures = [held.submit(rows(i)) for i in range(5)]
         closer = threading.Thread(target=held.model.close)

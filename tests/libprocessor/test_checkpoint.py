@@ -40,7 +40,7 @@ def config(folder: Path, **more: object) -> dict[str, object]:
     return {"checkpoint_dir": str(folder), "checkpoint_poll_seconds": 0.05, "intra_op_parallelism_threads": 1, **more}
 
 
-def test_later_step_is_served(trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path) -> None:
+def test_a_later_step_is_served(trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path) -> None:
     link_checkpoint(prefixes[100], tmp_path / "run", 100)
     with AbiModel(trainer.model, config(tmp_path, session_num=2)) as model:
         info = model.ask("info")
@@ -61,7 +61,7 @@ def test_later_step_is_served(trainer: CheckpointTrainer, prefixes: dict[int, Pa
         wait_until(lambda: model.ask("info")["update"]["retired_versions"] == 0, "the end of the old version")
 
 
-def test_newest_folder_counts(trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path) -> None:
+def test_the_newest_folder_is_served(trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path) -> None:
     link_checkpoint(prefixes[300], tmp_path / "run-1", 300)
     with processor.Model(trainer.model, config(tmp_path)) as model:
         time.sleep(0.02)  # folders are told apart by their time
@@ -70,7 +70,7 @@ def test_newest_folder_counts(trainer: CheckpointTrainer, prefixes: dict[int, Pa
         np.testing.assert_array_equal(model.run({"x": X})["y"], score(X, 200))
 
 
-def test_earlier_step_is_not_gone_back_to_while_a_later_one_is_there(
+def test_an_earlier_step_does_not_replace_a_later_one(
     trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path
 ) -> None:
     link_checkpoint(prefixes[200], tmp_path, 200)
@@ -81,7 +81,7 @@ def test_earlier_step_is_not_gone_back_to_while_a_later_one_is_there(
 
 
 @pytest.mark.parametrize("execution", ["inline", "pinned"])
-def test_requests_meanwhile_see_one_version_or_the_other(
+def test_requests_during_a_switch_see_one_of_both_versions(
     trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path, execution: str
 ) -> None:
     link_checkpoint(prefixes[100], tmp_path, 100)
@@ -177,7 +177,7 @@ def test_error_ends_with_the_damaged_checkpoint(
         wait_until(lambda: not model.info["update"]["error"], "the end of the error")
 
 
-def test_missing_shard_is_passed_over_and_named(
+def test_a_checkpoint_with_a_missing_shard_is_skipped_and_named(
     trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path
 ) -> None:
     link_checkpoint(prefixes[100], tmp_path, 100)

@@ -120,7 +120,7 @@ def test_every_documented_key_is_tried() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_values(key: str, nowhere: str) -> None:
+def test_valid_values_are_accepted_and_others_refused(key: str, nowhere: str) -> None:
     silent, noted, refused = KEYS[key]
     base = drop_in_config(nowhere, **(TIMELINE if key in TIMELINE else {}))
     for value in silent:
@@ -147,7 +147,7 @@ def test_timeline_keys_are_all_or_none(key: str, nowhere: str) -> None:
 
 
 @pytest.mark.parametrize("key", REQUIRED)
-def test_required_keys(key: str, nowhere: str, tiny_model: Path) -> None:
+def test_missing_required_keys_are_refused(key: str, nowhere: str, tiny_model: Path) -> None:
     config = drop_in_config(nowhere)
     for missing in ({k: v for k, v in config.items() if k != key}, config | {key: None}):
         assert refusal(missing).startswith(f"initialize failed: NOT_FOUND: config key '{key}': ")
@@ -174,7 +174,7 @@ def test_modern_abi_requires_nothing(tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["local", "memory"])
-def test_both_spellings_of_the_local_store(store: str, tiny_model: Path) -> None:
+def test_both_spellings_of_the_local_store_are_accepted(store: str, tiny_model: Path) -> None:
     with DropInModel(tiny_model, feature_store_type=store) as model:
         assert model.process(ONE).status == 200
 
@@ -251,7 +251,7 @@ def test_unknown_keys_are_refused_by_name(key: str, shown: str, nowhere: str) ->
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_malformed_json(text: str | bytes) -> None:
+def test_malformed_json_is_refused(text: str | bytes) -> None:
     reason = refusal(text)
     assert reason.startswith("initialize failed: INVALID_ARGUMENT: config: "), reason
     assert len(reason) < 1200
@@ -264,7 +264,7 @@ def test_config_may_not_be_null() -> None:
 # What the keys do
 
 
-def test_defaults(tiny_model: Path) -> None:
+def test_documented_defaults_apply(tiny_model: Path) -> None:
     config = {key: value for key, value in drop_in_config(tiny_model).items() if key in REQUIRED}
     handle, _ = deeprec_abi.initialize(config)
     model = DropInModel.of(handle)
@@ -305,7 +305,7 @@ def spread(model: DropInModel, calls: int) -> list[int]:
     return [session["requests"] for session in model.ask("stats")["sessions"]]
 
 
-def test_policies(tiny_model: Path) -> None:
+def test_policies_choose_the_session(tiny_model: Path) -> None:
     with DropInModel(tiny_model, session_num=3, select_session_policy="RR") as model:
         assert spread(model, 9) == [3, 3, 3]
     with DropInModel(tiny_model, session_num=3) as model:
@@ -315,7 +315,7 @@ def test_policies(tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize("executor", ["single_threaded", "default"])
-def test_executor(executor: str, tiny_model: Path) -> None:
+def test_executor_is_that_of_the_configuration(executor: str, tiny_model: Path) -> None:
     with DropInModel(tiny_model, executor=executor) as model:
         assert model.ask("info")["executor"] == executor
         np.testing.assert_allclose(decode(model.process(ONE).data or b"")["y"], model_builders.linear_score(X))
@@ -332,13 +332,13 @@ def test_executor(executor: str, tiny_model: Path) -> None:
     ],
     ids=str,
 )
-def test_ways_to_run(keys: dict[str, Any], tiny_model: Path) -> None:
+def test_all_ways_to_run_give_the_same_scores(keys: dict[str, Any], tiny_model: Path) -> None:
     with DropInModel(tiny_model, **keys) as model:
         for _ in range(3):
             np.testing.assert_allclose(decode(model.process(ONE).data or b"")["y"], model_builders.linear_score(X))
 
 
-def test_too_many_threads_between_ops(tiny_model: Path) -> None:
+def test_too_many_inter_op_threads_are_refused(tiny_model: Path) -> None:
     keys: dict[str, Any] = {"session_num": 3, "inter_op_parallelism_threads": 1500, "intra_op_parallelism_threads": 1}
     reason = refusal(drop_in_config(tiny_model, executor="default", **keys))
     assert "'inter_op_parallelism_threads': 1500 found for each of 3 sessions" in reason
@@ -346,7 +346,7 @@ def test_too_many_threads_between_ops(tiny_model: Path) -> None:
         assert model.process(ONE).status == 200
 
 
-def test_version_and_name(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:
+def test_version_and_name_are_in_the_information(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:
     with DropInModel(tiny_model) as model:
         assert model.ask("info")["version"] is None
     with DropInModel(tiny_model, model_version=12) as model:

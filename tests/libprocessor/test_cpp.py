@@ -35,7 +35,7 @@ def build_program(name: str, repository: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)  # the first time, everything is compiled
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name: str, repository: Path, tmp_path: Path) -> None:
+def test_program_passes(name: str, repository: Path, tmp_path: Path) -> None:
     build_program(name, repository)
     program = repository / BUILD / "tests" / name
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -32,7 +32,7 @@ NO_CPU = max(CPUS) + 1
         (f"{LAST},{FIRST},{FIRST}", 1, [None]),
     ],
 )
-def test_cpusets(cpusets: str, sessions: int, expected: list[str | None], tiny_model: Path) -> None:
+def test_cpusets_are_parsed(cpusets: str, sessions: int, expected: list[str | None], tiny_model: Path) -> None:
     both = f"{FIRST}" if FIRST == LAST else f"{FIRST}-{LAST}" if LAST == FIRST + 1 else f"{FIRST},{LAST}"
     with DropInModel(tiny_model, cpusets=cpusets, session_num=sessions) as model:
         info = model.ask("info")
@@ -63,7 +63,7 @@ def test_cpusets(cpusets: str, sessions: int, expected: list[str | None], tiny_m
         (f"{FIRST} {LAST}", 1, "found"),
     ],
 )
-def test_wrong_cpusets(cpusets: str, sessions: int, word: str, tmp_path: Path) -> None:
+def test_wrong_cpusets_are_refused(cpusets: str, sessions: int, word: str, tmp_path: Path) -> None:
     reason = refusal(drop_in_config(tmp_path, cpusets=cpusets, session_num=sessions))
     assert reason.startswith("initialize failed: INVALID_ARGUMENT: config key 'cpusets': ")
     assert word in reason

@@ -128,7 +128,7 @@ def test_input_by_alias_and_by_tensor_name(tiny: DropInModel, key: str) -> None:
 
 
 @pytest.mark.parametrize("fixture", ["tf1_model", "tf1_ref_model"])
-def test_tensor_names_of_tf1_graphs(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_tensor_names_of_tf1_graphs_are_accepted(fixture: str, request: pytest.FixtureRequest) -> None:
     with DropInModel(request.getfixturevalue(fixture)) as model:
         status, data = model.process(encode({"x:0": X}, outputs=["y:0"]))
         assert status == 200, data
@@ -137,7 +137,7 @@ def test_tensor_names_of_tf1_graphs(fixture: str, request: pytest.FixtureRequest
         np.testing.assert_allclose(outputs["y:0"], SCORES, rtol=1e-5)
 
 
-def test_output_filter(strings: DropInModel) -> None:
+def test_output_filter_selects_outputs(strings: DropInModel) -> None:
     inputs = {"item": [b"pear", b"?"], "price": np.array([1.5, 0], np.float32)}
     signature = next(iter(strings.ask("signatures")))
     tensor = {output["name"]: output["tensor"] for output in signature["outputs"]}
@@ -191,7 +191,7 @@ def test_empty_request_answers_the_signature_as_json(strings: DropInModel, multi
         assert json.loads(model.process(b"").text)["signature_name"] == "total"
 
 
-def test_unknown_names_are_answered(strings: DropInModel) -> None:
+def test_unknown_names_are_errors(strings: DropInModel) -> None:
     good = {"item": [b"plum"], "price": np.array([1], np.float32)}
     for request, name in (
         (encode(good | {"color": [b"red"]}), "color"),
@@ -425,7 +425,7 @@ def test_models_and_versions_with_equal_variables_keep_their_scores(
         model.close()
 
 
-def test_many_threads_on_one_model(strings: DropInModel) -> None:
+def test_many_threads_share_one_model(strings: DropInModel) -> None:
     faults: list[object] = []
 
     def call(i: int) -> None:

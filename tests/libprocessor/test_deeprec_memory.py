@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers.system.programs import run_python
 
 
-def test_environment_is_not_touched(tiny_model: Path) -> None:
+def test_environment_is_not_changed(tiny_model: Path) -> None:
     printed = run_python(
         """
         import ctypes, sys
@@ -29,7 +29,7 @@ def test_environment_is_not_touched(tiny_model: Path) -> None:
     assert printed.splitlines() == ["[None, b'7', None, None]"] * 2
 
 
-def test_nothing_leaks(string_model: Path) -> None:
+def test_requests_leak_no_memory(string_model: Path) -> None:
     grown = run_python(
         """
         import sys
@@ -62,7 +62,7 @@ def test_nothing_leaks(string_model: Path) -> None:
     assert int(grown) < 2048  # KiB, for 21,000 answers
 
 
-def test_failed_initialize_leaks_nothing(tiny_model: Path, tmp_path: Path) -> None:
+def test_failed_initialize_leaks_no_memory(tiny_model: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     damaged.write_bytes(b"\xff")
     grown = run_python(

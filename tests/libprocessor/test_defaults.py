@@ -23,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_defaults(tmp_path_factory.mktemp("defaults") / "1")
 
 
-def test_typed_tensors(model: Path) -> None:
+def test_tensors_use_defaults(model: Path) -> None:
     with processor.Model(model) as loaded:
         for _ in range(3):  # what is used once is there for the next
             np.testing.assert_allclose(loaded.run({"x": X})["score"], expected(X))
@@ -35,7 +35,7 @@ def test_typed_tensors(model: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["eas", "tfserving", "tfserving_json", "kserve_json"])
-def test_every_protocol_and_batches(model: Path, protocol: str) -> None:
+def test_all_protocols_and_batches_use_defaults(model: Path, protocol: str) -> None:
     body = _request(protocol, {"x": X})
     whole = _request(protocol, {"x": X, "scale": np.array(SCALE, np.float32), "word": np.array([b"none"], object)})
     for config in ({}, {"batching": {"mode": "zero_wait"}}):
@@ -51,7 +51,7 @@ def _request(protocol: str, inputs: dict[str, Any]) -> bytes:
         import json
 
         columns = {key: value.tolist() for key, value in inputs.items()}
-        columns = {key: [one.decode() for one in value] if key == "word" else value for key, value in columns.items()}
+        columns = {key: [word.decode() for word in value] if key == "word" else value for key, value in columns.items()}
         return json.dumps({"inputs": columns}).encode()
     if protocol == "kserve_json":
         import json
@@ -59,13 +59,13 @@ def _request(protocol: str, inputs: dict[str, Any]) -> bytes:
         kinds = {"x": "FP32", "scale": "FP32", "word": "BYTES"}
         tensors = []
         for key, value in inputs.items():
-            data = [one.decode() for one in value] if key == "word" else value.ravel().tolist()
+            data = [word.decode() for word in value] if key == "word" else value.ravel().tolist()
             tensors.append({"name": key, "datatype": kinds[key], "shape": list(value.shape), "data": data})
         return json.dumps({"inputs": tensors}).encode()
     return encode_request(inputs, protocol)
 
 
-def test_signatures_tell_what_is_optional(model: Path) -> None:
+def test_signatures_name_optional_inputs(model: Path) -> None:
     with processor.Model(model) as loaded:
         inputs = loaded.signatures["serving_default"].inputs
     assert {name: spec.optional for name, spec in inputs.items()} == {"x": False, "scale": True, "word": True}
@@ -87,7 +87,7 @@ def test_malformed_default_fails_the_load(tmp_path: Path, key: str, value: Any, 
         processor.Model(path)
 
 
-def test_default_of_no_input_is_ignored(tmp_path: Path) -> None:
+def test_a_default_of_an_unknown_input_is_ignored(tmp_path: Path) -> None:
     path = build_defaults(tmp_path / "1", {"other": tf.make_tensor_proto(1.0)})
     with processor.Model(path) as loaded, pytest.raises(processor.InvalidArgumentError, match="'scale': missing"):
         loaded.run({"x": X})

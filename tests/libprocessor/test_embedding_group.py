@@ -69,7 +69,7 @@ def test_strings_to_the_inputs_of_wide_and_deep(tmp_path: Path) -> None:
 @pytest.mark.parametrize("row_type", ROW_TYPES)
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize("layout", ["dense", "sparse", "ragged", "segments"])
-def test_pooling(tmp_path: Path, layout: str, combiner: str, row_type: str) -> None:
+def test_combiners_equal_the_formula(tmp_path: Path, layout: str, combiner: str, row_type: str) -> None:
     dims = (1, 3, 16, 100) if row_type == "fp32" else (1, 17)
     tables = [table_of(tmp_path, rows_of(1000, dim, seed=dim), row_type=row_type) for dim in dims]
     rows = [TableReader(table).rows(np.arange(1000)) for table in tables]
@@ -107,7 +107,7 @@ def test_pooling(tmp_path: Path, layout: str, combiner: str, row_type: str) -> N
 
 
 @pytest.mark.parametrize("combiner", COMBINERS)
-def test_rows_without_values(tmp_path: Path, combiner: str) -> None:
+def test_rows_without_values_are_zero_or_read_a_key(tmp_path: Path, combiner: str) -> None:
     rows = rows_of(1000, 7)
     table = table_of(tmp_path, rows)
     key = Key(0, "sparse", indices=2, shape=3, ignore_negative=True)
@@ -134,7 +134,7 @@ def test_rows_without_values(tmp_path: Path, combiner: str) -> None:
         assert_close(group(ids.values, weights.values, ids.indices, ids.dense_shape)[0], np.concatenate(expected, 1))
 
 
-def test_weights_that_add_up_to_nothing(tmp_path: Path) -> None:
+def test_weights_with_a_sum_of_zero(tmp_path: Path) -> None:
     rows = rows_of(10, 3)
     plan = EmbeddingPlan((GroupOutput(3),), (Key(0),), (Lookup(0, 0, 0, 0, "mean", weights=1),))
     group = Group(plan, [np.int32, np.float32], [table_of(tmp_path, rows)])
@@ -185,7 +185,7 @@ def test_a_row_instead_of_none_for_one_value(tmp_path: Path) -> None:
     np.testing.assert_array_equal(group([[1], [7]])[0], np.reshape(expected, (2, 12)))
 
 
-def test_keys_of_hashed_tables(tmp_path: Path) -> None:
+def test_hashed_tables_find_their_keys(tmp_path: Path) -> None:
     numbers = [3, -7, 10**15]
     names = [b"a", b"", b"long" * 10]
     rows, default = rows_of(3, 5), rows_of(2, 5, seed=3)
@@ -206,7 +206,7 @@ def test_keys_of_hashed_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_large_batches(tmp_path: Path, threads: int) -> None:
+def test_large_batches_are_computed_in_blocks(tmp_path: Path, threads: int) -> None:
     rows = rows_of(997, 24)
     keys = (Key(0), Key(1, "ragged", row_splits=2))
     columns = (Lookup(0, 0, 0, 0), Lookup(1, 1, 0, 24, "mean"), Copy(3, 0, 48, 1))

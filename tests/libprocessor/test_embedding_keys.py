@@ -38,7 +38,7 @@ def keys_of(table: Path, type_: Any, values: Any, *steps: plans.Step) -> list[in
     return [int(key) for key in found[:, 0]]
 
 
-def test_hashes_of_strings(numbered: Path) -> None:
+def test_hashes_of_strings_equal_tensorflow(numbered: Path) -> None:
     for buckets in (1, 2, 10, 1000, ROWS):
         fast = tf.strings.to_hash_bucket_fast(WORDS, buckets).numpy()
         assert keys_of(numbered, object, WORDS, plans.FastHash(buckets)) == list(fast)
@@ -50,14 +50,14 @@ def test_hashes_of_strings(numbered: Path) -> None:
 
 
 @pytest.mark.parametrize("type_", [np.int32, np.int64, np.uint32, np.uint64])
-def test_hashes_of_numbers(numbered: Path, type_: Any) -> None:
+def test_hashes_of_numbers_equal_tensorflow(numbered: Path, type_: Any) -> None:
     values = INTEGERS.astype(type_)
     fast = tf.strings.to_hash_bucket_fast(tf.strings.as_string(values), ROWS).numpy()
     assert keys_of(numbered, type_, values, plans.ToString(), plans.FastHash(ROWS)) == list(fast)
 
 
 @pytest.mark.parametrize("type_", [np.int32, np.int64, np.uint32, np.uint64])
-def test_arithmetic(numbered: Path, type_: Any) -> None:
+def test_arithmetic_equals_tensorflow(numbered: Path, type_: Any) -> None:
     values = INTEGERS.astype(type_)
     wide = values if type_ is np.uint64 else values.astype(np.int64)
     remainders = tf.math.floormod(wide, tf.constant(ROWS, wide.dtype)).numpy()
@@ -71,7 +71,7 @@ def test_arithmetic(numbered: Path, type_: Any) -> None:
 
 
 @pytest.mark.parametrize("type_", [np.float32, np.float64, np.int32, np.int64])
-def test_buckets_of_numbers(numbered: Path, type_: Any) -> None:
+def test_buckets_of_numbers_equal_tensorflow(numbered: Path, type_: Any) -> None:
     boundaries = (-1.0, 0.1, 0.5, 0.5, 2.0, 16777217.0)
     values = REALS.astype(type_) if np.issubdtype(type_, np.floating) else np.array([-5, -1, 0, 2, 16777217, 2**30])
     values = values.astype(type_)

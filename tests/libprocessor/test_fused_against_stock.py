@@ -54,7 +54,7 @@ def fused_answers(case: Case, folder: Path) -> list[Array]:
         collapse.close()
         assert len(few) in {1, len(case.inputs[0])}
         case = replace(case, inputs=[few, case.inputs[1]])
-    ops = OpGraph(case.op, [one.dtype for one in case.inputs], case.attributes, outputs=case.outputs)
+    ops = OpGraph(case.op, [tensor.dtype for tensor in case.inputs], case.attributes, outputs=case.outputs)
     found = ops(*case.inputs)
     ops.close()
     return found
@@ -66,16 +66,18 @@ def kinds(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_op_answers_as_stock_tensorflow(name: str, without_onednn: dict[str, Array], tmp_path: Path) -> None:
+def test_fused_ops_equal_stock_tensorflow(name: str, without_onednn: dict[str, Array], tmp_path: Path) -> None:
     wrong: list[Any] = []
     for number, case in enumerate(cases(name, SEED, COUNT)):
         found, stock = fused_answers(case, tmp_path / f"{number}"), stock_answers(case)
-        for port, (one, wanted) in enumerate(zip(found, stock, strict=True)):
+        for port, (fused, wanted) in enumerate(zip(found, stock, strict=True)):
             other = without_onednn[f"{name}/{number}/{port}"]
-            assert one.shape == wanted.shape == other.shape, (name, SEED, number)
+            assert fused.shape == wanted.shape == other.shape, (name, SEED, number)
             agreed = kinds(wanted) == kinds(other)
-            alike = (kinds(one) == kinds(wanted)) & ((kinds(one) != 0) | np.isclose(one, wanted, rtol=1e-4, atol=1e-5))
+            alike = (kinds(fused) == kinds(wanted)) & (
+                (kinds(fused) != 0) | np.isclose(fused, wanted, rtol=1e-4, atol=1e-5)
+            )
             bad = agreed & ~alike
             if bad.any():
-                wrong.append((number, port, case.attributes, one[bad][:3].tolist(), wanted[bad][:3].tolist()))
+                wrong.append((number, port, case.attributes, fused[bad][:3].tolist(), wanted[bad][:3].tolist()))
     assert not wrong, f"{len(wrong)} of {COUNT} graphs, FUSED_SEED={SEED}: {wrong[:3]}"

@@ -19,8 +19,8 @@ run = partial(run_op, "RecHeadAttention")
 def reference(query: Array, key: Array, value: Array, heads: int, scale: float, masked: Any) -> Any:
     """Compute it with stock ops."""
     q, k, v = (
-        tf.transpose(tf.reshape(one, [*one.shape[:2], heads, one.shape[2] // heads]), [0, 2, 1, 3])
-        for one in (query, key, value)
+        tf.transpose(tf.reshape(tensor, [*tensor.shape[:2], heads, tensor.shape[2] // heads]), [0, 2, 1, 3])
+        for tensor in (query, key, value)
     )
     weights = tf.nn.softmax(masked(tf.matmul(q, k, transpose_b=True) * scale))
     made = tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3])
@@ -30,7 +30,7 @@ def reference(query: Array, key: Array, value: Array, heads: int, scale: float, 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("sizes", [(0, 3, 4), (1, 1, 1), (2, 5, 7), (67, 13, 8), (33, 50, 32)])
 @pytest.mark.parametrize("heads", [1, 3])
-def test_equals_stock(sizes: tuple[int, int, int], heads: int, threads: int) -> None:
+def test_attention_equals_stock_tensorflow(sizes: tuple[int, int, int], heads: int, threads: int) -> None:
     rows, positions, dim = sizes
     query, key = (uniform(rows, positions + more, heads * dim, seed=more) for more in (0, 2))
     value = uniform(rows, positions + 2, heads * (dim + 1), seed=7)
@@ -39,7 +39,7 @@ def test_equals_stock(sizes: tuple[int, int, int], heads: int, threads: int) -> 
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_masks() -> None:
+def test_masks_equal_stock_tensorflow() -> None:
     query, key, value = (uniform(4, 6, 8, seed=i) for i in range(3))
     bias, gate = uniform(1, 2, 6, 6, seed=4), uniform(4, 6, seed=5)
     condition = np.random.default_rng(0).random((4, 1, 1, 6)) < 0.5
@@ -49,15 +49,15 @@ def test_masks() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_dimensions_of_heads() -> None:
+def test_heads_may_have_a_dimension_of_their_own() -> None:
     query, key, value = (uniform(3, 4, 6, seed=i) for i in range(3))
     whole = run([query, key, value], heads=2)
-    apart = run([one.reshape(3, 4, 2, 3) for one in (query, key, value)], heads=2, keep_dims=True)
+    apart = run([tensor.reshape(3, 4, 2, 3) for tensor in (query, key, value)], heads=2, keep_dims=True)
     assert apart.shape == (3, 4, 2, 3)
     np.testing.assert_array_equal(apart.reshape(3, 4, 6), whole)
 
 
-def test_refuses() -> None:
+def test_wrong_inputs_are_refused() -> None:
     refusal = partial(error_of, "RecHeadAttention")
     x = uniform(2, 3, 6)
     assert "[batch, queries, 4 * dim]" in refusal([x, x, x], heads=4)

@@ -24,7 +24,7 @@ def pairwise(x: Array) -> Any:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_fm(shape: tuple[int, int, int], threads: int) -> None:
+def test_fm_equals_the_formula(shape: tuple[int, int, int], threads: int) -> None:
     x = uniform(*shape)
     expected = pairwise(x)
     flat = x.reshape(shape[0], shape[1] * shape[2])
@@ -45,7 +45,7 @@ def test_fm_refuses_other_shapes(shape: tuple[int, ...], dim: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_dot(shape: tuple[int, int, int], threads: int) -> None:
+def test_dot_equals_the_formula(shape: tuple[int, int, int], threads: int) -> None:
     x, count = uniform(*shape), shape[1]
     pairs = [i * count + j for i in range(count) for j in range(i + 1)]
     everything = tf.reshape(tf.matmul(x, x, transpose_b=True), [shape[0], count * count])
@@ -57,7 +57,7 @@ def test_dot(shape: tuple[int, int, int], threads: int) -> None:
     assert_close(run_op("RecDotInteraction", [x], threads, pairs=some.tolist(), num_fields=count), expected)
 
 
-def test_dot_refuses_what_does_not_fit() -> None:
+def test_dot_refuses_wrong_inputs() -> None:
     x = uniform(2, 3, 4)
     assert "pairs: 9, expected a number from -1 to 8" in error_of("RecDotInteraction", [x], pairs=[9], num_fields=3)
     assert "pairs: -2" in error_of("RecDotInteraction", [x], pairs=[-2], num_fields=3)
@@ -70,8 +70,8 @@ def test_dot_refuses_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shape", [one for one in SHAPES if one[1] > 1])
-def test_products(shape: tuple[int, int, int], threads: int) -> None:
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[1] > 1])
+def test_products_equal_the_formula(shape: tuple[int, int, int], threads: int) -> None:
     count, dim = shape[1:]
     x = uniform(*shape)
     first, second = np.triu_indices(count, 1)
@@ -88,7 +88,7 @@ def test_products(shape: tuple[int, int, int], threads: int) -> None:
     assert_close(run_op("RecProduct", [x, kernel], threads, kind="matrix", **attributes), expected)
 
 
-def test_products_refuse_what_does_not_fit() -> None:
+def test_products_refuse_wrong_inputs() -> None:
     x, kernel = uniform(2, 3, 4), uniform(2, 4)
     attributes: dict[str, Any] = {"kind": "vector", "num_fields": 3}
     assert "expected 12 elements" in error_of("RecProduct", [x, kernel], pairs=[1, 2, 5], **attributes)
@@ -102,13 +102,13 @@ def test_products_refuse_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_outer(shape: tuple[int, int, int], threads: int) -> None:
+def test_outer_equals_the_formula(shape: tuple[int, int, int], threads: int) -> None:
     x, y = uniform(*shape), uniform(shape[0], shape[1] + 2, shape[2], seed=1)
     expected = np.einsum("bie,bje->beij", x, y).reshape(shape[0], shape[2], shape[1] * y.shape[1])
     np.testing.assert_array_equal(run_op("RecFieldOuter", [x, y], threads), expected)
 
 
-def test_outer_refuses() -> None:
+def test_outer_refuses_wrong_inputs() -> None:
     x = uniform(2, 3, 4)
     assert "expected [rows, fields, dim] with equal rows and dim" in error_of("RecFieldOuter", [x, uniform(1, 3, 4)])
     assert "expected [rows, fields, dim] with equal rows and dim" in error_of("RecFieldOuter", [x, uniform(2, 3, 5)])
@@ -134,7 +134,7 @@ def crossed(x: Array, kernels: list[Array], biases: list[Array], version: str, t
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [0, 1, 7, 200])
 @pytest.mark.parametrize(("width", "rank", "layers"), [(1, 1, 1), (17, 3, 2), (64, 8, 3), (131, 16, 1)])
-def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> None:
+def test_cross_equals_the_formula(width: int, rank: int, layers: int, rows: int, threads: int) -> None:
     x = uniform(rows, width)
     biases = [uniform(width, seed=i) for i in range(layers)]
     scale = np.float32(1 / np.sqrt(width))
@@ -155,7 +155,7 @@ def test_cross(width: int, rank: int, layers: int, rows: int, threads: int) -> N
                 assert_close(found, expected)
 
 
-def test_cross_refuses_what_does_not_fit() -> None:
+def test_cross_refuses_wrong_inputs() -> None:
     def said(x: Array, *weights: Array, version: str = "matrix", biases: int = 0) -> str:
         attributes = {"num_kernels": len(weights) - biases, "num_biases": biases, "version": version}
         return error_of("RecCrossNetwork", [x, *weights], **attributes)
@@ -171,7 +171,7 @@ def test_cross_refuses_what_does_not_fit() -> None:
     assert "kernel 0" in said(uniform(2, 0), uniform(0), version="vector")
 
 
-def test_shapes_are_known_before() -> None:
+def test_shapes_are_inferred() -> None:
     def shape(op: str, types: list[Any], sizes: list[Any], **attributes: Any) -> Any:
         from graph_tools.graph import attr_value
 
@@ -180,10 +180,10 @@ def test_shapes_are_known_before() -> None:
         for name, value in attributes.items():
             node.attr[name].CopyFrom(attr_value(value))
         for number, (dtype, size) in enumerate(zip(types, sizes, strict=True)):
-            one = definition.node.add(name=f"x{number}", op="Placeholder")
-            one.attr["dtype"].CopyFrom(attr_value(dtype))
-            one.attr["shape"].CopyFrom(attr_value(size))
-            node.input.append(one.name)
+            placeholder = definition.node.add(name=f"x{number}", op="Placeholder")
+            placeholder.attr["dtype"].CopyFrom(attr_value(dtype))
+            placeholder.attr["shape"].CopyFrom(attr_value(size))
+            node.input.append(placeholder.name)
         with tf.Graph().as_default():
             (found,) = tf.graph_util.import_graph_def(definition, {}, ["node:0"], name="")
             return found.shape.as_list()

@@ -54,7 +54,7 @@ def test_resource_variables_run_on_every_executor(tf1_model: Path, tiny_model: P
 
 
 @pytest.mark.parametrize("v1_flow", [False, True])
-def test_loops_and_branches(tmp_path: Path, v1_flow: bool) -> None:
+def test_loops_and_branches_are_served(tmp_path: Path, v1_flow: bool) -> None:
     path = graph_models.build_tf1(tmp_path / "loop", graph_models.double_until_hundred, v1_flow=v1_flow)
     for answer in answers_of_every_session(path, {"x": np.array([1.0, 2.0], np.float32)}):
         np.testing.assert_array_equal(answer, [64.0, 128.0])
@@ -86,7 +86,7 @@ def test_every_session_sees_a_table_of_tf2(string_model: Path) -> None:
             np.testing.assert_array_equal(answer["score"], [10.5, 40.25])
 
 
-def test_model_without_variables(tmp_path: Path) -> None:
+def test_a_model_without_variables_is_served(tmp_path: Path) -> None:
     path = graph_models.build_without_variables(tmp_path / "model")
     for answer in answers_of_every_session(path, {"x": np.array([3.0], np.float32)}):
         np.testing.assert_array_equal(answer, [9.0])
@@ -95,7 +95,7 @@ def test_model_without_variables(tmp_path: Path) -> None:
         np.testing.assert_array_equal(answer, [9.0])
 
 
-def test_every_signature_on_every_session(multi_signature_model: Path) -> None:
+def test_all_signatures_run_on_all_sessions(multi_signature_model: Path) -> None:
     with processor.Model(multi_signature_model, THREE) as model:
         for _ in range(3):
             np.testing.assert_array_equal(model.run({"x": [[1.0, 2.0]]})["twice"], [[2.0, 4.0]])
@@ -106,7 +106,7 @@ def test_every_signature_on_every_session(multi_signature_model: Path) -> None:
             assert model.run({"text": [b"abc"]}, signature="length")["bytes"][0] == 3
 
 
-def test_keras_export(tmp_path: Path) -> None:
+def test_keras_exports_are_served(tmp_path: Path) -> None:
     path, x, expected = graph_models.build_keras(tmp_path / "keras")
     with processor.Model(path, THREE) as model:
         (name,) = model.signatures["serving_default"].inputs

@@ -123,18 +123,18 @@ def test_schema_and_library_refuse_the_same(
         jsonschema.validate(changed, schema)
     state.write(json.dumps(changed))
     # The folder /m is not there either, which is told of a version that is not refused before.
-    wait_for_status(host, lambda status: any("desired.json: " in one for one in refusals(status)))
-    (refusal,) = (one for one in refusals(host.status()) if "desired.json: " in one)
+    wait_for_status(host, lambda status: any("desired.json: " in message for message in refusals(status)))
+    (refusal,) = (message for message in refusals(host.status()) if "desired.json: " in message)
     assert next(iter(value)) in refusal
 
 
 def refusals(status: dict[str, Any]) -> list[str]:
     """What a host refuses: the file, a model, or a version."""
-    errors = [one["error"] for model in status["models"].values() for one in model["versions"].values()]
+    errors = [version["error"] for model in status["models"].values() for version in model["versions"].values()]
     return [error for error in (status["desired_error"], *errors) if error is not None]
 
 
-def test_what_is_not_served_is_told(
+def test_errors_name_what_is_not_served(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     state.serve(host, {"a": one(scaled_models[1], 3), "b": one(scaled_models[2])})
@@ -176,7 +176,7 @@ def test_numbers_and_labels_pin_a_version(
         with pytest.raises(processor.NotFoundError, match="without traffic"):
             host.process("eas", ONE, **request)
     told = json.loads(host.process("tfserving_json", b"", method="status", model_name="m").data)
-    states = {one["version"]: one["state"] for one in told["model_version_status"]}
+    states = {version["version"]: version["state"] for version in told["model_version_status"]}
     assert states["1"] == states["2"] == "AVAILABLE"
     assert states["3"] != "AVAILABLE", "nobody may choose it"
     for spec in ({"version": 2}, {"version_label": "canary"}):
@@ -218,7 +218,7 @@ def test_keys_stick_to_their_arms(host: processor.Host, state: StateDirectory, s
     assert {chosen([str(i)]) for i in range(10)} == {(1, "baseline")}
 
 
-def test_limits_answer_when_to_try_again(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
+def test_refusals_by_limits_say_when_to_retry(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
     slow = slow_request(300)
     limits = {"max_queue": 1}
     state.serve(host, {"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits=limits)})
@@ -306,7 +306,7 @@ def test_drain_waits_for_requests_and_refuses_new_ones(
     wait_until(lambda: state.actual()["state"] == "draining", "actual.json")
 
 
-def test_close_cancels_what_waits_and_a_closed_host_says_so(state: StateDirectory, slow_model: Path) -> None:
+def test_close_cancels_waiting_requests_and_refuses_later_ones(state: StateDirectory, slow_model: Path) -> None:
     slow = slow_request(300)
     host = processor.Host(state.path)
     state.serve(host, {"m": one(slow_model, config=QUICK)})
@@ -337,7 +337,7 @@ def test_two_hosts_with_one_id_are_refused(host: processor.Host, state: StateDir
         processor.Host(state.path, "host-2", maintenance_cpus=str(CPUS[-1] + 1))
 
 
-def test_endpoints_are_told(host: processor.Host, state: StateDirectory) -> None:
+def test_endpoints_are_in_the_status(host: processor.Host, state: StateDirectory) -> None:
     host.set_endpoint("grpc", "127.0.0.1:8500")
     host.set_endpoint("rest", "127.0.0.1:8501")
     host.set_endpoint("rest", None)

@@ -60,7 +60,7 @@ def _replacement(status: dict[str, Any]) -> dict[str, Any]:
     return status["models"]["m"]["versions"]["1"]["replacement"] or {}
 
 
-def test_a_failed_replacement_leaves_the_old(
+def test_a_failed_replacement_leaves_the_old_version_serving(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], tmp_path: Path
 ) -> None:
     state.serve(host, {"m": one(scaled_models[1])})
@@ -80,7 +80,7 @@ def test_a_failed_replacement_leaves_the_old(
     assert {scale_of(answer) for answers in clients.answers for answer in answers} == {1.0, 2.0}
 
 
-def test_a_failed_baseline_leaves_the_former(
+def test_a_failed_baseline_leaves_the_former_one_serving(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     state.serve(host, {"m": one(scaled_models[1], 1)})
@@ -113,7 +113,7 @@ def test_a_malformed_desired_state_changes_nothing(
     assert host.status()["desired_error"] is None
 
 
-def test_a_path_that_vanishes_is_served_on_and_waited_for(
+def test_a_version_whose_path_vanishes_still_serves(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], tmp_path: Path
 ) -> None:
     link = tmp_path / "current"
@@ -182,7 +182,7 @@ def test_this_hosts_cpus_overrule_the_versions(
     assert entry(host, "m", 1)["cpuset"] == f"{CPUS[-1]};{CPUS[-1]}"
 
 
-def test_threads_that_serve_are_not_those_of_maintenance(state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+def test_serving_threads_do_not_use_the_maintenance_cpus(state: StateDirectory, scaled_models: dict[int, Path]) -> None:
     if len(CPUS) < 2:
         pytest.skip("needs two CPUs")
     config = {"intra_op_parallelism_threads": 3, "inter_op_parallelism_threads": 2, "executor": "default"}

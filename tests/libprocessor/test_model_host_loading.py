@@ -26,7 +26,7 @@ def both_warm_up(host: processor.Host) -> bool:
     return [entry(host, name, 1)["state"] for name in "ab"] == ["warming"] * 2
 
 
-def test_endless_warm_ups_keep_nobody_waiting(
+def test_endless_warm_ups_delay_no_other_load(
     host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
 ) -> None:
     state.desire({"a": one(endless), "b": one(endless)}, load_timeout_seconds=0)
@@ -43,7 +43,9 @@ def test_endless_warm_ups_keep_nobody_waiting(
     assert time.process_time() - began < 1.0
 
 
-def test_a_load_has_a_limit(host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path) -> None:
+def test_a_load_ends_at_its_time_limit(
+    host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
+) -> None:
     models = {"a": one(endless, config={"load_timeout_seconds": 1}), "b": one(endless), "c": one(tiny_model)}
     state.desire(models, load_timeout_seconds=3)
     wait_for_status(host, lambda status: versions_in(status, "failed", "ready") == {("a", 1), ("b", 1), ("c", 1)}, 60)

@@ -42,7 +42,7 @@ def test_every_documented_metric_is_there(
     assert documented - written == set()
 
 
-def test_requests_are_counted_where_they_belong(
+def test_requests_are_counted_by_model_version_and_outcome(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     versions = {str(n): {"path": str(scaled_models[n])} for n in (1, 2)}
@@ -104,7 +104,7 @@ def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, 
         assert max(bounds)[0] == float("inf")
 
 
-def test_counters_go_on_when_a_version_is_replaced_and_go_when_it_goes(
+def test_counters_survive_a_replacement_and_end_with_the_version(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     labels = {"model": "m", "version": "1", "protocol": "eas", "outcome": "OK"}
@@ -141,7 +141,7 @@ def test_stats_are_written_every_second(
     assert told["in_flight"] == told["queued"] == 0
 
 
-def test_what_is_known_of_rows_and_how_often_it_was_checked(
+def test_checks_of_rows_are_counted(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     state.serve(host, {"m": one(scaled_models[1], batching={"mode": "zero_wait"})})

@@ -50,7 +50,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), BAD, ids=[message.split(":")[0] for _, message in BAD])
-def test_a_version_that_is_wrong_fails_alone(
+def test_a_faulty_version_entry_fails_only_that_version(
     host: processor.Host, state: StateDirectory, tiny_model: Path, other: Path, wrong: dict[str, Any], message: str
 ) -> None:
     state.serve(host, {"m": one(tiny_model)})
@@ -75,7 +75,7 @@ def test_a_version_that_is_wrong_fails_alone(
     state.serve(host, {"m": one(tiny_model)})
 
 
-def test_settings_that_are_wrong_leave_the_version_as_it_was(
+def test_faulty_settings_leave_a_serving_version_unchanged(
     host: processor.Host, state: StateDirectory, tiny_model: Path
 ) -> None:
     state.serve(host, {"m": one(tiny_model, priority=3)})
@@ -90,7 +90,7 @@ def test_settings_that_are_wrong_leave_the_version_as_it_was(
     state.serve(host, {"m": one(tiny_model, priority=4)})
 
 
-def test_a_model_that_is_wrong_stays_as_it_was_and_the_others_move_on(
+def test_a_faulty_model_entry_leaves_the_model_unchanged_and_others_are_followed(
     host: processor.Host, state: StateDirectory, tiny_model: Path, other: Path
 ) -> None:
     state.serve(host, {"m": one(tiny_model), "n": one(tiny_model)})
@@ -126,7 +126,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
-def test_a_file_that_is_refused_stops_nothing_also_after_a_restart(
+def test_a_refused_file_changes_nothing_even_after_a_restart(
     state: StateDirectory, tiny_model: Path, other: Path, text: str
 ) -> None:
     with processor.Host(state.path) as host:
@@ -160,7 +160,7 @@ def test_a_host_that_never_accepted_anything_is_not_ready(state: StateDirectory,
         assert host.status()["state"] == "ready"
 
 
-def test_a_kept_state_that_is_damaged_is_as_none(state: StateDirectory, tiny_model: Path) -> None:
+def test_a_damaged_accepted_state_is_ignored(state: StateDirectory, tiny_model: Path) -> None:
     folder = state.path / "hosts" / "host-0"
     folder.mkdir(parents=True)
     for text in ("", "{", '{"schema": 7}'):

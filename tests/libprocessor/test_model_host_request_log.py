@@ -69,7 +69,7 @@ def wait_for_written(host: processor.Host, number: int) -> None:
     wait_until(lambda: counts(host).get("written") == number, f"{number} written requests")
 
 
-def test_all_are_written_with_the_version_that_answered(
+def test_all_requests_are_logged_with_their_version(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     versions = {str(scale): {"path": str(scaled_models[scale]), "config": QUICK} for scale in (1, 2)}
@@ -128,14 +128,14 @@ def test_files_warm_up_a_version_and_are_verified_with(
     wait_for_written(host, 10)
     (file,) = files(state)
     asked = read_requests(file, SIGNATURES)
-    assert [float(one.inputs["x"][0, 0]) for one in asked] == [number // 2 for number in range(10)]
+    assert [float(request.inputs["x"][0, 0]) for request in asked] == [number // 2 for number in range(10)]
     with processor.Model(scaled_models[2], QUICK | {"warmup_file_name": str(file)}) as other:
         assert other.info["warmup"] == "file: 10 records on each session"
     state.serve(host, {"m": one(scaled_models[2], 2, config=QUICK, warmup_file=str(file))})
     assert scale_of(host.process("eas", ONE)) == 2.0
 
 
-def test_what_is_desired_is_in_force_at_once(
+def test_changed_settings_apply_at_once(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     def written_of(requests: int) -> int:
@@ -163,7 +163,9 @@ def test_what_is_desired_is_in_force_at_once(
     assert set(rates) == {1.0, 0.1}
 
 
-def test_files_are_bounded(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+def test_size_and_number_of_files_are_bounded(
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
+) -> None:
     state.serve(host, {"m": logged(scaled_models[1], max_bytes=4096, max_files=3)})
     for number in range(300):
         host.process("eas", encode({"x": row(number)}))
@@ -174,7 +176,7 @@ def test_files_are_bounded(host: processor.Host, state: StateDirectory, scaled_m
     assert [first(log) for log in logs(state)][-1] == 299
 
 
-def test_a_host_that_ends_writes_what_waits_and_the_next_begins_a_file(
+def test_waiting_records_are_written_at_the_end_and_the_next_host_begins_a_file(
     state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     for begun in (1, 2):
@@ -190,7 +192,7 @@ def test_a_host_that_ends_writes_what_waits_and_the_next_begins_a_file(
         assert [first(log) for log in logs(state)] == [*range(100)] * begun
 
 
-def test_whoever_removes_files_disturbs_nobody(
+def test_removed_files_do_not_disturb_the_log(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     state.serve(host, {"m": logged(scaled_models[1])})
@@ -203,7 +205,7 @@ def test_whoever_removes_files_disturbs_nobody(
     assert [first(log) for log in logs(state)] == list(range(10))
 
 
-def test_a_folder_that_cannot_be_is_no_concern_of_requests(
+def test_requests_are_answered_if_the_folder_cannot_be_made(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     blocker = state.path / "hosts" / "host-0" / "requests"

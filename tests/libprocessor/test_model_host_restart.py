@@ -51,7 +51,7 @@ def plain_host(repository: Path, state: StateDirectory, *arguments: str) -> Iter
             process.kill()
 
 
-def test_a_killed_host_comes_back(repository: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_a_killed_host_serves_again_after_a_restart(repository: Path, tmp_path: Path, tiny_model: Path) -> None:
     other = model_builders.build_linear(tmp_path / "other", 2.0)
     state = StateDirectory(tmp_path / "state")
     versions = {"1": {"path": str(tiny_model)}, "2": {"path": str(other)}}
@@ -74,7 +74,7 @@ def test_a_killed_host_comes_back(repository: Path, tmp_path: Path, tiny_model: 
         assert states == {"1": "ready", "2": "ready"}
 
 
-def test_a_full_disk_does_not_concern_requests(repository: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_requests_are_answered_on_a_full_disk(repository: Path, tmp_path: Path, tiny_model: Path) -> None:
     state = StateDirectory(tmp_path / "state")
     state.desire({"m": one(tiny_model)})
     with plain_host(repository, state, "64") as host:

@@ -56,7 +56,7 @@ def compared(host: processor.Host, outcome: str = "compared") -> int:
     return int(count[1]) if count else 0
 
 
-def test_copies_for_a_version_that_is_not_ready_are_no_failures(
+def test_mirrored_requests_to_a_version_that_is_not_ready_are_dropped(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], tmp_path: Path
 ) -> None:
     state.desire({"m": shadowed(scaled_models[1], tmp_path / "nothing")})
@@ -100,7 +100,9 @@ def test_scores_are_compared(
     assert 'recprocessor_shadow_total{model="m",version="2",outcome="compared"} 20' in host.metrics()
 
 
-def test_a_share_is_copied(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
+def test_a_share_of_the_requests_is_mirrored(
+    host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
+) -> None:
     state.serve(host, {"m": shadowed(scaled_models[1], scaled_models[2], weight=1000)})
     for _ in range(200):
         host.process("eas", ONE)
@@ -109,7 +111,7 @@ def test_a_share_is_copied(host: processor.Host, state: StateDirectory, scaled_m
     assert compared(host) + compared(host, "dropped") <= 25
 
 
-def test_a_shadow_that_becomes_the_baseline_has_threads_as_others(
+def test_a_shadow_that_becomes_the_baseline_has_ordinary_threads(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     model = shadowed(scaled_models[1], scaled_models[2])
@@ -122,7 +124,7 @@ def test_a_shadow_that_becomes_the_baseline_has_threads_as_others(
     assert scale_of(host.process("eas", ONE)) == 2.0
 
 
-def test_another_baseline_begins_anew(
+def test_another_baseline_restarts_the_comparison(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path], told: Callable[[], dict[str, Any]]
 ) -> None:
     model = shadowed(scaled_models[1], scaled_models[2])
@@ -137,7 +139,7 @@ def test_another_baseline_begins_anew(
     assert "recprocessor_shadow_total{" not in host.metrics()
 
 
-def test_live_requests_wait_for_nothing(
+def test_live_requests_never_wait_for_mirrored_ones(
     host: processor.Host, state: StateDirectory, slow_model: Path, told: Callable[[], dict[str, Any]]
 ) -> None:
     """The shadow takes ten times as long, and its queue overflows."""
@@ -159,7 +161,7 @@ def test_live_requests_wait_for_nothing(
     assert time.monotonic() - began < 10, "what waits is dropped with the shadow"
 
 
-def test_failures_of_the_shadow_are_its_own(
+def test_failures_of_the_shadow_do_not_reach_clients(
     host: processor.Host,
     state: StateDirectory,
     scaled_models: dict[int, Path],

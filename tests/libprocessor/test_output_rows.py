@@ -69,7 +69,7 @@ def test_a_difference_below_all_absolute_limits_is_seen(tmp_path: Path, kind: st
         assert "outputs do not follow the rows" in found["reason"]
 
 
-def test_what_no_proof_shows_takes_several_trials(tmp_path: Path) -> None:
+def test_unproved_rows_take_several_trials(tmp_path: Path) -> None:
     import tensorflow as tf
 
     path = build_batched(
@@ -81,7 +81,7 @@ def test_what_no_proof_shows_takes_several_trials(tmp_path: Path) -> None:
         assert model.info["batching_rows"]["serving_default"]["rows"] == "tried"
 
 
-def test_copies_of_one_request_prove_nothing_of_others(tmp_path: Path) -> None:
+def test_copies_of_one_request_are_no_trial(tmp_path: Path) -> None:
     """A load generator that repeats one request, and a sort, which changes nothing among copies."""
     import tensorflow as tf
 
@@ -95,7 +95,7 @@ def test_copies_of_one_request_prove_nothing_of_others(tmp_path: Path) -> None:
         assert model.info["batching_rows"]["serving_default"]["rows"] == "dependent"
 
 
-def test_a_difference_that_comes_late_is_found_by_a_check(tmp_path: Path) -> None:
+def test_a_late_difference_is_found_by_a_check(tmp_path: Path) -> None:
     """Rows are mixed only where one is above 100, which no trial has seen."""
     import tensorflow as tf
 

@@ -87,7 +87,7 @@ def test_rest_writes_base64_for_strings_that_are_not_utf8(string_model: Path) ->
     assert outputs == {name: [row[name] for row in answer] for name in ("id", "label", "score")}
 
 
-def test_examples_that_the_graph_cannot_parse_are_the_clients_fault(
+def test_examples_that_the_graph_cannot_parse_are_invalid_arguments(
     host: processor.Host, state: StateDirectory, tmp_path: Path
 ) -> None:
     state.serve(host, {"examples": one(example_models.build_examples(tmp_path / "examples"))})

@@ -27,7 +27,7 @@ def layer(cell: str, units: int, **more: Any) -> Any:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (1, 1, 1, 1), (67, 13, 8, 17)])
 @pytest.mark.parametrize("cell", CELLS)
-def test_equals_keras(cell: str, sizes: tuple[int, int, int, int], threads: int) -> None:
+def test_layers_equal_keras(cell: str, sizes: tuple[int, int, int, int], threads: int) -> None:
     rows, length, dim, units = sizes
     x, mask = floats(rows, length, dim), np.random.default_rng(1).random((rows, length)) < 0.7
     n = CELLS[cell] * units
@@ -45,7 +45,7 @@ def test_equals_keras(cell: str, sizes: tuple[int, int, int, int], threads: int)
         np.testing.assert_array_equal(run(inputs, threads, **attributes), found[:, -1])
 
 
-def test_lengths_are_masks() -> None:
+def test_lengths_equal_a_mask() -> None:
     x, weights = floats(3, 4, 2), [floats(2, 9, seed=1), floats(3, 9, seed=2)]
     lengths = np.array([4, 0, 2], np.int64)
     mask = np.arange(4) < lengths[:, None]
@@ -55,7 +55,7 @@ def test_lengths_are_masks() -> None:
     np.testing.assert_array_equal(by_length[1], 0)
 
 
-def test_refuses() -> None:
+def test_wrong_inputs_are_refused() -> None:
     refusal = partial(error_of, "RecRecurrentLayer")
     x, kernel, recurrent = floats(2, 3, 4), floats(4, 15), floats(5, 15)
     bias = floats(15)
@@ -69,7 +69,7 @@ def test_refuses() -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_no_row_and_no_position(cell: str) -> None:
+def test_batches_without_rows_or_positions_are_empty(cell: str) -> None:
     weights = [floats(2, 3 * CELLS[cell]), floats(3, 3 * CELLS[cell])]
     assert run([floats(0, 4, 2), *weights], cell=cell, sequences=True).shape == (0, 4, 3)
     np.testing.assert_array_equal(run([floats(2, 0, 2), *weights], cell=cell), np.zeros((2, 3), np.float32))

@@ -26,7 +26,7 @@ def values(dtype: Any, *shape: int, seed: int = 0) -> Array:
 def collapse(*inputs: Array, rows: int | None = None) -> list[Array]:
     types: list[Any] = [np.asarray(source).dtype.type if source.dtype != object else object for source in inputs]
     types = [object if dtype_ is np.object_ else dtype_ for dtype_ in types]
-    like = np.zeros(max(len(one) for one in inputs) if rows is None else rows, np.float32)
+    like = np.zeros(max(len(rows_of_input) for rows_of_input in inputs) if rows is None else rows, np.float32)
     attrs = {"T": types, "Tlike": np.float32}
     return OpGraph("RecCollapseRows", [*types, np.float32], attrs, outputs=len(inputs))(*inputs, like)
 
@@ -46,7 +46,7 @@ def test_equal_rows_collapse_and_expand_again(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("place", [(0, 0), (3, 2), (6, 4)])
-def test_one_other_element_keeps_everything(dtype: Any, place: tuple[int, int]) -> None:
+def test_one_different_element_keeps_all_rows(dtype: Any, place: tuple[int, int]) -> None:
     same = np.repeat(values(dtype, 1, 5), 7, 0)
     other = same.copy()
     other[place] = b"other" if dtype is object else not same[place] if dtype is np.bool_ else same[place] + 1
@@ -55,7 +55,7 @@ def test_one_other_element_keeps_everything(dtype: Any, place: tuple[int, int]) 
             np.testing.assert_array_equal(found, given)
 
 
-def test_one_row_beside_many() -> None:
+def test_inputs_of_one_row_are_collapsed_with_those_of_many() -> None:
     one, many = values(np.int64, 1, 2), np.repeat(values(object, 1, 3), 4, 0)
     found = collapse(one, many)
     np.testing.assert_array_equal(found[0], one)
@@ -70,12 +70,12 @@ def test_one_row_beside_many() -> None:
         assert len(found) == 1
 
 
-def test_no_rows_stay_none() -> None:
+def test_empty_batches_stay_empty() -> None:
     assert collapse(np.zeros((0, 3), np.float32))[0].shape == (0, 3)
     assert collapse(np.zeros((4, 0), np.float32))[0].shape == (1, 0)
     # One user, and no items to score.
     assert collapse(np.zeros((1, 3), np.float32), rows=0)[0].shape == (1, 3)
-    assert [len(one) for one in collapse(values(np.int64, 1, 2), values(object, 0, 2), rows=0)] == [0, 0]
+    assert [len(tensor) for tensor in collapse(values(np.int64, 1, 2), values(object, 0, 2), rows=0)] == [0, 0]
 
 
 def test_strings_of_equal_beginnings_differ() -> None:

@@ -121,7 +121,7 @@ DEPENDENT: dict[str, tuple[Serve, str]] = {
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_dependence_is_found_and_the_node_named(tmp_path: Path, name: str) -> None:
+def test_dependent_rows_are_found_and_the_node_is_named(tmp_path: Path, name: str) -> None:
     serve, reason = DEPENDENT[name]
     with processor.Model(build(tmp_path / "m", serve), THREADS) as model:
         rows, why = rows_of(model)
@@ -142,7 +142,7 @@ UNPROVED: dict[str, Serve] = {
 
 
 @pytest.mark.parametrize("name", UNPROVED)
-def test_nothing_else_is_taken_for_proved(tmp_path: Path, name: str) -> None:
+def test_other_graphs_are_not_proved(tmp_path: Path, name: str) -> None:
     with processor.Model(build(tmp_path / "m", UNPROVED[name]), THREADS) as model:
         rows, why = rows_of(model)
         assert rows in {"unproved", "dependent"}

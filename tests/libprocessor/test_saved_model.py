@@ -59,17 +59,17 @@ def only(folder: Path, pattern: str) -> Path:
 # Files
 
 
-def test_missing_folder(tmp_path: Path) -> None:
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "none", "NOT_FOUND", f"savedmodel_dir '{tmp_path / 'none'}': no such folder")
     (tmp_path / "file").touch()
     refused(tmp_path / "file", "NOT_FOUND", f"savedmodel_dir '{tmp_path / 'file'}': no such folder")
 
 
-def test_folder_without_model(tmp_path: Path) -> None:
+def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "NOT_FOUND", f"savedmodel_dir '{tmp_path}': holds no saved_model.pb")
 
 
-def test_no_folder_at_all() -> None:
+def test_a_configuration_without_a_folder_is_refused() -> None:
     assert "savedmodel_dir: empty" in refusal(drop_in_config(""))
     assert load(None)[0] == "INVALID_ARGUMENT"
 
@@ -79,7 +79,7 @@ def test_no_folder_at_all() -> None:
     [lambda data: b"\xff" * 1000, lambda data: data[: len(data) // 2], lambda data: b"not a model", lambda data: b""],
     ids=["bytes", "truncated", "text", "empty"],
 )
-def test_corrupt_saved_model(damage: Callable[[bytes], bytes], copy: Path) -> None:
+def test_corrupt_saved_model_is_refused(damage: Callable[[bytes], bytes], copy: Path) -> None:
     file = copy / "saved_model.pb"
     file.write_bytes(damage(file.read_bytes()))
     reason = refusal(drop_in_config(copy))
@@ -87,14 +87,14 @@ def test_corrupt_saved_model(damage: Callable[[bytes], bytes], copy: Path) -> No
     assert load(copy)[0] != "OK"
 
 
-def test_missing_shard_of_variables(copy: Path) -> None:
+def test_missing_shard_of_variables_is_refused(copy: Path) -> None:
     file = only(copy / "variables", "variables.data-*")
     file.unlink()
     assert f"variables '{copy / 'variables' / 'variables'}': " in refusal(drop_in_config(copy))
     assert file.name in refusal(drop_in_config(copy))
 
 
-def test_missing_index_of_variables(copy: Path) -> None:
+def test_missing_index_of_variables_is_refused(copy: Path) -> None:
     file = copy / "variables" / "variables.index"
     file.unlink()
     refused(copy, "NOT_FOUND", f"variables '{file}': missing")
@@ -102,7 +102,7 @@ def test_missing_index_of_variables(copy: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["variables.data-*", "variables.index"])
 @pytest.mark.parametrize("how", ["truncated", "changed", "empty"])
-def test_damaged_variables(pattern: str, how: str, copy: Path) -> None:
+def test_damaged_variables_are_refused(pattern: str, how: str, copy: Path) -> None:
     file = only(copy / "variables", pattern)
     data = bytearray(file.read_bytes())
     if how == "truncated":
@@ -115,20 +115,20 @@ def test_damaged_variables(pattern: str, how: str, copy: Path) -> None:
     assert f"variables '{copy / 'variables' / 'variables'}': " in refusal(drop_in_config(copy))
 
 
-def test_missing_asset(string_model: Path, tmp_path: Path) -> None:
+def test_missing_asset_is_refused(string_model: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(string_model, tmp_path / "model"))
     file = only(copy / "assets", "*")
     file.unlink()
     refused(copy, "NOT_FOUND", f"asset '{file}': missing")
 
 
-def test_asset_that_is_not_as_it_was(string_model: Path, tmp_path: Path) -> None:
+def test_changed_asset_is_refused(string_model: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(string_model, tmp_path / "model"))
     only(copy / "assets", "*").write_text("twice\ntwice\n")  # a key cannot have two ids
     assert "twice" in refusal(drop_in_config(copy))
 
 
-def test_checkpoint_of_another_model(tiny_model: Path, string_model: Path, tmp_path: Path) -> None:
+def test_checkpoint_of_another_model_is_refused(tiny_model: Path, string_model: Path, tmp_path: Path) -> None:
     for file in (string_model / "variables").iterdir():
         shutil.copy(file, tmp_path / file.name.replace("variables.", "model.ckpt-3."))
     (tmp_path / "checkpoint").touch()
@@ -136,7 +136,7 @@ def test_checkpoint_of_another_model(tiny_model: Path, string_model: Path, tmp_p
     assert f"variables '{tmp_path / 'model.ckpt-3'}': " in reason
 
 
-def test_no_serving_graph(tiny_model: Path, tmp_path: Path) -> None:
+def test_model_without_a_serving_graph_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     def retag(meta_graph: Any) -> None:
         meta_graph.meta_info_def.tags[:] = ["train"]
 
@@ -177,7 +177,7 @@ GRAPH_EDITS: dict[str, tuple[bool, Callable[[Any], object]]] = {
 }
 
 
-def test_graphs_that_are_not_graphs(tiny_model: Path, tmp_path: Path) -> None:
+def test_malformed_graphs_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     paths = {
         name: special_models.edit_model(tiny_model, tmp_path / name, lambda meta, edit=edit: edit(meta.graph_def))
         for name, (_, edit) in GRAPH_EDITS.items()

@@ -42,7 +42,7 @@ def weights_of(mask: Array, length: int) -> Any:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", ["bool", "float", "weights", "int32", "int64"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_pooling(shape: tuple[int, int, int], kind: str, threads: int) -> None:
+def test_pooling_equals_the_formula(shape: tuple[int, int, int], kind: str, threads: int) -> None:
     x = uniform(*shape)
     mask = masks(*shape[:2])[kind]
     weights = weights_of(mask, shape[1])[:, :, None]
@@ -69,14 +69,14 @@ def test_pooling(shape: tuple[int, int, int], kind: str, threads: int) -> None:
         assert_close(pooled("mean", epsilon=0.5, least=-9.0, by_length=True), expected)
 
 
-def test_mean_of_nothing_is_not_a_number() -> None:
+def test_mean_of_an_empty_sequence_is_nan() -> None:
     x, mask = uniform(2, 3, 4), np.array([[True, False, True], [False, False, False]])
     found = run_op("RecSequencePooling", [x, mask], combiner="mean", Tmask=mask.dtype)
     assert np.isfinite(found[0]).all()
     assert np.isnan(found[1]).all()
 
 
-def test_pooling_refuses_what_does_not_fit() -> None:
+def test_pooling_refuses_wrong_inputs() -> None:
     x = uniform(2, 3, 4)
 
     def said(values: Array, mask: Array) -> str:
@@ -150,7 +150,7 @@ ALL = ["query", "key", "query-key", "product"]
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", ["bool", "float", "int32", "int64", ""])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_attention(shape: tuple[int, int, int], kind: str, threads: int) -> None:
+def test_attention_equals_the_formula(shape: tuple[int, int, int], kind: str, threads: int) -> None:
     rows, length, dim = shape
     query, keys = uniform(rows, dim, seed=1), uniform(*shape)
     mask = masks(rows, length)[kind] if kind else None
@@ -165,7 +165,7 @@ def test_attention(shape: tuple[int, int, int], kind: str, threads: int) -> None
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("parts", [["key-query", "product"], ["product"], ["query"], ["key", "key", "query"]])
-def test_attention_networks(parts: list[str], activation: str) -> None:
+def test_attention_networks_equal_the_formula(parts: list[str], activation: str) -> None:
     query, keys = uniform(9, 6, seed=1), uniform(9, 11, 6)
     mask = masks(9, 11)["bool"]
     for units in ([1], [80, 40, 1], [5, 1]):
@@ -174,7 +174,7 @@ def test_attention_networks(parts: list[str], activation: str) -> None:
         assert_close(unit.run(query, keys, mask, softmax=True, padding=-1e9), expected[:, 0])
 
 
-def test_attention_refuses_what_does_not_fit() -> None:
+def test_attention_refuses_wrong_inputs() -> None:
     unit = Unit(4, ALL, [8, 1], "prelu")
     query, keys, mask = uniform(2, 4), uniform(2, 3, 4), np.ones((2, 3), bool)
 

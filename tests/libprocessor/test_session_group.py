@@ -104,7 +104,7 @@ def test_least_loaded_avoids_the_busy_session(gated_model: Path, tmp_path: Path)
         assert held.answer.session not in sessions
 
 
-def test_round_robin_passes_busy_sessions_by(gated_model: Path, tmp_path: Path) -> None:
+def test_round_robin_skips_busy_sessions(gated_model: Path, tmp_path: Path) -> None:
     with make_busy(gated_model, tmp_path, session_num=3, select_session_policy="RR") as busy:
         sessions = Counter(busy.model.run(passing(1)).session for _ in range(10))
         busy.gate.open()
@@ -205,7 +205,7 @@ def test_full_queue_refuses_and_serves_on(busy: Busy) -> None:
     assert model.ask("stats")["responses"] == {"OK": 4, "RESOURCE_EXHAUSTED": 4}
 
 
-def test_larger_priority_first_then_first_come(gated_model: Path, tmp_path: Path) -> None:
+def test_requests_run_by_priority_then_by_arrival(gated_model: Path, tmp_path: Path) -> None:
     with make_busy(gated_model, tmp_path) as busy:
         for tag, priority in enumerate([0, 7, -3, 7, 0], start=1):
             busy.model.start(passing(tag), tag=tag, priority=priority)
@@ -233,7 +233,7 @@ def test_deadline_that_has_passed_is_not_accepted(busy: Busy) -> None:
     assert [c.tag for c in busy.model.completions(1)] == [0]
 
 
-def test_deadline_of_never_is_no_deadline(busy: Busy) -> None:
+def test_the_largest_deadline_never_passes(busy: Busy) -> None:
     never = 2**63 - 1
     busy.model.start(passing(1), tag=1, deadline_us=never)
     threading.Timer(0.1, busy.gate.open).start()
@@ -272,7 +272,7 @@ def test_far_deadlines_of_ended_requests_take_no_memory(tiny_model: Path) -> Non
     assert float(grown) < 1
 
 
-def test_cancel_ends_what_waits_and_nothing_else(busy: Busy) -> None:
+def test_cancel_ends_only_the_waiting_request(busy: Busy) -> None:
     model = busy.model
     number = model.start(passing(1), tag=1)
     other = model.start(passing(2), tag=2)
@@ -317,7 +317,7 @@ def test_request_that_runs_is_answered_at_its_deadline(gated_model: Path, tmp_pa
         assert model.ask("stats")["responses"] == {"DEADLINE_EXCEEDED": 1}
 
 
-def test_drain_waits_for_the_admitted_and_refuses_others(busy: Busy) -> None:
+def test_drain_waits_for_admitted_requests_and_refuses_others(busy: Busy) -> None:
     model = busy.model
     model.start(passing(1), tag=1)
     with pytest.raises(StatusError, match=r"DEADLINE_EXCEEDED.*requests left"):
@@ -332,7 +332,7 @@ def test_drain_waits_for_the_admitted_and_refuses_others(busy: Busy) -> None:
     assert [(c.tag, c.status) for c in model.completions(2, timeout=0.5)] == [(0, "OK"), (1, "OK")]
 
 
-def test_free_cancels_what_waits_and_waits_for_what_runs(busy: Busy) -> None:
+def test_free_cancels_waiting_requests_and_waits_for_running_ones(busy: Busy) -> None:
     model = busy.model
     model.start(passing(1), tag=1)
     heard: list[str] = []

@@ -49,14 +49,14 @@ def test_tensor_names_are_those_of_the_saved_model(multi_signature_model: Path) 
                 assert {spec["name"]: spec["tensor"] for spec in found} == {k: v.name for k, v in wanted.items()}
 
 
-def test_tf1_signature(tf1_model: Path) -> None:
+def test_tf1_signatures_are_served(tf1_model: Path) -> None:
     with DropInModel(tf1_model) as model:
         (signature,) = model.ask("signatures")
     assert signature["inputs"] == [{"name": "x", "tensor": "x:0", "dtype": "DT_FLOAT", "shape": [-1, 3]}]
     assert signature["outputs"] == [{"name": "y", "tensor": "y:0", "dtype": "DT_FLOAT", "shape": [-1, 1]}]
 
 
-def test_open_rank(echo_model: Path) -> None:
+def test_signatures_show_open_ranks(echo_model: Path) -> None:
     with DropInModel(echo_model, signature_name="DT_DOUBLE", executor="single_threaded") as model:
         signatures = {signature["signature_name"]: signature for signature in model.ask("signatures")}
         assert set(signatures) == set(model_builders.DTYPES)
@@ -70,7 +70,7 @@ def test_open_rank(echo_model: Path) -> None:
         }
 
 
-def test_default_signature(multi_signature_model: Path, tmp_path: Path) -> None:
+def test_the_default_signature_is_chosen(multi_signature_model: Path, tmp_path: Path) -> None:
     with DropInModel(multi_signature_model, signature_name="length") as model:
         assert model.ask("info")["default_signature"] == "length"
     assert load(multi_signature_model, {"signature_name": "total"}) == ("OK", "")
@@ -88,7 +88,7 @@ def test_default_signature(multi_signature_model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["serving_defaul", "serving_default ", "SERVING", "__saved_model_init_op", "\n"])
-def test_unknown_signature_in_a_request(name: str, multi_signature_model: Path) -> None:
+def test_unknown_signature_in_a_request_is_refused(name: str, multi_signature_model: Path) -> None:
     good = {"x": np.array([[1, 2]], np.float32)}
     with DropInModel(multi_signature_model) as model:
         answer = model.process(encode(good, name))
@@ -106,7 +106,7 @@ def test_inputs_of_another_signature_are_refused(multi_signature_model: Path) ->
 
 
 @pytest.mark.parametrize("executor", ["auto", "default"])
-def test_what_one_signature_writes_another_reads(executor: str, models_root: Path) -> None:
+def test_signatures_share_variables(executor: str, models_root: Path) -> None:
     path = models_root / "shared_counter"
     if not path.exists():
         build_counter(path)
@@ -167,7 +167,7 @@ def test_impossible_shapes_in_a_signature_are_taken_as_open(tiny_model: Path, tm
                 assert "input 'x': shape [1,3], expected" in answer.text
 
 
-def test_model_without_signatures(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_model_without_signatures_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     path = edit_model(tiny_model, tmp_path / "none", lambda meta_graph: meta_graph.signature_def.clear())
     assert refusal(drop_in_config(path)).endswith(f"savedmodel_dir '{path}': no signature")
 

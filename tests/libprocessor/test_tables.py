@@ -61,7 +61,7 @@ def test_a_table_is_initialized(tmp_path: Path) -> None:
             session.run(drop)  # of another session
 
 
-def test_bad_files_are_named(tmp_path: Path) -> None:
+def test_faulty_files_are_refused_by_name(tmp_path: Path) -> None:
     good = direct_table(10, DIM)
     altered = good[:4000] + b"\1" + good[4001:]
     cases = {

@@ -55,7 +55,7 @@ def test_files_are_step_statistics(tiny_model: Path, tmp_path: Path) -> None:
         assert all(node.all_start_micros > 0 for node in device.node_stats)
 
 
-def test_which_requests_are_traced(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_configured_requests_are_traced(tiny_model: Path, tmp_path: Path) -> None:
     with DropInModel(tiny_model, session_num=2, select_session_policy="RR", **timeline(tmp_path, 2, 3, 3)) as model:
         written = []
         for _ in range(12):
@@ -66,7 +66,7 @@ def test_which_requests_are_traced(tiny_model: Path, tmp_path: Path) -> None:
         assert names(tmp_path) == ["timeline-0", "timeline-1", "timeline-2"]
 
 
-def test_traced_request_is_answered_as_any_other(string_model: Path, tmp_path: Path) -> None:
+def test_traced_requests_have_the_same_response(string_model: Path, tmp_path: Path) -> None:
     inputs = {"item": [b"pear"], "price": np.array([0.5], np.float32)}
     with DropInModel(string_model, **timeline(tmp_path, count=100)) as model:
         for outputs in ((), ("label",), ("score", "id")):
@@ -82,7 +82,7 @@ def test_traced_request_is_answered_as_any_other(string_model: Path, tmp_path: P
         read(tmp_path / name)
 
 
-def test_folder_that_cannot_be_written_costs_a_line_in_the_log(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_logged(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with DropInModel(tiny_model, **timeline(tmp_path / "file" / "folder", count=2)) as model, captured_log() as lines:
         call(model, 3)
@@ -90,7 +90,7 @@ def test_folder_that_cannot_be_written_costs_a_line_in_the_log(tiny_model: Path,
     assert f"timeline '{tmp_path / 'file' / 'folder' / 'timeline-0'}': cannot be written" in lines[0].text
 
 
-def test_single_threaded_executor_may_be_asked_for_all_the_same(tiny_model: Path, tmp_path: Path) -> None:
+def test_the_single_threaded_executor_may_be_chosen_with_a_timeline(tiny_model: Path, tmp_path: Path) -> None:
     with DropInModel(tiny_model, executor="single_threaded", **timeline(tmp_path)) as model:
         assert model.ask("info")["executor"] == "single_threaded"
         call(model, 2)
@@ -98,7 +98,7 @@ def test_single_threaded_executor_may_be_asked_for_all_the_same(tiny_model: Path
     read(tmp_path / "timeline-0")
 
 
-def test_off_by_default(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_request_is_traced_by_default(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with DropInModel(tiny_model) as model:
         call(model, 3)

@@ -115,7 +115,7 @@ def test_file_that_does_not_run_fails_the_load(content: bytes | None, word: str,
     assert word in reason
 
 
-def test_folder_is_no_warm_up_file(counter: Path, tmp_path: Path) -> None:
+def test_a_folder_as_warm_up_file_is_refused(counter: Path, tmp_path: Path) -> None:
     reason = refusal(drop_in_config(counter, warmup_file_name=str(tmp_path)))
     assert f"warmup_file_name '{tmp_path}': no such file" in reason
 
@@ -207,7 +207,7 @@ def test_records_of_other_apis_are_skipped(counter: Path) -> None:
         assert total(model) == 6
 
 
-def test_records_that_hold_no_request_are_made_up_for(counter: Path) -> None:
+def test_a_generated_request_replaces_records_without_a_request(counter: Path) -> None:
     write_records(counter, [])
     with DropInModel(counter, session_num=2) as model:
         assert warmup(model) == (
