@@ -58,20 +58,20 @@ func summarize(s settings, began time.Time, clients []*client) report {
 		Failed: map[string]int{},
 	}
 	var failed []failure
-	for _, one := range clients {
-		samples = append(samples, one.samples...)
-		failed = append(failed, one.failed...)
+	for _, client := range clients {
+		samples = append(samples, client.samples...)
+		failed = append(failed, client.failed...)
 	}
-	for _, one := range failed {
-		r.Failed[one.status]++
+	for _, failure := range failed {
+		r.Failed[failure.status]++
 	}
 	r.Requests = len(samples)
 	r.Rate = float64(len(samples)) / s.seconds.Seconds()
-	latencies := sorted(samples, func(one sample) time.Duration { return one.latency })
+	latencies := sorted(samples, func(s sample) time.Duration { return s.latency })
 	r.Latency = quantilesOf(latencies)
 	r.Histogram = histogram(latencies)
 	if s.rate > 0 {
-		late := quantilesOf(sorted(samples, func(one sample) time.Duration { return one.late }))
+		late := quantilesOf(sorted(samples, func(s sample) time.Duration { return s.late }))
 		r.Late = &late
 	}
 	if s.interval > 0 {
@@ -88,8 +88,8 @@ func writeSamples(path string, clients []*client) error {
 		return err
 	}
 	buffer := bufio.NewWriter(file)
-	for _, one := range clients {
-		for _, sample := range one.samples {
+	for _, client := range clients {
+		for _, sample := range client.samples {
 			_ = binary.Write(buffer, binary.LittleEndian, [2]int64{int64(sample.at), int64(sample.latency)})
 		}
 	}
@@ -98,8 +98,8 @@ func writeSamples(path string, clients []*client) error {
 
 func sorted(samples []sample, value func(sample) time.Duration) []float64 {
 	values := make([]float64, len(samples))
-	for i, one := range samples {
-		values[i] = float64(value(one)) / 1e3
+	for i, sample := range samples {
+		values[i] = float64(value(sample)) / 1e3
 	}
 	slices.Sort(values)
 	return values
@@ -148,20 +148,20 @@ func histogram(values []float64) [][2]float64 {
 func intervals(s settings, samples []sample, failed []failure) []interval {
 	count := int((s.seconds + s.interval - 1) / s.interval)
 	parts, result := make([][]sample, count), make([]interval, count)
-	for _, one := range samples {
-		if place := int(one.at / s.interval); place < count {
-			parts[place] = append(parts[place], one)
+	for _, sample := range samples {
+		if place := int(sample.at / s.interval); place < count {
+			parts[place] = append(parts[place], sample)
 		}
 	}
-	for _, one := range failed {
-		if place := int(one.at / s.interval); place < count {
+	for _, failure := range failed {
+		if place := int(failure.at / s.interval); place < count {
 			result[place].Failed++
 		}
 	}
 	for i := range result {
 		result[i].At = (time.Duration(i) * s.interval).Seconds()
 		result[i].Requests = len(parts[i])
-		result[i].Latency = quantilesOf(sorted(parts[i], func(one sample) time.Duration { return one.latency }))
+		result[i].Latency = quantilesOf(sorted(parts[i], func(s sample) time.Duration { return s.latency }))
 	}
 	return result
 }

@@ -49,8 +49,8 @@ func TestCodecInflatesWithinItsLimits(t *testing.T) {
 	c := newCodec(200_000)
 	data := bytes.Repeat([]byte("abc"), 50_000)
 	packed := gzipped(data)
-	for _, one := range [][]byte{packed, deflated(data)} {
-		parts := mem.BufferSlice{mem.SliceBuffer(one[:1]), mem.SliceBuffer(one[1:7]), mem.SliceBuffer(one[7:])}
+	for _, compressed := range [][]byte{packed, deflated(data)} {
+		parts := mem.BufferSlice{mem.SliceBuffer(compressed[:1]), mem.SliceBuffer(compressed[1:7]), mem.SliceBuffer(compressed[7:])}
 		request := rawRequest{}
 		if err := c.Unmarshal(parts, &request); err != nil || request.unpack(200_000) != nil || !bytes.Equal(request.bytes(), data) {
 			t.Errorf("got %d bytes (%v, %v)", len(request.bytes()), err, request.err)

@@ -87,9 +87,9 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	o.logLevel = "info"
 	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "what is logged")
 	flags.StringVar(&o.profileListen, "profile-listen", "", "`address` for Go's profiler, as in 127.0.0.1:6060; off")
-	flags.VisitAll(func(one *flag.Flag) {
-		if one.Name != "cors-origin" {
-			one.Value = &onceValue{Value: one.Value}
+	flags.VisitAll(func(f *flag.Flag) {
+		if f.Name != "cors-origin" {
+			f.Value = &onceValue{Value: f.Value}
 		}
 	})
 	if err := flags.Parse(arguments); err != nil {

@@ -105,17 +105,17 @@ func (s *server) openForRequests() error {
 }
 
 // start opens a port, serves there, and says so.
-func (s *server) start(name string, one front) error {
-	if err := one.open(); err != nil {
+func (s *server) start(name string, front front) error {
+	if err := front.open(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	go func() {
-		if err := one.serve(); err != nil {
+		if err := front.serve(); err != nil {
 			s.failed <- fmt.Errorf("%s: %w", name, err)
 		}
 	}()
-	slog.Info(fmt.Sprintf("%s: listening on %s", name, one.address()))
-	return s.host.SetEndpoint(name, one.address())
+	slog.Info(fmt.Sprintf("%s: listening on %s", name, front.address()))
+	return s.host.SetEndpoint(name, front.address())
 }
 
 // end tells probes first, then refuses what is new, then waits for what is in flight.
