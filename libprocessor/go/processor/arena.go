@@ -10,17 +10,17 @@ import (
 	"unsafe"
 )
 
-// alignment of the values, with which the library uses them where they are.
+// alignment of the values, which allows the library to use them in place.
 const alignment = 64
 
-// arena is one piece of C memory that holds the tensors of a request and all that they point to: one allocation, one
-// copy, nothing to pin.
+// arena is one block of C memory with the tensors of a request and everything that they point to. It needs one allocation
+// and one copy, and nothing has to be pinned.
 type arena struct {
 	base unsafe.Pointer
 	used uintptr
 }
 
-// take returns the next size bytes of the arena. Called on an arena without memory it only counts.
+// take returns the next size bytes of the arena. If the arena has no memory yet, take only counts.
 func (a *arena) take(size, align uintptr) unsafe.Pointer {
 	start := (a.used + align - 1) &^ (align - 1)
 	a.used = start + size
@@ -173,7 +173,7 @@ func (a *arena) strings(values []string, result *C.processor_tensor) {
 	result.data, result.size, result.offsets = data, C.size_t(size), (*C.int64_t)(offsets)
 }
 
-// checkText refuses what C would cut.
+// checkText refuses a text with a NUL, which C would truncate.
 func checkText(what, text string) error {
 	if strings.IndexByte(text, 0) >= 0 {
 		return failf(InvalidArgument, "%s %q: it holds a zero byte, expected none", what, text)
@@ -181,7 +181,7 @@ func checkText(what, text string) error {
 	return nil
 }
 
-// checkTensor makes sure that C finds as many values as the shape promises.
+// checkTensor checks that a tensor has as many values as its shape requires.
 func checkTensor(name string, tensor Tensor) error {
 	length, dtypes := describe(tensor.Values)
 	known := false
@@ -199,7 +199,7 @@ func checkTensor(name string, tensor Tensor) error {
 	return nil
 }
 
-// describe returns the number of values and the element types that they may stand for.
+// describe returns the number of values and the element types that they may have.
 func describe(values any) (int, []DType) {
 	switch v := values.(type) {
 	case []float32:

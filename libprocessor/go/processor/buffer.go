@@ -13,9 +13,9 @@ import (
 	"unsafe"
 )
 
-// Buffer holds the bytes of one request. What is more than a few kilobytes lies in memory of C, and is claimed from the
-// budget of requests in flight before it is there: a client cannot fill Go's heap, where an allocation that fails ends
-// the process. The zero value is empty; Free gives the memory back.
+// Buffer contains the bytes of one request. More than a few kilobytes are kept in memory of C, which is claimed from the
+// budget of requests in flight before it is allocated. So a client cannot fill Go's heap, where a failed allocation ends
+// the process. The zero value is empty; Free releases the memory.
 type Buffer struct {
 	small *[smallBuffer]byte // of Go's heap, until the bytes no longer fit
 	base  unsafe.Pointer     // else of C's
@@ -31,19 +31,19 @@ const (
 
 var smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 
-// SetMaxRequestBytes sets what requests in flight may hold together, of all hosts and models of the process; 0: the
-// default, a tenth of the memory that the machine or the cgroup has.
+// SetMaxRequestBytes sets the limit of the memory of requests in flight, for all hosts and models of the process. 0 sets
+// the default, a tenth of the memory of the machine or the cgroup.
 func SetMaxRequestBytes(bytes uint64) error {
 	return answerError(C.shim_request_bytes_set_limit(C.uint64_t(bytes)))
 }
 
-// MaxRequestBytes returns what requests in flight may hold together.
+// MaxRequestBytes returns the limit of the memory of requests in flight.
 func MaxRequestBytes() uint64 { return uint64(C.processor_request_bytes_limit()) }
 
-// Bytes are the contents, which live until the buffer grows or is freed.
+// Bytes returns the contents, which are valid until the buffer grows or is freed.
 func (b *Buffer) Bytes() []byte { return b.all()[:b.size] }
 
-// Len is how many there are.
+// Len returns the number of bytes.
 func (b *Buffer) Len() int { return b.size }
 
 func (b *Buffer) all() []byte {
@@ -56,8 +56,8 @@ func (b *Buffer) all() []byte {
 	return nil
 }
 
-// Reserve makes room for so many bytes in all. It fails with ResourceExhausted if the budget or memory is short, and with
-// InvalidArgument if the budget could never suffice.
+// Reserve allocates memory for so many bytes in total. It fails with ResourceExhausted if budget or memory is short, and
+// with InvalidArgument if the budget could never suffice.
 func (b *Buffer) Reserve(room int) error {
 	if room <= b.room {
 		return nil
@@ -82,7 +82,7 @@ func (b *Buffer) Reserve(room int) error {
 	return nil
 }
 
-// claimed is what the library knows of.
+// claimed returns the bytes that are claimed from the budget.
 func (b *Buffer) claimed() int {
 	if b.base == nil {
 		return 0
@@ -90,8 +90,7 @@ func (b *Buffer) claimed() int {
 	return b.room
 }
 
-// ReadUpTo reads to the end of a reader, or until there are more than `most` bytes, of which one more is kept. It fails
-// as the reader does, or as Reserve.
+// ReadUpTo reads to the end of a reader, or until there are `most` + 1 bytes. It fails as the reader does, or as Reserve.
 func (b *Buffer) ReadUpTo(reader io.Reader, most int) error {
 	for b.size <= most {
 		if b.room-b.size < min(leastFreeEnd, most+1-b.size) {
@@ -119,7 +118,7 @@ func (b *Buffer) nextRoom() int {
 	return firstGrowth
 }
 
-// Free gives the memory back. A second call does nothing.
+// Free releases the memory. A second call does nothing.
 func (b *Buffer) Free() {
 	if b.small != nil {
 		smallBuffers.Put(b.small)

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// completions takes the ends of asynchronous requests out of the library's queue, in one goroutine that sleeps in Go's
-// network poller, and hands each to the goroutine that waits for it.
+// completions receives the completions of asynchronous requests from the library's queue, in one goroutine that sleeps in
+// Go's network poller, and passes each to the goroutine that waits for it.
 type completions struct {
 	queue   *C.processor_queue
 	file    *os.File
@@ -24,13 +24,13 @@ type completions struct {
 	waiting map[uint64]chan completion
 }
 
-// completion is the end of one request; the receiver frees the result.
+// completion is the outcome of one request; the receiver frees the result.
 type completion struct {
 	result *C.processor_result
 	err    error
 }
 
-// completionsTaken is how many ends one call into the library takes.
+// completionsTaken is the maximum number of completions that one call into the library returns.
 const completionsTaken = 32
 
 func newCompletions() (*completions, error) {
@@ -38,7 +38,7 @@ func newCompletions() (*completions, error) {
 	if err := answerError(C.shim_queue_create(&c.queue)); err != nil {
 		return nil, err
 	}
-	// The queue keeps its descriptor: os.File closes the one that it is given.
+	// os.File closes its descriptor, so it gets a duplicate; the queue keeps the original.
 	fd, err := syscall.Dup(int(C.processor_queue_fd(c.queue)))
 	if err == nil {
 		syscall.CloseOnExec(fd)
@@ -59,7 +59,7 @@ func newCompletions() (*completions, error) {
 	return c, nil
 }
 
-// drain runs until the file is closed.
+// drain passes on completions until the file is closed.
 func (c *completions) drain(raw syscall.RawConn) {
 	defer close(c.stopped)
 	taken := (*C.processor_completion)(C.calloc(completionsTaken, C.sizeof_processor_completion))
@@ -68,7 +68,7 @@ func (c *completions) drain(raw syscall.RawConn) {
 	}
 	defer C.free(unsafe.Pointer(taken))
 	for {
-		// The poller is told to wait only after the queue has been found empty, so no end is missed.
+		// The poller waits only after the queue was found empty, so no completion is missed.
 		err := raw.Read(func(uintptr) bool { return c.take(taken) > 0 })
 		if err != nil {
 			c.take(taken)
@@ -77,7 +77,7 @@ func (c *completions) drain(raw syscall.RawConn) {
 	}
 }
 
-// take hands on what waits in the queue, and returns how much that was.
+// take passes on the completions in the queue, and returns their number.
 func (c *completions) take(taken *C.processor_completion) int {
 	total := 0
 	for {
@@ -108,7 +108,7 @@ func (c *completions) deliver(src *C.processor_completion) {
 	waiter <- end
 }
 
-// expect returns the tag of a new request and where its end will appear.
+// expect returns the tag of a new request and the channel that will receive its completion.
 func (c *completions) expect() (uint64, <-chan completion) {
 	done := make(chan completion, 1)
 	c.mu.Lock()
@@ -118,7 +118,7 @@ func (c *completions) expect() (uint64, <-chan completion) {
 	return c.nextTag, done
 }
 
-// forget makes nobody wait for a request any more; false if its end has already been handed on.
+// forget stops the waiting for a request. It returns false if the completion was already passed on.
 func (c *completions) forget(tag uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Code is a canonical status code. The numbers are those of gRPC: codes.Code(code) is right.
 type Code int32
 
-// The canonical codes; processor.h says when the library answers which.
+// The canonical codes; processor.h describes when the library returns each.
 const (
 	OK                 Code = 0
 	Canceled           Code = 1
@@ -38,7 +38,7 @@ var codeNames = [...]string{
 	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }
 
-// String returns the canonical name, as in "INVALID_ARGUMENT".
+// String returns the canonical name, for example "INVALID_ARGUMENT".
 func (c Code) String() string {
 	if c < 0 || int(c) >= len(codeNames) {
 		return fmt.Sprintf("CODE(%d)", int32(c))
@@ -46,7 +46,7 @@ func (c Code) String() string {
 	return codeNames[c]
 }
 
-// Error is what every function of this package fails with.
+// Error is the error of all functions of this package.
 //
 // errors.Is(err, context.DeadlineExceeded) and errors.Is(err, context.Canceled) hold for the codes of that meaning,
 // and errors.Is(err, &Error{Code: NotFound}) for any error of that code.
@@ -70,7 +70,7 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code && (other.Message == "" || other.Message == e.Message)
 }
 
-// CodeOf returns the code of an error: OK for nil, Unknown for one that is not of this package.
+// CodeOf returns the code of an error: OK for nil, Unknown for an error of another package.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -86,12 +86,12 @@ func failf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// errPast is the library's answer to a request whose deadline is past.
+// errPast is the error of a request whose deadline has passed, as the library words it.
 func errPast() *Error {
 	return failf(DeadlineExceeded, "request: the deadline passed before it was answered")
 }
 
-// contextError turns the end of a context into an Error.
+// contextError converts the error of a context into an Error.
 func contextError(ctx context.Context, when string) *Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errPast()

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// gate lets as many calls into C at once as the model has sessions to run them, because each holds an OS thread. The
-// others wait here, where waiting costs a goroutine: by priority, then in order of arrival, for as long as their
-// context lets them, and no more than maxWaiting of them.
+// gate admits as many calls into C at the same time as the model has sessions, because each occupies an OS thread. At most
+// maxWaiting others wait here, where waiting costs only a goroutine, ordered by priority and then by arrival, until their
+// context ends.
 type gate struct {
 	mu         sync.Mutex
 	slots      int
@@ -33,7 +33,7 @@ type waiter struct {
 
 func newGate(slots, maxWaiting int) *gate { return &gate{slots: slots, maxWaiting: maxWaiting} }
 
-// enter waits for a slot; every success is followed by leave.
+// enter waits for a slot. The caller must call leave after each success.
 func (g *gate) enter(ctx context.Context, priority int32) error {
 	if ctx.Err() != nil {
 		return contextError(ctx, "before it began")
@@ -77,7 +77,7 @@ func (g *gate) enter(ctx context.Context, priority int32) error {
 	return nil
 }
 
-// leave gives the slot to the most urgent waiter.
+// leave passes the slot to the most urgent waiter.
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *gate) leave() {
 	g.signalIdle()
 }
 
-// drain answers new requests with the error, unless the gate is closed already; those that wait are still let in.
+// drain refuses new requests with the error, unless the gate is already closed; waiting ones are still admitted.
 func (g *gate) drain(refusal *Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +98,7 @@ func (g *gate) drain(refusal *Error) {
 	}
 }
 
-// close answers new requests with one error, and the waiting ones with another.
+// close refuses new requests with one error, and fails the waiting ones with another.
 func (g *gate) close(refusal, ejection *Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *gate) close(refusal, ejection *Error) {
 	g.signalIdle()
 }
 
-// wait returns when nobody is inside or waits.
+// wait returns when no request is inside or waits.
 func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
 	if g.idle == nil {
@@ -128,8 +128,8 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
-// signalIdle is called with mu held, and only has an effect once somebody waits for it: after drain or close, so that
-// the gate stays idle.
+// signalIdle must be called with mu held. It has an effect only if a caller waits for it, which happens after drain or
+// close, so that the gate stays idle.
 func (g *gate) signalIdle() {
 	if g.idle == nil || g.inside > 0 || len(g.waiting) > 0 {
 		return
@@ -141,7 +141,7 @@ func (g *gate) signalIdle() {
 	}
 }
 
-// waiters is a heap: the most urgent first, of equal ones the earliest.
+// waiters is a heap, ordered by urgency and then by arrival.
 type waiters []*waiter
 
 func (h waiters) Len() int { return len(h) }

@@ -16,9 +16,8 @@ import (
 	"unsafe"
 )
 
-// Host serves the models and versions that the file desired.json in a state directory names, and follows that file;
-// docs/model_host.md describes it. Its methods may be called from any number of goroutines at once, also while it is
-// closed.
+// Host serves the models and versions in the file desired.json of a state directory, and follows changes of that file;
+// docs/model_host.md describes it. Any number of goroutines may call its methods, even while it is being closed.
 type Host struct {
 	handle      *C.processor_host
 	calls       *gate // counts callers, and keeps new ones out at the end
@@ -32,25 +31,25 @@ type Host struct {
 	watcher     atomic.Pointer[func(*HostStatus)]
 }
 
-// HostOptions say which host to be, and where.
+// HostOptions are the options of NewHost.
 type HostOptions struct {
-	// StateDir must be there.
+	// StateDir is the state directory, which must exist.
 	StateDir string
-	// ID of the host: one process at a time has it.
+	// ID of the host, which only one process at a time may have.
 	ID string
-	// MaintenanceCPUs are those that versions are loaded on, as in "0-1"; empty: as desired.json says.
+	// MaintenanceCPUs are the CPUs on which versions are loaded, for example "0-1"; empty: those in desired.json.
 	MaintenanceCPUs string
-	// OwnsProcess says that the process does nothing else. While baselines have CPUs to themselves, its threads, but for
-	// those of sessions and what works in the background, are moved to the other CPUs, if these have room for what reading
-	// requests and writing answers takes. Of one host in a process.
+	// OwnsProcess says that the process does nothing else; only one host of a process may set it. While baselines have
+	// exclusive CPUs, the threads of the process, except those of sessions and background work, are moved to the other
+	// CPUs, if these have enough time for reading requests and writing responses.
 	OwnsProcess bool
 }
 
-// How often the number of sessions is looked up.
+// The interval in which the number of sessions is updated.
 const watchPeriod = 200 * time.Millisecond
 
-// NewHost opens a state directory and begins to serve what its desired.json names. It returns before models are loaded:
-// Status shows how far they are.
+// NewHost opens a state directory and starts to serve the models in its desired.json. It returns before models are loaded;
+// Status shows their progress.
 func NewHost(options HostOptions) (*Host, error) {
 	if err := checkABI(); err != nil {
 		return nil, err
@@ -102,8 +101,8 @@ func (h *Host) Close() {
 	})
 }
 
-// Drain refuses new requests with Unavailable and waits until the admitted ones have been answered, or the context ends:
-// the host goes on draining then.
+// Drain refuses new requests with Unavailable and waits until the admitted ones are complete or the context ends. The host
+// continues to drain in the latter case.
 func (h *Host) Drain(ctx context.Context) error {
 	ended := make(chan error, 1)
 	deadline, err := deadlineOf(ctx)
@@ -139,7 +138,7 @@ type VersionStatus struct {
 	Sessions int    `json:"sessions"`
 }
 
-// Status answers what is served now.
+// Status returns what is served now.
 func (h *Host) Status() (*HostStatus, error) {
 	status := &HostStatus{}
 	text, err := decode(C.shim_host_status(h.handle), status)
@@ -147,7 +146,7 @@ func (h *Host) Status() (*HostStatus, error) {
 	return status, err
 }
 
-// Metrics answers counters and histograms in the text format of Prometheus.
+// Metrics returns counters and histograms in the text format of Prometheus.
 func (h *Host) Metrics() ([]byte, error) {
 	answer := C.shim_host_metrics(h.handle)
 	if err := answerError(answer); err != nil {
@@ -158,7 +157,7 @@ func (h *Host) Metrics() ([]byte, error) {
 	return copyBytes(contents.data, contents.size), nil
 }
 
-// SetEndpoint has actual.json tell where the program listens; an empty address: it does not any more.
+// SetEndpoint publishes in actual.json where the program listens. An empty address removes the endpoint.
 func (h *Host) SetEndpoint(name, address string) error {
 	for _, text := range []string{name, address} {
 		if err := checkText("endpoint", text); err != nil {
@@ -175,8 +174,8 @@ func (h *Host) SetEndpoint(name, address string) error {
 	return answerError(C.shim_host_set_endpoint(h.handle, cName, cAddress))
 }
 
-// ClaimPort claims a port for the state directory, before anything listens there; until the host is closed. AlreadyExists
-// names both directories if a host of another one has claimed it.
+// ClaimPort claims a port for the state directory until the host is closed. It must be called before the program listens on
+// the port. It fails with AlreadyExists, which names both directories, if a host of another directory has claimed it.
 func (h *Host) ClaimPort(address string, port int) error {
 	if err := checkText("address", address); err != nil {
 		return err
@@ -186,14 +185,14 @@ func (h *Host) ClaimPort(address string, port int) error {
 	return answerError(C.shim_host_claim_port(h.handle, cAddress, C.int32_t(port)))
 }
 
-// PrepareEnd gives up what is being loaded, since the process is about to end in order; requests are answered as before.
-// Otherwise a process that ends while it loads a version counts as one that died of it.
+// PrepareEnd cancels loads, because the process is about to end in an orderly way; requests are still served. Without it, a
+// process that ends while it loads a version is regarded as killed by that version.
 func (h *Host) PrepareEnd() error { return answerError(C.shim_host_prepare_end(h.handle)) }
 
-// Watch has a function called with the status several times a second, from one goroutine. There is one such function.
+// Watch sets the one function that is called with the status several times a second, from one goroutine.
 func (h *Host) Watch(listener func(*HostStatus)) { h.watcher.Store(&listener) }
 
-// watch keeps the number of direct calls at that of the sessions, and tells the listener.
+// watch adapts the number of direct calls to that of the sessions, and calls the listener.
 func (h *Host) watch() {
 	defer h.watching.Done()
 	ticker := time.NewTicker(watchPeriod)
@@ -213,8 +212,8 @@ func (h *Host) watch() {
 	}
 }
 
-// directCalls is how many calls may hold a thread: one for each CPU, or as many as there are sessions, but more than two
-// for a CPU would only wait for each other.
+// directCalls returns how many calls may occupy a thread: one per CPU, or as many as there are sessions, but at most two per
+// CPU, because more would only wait for each other.
 func directCalls(status *HostStatus) int {
 	sessions := 0
 	for _, model := range status.Models {
@@ -228,7 +227,7 @@ func directCalls(status *HostStatus) int {
 	return max(cpus, min(sessions, 2*cpus))
 }
 
-// slots counts calls that hold a thread.
+// slots counts the calls that occupy a thread.
 type slots struct {
 	most  atomic.Int32
 	taken atomic.Int32

@@ -12,33 +12,33 @@ import (
 	"unsafe"
 )
 
-// Answer is what a host answered, and who it was.
+// Answer is the response of a host, and information about the version that ran the request.
 type Answer struct {
 	result *C.processor_result
 	bytes  []byte // of the result
 
 	// Model that the request was for; empty if it is not known.
 	Model string
-	// Version that answered, -1 if none did.
+	// Version that ran the request, -1 if none did.
 	Version int64
-	// Arm says why that version did: "baseline", "arm", "pinned" or "fallback"; empty if none did.
+	// Arm is the reason for the choice of the version: "baseline", "arm", "pinned" or "fallback"; empty without a version.
 	Arm string
-	// Session that ran the request, -1 if none did, and the CPUs it runs on; "" for any.
+	// Session that ran the request, -1 if none did, and its CPUs; "" for all CPUs.
 	Session int
 	CPUSet  string
-	// Queue is the time that it waited, Run that inside TensorFlow, Total that from admission to the answer.
+	// Queue is the waiting time, Run the time in TensorFlow, Total the time from admission to the response.
 	Queue, Run, Total time.Duration
-	// Work is the time on reading, running and writing it.
+	// Work is the time of decoding, running and encoding.
 	Work time.Duration
-	// BatchRows is how many rows the batch had that it was part of, 0 if it ran alone.
+	// BatchRows is the number of rows of the batch of the request, 0 if it ran alone.
 	BatchRows int
-	// HeaderLength is how much of a response in "kserve_json" is JSON, if binary data follow; 0: all.
+	// HeaderLength is the size of the JSON in a response of "kserve_json" with binary data behind it; 0: all is JSON.
 	HeaderLength int
-	// RetryAfter is when a request that was refused may come again; 0 if that is not known.
+	// RetryAfter is the time after which a refused request may be sent again; 0 if it is not known.
 	RetryAfter time.Duration
 }
 
-// Bytes returns the response, which lives until Free: it is the library's memory.
+// Bytes returns the response. It is the library's memory, which is valid until Free.
 func (a *Answer) Bytes() []byte {
 	if a == nil {
 		return nil
@@ -46,7 +46,7 @@ func (a *Answer) Bytes() []byte {
 	return a.bytes
 }
 
-// Free gives the response's memory back. A second call does nothing; an answer that is nil has nothing to free.
+// Free releases the memory of the response. A second call, or one on nil, does nothing.
 func (a *Answer) Free() {
 	if a == nil || a.result == nil {
 		return
@@ -55,7 +55,7 @@ func (a *Answer) Free() {
 	a.result, a.bytes = nil, nil
 }
 
-// answerOf reads what the library wrote; nil if there is no result.
+// answerOf converts a result of the library; it returns nil if there is none.
 func (h *Host) answerOf(call *C.shim_host_call) *Answer {
 	if call.result == nil {
 		return nil
@@ -82,7 +82,7 @@ func (h *Host) answerOf(call *C.shim_host_call) *Answer {
 	return answer
 }
 
-// names keeps texts that come again and again, so that they are not made anew for each answer.
+// names caches repeated texts, so that they are not allocated for each answer.
 type names struct {
 	known atomic.Pointer[map[string]string]
 }

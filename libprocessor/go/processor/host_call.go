@@ -18,30 +18,31 @@ import (
 	"unsafe"
 )
 
-// HostRequest is one request to a host: bytes of a protocol, and what is known of it beside them. What the bytes say of
-// the model need not be said here, and may not be said differently.
+// HostRequest is one request to a host: bytes of a protocol, and information beside them. What the bytes say about the
+// model may be omitted here, and must not be contradicted.
 type HostRequest struct {
-	// Protocol and Method as in docs/model_host.md: "tfserving" and "Predict" and so on. No method: the protocol's first.
+	// Protocol and Method as in docs/model_host.md, for example "tfserving" and "Predict". Without a method, the first one
+	// of the protocol is used.
 	Protocol, Method string
-	// Data is the serialized request. It is borrowed for the length of the call.
+	// Data is the serialized request, which is borrowed for the duration of the call.
 	Data []byte
-	// Model, Version and Label; empty and 0: as the bytes say.
+	// Model, Version and Label of the request; empty and 0: those in the bytes.
 	Model   string
 	Version int64
 	Label   string
-	// Metadata as gRPC's metadata or HTTP's headers bring it; "x-routing-key" decides the arm of an experiment.
+	// Metadata from gRPC metadata or HTTP headers; "x-routing-key" selects the arm of an experiment.
 	Metadata []Pair
-	// Priority over other requests that wait: larger is more urgent.
+	// Priority among waiting requests: larger is more urgent.
 	Priority int32
 }
 
 // Pair is a key and bytes.
 type Pair struct{ Key, Value string }
 
-// MaxPairs is how much metadata a request may have.
+// MaxPairs is the maximum number of metadata pairs of a request.
 const MaxPairs = C.SHIM_MOST_PAIRS
 
-// scratch is the memory that one call needs, kept for the next.
+// scratch is the memory of one call, which is kept for the next.
 type scratch struct {
 	call *C.shim_host_call // of C, since the library writes pointers into it
 	text []byte
@@ -102,12 +103,12 @@ func (s *scratch) add(text string) C.uint32_t {
 	return C.uint32_t(place)
 }
 
-// Process answers a request. The Answer is not nil after a failure either, if it is known who refused: it has no bytes
-// then. Its memory is the caller's to give back, with Free.
+// Process runs a request. After a failure, the Answer may be non-nil without bytes, with information about the version that
+// refused the request. The caller must release it with Free.
 //
-// A request of a kind that is known to be short runs on the goroutine's thread, of which there are as many as CPUs, if its
-// graph has no loops. Others wait and run in the library: they hold no thread, and a context that ends cancels them, so
-// that Process returns at once while the work stops at its next kernel.
+// A request of a kind that is known to be short runs on the goroutine's thread, if its graph has no loops and fewer such
+// requests run than there are CPUs. All others wait and run in the library without occupying a thread. When their context
+// ends, Process returns at once, and the work stops at its next kernel.
 func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, error) {
 	if err := h.calls.enter(ctx, 0); err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, erro
 	return answer, end.err
 }
 
-// processAsync starts a request and waits for its end, or that of the context.
+// processAsync starts a request and waits until it completes or the context ends.
 func (h *Host) processAsync(ctx context.Context, s *scratch, request *HostRequest) (completion, error) {
 	tag, done := h.completions.expect()
 	if err := h.start(s, request, tag); err != nil {
@@ -177,7 +178,7 @@ func (h *Host) start(s *scratch, request *HostRequest, tag uint64) error {
 	return nil
 }
 
-// finish makes an answer of an end.
+// finish makes an answer of a completion.
 func (h *Host) finish(call *C.shim_host_call, end completion) *Answer {
 	call.status = C.processor_status(CodeOf(end.err))
 	call.result = end.result
@@ -185,9 +186,9 @@ func (h *Host) finish(call *C.shim_host_call, end completion) *Answer {
 	return h.answerOf(call)
 }
 
-// ProcessAsync starts a request and returns at once with the number that Cancel takes. The function is called once with
-// what Process would have returned, in a goroutine of its own, perhaps before this returns; if there is an error, not at
-// all. The deadline of the context is passed on, its cancellation is not: see Cancel.
+// ProcessAsync starts a request and returns its number for Cancel. Unless it returns an error, the function is called once
+// with what Process would have returned, in its own goroutine, possibly before ProcessAsync returns. The deadline of the
+// context is passed on, but its cancellation is not: see Cancel.
 func (h *Host) ProcessAsync(ctx context.Context, request *HostRequest, done func(*Answer, error)) (uint64, error) {
 	if err := h.calls.enter(ctx, 0); err != nil {
 		return 0, err
@@ -216,8 +217,8 @@ func (h *Host) ProcessAsync(ctx context.Context, request *HostRequest, done func
 	return id, nil
 }
 
-// Cancel ends a request of ProcessAsync with Canceled; what runs of it stops at its next kernel. It fails with NotFound if
-// the request has ended, or never was.
+// Cancel ends a request of ProcessAsync with Canceled; a running one stops at its next kernel. It fails with NotFound if the
+// request is complete or unknown.
 func (h *Host) Cancel(id uint64) error {
 	return answerError(C.shim_host_cancel(h.handle, C.uint64_t(id)))
 }

@@ -9,22 +9,22 @@ import (
 	"encoding/json"
 )
 
-// ModelInfo is what is loaded; docs/observability.md explains the keys of JSON.
+// ModelInfo describes the loaded model; docs/observability.md explains the keys of JSON.
 type ModelInfo struct {
 	Path       string `json:"path"`
 	State      string `json:"state"`
 	Generation uint64 `json:"generation"`
 	Executor   string `json:"executor"`
 	Execution  string `json:"execution"`
-	// Sessions is how many requests the model runs at once.
+	// Sessions is the number of requests that the model runs at the same time.
 	Sessions int `json:"sessions"`
-	// Config is the configuration as it was given.
+	// Config is the given configuration.
 	Config Config `json:"config"`
 	// JSON is the whole text.
 	JSON json.RawMessage `json:"-"`
 }
 
-// slots is how many requests the model runs at once.
+// slots returns the number of requests that the model runs at the same time.
 func (i *ModelInfo) slots() int {
 	if i.Execution != "pinned" {
 		return i.Sessions
@@ -53,13 +53,13 @@ type TensorSpec struct {
 	Name string `json:"name"`
 	// Tensor is the name in the graph.
 	Tensor string `json:"tensor"`
-	// DType is a name as in "DT_FLOAT".
+	// DType is a name such as "DT_FLOAT".
 	DType string `json:"dtype"`
-	// Shape has -1 for an open dimension, and is nil if even the rank is open.
+	// Shape has -1 for an open dimension, and is nil if the rank is open.
 	Shape []int64 `json:"shape"`
 }
 
-// Stats are counters and latencies since loading. They do not see a request while it waits in this package (Direct).
+// Stats are counters and latencies since loading. They do not include requests that wait in this package (Direct).
 type Stats struct {
 	Requests uint64 `json:"requests"`
 	// Responses by name of the status.
@@ -74,7 +74,7 @@ type Stats struct {
 	JSON json.RawMessage `json:"-"`
 }
 
-// Histogram sums up durations in microseconds.
+// Histogram summarizes durations in microseconds.
 type Histogram struct {
 	Count uint64  `json:"count"`
 	Mean  float64 `json:"mean"`
@@ -85,7 +85,7 @@ type Histogram struct {
 	Max   float64 `json:"max"`
 }
 
-// Info answers what is loaded.
+// Info describes the loaded model.
 func (m *Model) Info() (*ModelInfo, error) {
 	info := &ModelInfo{}
 	text, err := decode(C.shim_info(m.handle), info)
@@ -93,14 +93,14 @@ func (m *Model) Info() (*ModelInfo, error) {
 	return info, err
 }
 
-// Signatures answers the functions of the model.
+// Signatures returns the signatures of the model.
 func (m *Model) Signatures() ([]Signature, error) {
 	var signatures []Signature
 	_, err := decode(C.shim_signatures(m.handle), &signatures)
 	return signatures, err
 }
 
-// Stats answers counters and latencies since loading.
+// Stats returns counters and latencies since loading.
 func (m *Model) Stats() (*Stats, error) {
 	stats := &Stats{}
 	text, err := decode(C.shim_stats(m.handle), stats)

@@ -17,18 +17,18 @@ import (
 // Config is the JSON object that configures a model; docs/configuration.md lists its keys.
 type Config map[string]any
 
-// Dispatch says how requests get into the library.
+// Dispatch is the way in which requests get into the library.
 type Dispatch int
 
 const (
 	// Auto is Direct for models that run requests on the caller's thread (execution "inline") and Async for those
 	// with worker threads of their own ("pinned").
 	Auto Dispatch = iota
-	// Direct calls C from the goroutine of the request: the lowest latency. As many calls as the model has sessions
-	// run at once, the others wait in Go. A request that runs is waited for, whatever happens to its context.
+	// Direct calls C from the goroutine of the request, which has the lowest latency. As many calls as the model has
+	// sessions run at the same time; the others wait in Go. A caller waits for a running request even if its context ends.
 	Direct
-	// Async puts requests into the library's queue and takes their results from an eventfd. A request whose context
-	// ends is cancelled there, and its caller returns at once even if it is already running.
+	// Async puts requests into the library's queue and receives their results through an eventfd. A request whose context
+	// ends is cancelled there, and its caller returns at once even if the request is already running.
 	Async
 )
 
@@ -40,12 +40,12 @@ type Model struct {
 	closing     sync.Once
 }
 
-// Option changes what Load does.
+// Option is an option of Load.
 type Option func(*loadOptions)
 
 type loadOptions struct{ dispatch Dispatch }
 
-// WithDispatch chooses how requests get into the library; Auto without this option.
+// WithDispatch selects the dispatch of requests; the default is Auto.
 func WithDispatch(dispatch Dispatch) Option { return func(o *loadOptions) { o.dispatch = dispatch } }
 
 // Load loads the SavedModel in a folder, warms it up, and returns it when it is ready. The path may be empty if the
@@ -122,8 +122,8 @@ func (m *Model) Close() {
 	})
 }
 
-// Drain refuses new requests with Unavailable and waits until the admitted ones have been answered, or the context
-// ends: the model goes on draining then.
+// Drain refuses new requests with Unavailable and waits until the admitted ones are complete or the context ends. The model
+// continues to drain in the latter case.
 func (m *Model) Drain(ctx context.Context) error {
 	m.gate.drain(failf(Unavailable, "model: it is draining"))
 	if err := m.gate.wait(ctx); err != nil {
@@ -136,8 +136,8 @@ func (m *Model) Drain(ctx context.Context) error {
 	return answerError(C.shim_drain(m.handle, deadline))
 }
 
-// SetCPUSet moves the sessions of the live model to other CPUs: a group of CPUs for each session, as in "0-3;4-7"; ""
-// for all that the process may use.
+// SetCPUSet moves the sessions of the live model to other CPUs, with a group of CPUs for each session, for example
+// "0-3;4-7"; "" means all CPUs that the process may use.
 func (m *Model) SetCPUSet(cpuset string) error {
 	if err := checkText("cpuset", cpuset); err != nil {
 		return err

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// pace remembers how long requests of a kind took, to tell the short ones: handing those to another thread would cost
-// more than they take. A kind is what requests have in common that takes about the same time: the method, the model as it
-// is named beside the bytes, the size to the power of two, and the first field of the bytes. That is the model's name, and
-// in TensorFlow Serving's messages its version and signature: it is hashed, not read.
+// pace estimates how long requests of a kind take, because passing a short request to another thread would cost more than
+// the request itself. A kind consists of the method, the model that is named beside the bytes, the size rounded to a power
+// of two, and the first field of the bytes. That field has the name of the model and, in TensorFlow Serving's messages, its
+// version and signature; it is only hashed.
 //
-// Kinds share a table of fixed size: two in one place forget each other.
+// Kinds share a table of fixed size; two kinds in one place replace each other.
 type pace struct{ entries [paceEntries]atomic.Uint64 }
 
 const (
 	paceEntries = 4096
-	// What takes longer gains nothing by staying on the caller's thread.
+	// A longer request gains nothing from staying on the caller's thread.
 	shortNanos = 1_000_000
-	// A short request that took so long waited for something else than its own work: a busy session, a batch.
+	// A short request that took so long must have waited, for example for a busy session or a batch.
 	blockedNanos = 5_000_000
-	// How much a kind that was blocked, or is batched, counts as: it takes some hundred requests until it is short again.
+	// The duration of a kind that was blocked or is batched: it takes some hundred requests until it counts as short again.
 	longNanos   = 1 << 30
 	paceWeight  = 8 // an eighth of each new duration
 	firstField  = 0x0a
@@ -33,7 +33,7 @@ const (
 
 var paceSeed = maphash.MakeSeed()
 
-// kindOf hashes what makes a request's kind.
+// kindOf returns the hash of the kind of a request.
 func kindOf(request *HostRequest) uint64 {
 	data := request.Data
 	first := data[:0]
@@ -47,18 +47,18 @@ func kindOf(request *HostRequest) uint64 {
 	return kind*31 + uint64(bits.Len(uint(len(data))))
 }
 
-// An entry has the upper half of the kind, and the average in nanoseconds; 0: nothing is known.
+// An entry has the upper half of the kind and the average in nanoseconds; 0: unknown.
 func (p *pace) short(kind uint64) bool {
 	entry := p.entries[kind%paceEntries].Load()
 	return entry>>32 == kind>>32 && entry != 0 && uint32(entry) < shortNanos
 }
 
-// refuse takes in that nobody knows how long the next request of a kind takes.
+// refuse records that the duration of the next request of a kind cannot be predicted.
 func (p *pace) refuse(kind uint64) {
 	p.entries[kind%paceEntries].Store(kind&^math.MaxUint32 | longNanos)
 }
 
-// learn takes in how long a request took.
+// learn records the duration of a request.
 func (p *pace) learn(kind uint64, answer *Answer, direct bool) {
 	if answer == nil || answer.Session < 0 {
 		return

@@ -14,53 +14,53 @@ import (
 
 // Request is one request: either bytes in a protocol, or tensors.
 type Request struct {
-	// Protocol of Data, "tfserving" or "eas"; empty if the request is made of Inputs.
+	// Protocol of Data, "tfserving" or "eas"; empty if the request has Inputs.
 	Protocol string
 	// Data is the serialized request.
 	Data []byte
-	// Inputs by alias in the signature, or by name of the tensor in the graph.
+	// Inputs by alias in the signature or by tensor name in the graph.
 	Inputs map[string]Tensor
-	// Signature to run; empty: the one named in Data, else the default one of the model.
+	// Signature to run; empty: the one named in Data, else the default of the model.
 	Signature string
-	// Outputs wanted; none: all.
+	// Outputs to return; none: all.
 	Outputs []string
-	// Priority over other requests that wait: larger is more urgent.
+	// Priority among waiting requests: larger is more urgent.
 	Priority int32
 }
 
-// Response is the answer to a request: Data if that was made of bytes, else Outputs.
+// Response is the response to a request: Data if the request had Data, else Outputs.
 type Response struct {
 	Data    []byte
 	Outputs map[string]Tensor
 	Run     RunInfo
 }
 
-// RunInfo says how a request was run.
+// RunInfo describes how a request was run.
 type RunInfo struct {
 	// Session that ran the request, -1 if none did.
 	Session int
 	// ModelVersion is -1 if the model has no number.
 	ModelVersion int64
-	// Generation is 1 for what was loaded first, one more at each switch to a later checkpoint.
+	// Generation is 1 after loading, and increases with each switch to a later checkpoint.
 	Generation uint64
-	// Queue is the time in the library's queue; time in the queue of this package is not in it.
+	// Queue is the time in the library's queue, without the time in the queue of this package.
 	Queue, Decode, Execute, Encode time.Duration
 }
 
-// Process answers a serialized request of a protocol ("tfserving" or "eas").
+// Process runs a serialized request of a protocol ("tfserving" or "eas").
 func (m *Model) Process(ctx context.Context, protocol string, data []byte) ([]byte, error) {
 	response, err := m.Predict(ctx, Request{Protocol: protocol, Data: data})
 	return response.Data, err
 }
 
-// Run answers the named outputs, all if none are named, for inputs by name.
+// Run returns the named outputs, or all if none are named, for inputs by name.
 func (m *Model) Run(ctx context.Context, inputs map[string]Tensor, outputs ...string) (map[string]Tensor, error) {
 	response, err := m.Predict(ctx, Request{Inputs: inputs, Outputs: outputs})
 	return response.Outputs, err
 }
 
-// Predict answers a request. The deadline of the context holds until the request begins to run, its end for as long as
-// Dispatch says.
+// Predict runs a request. The deadline of the context applies until the request starts to run, its cancellation as Dispatch
+// describes.
 func (m *Model) Predict(ctx context.Context, request Request) (Response, error) {
 	if err := m.gate.enter(ctx, request.Priority); err != nil {
 		return Response{}, err

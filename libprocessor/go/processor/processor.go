@@ -10,9 +10,9 @@
 // The package finds header and library through CGO_CFLAGS and CGO_LDFLAGS, or through pkg-config with the build tag
 // "pkgconfig"; docs/go.md says how.
 //
-// A call into C holds an OS thread until it returns. So no more requests enter C at once than the model has sessions to
-// run them; the others wait in Go, in the order of their priority, and leave when their context ends. See Dispatch for
-// the other way, through the library's own queue.
+// A call into C occupies an OS thread until it returns. So no more requests enter C at the same time than the model has
+// sessions; the others wait in Go, ordered by priority, until their context ends. Dispatch describes the alternative, the
+// library's own queue.
 package processor
 
 // #cgo !pkgconfig LDFLAGS: -lprocessor
@@ -24,10 +24,10 @@ import (
 	"unsafe"
 )
 
-// Version returns the release of the library, as in "0.1.0".
+// Version returns the release of the library, for example "0.1.0".
 func Version() string { return C.GoString(C.processor_version()) }
 
-// BuildInfo returns what the library was built with and runs on, as JSON; see processor_build_info in processor.h.
+// BuildInfo describes the build of the library and its machine as JSON; see processor_build_info in processor.h.
 func BuildInfo() string { return C.GoString(C.processor_build_info()) }
 
 // Severity is a level of the log.
@@ -43,7 +43,7 @@ const (
 // SetLogLevel drops the lines of the library's log below a severity (initially LogWarning). The log goes to stderr.
 func SetLogLevel(least Severity) { C.processor_set_log_sink(nil, nil, C.int32_t(least)) }
 
-// checkABI makes sure that the library that was found at run time is one that this package was compiled for.
+// checkABI checks that the library that was found at run time has the ABI for which this package was compiled.
 func checkABI() error {
 	const header = uint32(C.PROCESSOR_ABI_VERSION)
 	library := uint32(C.processor_abi_version())
@@ -54,7 +54,7 @@ func checkABI() error {
 	return nil
 }
 
-// answerError takes the message out of a failed answer; nil for an answer that is none.
+// answerError returns the error of a failed call; nil if it did not fail.
 func answerError(answer C.shim_answer) error {
 	if answer.status == C.PROCESSOR_OK {
 		return nil

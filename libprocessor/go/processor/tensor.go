@@ -27,7 +27,7 @@ const (
 	Uint64     DType = 23
 )
 
-// Element is a Go type that tensors are made of.
+// Element is a Go type of the elements of tensors.
 type Element interface {
 	float32 | float64 | int32 | uint8 | int16 | int8 | string | complex64 | int64 | bool | uint16 | complex128 |
 		uint32 | uint64
@@ -43,8 +43,8 @@ type Tensor struct {
 	Values any
 }
 
-// NewTensor makes a tensor whose element type is that of the values, which it does not copy. Without a shape it has one
-// dimension; a scalar is made with the literal Tensor{DType: Float, Values: []float32{1}}.
+// NewTensor makes a tensor of values, which it does not copy. Without a shape, it has one dimension; the literal
+// Tensor{DType: Float, Values: []float32{1}} makes a scalar.
 func NewTensor[T Element](values []T, shape ...int64) Tensor {
 	if len(shape) == 0 {
 		shape = []int64{int64(len(values))}
@@ -94,7 +94,7 @@ func dtypeOf[T Element]() DType {
 	return Uint64
 }
 
-// count returns the number of elements that the shape asks for.
+// count returns the number of elements of the shape.
 func (t Tensor) count() (int, error) {
 	count := int64(1)
 	for _, dim := range t.Shape {

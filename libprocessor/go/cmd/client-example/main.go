@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command client-example asks a host over gRPC: first whether a model is ready, then for an answer to a request in bytes.
+// Command client-example checks over gRPC whether a model is ready, and then sends it a request.
 //
 //	client-example --address 127.0.0.1:8500 --model ranking REQUEST RESPONSE
 //
-// REQUEST is a file with a serialized tensorflow.serving.PredictRequest, RESPONSE where to write the PredictResponse. Who
-// answered is printed as JSON. Programs with generated stubs call the stub instead of Invoke; the rest is the same.
+// REQUEST is a file with a serialized tensorflow.serving.PredictRequest; the PredictResponse is written to RESPONSE. The
+// program prints the trailing metadata, which names the version, as JSON. Programs with generated stubs call the stub
+// instead of Invoke.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// rawCodec sends and receives bytes as they are.
+// rawCodec sends and receives serialized messages without decoding them.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -69,10 +70,10 @@ func ask(address, model, method, routingKey string, request []byte, timeout time
 func run(arguments []string) error {
 	flags := flag.NewFlagSet("client-example", flag.ContinueOnError)
 	address := flags.String("address", "127.0.0.1:8500", "`host:port`")
-	model := flags.String("model", "", "whose health is asked; empty: the host's")
+	model := flags.String("model", "", "model whose health is checked; empty: the whole host")
 	method := flags.String("method", "/tensorflow.serving.PredictionService/Predict", "gRPC `path`")
-	routingKey := flags.String("routing-key", "", "decides the arm of an experiment")
-	timeout := flags.Duration("timeout", 10*time.Second, "of all")
+	routingKey := flags.String("routing-key", "", "key that selects the arm of an experiment")
+	timeout := flags.Duration("timeout", 10*time.Second, "timeout of the whole program")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command drop-in-example answers one request through the drop-in contract alone (deeprec.h): the way in which a Go RPC
-// framework embeds such a library. Nothing here knows the modern ABI or the Go package over it.
+// Command drop-in-example runs one request with only the drop-in contract (deeprec.h), as a Go RPC framework embeds such a
+// library. It uses neither the modern ABI nor the Go package.
 //
 //	drop-in-example CONFIG REQUEST [RESPONSE]
 //
-// CONFIG is the JSON configuration or, after an '@', the file that holds it; REQUEST a file with a serialized
-// tensorflow.eas.PredictRequest; RESPONSE where to write the PredictResponse.
+// CONFIG is the JSON configuration, or '@' and the file that contains it. REQUEST is a file with a serialized
+// tensorflow.eas.PredictRequest. The PredictResponse is written to RESPONSE.
 package main
 
 // #cgo !pkgconfig LDFLAGS: -lprocessor
@@ -38,7 +38,7 @@ func initialize(entry, config string) (*model, error) {
 	return &model{handle: handle}, nil
 }
 
-// process answers one request. An empty one asks for the signature, as JSON.
+// process runs one request. An empty request returns the signature as JSON.
 func (m *model) process(request []byte) ([]byte, error) {
 	if len(request) > math.MaxInt32 {
 		return nil, fmt.Errorf("process: a request of %d bytes, expected less than 2 GiB", len(request))
@@ -46,7 +46,7 @@ func (m *model) process(request []byte) ([]byte, error) {
 	var output unsafe.Pointer
 	var size C.int
 	code := C.process(m.handle, unsafe.Pointer(unsafe.SliceData(request)), C.int(len(request)), &output, &size)
-	// The buffer is ours whatever the code says; it is copied into Go's memory before it goes.
+	// The buffer must be freed for every code, so it is copied into Go's memory first.
 	response := C.GoBytes(output, size)
 	C.free(output)
 	if code != 200 {
@@ -89,7 +89,7 @@ func run(arguments []string) error {
 		return os.WriteFile(arguments[2], response, 0o644)
 	}
 	return nil
-	// The contract has no function that frees a model: it lives as long as the process.
+	// The contract has no function that frees a model, so it lives as long as the process.
 }
 
 func main() {

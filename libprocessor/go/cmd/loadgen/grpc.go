@@ -16,8 +16,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// connection sends one request at a time and answers the name of its status, "OK" or another. An error means that the
-// connection is of no more use.
+// connection sends one request at a time and returns the name of its status, such as "OK". After an error, the connection
+// must not be used any more.
 type connection interface {
 	ask(request []byte) (string, error)
 	close()
@@ -36,7 +36,7 @@ const (
 	protocolSize = 65535 // windows before anybody has said anything
 )
 
-// grpcConnection is as much of gRPC over HTTP/2 as one unary request at a time needs.
+// grpcConnection implements the part of gRPC over HTTP/2 that one unary request at a time needs.
 type grpcConnection struct {
 	socket  socket
 	framer  *http2.Framer
@@ -156,7 +156,7 @@ func (c *grpcConnection) exchange(request []byte) error {
 	return err
 }
 
-// send writes a message in frames, as much at a time as the server takes.
+// send writes a message in frames, within the windows of the server.
 func (c *grpcConnection) send(request []byte) error {
 	prefix := [5]byte{}
 	binary.BigEndian.PutUint32(prefix[1:], uint32(len(request)))
@@ -194,7 +194,7 @@ func (c *grpcConnection) send(request []byte) error {
 	return c.flush()
 }
 
-// receive takes one frame.
+// receive reads one frame.
 func (c *grpcConnection) receive() error {
 	frame, err := c.framer.ReadFrame()
 	if err != nil {
@@ -256,8 +256,8 @@ func (c *grpcConnection) settings(frame *http2.SettingsFrame) error {
 	return c.flush()
 }
 
-// errGoAway: the server has not looked at the request, and takes no more on this connection.
+// errGoAway means that the server has not processed the request, and accepts no more on this connection.
 var errGoAway = fmt.Errorf("the server goes away")
 
-// waitABit keeps a client from dialling in a tight loop.
+// waitABit keeps a client from reconnecting in a tight loop.
 func waitABit() { time.Sleep(5 * time.Millisecond) }

@@ -22,7 +22,7 @@ type sample struct {
 	late    time.Duration // from then to when it was sent
 }
 
-// client is one thread and what it saw while it was measured.
+// client is one thread and its measured requests.
 type client struct {
 	samples []sample
 	failed  []failure
@@ -33,7 +33,7 @@ type failure struct {
 	status string
 }
 
-// schedule gives out start times, from the beginning of the warm-up.
+// schedule provides start times, from the beginning of the warm-up.
 type schedule struct {
 	mu     sync.Mutex
 	next   time.Duration
@@ -61,8 +61,8 @@ func (s *schedule) take() time.Duration {
 	return at
 }
 
-// measure sends for warm-up and measurement, and returns when the measurement began and what the clients saw. It ends
-// early when stop is closed.
+// measure sends requests for warm-up and measurement, and returns the start of the measurement and the clients. It ends early
+// when stop is closed.
 func measure(s settings, requests [][]byte, stop <-chan struct{}) (time.Time, []*client, error) {
 	dialOne := dialGRPC
 	if s.over == "rest" {
@@ -97,7 +97,7 @@ func measure(s settings, requests [][]byte, stop <-chan struct{}) (time.Time, []
 
 func (c *client) run(s settings, dialOne func(settings) (connection, error), plan *schedule, begin time.Time, stop <-chan struct{}, next func() []byte) {
 	runtime.LockOSThread()
-	// Sleep as exactly as the machine can.
+	// Sleep as precisely as the machine can.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	sleepUntil(begin)
 	end := begin.Add(s.warmup + s.seconds)
@@ -156,7 +156,7 @@ func (c *client) run(s settings, dialOne func(settings) (connection, error), pla
 	}
 }
 
-// describe names what happened to a connection, in few words, so that they can be counted.
+// describe returns a short name of a connection error, so that equal errors can be counted.
 func describe(err error) string {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -167,7 +167,7 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// sleepUntil blocks the thread: the timers of Go are a millisecond late where nothing else goes on.
+// sleepUntil blocks the thread, because the timers of Go are a millisecond late in an idle program.
 func sleepUntil(then time.Time) {
 	for {
 		left := time.Until(then)

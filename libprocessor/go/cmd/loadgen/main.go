@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command loadgen sends requests to a host and says how long they took, as JSON.
+// Command loadgen sends requests to a host and prints their latencies as JSON.
 //
 //	loadgen --address 127.0.0.1:8500 --requests W2-1.bin --clients 16 --time 10s
 //	loadgen --address 127.0.0.1:8501 --over rest --path /v1/models/ranking:predict --rate 2000 …
 //
-// Without --rate each client sends its next request when the last is answered (a closed loop). With it, requests have
-// start times that do not depend on answers (an open loop), and a request that had to wait for a free client counts from
-// when it should have been sent. Clients are threads with connections of their own that do little beside the system
-// calls, since they share the machine with the host. SIGINT and SIGTERM end a measurement early. docs/go.md describes the
-// output.
+// Without --rate, each client sends its next request after the response to the last one (a closed loop). With --rate, the
+// start times of requests do not depend on responses (an open loop), and the latency of a request counts from its start
+// time, even if it had to wait for a free client. Clients are threads with their own connections, which do little beside
+// the system calls, because they share the machine with the host. SIGINT and SIGTERM end a measurement early. docs/go.md
+// describes the output.
 package main
 
 import (
@@ -37,7 +37,7 @@ type settings struct {
 	seed                                                          uint64
 }
 
-// headers are the values of --header, "name: value", in the order given.
+// headers are the values of --header, "name: value", in their order.
 type headers []header
 
 type header struct{ name, value string }
@@ -61,17 +61,17 @@ func parseFlags(arguments []string) (settings, error) {
 	flags.StringVar(&s.over, "over", "grpc", "grpc or rest")
 	flags.StringVar(&s.path, "path", "/tensorflow.serving.PredictionService/Predict", "gRPC method or URL path")
 	flags.StringVar(&s.requests, "requests", "", "`file` of requests, each after its length in 4 bytes, little-endian")
-	flags.StringVar(&s.contentType, "content-type", "", "of REST; default: JSON, for raw requests application/octet-stream")
-	flags.Var(&s.headers, "header", "`name: value` to go along; may be given several times")
-	flags.IntVar(&s.clients, "clients", 1, "requests in flight at most, each on a connection of its own")
-	flags.DurationVar(&s.seconds, "time", 10*time.Second, "how long to measure")
-	flags.DurationVar(&s.warmup, "warmup", time.Second, "how long to send before, unmeasured")
-	flags.DurationVar(&s.timeout, "timeout", 10*time.Second, "of a request")
-	flags.DurationVar(&s.interval, "interval", 0, "also report so long intervals one by one")
-	flags.StringVar(&s.samples, "samples", "", "`file` to write every request to, as docs/go.md says")
-	flags.Float64Var(&s.rate, "rate", 0, "requests/s of an open loop; 0: closed loop")
-	flags.StringVar(&s.arrivals, "arrivals", "poisson", "of an open loop: poisson or even")
-	flags.Uint64Var(&s.seed, "seed", 1, "of random arrivals")
+	flags.StringVar(&s.contentType, "content-type", "", "content type over REST; default: JSON, or application/octet-stream for raw requests")
+	flags.Var(&s.headers, "header", "`name: value` of a header or metadata; repeatable")
+	flags.IntVar(&s.clients, "clients", 1, "maximum number of requests in flight, each on its own connection")
+	flags.DurationVar(&s.seconds, "time", 10*time.Second, "duration of the measurement")
+	flags.DurationVar(&s.warmup, "warmup", time.Second, "duration of the unmeasured warm-up before it")
+	flags.DurationVar(&s.timeout, "timeout", 10*time.Second, "timeout of a request")
+	flags.DurationVar(&s.interval, "interval", 0, "also report each interval of this length")
+	flags.StringVar(&s.samples, "samples", "", "`file` for the time and latency of every request; docs/go.md describes it")
+	flags.Float64Var(&s.rate, "rate", 0, "requests per second of an open loop; 0: closed loop")
+	flags.StringVar(&s.arrivals, "arrivals", "poisson", "arrivals of an open loop: poisson or even")
+	flags.Uint64Var(&s.seed, "seed", 1, "seed of the random arrivals")
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stdout)
@@ -91,7 +91,7 @@ func parseFlags(arguments []string) (settings, error) {
 	case s.clients < 1 || s.clients > 4096:
 		return s, fmt.Errorf("--clients: %d, expected 1 to 4096", s.clients)
 	case s.seconds <= 0 || s.warmup < 0 || s.timeout <= 0 || s.interval < 0 || s.rate < 0:
-		return s, fmt.Errorf("--time, --timeout: expected more than nothing; --warmup, --interval, --rate: not less")
+		return s, fmt.Errorf("--time, --timeout: expected more than 0; --warmup, --interval, --rate: expected 0 or more")
 	}
 	if s.contentType == "" {
 		s.contentType = "application/json"
@@ -111,7 +111,7 @@ func run(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	// A thread for each client, and no collection that disturbs them.
+	// A thread for each client, and few garbage collections, which would disturb them.
 	runtime.GOMAXPROCS(s.clients + 2)
 	debug.SetGCPercent(1000)
 	interrupted, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

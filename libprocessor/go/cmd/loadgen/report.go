@@ -22,11 +22,11 @@ type report struct {
 	Seconds  float64 `json:"seconds"`
 	Requests int     `json:"requests"`
 	Rate     float64 `json:"rate"` // answered requests/s
-	// Failed requests by status; they are in none of the other figures.
+	// Failed requests by status. No other figure includes them.
 	Failed map[string]int `json:"failed"`
-	// From when a request was to be sent; microseconds.
+	// Latency from the scheduled send time, in microseconds.
 	Latency quantiles `json:"latency_us"`
-	// From then to when it was sent: how far the generator itself, or its lack of free clients, is in the figures.
+	// The delay between scheduled and actual send time, which the generator itself or a lack of free clients causes.
 	Late *quantiles `json:"late_us,omitempty"`
 	// [upper bound in microseconds, requests], in steps of a twelfth.
 	Histogram [][2]float64 `json:"histogram_us"`
@@ -80,8 +80,8 @@ func summarize(s settings, began time.Time, clients []*client) report {
 	return r
 }
 
-// writeSamples writes two int64 for each answered request, little-endian: when it was to be sent, from the beginning of
-// the measurement, and from then to its answer; nanoseconds.
+// writeSamples writes two int64 (little-endian, nanoseconds) for each answered request: its scheduled send time from the
+// start of the measurement, and its latency.
 func writeSamples(path string, clients []*client) error {
 	file, err := os.Create(path)
 	if err != nil {

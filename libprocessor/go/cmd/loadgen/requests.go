@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// readRequests reads what load_tests/request_files.py writes.
+// readRequests reads a file of requests that load_tests/request_files.py has written.
 func readRequests(path string) ([][]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// restConnection is as much of HTTP/1.1 as one POST at a time needs.
+// restConnection implements the part of HTTP/1.1 that one POST at a time needs.
 type restConnection struct {
 	socket socket
 	reader *bufio.Reader

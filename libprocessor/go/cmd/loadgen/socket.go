@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a connection whose calls block the thread: cheaper than Go's poller for a thread that does nothing else.
+// socket is a connection whose calls block the thread, which costs less than Go's poller if the thread does nothing else.
 type socket int
 
 func dial(address string, timeout time.Duration) (socket, error) {
@@ -51,7 +51,7 @@ func dial(address string, timeout time.Duration) (socket, error) {
 	return socket(fd), nil
 }
 
-// connect waits for the connection, signals or not: the kernel goes on with what one interrupts.
+// connect waits for the connection despite signals: the kernel continues an interrupted connect.
 func connect(fd int, to unix.Sockaddr) error {
 	for {
 		switch err := unix.Connect(fd, to); err {
@@ -101,7 +101,7 @@ func (s socket) Write(data []byte) (int, error) {
 	return total, nil
 }
 
-// closed says whether the other side has closed an idle connection.
+// closed returns whether the other side has closed an idle connection.
 func (s socket) closed() bool {
 	n, _, err := unix.Recvfrom(int(s), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return err == nil && n == 0

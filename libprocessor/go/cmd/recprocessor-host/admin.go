@@ -28,24 +28,24 @@ const (
 	protobufType = "application/x-protobuf"
 )
 
-// admin hands requests to the proxy's admin API.
+// admin forwards requests to the proxy's admin API.
 type admin struct {
 	url       string
 	tokenFile string // read at every request, so that a new token needs no restart
 	client    *http.Client
 }
 
-// newAdmin returns nil where what needs it is not allowed.
+// newAdmin returns nil if no option needs the admin API.
 func newAdmin(options hostOptions, allowed bool) *admin {
 	if !allowed {
 		return nil
 	}
-	// The admin API is on this machine or named by the operator: no proxy of the environment stands between.
+	// The operator gives the address of the admin API, so the proxies of the environment are not used.
 	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	return &admin{url: strings.TrimRight(options.admin, "/"), tokenFile: options.tokenFile, client: client}
 }
 
-// post hands a request on and returns the status that the proxy answers. The proxy may take as long as the context says.
+// post forwards a request and returns the status of the proxy, which may take until the context ends.
 func (a *admin) post(ctx context.Context, path, contentType string, data []byte) error {
 	most := mostAdminTime
 	if deadline, ok := ctx.Deadline(); ok {
@@ -89,7 +89,7 @@ func (a *admin) post(ctx context.Context, path, contentType string, data []byte)
 	return refusal(response.StatusCode, body)
 }
 
-// handOn hands a request on, or refuses it where that is off.
+// handOn forwards a request, or refuses it if the option is off.
 func (a *admin) handOn(ctx context.Context, asked, option, path, contentType string, data []byte) error {
 	if a == nil {
 		return status.Error(codes.PermissionDenied, asked+": off on this host, expected "+option)
@@ -97,14 +97,14 @@ func (a *admin) handOn(ctx context.Context, asked, option, path, contentType str
 	return a.post(ctx, path, contentType, data)
 }
 
-// handOnCall returns the handler of an RPC that does the same. Its response is empty: what came of it is its status.
+// handOnCall returns the handler of an RPC that does the same. Its response is empty; the status has the outcome.
 func (a *admin) handOnCall(asked, option, path string) singleHandler {
 	return func(ctx context.Context, _ metadata.MD, data []byte) (any, metadata.MD, error) {
 		return rawResponse(nil), nil, a.handOn(ctx, asked, option, path, protobufType, data)
 	}
 }
 
-// refusal makes a status of what the proxy refused: {"status": …, "message": …}, perhaps within "error".
+// refusal converts a refusal of the proxy, {"status": …, "message": …}, possibly within "error", into a status.
 func refusal(httpStatus int, body []byte) error {
 	type said struct {
 		Status  *string `json:"status"`

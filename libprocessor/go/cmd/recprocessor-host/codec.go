@@ -18,7 +18,7 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// rawRequest is a message that is left as it came, but inflated; free gives its memory back.
+// rawRequest is a serialized message, decompressed but not decoded; free releases its memory.
 type rawRequest struct {
 	buffer mem.Buffer       // of gRPC: a small one
 	large  processor.Buffer // else
@@ -41,7 +41,7 @@ func (r *rawRequest) free() {
 	r.large.Free()
 }
 
-// What is larger lies in memory that is claimed.
+// Larger messages are kept in claimed memory.
 const largestUnclaimed = 65536
 
 func (r *rawRequest) take(data mem.BufferSlice, most int) {
@@ -57,7 +57,7 @@ func (r *rawRequest) take(data mem.BufferSlice, most int) {
 	}
 }
 
-// unpack inflates what came compressed, and says why a request cannot be answered.
+// unpack decompresses a message, and returns why a request cannot be processed.
 func (r *rawRequest) unpack(most int) error {
 	if r.err != nil || !r.packed {
 		return r.err
@@ -70,8 +70,8 @@ func (r *rawRequest) unpack(most int) error {
 	return r.err
 }
 
-// asItCame is a compressor for gRPC that compresses answers, but leaves requests as they came. gRPC would inflate them
-// before anybody could say how much memory there is; the codec does that, piece by piece.
+// asItCame is a compressor for gRPC that compresses responses but does not decompress requests. gRPC would decompress them
+// without regard to the memory budget; the codec does it piece by piece.
 type asItCame struct{ encoding.Compressor }
 
 func (asItCame) Decompress(reader io.Reader) (io.Reader, error) { return reader, nil }
@@ -81,7 +81,7 @@ func init() {
 	encoding.RegisterCompressor(asItCame{deflate{}})
 }
 
-// deflate is what gRPC calls so: the format of zlib.
+// deflate is the format of zlib, which gRPC calls "deflate".
 type deflate struct{}
 
 func (deflate) Name() string { return "deflate" }
@@ -90,8 +90,8 @@ func (deflate) Compress(writer io.Writer) (io.WriteCloser, error) { return zlib.
 
 func (deflate) Decompress(reader io.Reader) (io.Reader, error) { return zlib.NewReader(reader) }
 
-// isCompressed says whether a message is one of gzip or zlib, which no request begins like: the first byte of gzip would
-// be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
+// isCompressed returns whether a message has the format of gzip or zlib. No request begins in the same way: the first byte of
+// gzip would be a field with an invalid wire type, and that of zlib a field 15, which no request has.
 func isCompressed(data mem.BufferSlice) bool {
 	var head []byte
 	for _, part := range data {
@@ -107,12 +107,12 @@ func isGzip(head []byte) bool { return head[0] == 0x1f && head[1] == 0x8b }
 
 func isZlib(head []byte) bool { return head[0] == 0x78 && (int(head[0])<<8|int(head[1]))%31 == 0 }
 
-// tooLargeRequest is a request that may never come again, unlike one for which memory is short.
+// tooLargeRequest is the error of a request that must not be retried, unlike one for which memory is short.
 type tooLargeRequest string
 
 func (e tooLargeRequest) Error() string { return string(e) }
 
-// inflate undoes what isCompressed knows.
+// inflate decompresses the formats that isCompressed recognizes.
 func inflate(packed io.Reader, most int, buffer *processor.Buffer) error {
 	reader := bufio.NewReader(packed)
 	head, err := reader.Peek(2)
@@ -145,11 +145,10 @@ func inflate(packed io.Reader, most int, buffer *processor.Buffer) error {
 	return nil
 }
 
-// rawResponse is a message that is sent as it is.
+// rawResponse is a serialized message.
 type rawResponse []byte
 
-// codec passes raw messages through, and leaves every other one to the codec of protobuf: health and reflection have
-// messages of their own.
+// codec passes raw messages through. It leaves all other messages, those of health and reflection, to the codec of protobuf.
 type codec struct {
 	proto encoding.CodecV2
 	most  int // bytes of a request
@@ -159,7 +158,7 @@ func newCodec(most int) codec { return codec{proto: encoding.GetCodecV2(proto.Na
 
 func (c codec) Name() string { return proto.Name }
 
-// What is larger is sent from the library's memory.
+// Larger responses are sent from the library's memory.
 const largestCopy = 4096
 
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
@@ -193,11 +192,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	if err := inflate(reader, largestUnclaimed, &inflated); err != nil {
 		return err
 	}
-	// Its own copy: what is unmarshalled may point into it.
+	// A copy, because the decoded message may point into it.
 	return c.proto.Unmarshal(mem.BufferSlice{mem.SliceBuffer(append([]byte(nil), inflated.Bytes()...))}, message)
 }
 
-// answerOwner frees an answer when its bytes have been sent: to gRPC it is the pool that they came from.
+// answerOwner frees an answer when its bytes have been sent. gRPC regards it as the pool that owns them.
 type answerOwner struct{ answer *processor.Answer }
 
 func (a answerOwner) Get(length int) *[]byte {

@@ -16,13 +16,13 @@ const (
 	heapBeside    = 64 << 20 // what the program needs of Go's heap beside requests
 	crowdPeriod   = 20 * time.Millisecond
 	collectPeriod = 100 * time.Millisecond
-	// How long streams stand open while there is no room: whether they are idle or bring a request nobody knows.
+	// How long open streams are kept while there is no room: the host cannot know whether they are idle or sending.
 	streamPatience = 2 * time.Second
 )
 
-// crowd watches how much of Go's heap is in use. Requests that come over gRPC lie there until they are complete, before
-// anybody knows how large they will be; when they fill their share, calls that have still to bring their request are
-// refused. Complete requests that are large lie in memory that is claimed.
+// crowd watches how much of Go's heap is in use. Requests over gRPC are there until they are complete, and their size is not
+// known before. When they fill their share, calls whose request is not complete are refused. Large complete requests are
+// in claimed memory.
 type crowd struct {
 	most  uint64
 	there atomic.Bool
@@ -30,8 +30,8 @@ type crowd struct {
 	done  chan struct{}
 }
 
-// newCrowd gives requests that are coming in half of the memory of all requests in flight, and has Go's collector keep
-// its heap to that.
+// newCrowd gives incomplete requests half of the memory of all requests in flight, and limits the heap of Go's garbage
+// collector to that.
 func newCrowd(requestBytes uint64) *crowd {
 	c := &crowd{most: requestBytes / 2, done: make(chan struct{})}
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -43,10 +43,10 @@ func newCrowd(requestBytes uint64) *crowd {
 
 func (c *crowd) stop() { close(c.done) }
 
-// full says whether there is no room for requests that are not complete.
+// full returns whether there is no room for incomplete requests.
 func (c *crowd) full() bool { return c != nil && c.there.Load() }
 
-// lasts says whether it goes on although calls that are late have been refused: what is left is in streams.
+// lasts returns whether there is still no room after late calls have been refused; then streams hold the rest.
 func (c *crowd) lasts() bool {
 	since := c.since.Load()
 	return since != 0 && time.Now().UnixNano()-since > int64(streamPatience)
@@ -76,7 +76,7 @@ func (c *crowd) watch() {
 		metrics.Read(samples)
 		objects, live := samples[0].Value.Uint64(), samples[1].Value.Uint64()
 		c.set(live > c.most/4*3)
-		// Objects that nobody uses any more count until they are collected.
+		// Unused objects count until they are collected.
 		if (c.there.Load() || objects > c.most) && time.Since(collected) > collectPeriod {
 			runtime.GC()
 			collected = time.Now()

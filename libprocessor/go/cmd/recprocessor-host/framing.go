@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// halfCloseGrace is how long the answer to a request may take whose client has closed its sending side. A client that is
-// gone looks the same, so that work for it ends then.
+// halfCloseGrace is how long a request may take after its client has closed its sending side. A client that has disconnected
+// looks the same, so work for it ends after this time.
 const halfCloseGrace = 500 * time.Millisecond
 
-// Requests are refused whose end another server on the way may see elsewhere than this one: net/http would take them, and
-// does not tell. What it answers to an error of its connection is 400.
+// Errors of requests whose end another server on the way may see at a different place; net/http would accept them without
+// notice. It responds to an error of its connection with 400.
 var (
 	errTwoLengths = errors.New("request: Content-Length and Transfer-Encoding, expected one of them")
 	errOldChunks  = errors.New("request: Transfer-Encoding in HTTP/1.0, expected a Content-Length")
 	errFolded     = errors.New("request: a header that goes on in the next line, expected one line each")
 )
 
-// framedListener looks at the bytes of its connections.
+// framedListener checks the framing of requests on its connections.
 type framedListener struct {
 	net.Listener
 	halfClose bool // whether clients that close their sending side are answered: TLS knows no such thing
@@ -73,7 +73,7 @@ func (c *framedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// linger waits before it reports the end of a connection that may be half open. If it is broken off, the next read sees
+// linger waits before it reports the end of a connection that may be half open. If it is interrupted, the next read reports
 // the end.
 func (c *framedConn) linger() error {
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *framedConn) broken() error {
 	return os.ErrDeadlineExceeded
 }
 
-// SetReadDeadline implements net.Conn. net/http breaks a pending read off by a deadline that is past.
+// SetReadDeadline implements net.Conn. net/http interrupts a pending read with a deadline in the past.
 func (c *framedConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.past = !t.IsZero() && t.Before(time.Now())
@@ -164,12 +164,12 @@ const (
 	badLength = -2 // which net/http may understand, or leave unread
 )
 
-// between says whether a request has come in full, and nothing of another one.
+// between returns whether a request is complete and no byte of another one has arrived.
 func (f *framing) between() bool {
 	return f.state == inHead && f.requests > 0 && f.lines == 0 && len(f.line) == 0
 }
 
-// take follows some bytes. If it fails, so many of them belong to earlier requests.
+// take processes some bytes. If it fails, it returns how many of them belong to earlier requests.
 func (f *framing) take(p []byte) (int, error) {
 	begin := 0 // of the head
 	for at := 0; at < len(p) && f.state != opaque; {
@@ -215,7 +215,7 @@ func (f *framing) keepEnd(part []byte) {
 	f.end = f.end[max(0, len(f.end)-longestEnd):]
 }
 
-// endLine acts on a whole line.
+// endLine processes a complete line.
 func (f *framing) endLine() error {
 	line := bytes.TrimSuffix(f.line, []byte{'\r'})
 	longer, old := f.lineIsLonger, bytes.HasSuffix(bytes.TrimSuffix(f.end, []byte{'\r'}), []byte(" HTTP/1.0"))
@@ -246,7 +246,7 @@ func (f *framing) endLine() error {
 
 func (f *framing) headLine(line []byte, old bool) error {
 	if f.lines == 0 {
-		// net/http skips empty lines behind a POST, and refuses others.
+		// net/http skips empty lines after a POST, and refuses others.
 		if len(line) > 0 {
 			f.length, f.chunked, f.old, f.lines = noLength, false, old, 1
 		}

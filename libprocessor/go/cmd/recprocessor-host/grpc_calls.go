@@ -35,17 +35,17 @@ func (s *grpcServer) unary(what operation) grpc.StreamHandler {
 
 type singleHandler = func(ctx context.Context, header metadata.MD, data []byte) (any, metadata.MD, error)
 
-// single takes the one request of a call, if it comes in time, and sends the response.
+// single receives the one request of a call, if it arrives in time, and sends the response.
 func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
 		begun, _ := ctx.Value(begunKey{}).(*begunCall)
 		raw, err := begun.receive(stream)
-		// Also if it is complete and the call is not.
+		// Also if the request is complete but the call is not.
 		defer raw.free()
 		if err != nil {
-			// The context is not ended here: a read that still waits would send CANCELLED before gRPC sends this status.
-			// gRPC ends it with the stream.
+			// The context is not canceled here, because a read that still waits would send CANCELLED before gRPC sends this
+			// status. gRPC cancels it with the stream.
 			return err
 		}
 		defer begun.end()
@@ -67,7 +67,7 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	}
 }
 
-// begunCall is the context of a call that has still to bring its request.
+// begunCall is the context of a call whose request has not arrived yet.
 type begunCall struct {
 	context.Context
 	end     context.CancelFunc
@@ -77,7 +77,7 @@ type begunCall struct {
 	refused chan struct{} // closed when it is
 }
 
-// What became of it.
+// The states of a begun call.
 const (
 	waitsForRequest int32 = iota
 	hasRequest
@@ -85,7 +85,7 @@ const (
 	refusedCrowded
 )
 
-// How often it is looked at, at least.
+// The longest interval between two checks.
 const patiencePeriod = 100 * time.Millisecond
 
 var errCrowded = status.Error(codes.ResourceExhausted,
@@ -93,9 +93,9 @@ var errCrowded = status.Error(codes.ResourceExhausted,
 
 var crowdedTrailer = metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(crowdedRetry.Milliseconds(), 10))
 
-// receive waits for the request, or for the refusal of the call.
+// receive waits for the request or the refusal of the call.
 //
-// A read that fails writes a status of its own, which would hide that of the refusal. So the read goes on beside it, and
+// A failed read writes its own status, which would hide that of the refusal. So the read continues in the background and
 // ends with the call.
 func (c *begunCall) receive(stream grpc.ServerStream) (*rawRequest, error) {
 	raw, received := &rawRequest{}, make(chan error)
@@ -124,7 +124,7 @@ func (c *begunCall) receive(stream grpc.ServerStream) (*rawRequest, error) {
 	}
 }
 
-// arrive says whether the request came in time.
+// arrive returns whether the request arrived in time.
 func (c *begunCall) arrive() bool {
 	arrived := c.state.CompareAndSwap(waitsForRequest, hasRequest)
 	c.timer.Stop()
@@ -139,13 +139,13 @@ func (c *begunCall) refuse(stream grpc.ServerStream) error {
 	return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
 }
 
-// How long before the deadline of a call its context ends: a twentieth of the time, but no more than this.
+// The longest time by which a context ends before the deadline of its call; usually a twentieth of the time.
 const mostDeadlineMargin = 5 * time.Millisecond
 
 // beforeDeadline ends the context of a call just before its deadline, so that the handler still sends its status.
 //
-// At the deadline grpc-go resets the stream (CANCEL). A client whose clock, in whole milliseconds, is not past the
-// deadline then takes that for CANCELLED.
+// At the deadline, grpc-go resets the stream (CANCEL). A client whose clock, in whole milliseconds, has not passed the
+// deadline then reports CANCELLED.
 func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -164,7 +164,7 @@ func (c *begunCall) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// begin limits how long a call may keep the host waiting for its request.
+// begin limits the time in which the request of a call must arrive.
 func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !s.singles[info.FullMethodName] {
 		return ctx, nil
@@ -194,7 +194,7 @@ func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context
 	return call, nil
 }
 
-// answer hands a message and what goes along with it to the library.
+// answer passes a message and its metadata to the library.
 func (s *grpcServer) answer(ctx context.Context, what operation, header metadata.MD, data []byte) (*processor.Answer, error) {
 	request := processor.HostRequest{Protocol: what.protocol, Method: what.method, Data: data}
 	var pairs [2]processor.Pair
@@ -213,7 +213,8 @@ func (s *grpcServer) answer(ctx context.Context, what operation, header metadata
 	return s.host.Process(ctx, &request)
 }
 
-// trailerOf tells who answered or refused, and when who was refused may come again.
+// trailerOf returns trailing metadata that names the version that responded, and the time after which a refused client may
+// retry.
 func trailerOf(answer *processor.Answer, err error) metadata.MD {
 	trailer := make(metadata.MD, 8)
 	provenance(answer, func(name, value string) { trailer[name] = []string{value} })

@@ -16,7 +16,7 @@ const (
 	unloadMethod = "RepositoryModelUnload"
 )
 
-// grpcMethods are the methods that go to the library, by service.
+// grpcMethods are the methods that the library handles, by service.
 var grpcMethods = map[string]struct {
 	protocol string
 	methods  []string
@@ -29,7 +29,7 @@ var grpcMethods = map[string]struct {
 	}},
 }
 
-// healthNames are what clients ask the health of, beside models.
+// healthNames are the names, beside models, whose health clients may check.
 var healthNames = []string{
 	"", predictionService, modelService, inferenceService, "PredictionService", "ModelService",
 }

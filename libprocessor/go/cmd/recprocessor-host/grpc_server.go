@@ -24,7 +24,7 @@ const (
 	streamWorkers       = 32
 )
 
-// grpcServer is the gRPC side: raw bytes to and from the library, health, reflection.
+// grpcServer serves gRPC: raw bytes to and from the library, health and reflection.
 type grpcServer struct {
 	host        *processor.Host
 	server      *grpc.Server
@@ -52,19 +52,19 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		grpc.MaxRecvMsgSize(options.maxMessage()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(1024),
-		// Who has connected says HTTP/2 soon, and who has vanished without a word is found out.
+		// A client must start HTTP/2 soon after connecting, and a client that has vanished is detected.
 		grpc.ConnectionTimeout(max(options.readTime, time.Millisecond)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: orNever(options.pingAfter), Timeout: orNever(options.pingTimeout),
 			MaxConnectionAge: orNever(options.mostAge), MaxConnectionIdle: orNever(options.mostIdle),
 		}),
-		// Clients that ping an idle connection every half minute are common, and are cut off by default.
+		// Many clients ping an idle connection every half minute; by default, gRPC would disconnect them.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: max(options.pingLeast, 1), PermitWithoutStream: true}),
 		grpc.InTapHandle(s.begin),
 		grpc.StreamInterceptor(s.endStreams),
 		grpc.UnaryInterceptor(ready.check), // all other methods are streams here
 		grpc.SharedWriteBuffer(true),
-		// Their stacks have grown already.
+		// The stacks of such goroutines have already grown.
 		grpc.NumStreamWorkers(streamWorkers),
 	}
 	if secrets != nil {
@@ -81,7 +81,7 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 	return s, err
 }
 
-// open begins to take connections.
+// open starts to accept connections.
 func (s *grpcServer) open() error {
 	listener, err := s.port.listen()
 	if err == nil {
@@ -90,7 +90,7 @@ func (s *grpcServer) open() error {
 	return err
 }
 
-// orNever returns a time that may be 0 for never, which would be gRPC's default.
+// orNever converts 0, which means never, because 0 would select gRPC's default.
 func orNever(interval time.Duration) time.Duration {
 	if interval == 0 {
 		return math.MaxInt64
@@ -129,7 +129,7 @@ func (s *grpcServer) serve() error { return s.server.Serve(s.listener) }
 
 func (s *grpcServer) address() string { return s.port.address }
 
-// stop takes no more calls and waits for those in flight until the context ends; what is left then is cancelled.
+// stop refuses new calls and waits for those in flight until the context ends; the remaining ones are then cancelled.
 func (s *grpcServer) stop(ctx context.Context) {
 	close(s.stopping)
 	defer s.crowd.stop()

@@ -19,8 +19,7 @@ import (
 
 var errStopping = status.Error(codes.Unavailable, "host: it is stopping")
 
-// endStreams ends streams that would last for ever (those who watch the health, or have a stream open to ask more) when
-// the host stops.
+// endStreams ends streams that would never end (health watches and open request streams) when the host stops.
 func (s *grpcServer) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if s.singles[info.FullMethod] {
 		return handler(srv, stream) // which ends with its request
@@ -49,13 +48,13 @@ type boundStream struct {
 
 func (s boundStream) Context() context.Context { return s.ctx }
 
-// Of ModelStreamInferResponse, both with a length.
+// Field tags of ModelStreamInferResponse, both with a length.
 const (
 	fieldErrorMessage  protowire.Number = 1
 	fieldInferResponse protowire.Number = 2
 )
 
-// inferStream answers requests in their order, a failed one with its message.
+// inferStream responds to requests in order; a failed one gets its message.
 func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	header, _ := metadata.FromIncomingContext(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// healthServer answers health and metrics at a port of their own, without TLS, before the models are there as well.
+// healthServer serves health and metrics on a separate port without TLS, even before the models are loaded.
 type healthServer struct {
 	server   *http.Server
 	port     *port

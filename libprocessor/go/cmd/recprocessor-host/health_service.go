@@ -10,7 +10,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// healthService is gRPC's, which refuses to list more than 100 names: a host may have more models.
+// healthService is the health service of gRPC, which cannot list more than 100 names, extended for hosts with more models.
 type healthService struct {
 	*health.Server
 	mu       sync.Mutex
@@ -23,7 +23,7 @@ func newHealthService() *healthService {
 	}
 }
 
-// SetServingStatus says whether a service or model is ready.
+// SetServingStatus sets whether a service or model is ready.
 func (s *healthService) SetServingStatus(name string, status healthpb.HealthCheckResponse_ServingStatus) {
 	s.mu.Lock()
 	s.statuses[name] = status
@@ -31,7 +31,7 @@ func (s *healthService) SetServingStatus(name string, status healthpb.HealthChec
 	s.Server.SetServingStatus(name, status)
 }
 
-// Shutdown says from now on that nothing is ready.
+// Shutdown makes all services and models not ready.
 func (s *healthService) Shutdown() {
 	s.mu.Lock()
 	for name := range s.statuses {

@@ -10,8 +10,8 @@ import (
 
 const beatPeriod = 500 * time.Millisecond
 
-// beat tells whoever watches this host that it is alive, by the time of a file, for as long as the process runs. That
-// needs no room on the disk; what goes wrong with it is not this host's fault.
+// beat updates the time of a file while the process runs, so that a supervisor can see that the host is alive. This needs no
+// space on the disk; failures are ignored.
 func beat(stateDir, hostID string) {
 	path := filepath.Join(stateDir, "hosts", hostID, "heartbeat")
 	for {

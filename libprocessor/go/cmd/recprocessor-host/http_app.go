@@ -68,7 +68,7 @@ func (a *application) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, answer.Bytes(), contentType)
 }
 
-// checkMethod refuses a method that is not for a path. Of the answer to HEAD net/http sends the head alone.
+// checkMethod refuses a method that a path does not support. For HEAD, net/http sends only the head of the response.
 func checkMethod(method string, where *route) error {
 	if method == where.allowed || method == http.MethodHead && where.allowed == http.MethodGet {
 		return nil
@@ -84,7 +84,7 @@ func checkMethod(method string, where *route) error {
 		"method " + cut(method, 20) + ": not for this path, expected " + allowed, protocol, allowed}
 }
 
-// answer reads the request and hands it to the library.
+// answer reads the request and passes it to the library.
 func (a *application) answer(w http.ResponseWriter, r *http.Request, where *route, body, inflated *processor.Buffer) (*processor.Answer, error) {
 	request := processor.HostRequest{
 		Protocol: where.what.protocol, Method: where.what.method,
@@ -119,7 +119,7 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request, where *rout
 	return answer, err
 }
 
-// withTimeout returns a context that ends when the client says.
+// withTimeout returns a context with the timeout that the client requests.
 func withTimeout(r *http.Request) (context.Context, context.CancelFunc, error) {
 	value, ok := lastValue(r.Header, "X-Timeout-Ms")
 	if !ok {
@@ -133,7 +133,7 @@ func withTimeout(r *http.Request) (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// body reads the body of a request and undoes its compression.
+// body reads the body of a request and decompresses it.
 func (a *application) body(w http.ResponseWriter, r *http.Request, body, inflated *processor.Buffer) ([]byte, error) {
 	if err := readBody(w, r, body, a.limit, a.readTime); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (a *application) body(w http.ResponseWriter, r *http.Request, body, inflate
 	return inflated.Bytes(), nil
 }
 
-// handOn lets the proxy load or unload a model.
+// handOn forwards a request to load or unload a model to the proxy.
 func (a *application) handOn(w http.ResponseWriter, r *http.Request, where *route, body, inflated *processor.Buffer) {
 	ctx, cancel, err := withTimeout(r)
 	if err == nil {
@@ -166,7 +166,7 @@ func (a *application) handOn(w http.ResponseWriter, r *http.Request, where *rout
 	send(w, http.StatusOK, nil, jsonType)
 }
 
-// show answers a page of the host's own.
+// show responds with a page of the host itself, such as its metrics.
 func (a *application) show(w http.ResponseWriter, which page) {
 	switch which {
 	case metricsPage:
@@ -193,7 +193,7 @@ func send(w http.ResponseWriter, status int, body []byte, contentType string) {
 	header["Content-Type"] = []string{contentType}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	// Fails only if the client is gone.
+	// This fails only if the client has disconnected.
 	_, _ = w.Write(body)
 }
 
@@ -206,7 +206,7 @@ func refuseRoute(w http.ResponseWriter, err error) {
 	refuse(w, where.status, where.text, where.protocol)
 }
 
-// fail answers an error, with what is known of who refused.
+// fail responds with an error and the version that refused the request, if it is known.
 func fail(w http.ResponseWriter, err error, answer *processor.Answer, protocol string) {
 	if errors.Is(err, errGone) {
 		panic(http.ErrAbortHandler) // ends the connection without an answer
@@ -228,7 +228,7 @@ func fail(w http.ResponseWriter, err error, answer *processor.Answer, protocol s
 	refuse(w, httpStatus(processor.CodeOf(err)), message(err), protocol)
 }
 
-// refuse answers a failure in the way of a protocol: JSON, or for raw requests text.
+// refuse responds with a failure in the form of the protocol: JSON, or text for raw requests.
 func refuse(w http.ResponseWriter, status int, text, protocol string) {
 	if protocol == "eas" {
 		send(w, status, []byte(text+"\n"), textType)

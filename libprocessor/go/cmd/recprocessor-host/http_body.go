@@ -18,7 +18,7 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// bodyError is a body that is refused, with an HTTP status. What is left of it is not waited for.
+// bodyError is the refusal of a body, with an HTTP status. The host does not wait for the rest of the body.
 type bodyError struct {
 	status     int
 	text       string
@@ -27,7 +27,7 @@ type bodyError struct {
 
 func (e *bodyError) Error() string { return e.text }
 
-// errGone: the client is gone, nobody is left to be answered.
+// errGone means that the client has disconnected, so that there is no response.
 var errGone = errors.New("the client is gone")
 
 const (
@@ -35,7 +35,7 @@ const (
 	crowdedRetry = time.Second
 )
 
-// readBody reads a body so large and so slow as the host puts up with.
+// readBody reads a body within the limits of size and time.
 func readBody(w http.ResponseWriter, r *http.Request, buffer *processor.Buffer, limit int64, within time.Duration) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
@@ -47,7 +47,7 @@ func readBody(w http.ResponseWriter, r *http.Request, buffer *processor.Buffer, 
 	if err := control.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return errGone
 	}
-	// One more byte, in which the end shows.
+	// One more byte shows whether the body ends in time.
 	err := buffer.Reserve(int(min(max(r.ContentLength, 0), firstReserve)) + 1)
 	if err == nil {
 		err = buffer.ReadUpTo(r.Body, int(limit))
@@ -65,20 +65,20 @@ func readBody(w http.ResponseWriter, r *http.Request, buffer *processor.Buffer, 
 	case int64(buffer.Len()) > limit:
 		return tooLarge(limit)
 	}
-	// What follows may take its time.
+	// The next request may take its time.
 	if control.SetReadDeadline(time.Time{}) != nil {
 		return errGone
 	}
 	return nil
 }
 
-// isOfMemory says whether an error is the budget's, and not a reader's.
+// isOfMemory returns whether an error comes from the memory budget and not from a reader.
 func isOfMemory(err error) bool {
 	var failure *processor.Error
 	return errors.As(err, &failure)
 }
 
-// noRoom refuses a body for which memory is short now, or always.
+// noRoom refuses a body for which memory is short now, or which could never fit.
 func noRoom(err error) error {
 	if processor.CodeOf(err) == processor.InvalidArgument {
 		return &bodyError{status: http.StatusRequestEntityTooLarge, text: message(err)}
@@ -86,7 +86,7 @@ func noRoom(err error) error {
 	return &bodyError{status: http.StatusTooManyRequests, text: message(err), retryAfter: crowdedRetry}
 }
 
-// decompress undoes a Content-Encoding, gzip or deflate, piece by piece as there is room.
+// decompress undoes a Content-Encoding, gzip or deflate, piece by piece within the memory budget.
 func decompress(body []byte, encoding string, limit int64, inflated *processor.Buffer) error {
 	source := bufio.NewReader(bytes.NewReader(body))
 	var reader io.Reader

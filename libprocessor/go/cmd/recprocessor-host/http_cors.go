@@ -15,8 +15,8 @@ const (
 
 var corsExposed = strings.Join(append(slices.Clone(provenanceNames), "inference-header-content-length", "retry-after"), ", ")
 
-// withCORS lets pages of some origins ask a handler ("*": of all): it answers what browsers ask before, and marks the
-// answers that pages may read. Without origins it is the handler itself.
+// withCORS lets pages of some origins ("*": of all) use a handler: it responds to the preflight requests of browsers, and
+// marks responses that pages may read. Without origins, it returns the handler itself.
 func withCORS(handler http.Handler, origins []string) http.Handler {
 	if len(origins) == 0 {
 		return handler

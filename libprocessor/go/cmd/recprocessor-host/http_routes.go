@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// page is what the host answers itself.
+// page is a path that the host itself serves.
 type page int
 
 const (
@@ -21,10 +21,10 @@ const (
 	readyPage
 )
 
-// controlProtocol is that of routes that are handed to the proxy: the method is what it is to do.
+// controlProtocol is the protocol of routes that are forwarded to the proxy; the method names the action.
 const controlProtocol = "control"
 
-// route is what a URL asks, and of which model.
+// route is the method and model of a URL.
 type route struct {
 	what    operation
 	page    page
@@ -34,7 +34,7 @@ type route struct {
 	label   string
 }
 
-// routeError is a path that leads nowhere; protocol is the one whose clients asked, allowed the HTTP method that does.
+// routeError is the error of an unknown path. protocol is that of the client, allowed an HTTP method that the path supports.
 type routeError struct {
 	status   int
 	text     string
@@ -55,12 +55,12 @@ var (
 		"/v2/health/live":      {what: operation{"kserve_json", "live"}, allowed: http.MethodGet},
 		"/v2/health/ready":     {what: operation{"kserve_json", "server_ready"}, allowed: http.MethodGet},
 		"/metrics":             {page: metricsPage, allowed: http.MethodGet},
-		// Where TensorFlow Serving has them.
+		// The paths of TensorFlow Serving.
 		"/monitoring/prometheus/metrics": {page: metricsPage, allowed: http.MethodGet},
 		"/healthz":                       {page: alivePage, allowed: http.MethodGet},
 		"/readyz":                        {page: readyPage, allowed: http.MethodGet},
 	}
-	// What follows the model, below /v1/models.
+	// The parts after the model, below /v1/models.
 	tfservingVerbs = map[string]route{
 		":predict":  {what: operation{"tfserving_json", "predict"}, allowed: http.MethodPost},
 		":classify": {what: operation{"tfserving_json", "classify"}, allowed: http.MethodPost},
@@ -69,7 +69,7 @@ var (
 		"/metadata": {what: operation{"tfserving_json", "metadata"}, allowed: http.MethodGet},
 		"":          {what: operation{"tfserving_json", "status"}, allowed: http.MethodGet},
 	}
-	// What follows the model, below /v2/models.
+	// The parts after the model, below /v2/models.
 	kserveVerbs = map[string]route{
 		"/infer":  {what: operation{"kserve_json", "infer"}, allowed: http.MethodPost},
 		"/ready":  {what: operation{"kserve_json", "ready"}, allowed: http.MethodGet},
@@ -79,8 +79,8 @@ var (
 	}
 )
 
-// findRoute says where a path leads, as it came, with its percents. Raw requests of DeepRec Processor come to the path
-// that its clients use, /api/predict/M, or to / if there is but one model.
+// findRoute returns the route of a path that is still percent-encoded. Raw requests of DeepRec Processor use the path of its
+// clients, /api/predict/M, or / if there is only one model.
 func findRoute(path string) (route, error) {
 	if found, ok := fixedRoutes[path]; ok {
 		return found, nil
@@ -111,8 +111,7 @@ func findRoute(path string) (route, error) {
 	return route{}, notFound(path)
 }
 
-// modelRoute reads M[/versions/V] or M[/labels/L], and a verb. A version may be a text, as in the messages: what is no
-// number is a label then.
+// modelRoute reads M[/versions/V] or M[/labels/L], and a verb. As in the messages, a version that is not a number is a label.
 func modelRoute(path, rest string, verbs map[string]route, ends string, texts bool) (route, error) {
 	model, rest := cutAny(rest, ends)
 	version, label := "", ""
@@ -174,7 +173,7 @@ func unquote(quoted, protocol string) (string, error) {
 	return text, nil
 }
 
-// isNumber says whether a version is one, perhaps one that is not possible.
+// isNumber returns whether a version is a number, even an impossible one.
 func isNumber(text string) bool {
 	digits := strings.TrimLeft(text, "+-")
 	return len(text)-len(digits) <= 1 && digits != "" && strings.Trim(digits, "0123456789") == ""

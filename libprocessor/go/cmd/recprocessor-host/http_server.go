@@ -17,7 +17,7 @@ import (
 
 const mostHeadBytes = 65536
 
-// httpServer is the HTTP side.
+// httpServer serves HTTP.
 type httpServer struct {
 	server   *http.Server
 	port     *port
@@ -26,10 +26,10 @@ type httpServer struct {
 	giveUp   context.CancelCauseFunc         // ends the requests in flight
 }
 
-// errGivenUp is why they end.
+// errGivenUp is the reason why requests are ended at the end of the host.
 var errGivenUp = &processor.Error{Code: processor.Unavailable, Message: "host: it is stopping"}
 
-// How long clients have to take what they are told at the very end.
+// The time in which clients must read the last responses.
 const lastWords = time.Second
 
 func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*httpServer, error) {
@@ -48,7 +48,7 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 		IdleTimeout:       options.idleTime,
 		MaxHeaderBytes:    mostHeadBytes,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
-		// HTTP/1.1 alone: HTTP/2 is what the other port is for.
+		// Only HTTP/1.1; the other port serves HTTP/2.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	most := mostConnections(options.maxConnections, options)
@@ -64,7 +64,7 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 	return &httpServer{server: server, port: reserved, share: share, giveUp: giveUp}, nil
 }
 
-// open begins to take connections.
+// open starts to accept connections.
 func (s *httpServer) open() error {
 	listener, err := s.port.listen()
 	if err == nil {
@@ -82,7 +82,7 @@ func (s *httpServer) serve() error {
 
 func (s *httpServer) address() string { return s.port.address }
 
-// stop takes no more requests and waits for those in flight until the context ends; what is left then is refused.
+// stop refuses new requests and waits for those in flight until the context ends; the remaining ones are then ended.
 func (s *httpServer) stop(ctx context.Context) {
 	if s.server.Shutdown(ctx) == nil {
 		return
@@ -95,7 +95,7 @@ func (s *httpServer) stop(ctx context.Context) {
 	}
 }
 
-// provenanceNames are what a client may read of an answer.
+// provenanceNames are the headers that a page may read.
 var provenanceNames = []string{
 	"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us",
 }
@@ -109,7 +109,7 @@ func init() {
 	}
 }
 
-// lastValue is a header's value; of several the last.
+// lastValue returns the last value of a header.
 func lastValue(header http.Header, canonicalName string) (string, bool) {
 	values := header[canonicalName]
 	if len(values) == 0 {

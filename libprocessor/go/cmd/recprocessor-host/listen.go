@@ -15,15 +15,15 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// A client that takes nothing of its answer for so long is cut off.
+// A client that reads nothing of its response for so long is disconnected.
 const unreadMillis = 60_000
 
-// Connections that wait to be accepted; the kernel has a limit of its own.
+// The maximum number of connections that wait to be accepted; the kernel has its own limit.
 const backlog = 4096
 
-// port is bound, and claimed for the state directory, before anything listens there. The kernel hands no connection to a
-// socket that does not listen: a host that is loading its models finds out at once if it cannot have its ports, and leaves
-// clients to the hosts that can answer.
+// port is bound, and claimed for the state directory, before the host listens on it. The kernel passes no connection to a
+// socket that does not listen. So a host that still loads its models finds out at once if a port is not available, and
+// leaves clients to the hosts that are ready.
 type port struct {
 	fd      int
 	address string // as in "127.0.0.1:8500"
@@ -87,7 +87,7 @@ func portOf(address unix.Sockaddr) int {
 	return 0
 }
 
-// listen begins to take connections.
+// listen starts to accept connections.
 func (p *port) listen() (net.Listener, error) {
 	if err := unix.Listen(p.fd, backlog); err != nil {
 		return nil, fmt.Errorf("listen %s: %w", p.address, err)
@@ -97,17 +97,17 @@ func (p *port) listen() (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// Descriptors that connections leave to files: models, tables and what the host reports.
+// The file descriptors that are reserved for models, tables and reports.
 const reservedFiles = 96
 
-// Connections to the port for health and metrics alone.
+// The maximum number of connections to the port for health and metrics.
 const healthConnections = 64
 
-// mostConnections is how many connections gRPC and HTTP may have each, so that reservedFiles descriptors are left; more
-// than `wanted` are never needed. It is asked before any port listens.
+// mostConnections returns the maximum number of connections for gRPC and for HTTP, at most `wanted`, which leaves
+// reservedFiles descriptors. It must be called before any port listens.
 func mostConnections(wanted int, options hostOptions) int {
 	var limit unix.Rlimit
-	// Go has raised it as far as the process may.
+	// Go has already raised the limit as far as possible.
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
 		return wanted
 	}
@@ -122,7 +122,7 @@ func mostConnections(wanted int, options hostOptions) int {
 	return min(wanted, max(8, left/2))
 }
 
-// limited closes connections beyond a number at once, so that those that are served stay so.
+// limited closes connections beyond a number at once, so that the others are still served.
 type limited struct {
 	net.Listener
 	most  int

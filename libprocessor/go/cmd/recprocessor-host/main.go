@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command recprocessor-host puts gRPC and HTTP in front of a host of libprocessor, bytes in and bytes out.
+// Command recprocessor-host serves a host of libprocessor over gRPC and HTTP.
 //
 //	recprocessor-host --state-dir DIR --host-id host-0 --grpc-port 8500 --rest-port 8501
 //
-// It takes the command line of `python -m serving_proxy.host` and behaves as that does. No tensor is decoded here, nor
-// any message: a table says which protocol and method of the library a gRPC method or a URL is.
+// It has the command line and the behavior of `python -m serving_proxy.host`. It decodes neither tensors nor messages: a
+// table maps each gRPC method and URL to a protocol and method of the library.
 package main
 
 import (

@@ -11,9 +11,9 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// modelControl handles RepositoryModelLoad and RepositoryModelUnload of the Open Inference Protocol: it refuses them, or
-// hands them to the proxy. What is served is decided there: a host that loaded by itself would be told to unload at the
-// next change.
+// modelControl handles RepositoryModelLoad and RepositoryModelUnload of the Open Inference Protocol: it refuses them or
+// forwards them to the proxy, which decides what is served. A host that loaded a model by itself would have to unload it at
+// the next change.
 type modelControl struct{ admin *admin } // null: off
 
 func newModelControl(options hostOptions) *modelControl {
@@ -30,7 +30,7 @@ func (m *modelControl) handle(verb string) singleHandler {
 	return m.admin.handOnCall("model "+verb, controlOption, controlPath+verb)
 }
 
-// overHTTP answers a request whose path names a model, and whose body is JSON or nothing.
+// overHTTP handles a request whose path names a model and whose body is JSON or empty.
 func (m *modelControl) overHTTP(ctx context.Context, verb, model string, body []byte) error {
 	path := controlPath + verb + "?model=" + url.QueryEscape(model)
 	err := m.admin.handOn(ctx, "model "+verb, controlOption, path, jsonType, body)

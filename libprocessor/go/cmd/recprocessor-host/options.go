@@ -16,10 +16,10 @@ import (
 
 const mib = 1 << 20
 
-// noPort: none is asked for.
+// noPort means that no port was given.
 const noPort = -1
 
-// hostOptions say how the host runs; parseOptions says what each is.
+// hostOptions are the options of the host; parseOptions describes each.
 type hostOptions struct {
 	stateDir, hostID, address          string
 	grpcPort, restPort, healthPort     int
@@ -42,7 +42,7 @@ func (o *hostOptions) maxMessage() int { return o.maxMessageMB * mib }
 func parseOptions(arguments []string) (hostOptions, error) {
 	o := hostOptions{}
 	flags := flag.NewFlagSet("recprocessor-host", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is returned
+	flags.SetOutput(io.Discard) // errors are returned
 	flags.Usage = func() {}
 	help := func() {
 		flags.SetOutput(os.Stdout)
@@ -50,43 +50,43 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.stateDir, "state-dir", "", "`folder` with desired.json")
-	flags.StringVar(&o.hostID, "host-id", "host-0", "`name` of this host: one process at a time has it")
-	flags.StringVar(&o.address, "address", "127.0.0.1", "where to listen")
-	number(flags, &o.grpcPort, "grpc-port", 8500, 0, 65535, "0: any free one")
-	number(flags, &o.restPort, "rest-port", 8501, 0, 65535, "0: any free one")
+	flags.StringVar(&o.hostID, "host-id", "host-0", "`name` of this host, which only one process at a time may have")
+	flags.StringVar(&o.address, "address", "127.0.0.1", "address to listen on")
+	number(flags, &o.grpcPort, "grpc-port", 8500, 0, 65535, "gRPC port; 0: any free port")
+	number(flags, &o.restPort, "rest-port", 8501, 0, 65535, "REST port; 0: any free port")
 	number(flags, &o.healthPort, "health-port", noPort, 0, 65535,
-		"HTTP without TLS for health and metrics, from the start on; 0: any free one")
-	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); TLS for both ports")
-	flags.StringVar(&o.tlsKey, "tls-key", "", "its key (PEM `file`)")
-	flags.StringVar(&o.clientCA, "client-ca", "", "clients need a certificate that these have signed (PEM `file`)")
-	flags.StringVar(&o.cpus, "cpus", "", "CPUs that the process may use, as in 0-3,8")
-	flags.StringVar(&o.maintenanceCPUs, "maintenance-cpus", "", "CPUs that versions are loaded on; else as desired.json says")
+		"HTTP port without TLS for health and metrics, open from the start; 0: any free port")
+	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); enables TLS on both ports")
+	flags.StringVar(&o.tlsKey, "tls-key", "", "key of the certificate (PEM `file`)")
+	flags.StringVar(&o.clientCA, "client-ca", "", "certificates (PEM `file`) of the authorities that sign the certificates of clients")
+	flags.StringVar(&o.cpus, "cpus", "", "CPUs that the process may use, for example 0-3,8")
+	flags.StringVar(&o.maintenanceCPUs, "maintenance-cpus", "", "CPUs on which versions are loaded; default: those in desired.json")
 	flags.BoolVar(&o.allowReload, "allow-reload-rpc", false, "forward HandleReloadConfigRequest to the proxy")
 	flags.BoolVar(&o.allowControl, "allow-model-control", false, "forward loading and unloading of models to the proxy")
-	flags.StringVar(&o.admin, "admin", "", "`URL` of the proxy's admin API, as in http://127.0.0.1:8502")
+	flags.StringVar(&o.admin, "admin", "", "`URL` of the proxy's admin API, for example http://127.0.0.1:8502")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the token of the admin API")
-	flags.Func("cors-origin", "`origin` whose pages may ask over HTTP, as in https://shop.example, or *; repeatable",
+	flags.Func("cors-origin", "`origin` whose pages may send HTTP requests, for example https://shop.example, or *; repeatable",
 		func(text string) error {
 			o.corsOrigins = append(o.corsOrigins, text)
 			return checkOrigin(text)
 		})
-	number(flags, &o.maxMessageMB, "max-message-mb", 64, 1, 2047, "largest request")
-	number(flags, &o.maxInFlightMB, "max-request-mb-in-flight", 0, 0, 1<<30, "memory of all requests in flight, in MiB; 0: a tenth of the machine's or the cgroup's")
-	number(flags, &o.maxConnections, "max-connections", 4096, 1, 1000000, "over HTTP")
-	seconds(flags, &o.readTime, "read-seconds", 20, "for the head of an HTTP request, and as many for its body")
-	seconds(flags, &o.idleTime, "idle-seconds", 300, "an idle HTTP connection is kept")
-	seconds(flags, &o.drainTime, "drain-seconds", 30, "for requests in flight at the end")
+	number(flags, &o.maxMessageMB, "max-message-mb", 64, 1, 2047, "size of the largest request in MiB")
+	number(flags, &o.maxInFlightMB, "max-request-mb-in-flight", 0, 0, 1<<30, "memory of all requests in flight in MiB; 0: a tenth of the memory of the machine or the cgroup")
+	number(flags, &o.maxConnections, "max-connections", 4096, 1, 1000000, "maximum number of HTTP connections")
+	seconds(flags, &o.readTime, "read-seconds", 20, "timeout for the head of an HTTP request, and again for its body")
+	seconds(flags, &o.idleTime, "idle-seconds", 300, "time after which an idle HTTP connection is closed")
+	seconds(flags, &o.drainTime, "drain-seconds", 30, "time for requests in flight to complete at the end")
 	seconds(flags, &o.pingAfter, "grpc-keepalive-seconds", 120,
-		"ping a connection over which nothing has come for so long; 0: never")
-	seconds(flags, &o.pingTimeout, "grpc-keepalive-timeout-seconds", 20, "close it without an answer to that; 0: never")
-	seconds(flags, &o.pingLeast, "grpc-min-ping-seconds", 10, "close connections of clients that ping more often")
+		"ping a connection after so long without data; 0: never")
+	seconds(flags, &o.pingTimeout, "grpc-keepalive-timeout-seconds", 20, "close a connection that has not answered a ping for so long; 0: never")
+	seconds(flags, &o.pingLeast, "grpc-min-ping-seconds", 10, "close connections of clients that ping at shorter intervals")
 	seconds(flags, &o.mostAge, "grpc-max-connection-age-seconds", 0,
-		"ask clients to connect anew after so long, so that a balancer spreads them; 0: never")
-	seconds(flags, &o.mostIdle, "grpc-max-connection-idle-seconds", 0, "the same without a call for so long; 0: never")
-	oneOf(flags, &o.logFormat, "log-format", []string{"json", "text"}, "lines of JSON, or of text")
+		"ask clients to reconnect after so long, so that a load balancer can redistribute them; 0: never")
+	seconds(flags, &o.mostIdle, "grpc-max-connection-idle-seconds", 0, "ask clients to reconnect after so long without a call; 0: never")
+	oneOf(flags, &o.logFormat, "log-format", []string{"json", "text"}, "format of the log: lines of JSON or text")
 	o.logLevel = "info"
-	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "what is logged")
-	flags.StringVar(&o.profileListen, "profile-listen", "", "`address` for Go's profiler, as in 127.0.0.1:6060; off")
+	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "lowest level that is logged")
+	flags.StringVar(&o.profileListen, "profile-listen", "", "`address` of Go's profiler, for example 127.0.0.1:6060; default: off")
 	flags.VisitAll(func(f *flag.Flag) {
 		if f.Name != "cors-origin" {
 			f.Value = &onceValue{Value: f.Value}
@@ -119,7 +119,7 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	return o, nil
 }
 
-// onceValue refuses a second value, of which the flag package would keep the last.
+// onceValue refuses a second value, because the flag package would keep only the last one.
 type onceValue struct {
 	flag.Value
 	taken *string
@@ -133,7 +133,7 @@ func (v *onceValue) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// String is also asked of a value that holds nothing.
+// String is also called on an empty value.
 func (v *onceValue) String() string {
 	if v.Value == nil {
 		return ""
@@ -141,13 +141,13 @@ func (v *onceValue) String() string {
 	return v.Value.String()
 }
 
-// IsBoolFlag: such a flag has no value on the command line.
+// IsBoolFlag returns whether the flag has no value on the command line.
 func (v *onceValue) IsBoolFlag() bool {
 	flag, ok := v.Value.(interface{ IsBoolFlag() bool })
 	return ok && flag.IsBoolFlag()
 }
 
-// checkOrigin: as browsers send it, without a path.
+// checkOrigin checks that an origin has the form that browsers send, without a path.
 func checkOrigin(text string) error {
 	scheme, host, ok := strings.Cut(text, "://")
 	if text != "*" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
@@ -156,7 +156,7 @@ func checkOrigin(text string) error {
 	return nil
 }
 
-// tooShort: gRPC pings no more often than once a second.
+// tooShort returns whether an interval is shorter than a second, which gRPC does not support.
 func tooShort(interval time.Duration) bool { return interval > 0 && interval < time.Second }
 
 func number(flags *flag.FlagSet, target *int, name string, value, low, high int, usage string) {
@@ -198,7 +198,7 @@ func oneOf(flags *flag.FlagSet, target *string, name string, values []string, us
 	})
 }
 
-// setUpLog sends logs to stderr, a line each, with the keys that the other programs use.
+// setUpLog sends the log to stderr, one line per record, with the same keys as the other programs.
 func setUpLog(options hostOptions) {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warning": slog.LevelWarn, "error": slog.LevelError,

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runOn confines the process to CPUs: every thread that there is, since only those that a confined one starts are confined
-// by themselves.
+// runOn restricts all threads of the process to CPUs. Threads that start later inherit this from the thread that starts them.
 func runOn(cpus string) error {
 	wanted, err := parseCPUs(cpus)
 	if err != nil {
@@ -43,7 +42,7 @@ func runOn(cpus string) error {
 	return nil
 }
 
-// parseCPUs reads a list as in "0-3,8".
+// parseCPUs parses a list such as "0-3,8".
 func parseCPUs(text string) (*unix.CPUSet, error) {
 	set := &unix.CPUSet{}
 	for _, part := range strings.Split(text, ",") {
@@ -63,8 +62,8 @@ func parseCPUs(text string) (*unix.CPUSet, error) {
 	return set, nil
 }
 
-// What a request needs of Go's memory is little and short-lived, so that collecting it less often costs nothing that
-// matters beside a model.
+// A request needs little memory of Go for a short time, so a less frequent garbage collection costs little compared with a
+// model.
 func tuneCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(1000)

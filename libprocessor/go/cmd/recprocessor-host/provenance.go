@@ -9,8 +9,8 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// provenance tells what is known of who answered and how long it took, in the order sent: trailing metadata of gRPC,
-// headers of HTTP.
+// provenance returns which version responded and the times of the request, in the order in which they are sent as trailing
+// metadata of gRPC or headers of HTTP.
 func provenance(answer *processor.Answer, tell func(name, value string)) {
 	if answer == nil {
 		return
@@ -32,5 +32,5 @@ func provenance(answer *processor.Answer, tell func(name, value string)) {
 	}
 }
 
-// roundUp returns how many units a duration takes, the last one perhaps in part.
+// roundUp returns a duration in units, rounded up.
 func roundUp(duration, unit time.Duration) int64 { return int64((duration + unit - 1) / unit) }

@@ -14,8 +14,8 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// readiness says whether the host and each of its models is ready, as probes ask for it. The host is once nothing of the
-// first desired state is left to load, until it is told to stop; a model is while a version of it is.
+// readiness tells probes whether the host and each of its models are ready. The host is ready from the time when the first
+// desired state is loaded until it stops; a model is ready while one of its versions is.
 type readiness struct {
 	host   *processor.Host
 	health *healthService
@@ -34,7 +34,7 @@ func newReadiness(host *processor.Host) *readiness {
 	return r
 }
 
-// state is the host's state, and whether requests are welcome.
+// state returns the state of the host, and whether it accepts requests.
 func (r *readiness) state() (string, bool) {
 	r.lookAgain("")
 	r.mu.Lock()
@@ -42,8 +42,7 @@ func (r *readiness) state() (string, bool) {
 	return r.now, r.now == "ready"
 }
 
-// lookAgain makes sure that "not ready" is not said any more when it has become so. The name is that of a model, or
-// empty.
+// lookAgain updates the readiness before "not ready" is reported. The name is that of a model, or empty.
 func (r *readiness) lookAgain(name string) {
 	r.mu.Lock()
 	ready, isModel := r.models[name]
@@ -71,7 +70,7 @@ func (r *readiness) check(ctx context.Context, request any, _ *grpc.UnaryServerI
 	return handler(ctx, request)
 }
 
-// update takes in what the host says of itself.
+// update reads the status of the host.
 func (r *readiness) update(status *processor.HostStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +102,7 @@ func (r *readiness) update(status *processor.HostStatus) {
 	r.ready, r.models = ready, models
 }
 
-// stop says from now on that nothing is ready.
+// stop makes the host and all models not ready.
 func (r *readiness) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +126,7 @@ func (r *readiness) tell(ready bool, models map[string]bool) {
 	}
 }
 
-// readyModels says of every model whether a version of it is ready.
+// readyModels returns for every model whether one of its versions is ready.
 func readyModels(status *processor.HostStatus) map[string]bool {
 	models := make(map[string]bool, len(status.Models))
 	for name, model := range status.Models {

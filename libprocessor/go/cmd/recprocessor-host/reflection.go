@@ -18,13 +18,12 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// What `make proto` compiles from protos/.
+// The descriptors that `make proto` compiles from protos/.
 //
 //go:embed services.binpb
 var serviceDescriptors []byte
 
-// addReflection lets a server answer what it is asked about itself. The descriptors are only shown, never used: messages
-// stay bytes.
+// addReflection adds server reflection. The descriptors are used for nothing else; messages are not decoded.
 func addReflection(server *grpc.Server) error {
 	files, err := descriptors()
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package main
 
-// reload handles HandleReloadConfigRequest: it refuses it, or hands it to the proxy as it came, and answers once the
-// models that are new are available. The response is a message with a status that, written empty, says OK.
+// reload handles HandleReloadConfigRequest: it refuses the request or forwards it to the proxy unchanged, and responds when
+// the new models are available. The response is an empty message, whose status means OK.
 func reload(options hostOptions) singleHandler {
 	admin := newAdmin(options, options.allowReload)
 	return admin.handOnCall("HandleReloadConfigRequest", "--allow-reload-rpc", "/v1/reload")

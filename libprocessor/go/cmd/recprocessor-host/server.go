@@ -18,10 +18,10 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// Between "not ready" and the refusal of new requests, for those who watch the health over a stream.
+// The time between "not ready" and the refusal of new requests, for clients that watch the health over a stream.
 const noticeTime = 100 * time.Millisecond
 
-// A load that cannot be interrupted must not keep the process.
+// The time after which the process ends although a load cannot be interrupted.
 const closeTime = 5 * time.Second
 
 // front is one of the servers in front of the host.
@@ -31,9 +31,9 @@ type front interface {
 	address() string
 }
 
-// server is the whole: a host, two servers in front of it, and their end. The ports for requests are reserved at the start
-// and opened when the models are ready: where several hosts share a port, the kernel would hand connections to one that
-// cannot answer yet. Health and metrics have a port of their own, from the start on.
+// server is a host with its gRPC and HTTP servers. The ports for requests are reserved at the start and opened when the models
+// are ready, because if several hosts share a port, the kernel would pass connections to a host that is not ready yet.
+// Health and metrics have a separate port, which is open from the start.
 type server struct {
 	host      *processor.Host
 	options   hostOptions
@@ -104,7 +104,7 @@ func (s *server) openForRequests() error {
 	return s.start("rest", s.http)
 }
 
-// start opens a port, serves there, and says so.
+// start opens a port, serves on it, and publishes its address.
 func (s *server) start(name string, front front) error {
 	if err := front.open(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -118,7 +118,7 @@ func (s *server) start(name string, front front) error {
 	return s.host.SetEndpoint(name, front.address())
 }
 
-// end tells probes first, then refuses what is new, then waits for what is in flight.
+// end first fails the probes, then refuses new requests, and then waits for requests in flight.
 func (s *server) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.drainTime)
 	defer cancel()
@@ -148,7 +148,7 @@ func (s *server) end() {
 	s.unload()
 }
 
-// unload frees the host; what cannot be interrupted ends with the process.
+// unload frees the host. A load that cannot be interrupted ends with the process.
 func (s *server) unload() {
 	closed := make(chan struct{})
 	go func() {
@@ -163,7 +163,7 @@ func (s *server) unload() {
 	}
 }
 
-// profile serves net/http/pprof, if it is asked for.
+// profile serves net/http/pprof if an address was given.
 func (s *server) profile() {
 	if s.options.profileListen == "" {
 		return

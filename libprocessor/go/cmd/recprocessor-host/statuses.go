@@ -45,7 +45,7 @@ func httpStatus(code processor.Code) int {
 	return http.StatusInternalServerError
 }
 
-// message is what an error says, without the name of its code, as UTF-8.
+// message returns the text of an error without the name of its code, as UTF-8.
 func message(err error) string {
 	text := err.Error()
 	var failure *processor.Error
@@ -55,7 +55,7 @@ func message(err error) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// grpcStatus hands a code of the library on, number for number.
+// grpcStatus converts a code of the library, which has the same number in gRPC.
 func grpcStatus(err error) error {
 	if text := tooLargeRequest(""); errors.As(err, &text) {
 		return status.Error(codes.ResourceExhausted, text.Error())
@@ -67,7 +67,7 @@ func invalid(text string) error {
 	return &processor.Error{Code: processor.InvalidArgument, Message: text}
 }
 
-// What clients may say of a request beside its bytes, in gRPC's metadata and in HTTP's headers alike.
+// The metadata of gRPC and headers of HTTP with which clients describe a request.
 const (
 	routingKey   = "x-routing-key"
 	priority     = "x-priority"

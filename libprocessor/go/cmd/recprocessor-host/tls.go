@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// tlsConfig says which certificates the server has, and whether clients must have one; nil without TLS.
+// tlsConfig returns the certificates of the server, and whether clients need one; nil without TLS.
 func tlsConfig(options hostOptions) (*tls.Config, error) {
 	if options.tlsCert == "" {
 		return nil, nil
