@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benchmarks of libprocessor/bench. They open the library as a host does; only those of codecs and kernels hold its
-# objects, take long to compile, and are built when they are asked for.
+# The benchmarks of libprocessor/bench. They open the library as a host does. Only those of codecs and kernels contain its
+# objects; they take long to compile and are built only on request.
 include(cmake/messages.cmake)
 include(cmake/programs.cmake)
 
-# add_bench(NAME SOURCES...): bench_NAME.cc with the main function of all.
+# add_bench(NAME SOURCES...): bench_NAME.cc with the common main function.
 function(add_bench name)
   add_executable(bench_${name} libprocessor/bench/main.cc libprocessor/bench/bench_${name}.cc ${ARGN})
   link_program(bench_${name} bench processor_flags ${CMAKE_DL_LIBS} -l:libgomp.so.1)
@@ -28,7 +28,7 @@ add_bench(codec libprocessor/bench/codec_requests.cc
 target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels processor_messages)
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 
-# The kernels, against bare oneDNN and plain C++.
+# The kernels, compared with bare oneDNN and plain C++.
 file(GLOB PROCESSOR_KERNEL_CASES CONFIGURE_DEPENDS libprocessor/bench/kernels/*.cc)
 add_bench(kernels ${PROCESSOR_KERNEL_CASES})
 target_link_libraries(bench_kernels PRIVATE processor_kernels)

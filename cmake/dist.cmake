@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The library once more for `make dist`, where everything that it needs lies in its own folder, and the files by which
-# pkg-config and CMake find it there. tools/make_dist.py puts them together.
+# The library for `make dist`, with everything that it needs in its own folder, and the files with which pkg-config and
+# CMake find it there. tools/make_dist.py makes the archive.
 include(CMakePackageConfigHelpers)
 
 set(DIST_DIR ${CMAKE_CURRENT_BINARY_DIR}/dist)
@@ -8,7 +8,7 @@ get_target_property(DIST_LIBRARIES processor LINK_LIBRARIES)
 get_target_property(DIST_OPTIONS processor LINK_OPTIONS)
 
 add_library(processor_dist SHARED EXCLUDE_FROM_ALL)
-# oneDNN needs libgomp but does not say where it lies. As a need of our own it is found beside us.
+# oneDNN needs libgomp but does not name its folder. As a dependency of our library, it is found in our folder.
 target_link_libraries(processor_dist PRIVATE ${DIST_LIBRARIES} -l:libgomp.so.1)
 target_link_options(processor_dist PRIVATE ${DIST_OPTIONS})
 set_target_properties(processor_dist PROPERTIES
@@ -21,6 +21,6 @@ set_target_properties(processor_dist PROPERTIES
 
 configure_file(cmake/recprocessor.pc.in ${DIST_DIR}/recprocessor.pc @ONLY)
 configure_file(cmake/recprocessorConfig.cmake.in ${DIST_DIR}/recprocessorConfig.cmake COPYONLY)
-# Before 1.0 a minor release may change the API; the ABI has a version of its own.
+# Before 1.0, a minor release may change the API; the ABI has its own version.
 write_basic_package_version_file(${DIST_DIR}/recprocessorConfigVersion.cmake
                                  VERSION ${PROCESSOR_VERSION} COMPATIBILITY SameMinorVersion)

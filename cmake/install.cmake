@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the wheel carries beside the Python files: the library, its headers, and what the binding generates at build.
+# The files of the wheel beside the Python files: the library, its headers, and the generated files of the binding.
 
 set(GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
 set(BINDING_FILES ${GENERATED_DIR}/_abi.py ${GENERATED_DIR}/_build.py)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Protobuf code generated from protos/, for tests, benchmarks and fuzzers: the library itself has none.
+# Protobuf code that is generated from protos/ for tests, benchmarks and fuzzers. The library itself uses none.
 include_guard(GLOBAL)
 
-# The environment's before any other: its version is the one that TensorFlow's protobuf headers demand.
+# The compiler of the environment is preferred, because its version fits TensorFlow's protobuf headers.
 get_filename_component(PYTHON_BIN ${Python_EXECUTABLE} DIRECTORY)
 find_program(PROTOC protoc HINTS ${PYTHON_BIN} REQUIRED)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the programs of tests/libprocessor and libprocessor/bench are linked with.
+# Links the programs of tests/libprocessor and libprocessor/bench.
 include_guard(GLOBAL)
 
 # link_program(TARGET FOLDER LIBRARIES...): the libraries, TensorFlow and oneDNN; the program goes to FOLDER of the build.
 function(link_program target folder)
-  # libtensorflow_cc registers the kernels; nothing of it may be named directly, and the linker would drop it.
+  # libtensorflow_cc registers the kernels. The linker would drop it if no symbol of it is used directly.
   target_link_options(${target} PRIVATE -Wl,--no-as-needed)
   target_link_libraries(${target} PRIVATE ${ARGN} ${TENSORFLOW_LIBRARIES} ${ONEDNN_LIBRARY})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})

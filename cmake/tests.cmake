@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs of tests/libprocessor. They hold the library's objects instead of linking the library: tests reach what it
-# does not export, and a sanitizer's runtime comes first without being preloaded.
+# Programs of tests/libprocessor. They contain the library's objects instead of linking the library, so that tests can use
+# what it does not export, and the runtime of a sanitizer comes first without preloading.
 include(cmake/messages.cmake)
 include(cmake/programs.cmake)
 find_package(GTest REQUIRED)
 
-# Built when they are asked for, not with the library.
+# They are built on request, not with the library.
 function(add_test_program name)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   link_program(${name} tests processor_objects processor_kernels)
 endfunction()
 
-# add_unit_tests(NAME SOURCES...): a program of unit tests. What is tested is optimized as it is shipped; the tests
-# themselves need not be, and compile in half the time.
+# add_unit_tests(NAME SOURCES...): a program of unit tests. The library's objects are optimized as they are shipped. The
+# tests themselves are not, so that they compile in half the time.
 function(add_unit_tests name)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   link_program(${name} tests GTest::gtest_main)
@@ -43,18 +43,19 @@ target_link_libraries(processor_kernel_tests PRIVATE processor_kernels)
 target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
 compile_in_batches(processor_kernel_tests 8)
 
-# The C ABI alone, from 64 threads.
+# Only the C ABI, from 64 threads.
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
 
-# The programs that tests/libprocessor/test_c_api.py links with the library, here with its objects.
+# The programs that tests/libprocessor/test_c_api.py links with the library; here they contain its objects.
 foreach(name test_c_api test_c_api_drop_in test_c_api_host)
   add_test_program(processor_${name} tests/libprocessor/${name}.c)
   set_target_properties(processor_${name} PROPERTIES C_STANDARD 99 LINKER_LANGUAGE CXX)
   target_compile_definitions(processor_${name} PRIVATE _POSIX_C_SOURCE=200809L)
 endforeach()
 
-# What threads share and TensorFlow does not touch: queues, deadlines, counters. Small enough for ThreadSanitizer, which
-# takes what TensorFlow synchronizes by its own means for races. These sources with their tests, and what they need.
+# Objects that threads share and TensorFlow does not touch: queues, deadlines, counters. The program needs no TensorFlow
+# threads, whose own synchronization ThreadSanitizer would report as races. It has these sources, their tests and what they
+# need.
 set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/kernels/huge_memory.cc
@@ -79,7 +80,7 @@ target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/run
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
 
-# `make fuzz` runs rarely. `make test` compiles its own sources, and links nothing of them.
+# `make fuzz` runs rarely, so `make test` compiles its sources without linking them.
 file(GLOB PROCESSOR_FUZZ_SOURCES CONFIGURE_DEPENDS libprocessor/fuzz/*.cc)
 add_library(processor_fuzz_sources OBJECT EXCLUDE_FROM_ALL ${PROCESSOR_FUZZ_SOURCES})
 target_include_directories(processor_fuzz_sources PRIVATE tests/libprocessor/codec tests/libprocessor/kernels

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiles several sources of a target as one file, since TensorFlow's headers take most of the time of each compiler, even
-# precompiled. Such sources see each other's anonymous namespaces, so each name may be there once (tools/check_names.py).
+# Compiles several sources of a target as one file, because TensorFlow's headers take most of the time of each compilation,
+# even precompiled. Such sources share anonymous namespaces, so each name may occur there only once (tools/check_names.py).
 
 function(compile_in_batches target size)
   set_target_properties(${target} PROPERTIES

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The drop-in contract alone: what a host that exists does with the library.
+ * A host that uses only the drop-in contract, as existing hosts do.
  *
  *     drop_in CONFIG REQUEST [RESPONSE]
  *
- * CONFIG is the JSON configuration, REQUEST a file with a serialized tensorflow.eas.PredictRequest, RESPONSE where to
- * write the PredictResponse.
+ * CONFIG is the JSON configuration, and REQUEST a file with a serialized tensorflow.eas.PredictRequest. The
+ * PredictResponse is written to RESPONSE.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include <processor/deeprec.h>
 
-/* The whole file, to be freed; NULL on failure. */
+/* Read a whole file. The caller frees it; NULL on failure. */
 static void *read_file(const char *path, int *size) {
   FILE *file = fopen(path, "rb");
   long length = -1;
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
   } else {
     printf("response: %d bytes\n", response_size);
   }
-  /* The buffer is ours whatever the code says. The contract has no function that frees the model. */
+  /* The buffer must be freed for every code. The contract has no function that frees the model. */
   free(response);
   return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

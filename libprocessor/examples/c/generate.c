@@ -12,7 +12,7 @@ static int fail(const char *object, const char *why) {
   return 0;
 }
 
-/* An element type, its bytes, and the number one in it, little-endian. */
+/* An element type, its size, and the number 1 in it, little-endian. */
 static const struct element {
   const char *name;
   int32_t dtype;
@@ -44,7 +44,7 @@ static const struct element *find_element(const char *name) {
   return NULL;
 }
 
-/* An input as the signature describes it. */
+/* An input of the signature. */
 struct spec {
   char *name;
   char *dtype;
@@ -91,7 +91,7 @@ static void read_spec(struct json *json, int64_t rows, struct spec *dst) {
   }
 }
 
-/* Values of one tensor, at an address that spares the library a copy. */
+/* Allocate the values of one tensor, at an address that the library can use without a copy. */
 static int fill(const struct element *element, const struct spec *spec, processor_tensor *dst) {
   size_t count = 1;
   for (int32_t i = 0; i < spec->rank; ++i) {
@@ -115,7 +115,7 @@ static int fill(const struct element *element, const struct spec *spec, processo
   return 1;
 }
 
-/* Append one input; takes over the name. */
+/* Append one input, and take ownership of its name. */
 static int append(struct spec *spec, struct generated *dst) {
   const struct element *element = spec->dtype != NULL ? find_element(spec->dtype) : NULL;
   if (spec->name == NULL || element == NULL) {
@@ -172,7 +172,7 @@ static int read_signature(struct json *json, int64_t rows, char **name, int *is_
   return good;
 }
 
-/* Step to the signature wanted: `json` stands before it then. */
+/* Move `json` to the start of the requested signature. */
 static int find_signature(struct json *json, const char *wanted) {
   int first = 1;
   while (json_next(json, '[', ']', &first)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes up a request from the signature of a model: every number is 1, every string "a". */
+/* Generates a request from the signature of a model: every number is 1, every string "a". */
 #ifndef GENERATE_H_
 #define GENERATE_H_
 
@@ -20,11 +20,11 @@ struct generated {
 /*
  * Make inputs for a signature.
  *
- * json       what processor_model_signatures() answered.
- * signature  NULL: the default one of the model.
- * rows       what an open dimension becomes if it is the first of its tensor; others become 1.
+ * json       the result of processor_model_signatures().
+ * signature  NULL: the default signature of the model.
+ * rows       the size of an open first dimension; other open dimensions become 1.
  *
- * On failure it answers 0, and has said why on stderr.
+ * Returns 0 on failure, after printing the reason to stderr.
  */
 int generate(const char *json, size_t size, const char *signature, int64_t rows, struct generated *dst);
 

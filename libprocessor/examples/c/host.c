@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A complete host in C: loads a SavedModel, answers requests, measures them from several threads, ends cleanly.
+ * A complete host in C: it loads a SavedModel, runs requests, measures them from several threads, and ends cleanly.
  *
- *     host MODEL                                              one request made up from the signature, then timing
- *     host MODEL --requests FILE --output FILE --seconds 0    answers to given requests
+ *     host MODEL                                              one request generated from the signature, then timing
+ *     host MODEL --requests FILE --output FILE --seconds 0    responses to given requests
  *
  * See usage() for the options and docs/c.md for the format of the files.
  */
@@ -23,8 +23,8 @@ struct arguments {
   const char *model;
   const char *config;
   const char *protocol;
-  const char *request;  /* one message, as it is */
-  const char *requests; /* several, each behind its length */
+  const char *request;  /* a file with one message */
+  const char *requests; /* a file of messages, each after its length */
   const char *signature;
   const char *output;
   long threads;
@@ -50,7 +50,7 @@ static void usage(FILE *to) {
       to);
 }
 
-/* Answer whether `text` is a number within the bounds, and write it. */
+/* Parse a number within the bounds. Returns 0 if `text` is not one. */
 static int parse_number(const char *name, const char *text, double least, double most, double *number) {
   char *end;
   errno = 0;
@@ -127,7 +127,7 @@ static int report(const char *what, const processor_error *error) {
   return 0;
 }
 
-/* What is sent: requests, and the memory that they point into. */
+/* The requests to send, and the memory that they point into. */
 struct workload {
   processor_request *requests;
   size_t count;
@@ -141,7 +141,7 @@ static void workload_free(struct workload *workload) {
   generated_free(&workload->generated);
 }
 
-/* Requests out of a file. */
+/* Read requests from a file. */
 static int read_workload(const struct arguments *arguments, struct workload *dst) {
   int good = arguments->request != NULL ? messages_read_one(arguments->request, &dst->messages)
                                         : messages_read(arguments->requests, &dst->messages);
@@ -162,7 +162,7 @@ static int read_workload(const struct arguments *arguments, struct workload *dst
   return 1;
 }
 
-/* One request of tensors, made up from the signature. */
+/* Generate one request of tensors from the signature. */
 static int make_workload(const struct arguments *arguments, const processor_model *model, struct workload *dst) {
   processor_error error;
   processor_result *signatures = NULL;
@@ -206,7 +206,7 @@ static void describe_tensors(const processor_result *result) {
   }
 }
 
-/* Answer each request once; write or describe the responses. */
+/* Run each request once, and write or describe the responses. */
 static int answer_once(const struct arguments *arguments, const processor_model *model,
                        const struct workload *workload) {
   FILE *output = NULL;

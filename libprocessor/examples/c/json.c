@@ -26,7 +26,7 @@ void json_expect(struct json *json, char wanted) {
   if (!json_take(json, wanted)) fail(json);
 }
 
-/* Write a code point as UTF-8, and answer its bytes. */
+/* Write a code point as UTF-8. Returns the number of bytes. */
 static size_t encode(unsigned long point, char *dst) {
   if (point < 0x80) {
     dst[0] = (char)point;
@@ -43,7 +43,7 @@ static size_t encode(unsigned long point, char *dst) {
   return 3;
 }
 
-/* Read what follows a backslash. */
+/* Read the escape sequence after a backslash. */
 static size_t unescape(struct json *json, char *dst) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   if (json->at == json->end) return (size_t)fail(json);
@@ -91,7 +91,7 @@ char *json_string(struct json *json) {
   return text;
 }
 
-/* Read digits, letters and signs: a number or a word. Answers its length. */
+/* Read digits, letters and signs: a number or a word. Returns its length. */
 static size_t word(struct json *json, char *dst, size_t capacity) {
   size_t size = 0;
   json_peek(json);

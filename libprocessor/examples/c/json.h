@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the JSON that the library writes, front to back, without building a tree. A host that has a JSON library
- * will use that instead.
+ * Reads the JSON that the library writes from front to back, without building a tree. A host that has a JSON library
+ * would use that instead.
  *
- * After a failure the reader stays where it was, and every further step fails as well.
+ * After a failure, the reader keeps its position, and every further step fails as well.
  */
 #ifndef JSON_H_
 #define JSON_H_
@@ -17,13 +17,13 @@ struct json {
   int failed;
 };
 
-/* The next character that is not white space; NUL at the end. */
+/* Return the next character that is not white space; NUL at the end. */
 char json_peek(struct json *json);
 
-/* Take the next character that is not white space, if it is `wanted`. */
+/* Skip the next character that is not white space, if it is `wanted`. Returns whether it was. */
 int json_take(struct json *json, char wanted);
 
-/* Demand it. */
+/* Skip the next character that is not white space; it is a failure if it is not `wanted`. */
 void json_expect(struct json *json, char wanted);
 
 /* Read a string into memory that the caller frees; NULL on failure. */
@@ -32,7 +32,7 @@ char *json_string(struct json *json);
 /* Read a whole number. */
 int64_t json_integer(struct json *json);
 
-/* Read over a value of any kind. */
+/* Skip a value of any kind. */
 void json_skip(struct json *json);
 
 /*

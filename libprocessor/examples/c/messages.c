@@ -11,7 +11,7 @@ static int fail(const char *path, const char *why) {
   return 0;
 }
 
-/* The whole file, to be freed; NULL on failure. */
+/* Read a whole file. The caller frees it; NULL on failure. */
 static unsigned char *read_file(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   if (file == NULL) {
@@ -44,7 +44,7 @@ static uint32_t read_length(const unsigned char *src) {
   return (uint32_t)src[0] | (uint32_t)src[1] << 8 | (uint32_t)src[2] << 16 | (uint32_t)src[3] << 24;
 }
 
-/* Count the messages and, if `items` is not NULL, list them. Answers 0 if the last one is cut. */
+/* Count the messages and, if `items` is not NULL, list them. Returns 0 if the last one is truncated. */
 static int list(const unsigned char *memory, size_t size, struct message *items, size_t *count) {
   *count = 0;
   for (size_t at = 0; at < size; ++*count) {

@@ -13,7 +13,7 @@ struct worker {
   const processor_model *model;
   const processor_request *requests;
   size_t count;
-  size_t first; /* request to begin with, so that the threads do not send the same ones at once */
+  size_t first; /* the first request; threads start with different ones */
   int64_t end_ns;
   struct timing timing;
 };
@@ -39,7 +39,7 @@ static int bucket_of(int64_t ns) {
   return bucket < TIMING_BUCKETS ? bucket : TIMING_BUCKETS - 1;
 }
 
-/* The middle of a bucket, in nanoseconds. */
+/* Return the middle of a bucket in nanoseconds. */
 static double value_of(int bucket) {
   int shift = bucket < 2 * TIMING_STEPS ? 0 : bucket / TIMING_STEPS - 1;
   double least = (double)(bucket - TIMING_STEPS * shift);

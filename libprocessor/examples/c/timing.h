@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests from several threads for some time, and counts. */
+/* Sends requests from several threads for some time, and counts them. */
 #ifndef TIMING_H_
 #define TIMING_H_
 
@@ -15,7 +15,7 @@
 struct timing {
   int threads;
   double seconds;
-  double cpu_seconds; /* of the whole process, its TensorFlow threads included */
+  double cpu_seconds; /* of the whole process, including TensorFlow threads */
   uint64_t requests;
   uint64_t failed;
   processor_error first_error;
@@ -24,13 +24,13 @@ struct timing {
   uint64_t buckets[TIMING_BUCKETS];
 };
 
-/* Send `requests` [count] in turn from every thread. On failure it answers 0, and has said why on stderr. */
+/* Send `requests` [count] in turn from every thread. Returns 0 on failure, after printing the reason to stderr. */
 int timing_run(const processor_model *model, const processor_request *requests, size_t count, int threads,
                double seconds, struct timing *timing);
 
 void timing_print(const struct timing *timing);
 
-/* One line: threads, seconds, requests, failed, requests_per_second, cpu_seconds_per_1000_requests,
+/* Print one line: threads, seconds, requests, failed, requests_per_second, cpu_seconds_per_1000_requests,
  * latency_us {mean, p50, p95, p99, max}. */
 void timing_print_json(const struct timing *timing);
 

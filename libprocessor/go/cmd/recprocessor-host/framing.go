@@ -18,8 +18,8 @@ import (
 // looks the same, so work for it ends after this time.
 const halfCloseGrace = 500 * time.Millisecond
 
-// Errors of requests whose end another server on the way may see at a different place; net/http would accept them without
-// notice. It responds to an error of its connection with 400.
+// The errors of requests whose end another server on the way may see at a different place. net/http would accept them
+// silently; it responds to an error of a connection with 400.
 var (
 	errTwoLengths = errors.New("request: Content-Length and Transfer-Encoding, expected one of them")
 	errOldChunks  = errors.New("request: Transfer-Encoding in HTTP/1.0, expected a Content-Length")

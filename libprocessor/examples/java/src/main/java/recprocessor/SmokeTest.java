@@ -13,13 +13,13 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * Answers one request from Java: {@code SmokeTest LIBRARY CONFIG REQUEST RESPONSE}.
+ * Runs one request from Java: {@code SmokeTest LIBRARY CONFIG REQUEST RESPONSE}.
  *
  * <p>LIBRARY is libprocessor.so, CONFIG the JSON configuration of the drop-in contract, REQUEST a file with a serialized
- * tensorflow.eas.PredictRequest, RESPONSE where to write the PredictResponse.
+ * tensorflow.eas.PredictRequest. The PredictResponse is written to RESPONSE.
  */
 public final class SmokeTest {
-  /** What is used of deeprec.h and, the last three, of processor.h. */
+  /** The functions of deeprec.h and, the last three, of processor.h that are used. */
   interface Processor extends Library {
     Pointer initialize(String modelEntry, String modelConfig, IntByReference state);
 
@@ -32,14 +32,14 @@ public final class SmokeTest {
     void processor_model_free(Pointer model);
   }
 
-  /** The ABI that this program was written for; its minor part may be larger in the library. */
+  /** The ABI version of this program; the library may have a larger minor version. */
   private static final int ABI_MAJOR = 1;
 
   private static final int RTLD_NOW = 2;
 
   private SmokeTest() {}
 
-  /** Copies an output buffer and gives it back: the contract leaves that to the caller, whatever the status. */
+  /** Copies an output buffer and frees it; by the contract, the caller must free it for every status. */
   private static byte[] take(PointerByReference output, IntByReference size) {
     Pointer buffer = output.getValue();
     if (buffer == null) {
@@ -61,13 +61,13 @@ public final class SmokeTest {
     return response;
   }
 
-  /** Runs the test; an exception, and with it a status other than 0, says what failed. */
+  /** Runs the test; an exception, and thus an exit status other than 0, names the failure. */
   public static void main(String[] arguments) throws IOException {
     if (arguments.length != 4) {
       System.err.println("usage: SmokeTest LIBRARY CONFIG REQUEST RESPONSE");
       System.exit(2);
     }
-    // Symbols stay local: the process may hold another TensorFlow.
+    // Symbols stay local, because the process may contain another TensorFlow.
     Processor library =
         Native.load(arguments[0], Processor.class, Map.of(Library.OPTION_OPEN_FLAGS, RTLD_NOW));
     int abi = library.processor_abi_version();
