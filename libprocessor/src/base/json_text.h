@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes JSON as text.
 #ifndef PROCESSOR_BASE_JSON_TEXT_H_
 #define PROCESSOR_BASE_JSON_TEXT_H_
 
@@ -8,7 +9,8 @@
 
 namespace processor {
 
-/// JSON on one line. Paths and names need not be UTF-8, which the library's default would throw for.
+/// Returns JSON on one line. Bytes that are not UTF-8, which paths and names may have, are replaced: the library's
+/// default is to throw.
 template <typename Json>
 std::string JsonText(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

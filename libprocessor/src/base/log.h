@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's log: one line at a time, to stderr or to the sink that the host has set. Any thread may call.
+// The library's log: one line at a time, to stderr or to the sink that the host has set. Any thread may call these
+// functions.
 #ifndef PROCESSOR_BASE_LOG_H_
 #define PROCESSOR_BASE_LOG_H_
 
@@ -12,10 +13,10 @@ enum class Severity : int32_t { kInfo = 0, kWarning = 1, kError = 2 };
 
 using LogSink = void (*)(void* user_data, int32_t severity, const char* message);
 
-/// See processor_set_log_sink().
+/// Sets where lines go, as processor_set_log_sink() describes.
 void SetLogSink(LogSink sink, void* user_data, int32_t min_severity);
 
-/// Drops the line if there is no memory for it.
+/// Logs a line; drops it if there is no memory for it.
 void Log(Severity severity, std::string_view message) noexcept;
 
 }  // namespace processor

@@ -8,7 +8,7 @@
 
 namespace processor {
 
-/// The memory limit of this process's cgroup (v2 or v1) or the memory of the machine, whichever is less.
+/// Returns the memory limit of this process's cgroup (v2 or v1) or the memory of the machine in bytes, whichever is less.
 /// `root`: "" or, for tests, a folder that holds proc and sys.
 int64_t MemoryAllowed(const std::string& root = "");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows one request may have where no configuration says it.
+// The number of rows that one request may have by default.
 #ifndef PROCESSOR_BASE_REQUEST_ROWS_H_
 #define PROCESSOR_BASE_REQUEST_ROWS_H_
 

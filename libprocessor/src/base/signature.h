@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signatures of a SavedModel, as requests see them: names to positions, dtypes, shapes.
-//
-// Immutable after construction; any thread may read.
+// The signatures of a SavedModel as requests use them: names to positions, dtypes and shapes. A model version owns them.
+// They do not change after loading, so any thread may read them.
 #ifndef PROCESSOR_BASE_SIGNATURE_H_
 #define PROCESSOR_BASE_SIGNATURE_H_
 
@@ -28,14 +27,14 @@ struct TensorSpec {
   std::string tensor_name;  // name in the graph: "serving_default_dense:0"
   tensorflow::DataType dtype = tensorflow::DT_INVALID;
   tensorflow::PartialTensorShape shape;  // rank may be unknown
-  /// Whether the request chooses the first dimension, which then is max_rows at most.
+  /// Whether the request chooses the first dimension, which then is at most max_rows.
   bool open_rows = true;
   int64_t max_rows = kDefaultMaxRows;
-  /// Of an input: its value in requests that leave it out. None: they are refused.
+  /// The value of an input in requests that omit it. Without one, such requests are refused.
   std::optional<tensorflow::Tensor> default_value;
 };
 
-/// One signature. Inputs and outputs are sorted by alias; positions in them are the currency of the runtime.
+/// One signature. Inputs and outputs are sorted by alias; the runtime refers to them by position.
 class Signature {
  public:
   Signature(std::string name, const tensorflow::SignatureDef& def, int64_t max_rows = kDefaultMaxRows);
@@ -45,10 +44,10 @@ class Signature {
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
 
-  /// Takes SignatureDef.defaults. \return INVALID_ARGUMENT with the input whose default is no tensor that it takes.
+  /// Reads SignatureDef.defaults. \return INVALID_ARGUMENT that names an input whose default does not fit it.
   absl::Status ReadDefaults(const tensorflow::SignatureDef& def);
 
-  /// Position of an input by alias or, failing that, tensor name ("x:0", or "x" for output 0); -1 if there is none.
+  /// Returns the position of an input by alias or else by tensor name ("x:0", or "x" for output 0); -1 if there is none.
   int FindInput(std::string_view key) const { return input_index_.Find(key); }
   int FindOutput(std::string_view key) const { return output_index_.Find(key); }
 
@@ -61,23 +60,23 @@ class Signature {
   NameIndex output_index_;
 };
 
-/// All signatures of a model that can be served, and which of them is meant by no name.
+/// All signatures of a model that can be served, and the default one.
 class SignatureSet {
  public:
   SignatureSet() = default;
   SignatureSet(const SignatureSet&) = delete;
   SignatureSet& operator=(const SignatureSet&) = delete;
 
-  /// Takes all signatures of `meta_graph` but the internal ones ("__saved_model_*").
+  /// Reads all signatures of `meta_graph` except the internal ones ("__saved_model_*").
   /// \return as Signature::ReadDefaults().
   absl::Status Load(const tensorflow::MetaGraphDef& meta_graph, int64_t max_rows = kDefaultMaxRows);
   void set_default(const Signature* signature) { default_ = signature; }
 
-  /// The signature of that name; the default for ""; nullptr if there is none.
+  /// Returns a signature by name, or the default one for ""; nullptr if there is none.
   const Signature* Find(std::string_view name) const;
   const Signature* default_signature() const { return default_; }
   const std::vector<std::unique_ptr<Signature>>& all() const { return signatures_; }
-  /// Position in all().
+  /// Returns the position of a signature in all().
   int IndexOf(const Signature* signature) const;
 
  private:

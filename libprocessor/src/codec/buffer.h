@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory from malloc with one owner: what a response is written into, and what a host of the drop-in contract releases
-// with free(). Of the budget of requests it has what was claimed for it, until it is dropped or given away.
+// The memory of a response. It comes from malloc, because a host of the drop-in contract releases it with free().
 #ifndef PROCESSOR_CODEC_BUFFER_H_
 #define PROCESSOR_CODEC_BUFFER_H_
 
@@ -13,6 +12,8 @@
 
 namespace processor {
 
+/// Owns memory and its claim on the budget of requests, until it is destroyed or gives the memory away. One thread uses
+/// it at a time.
 class Buffer {
  public:
   Buffer() = default;
@@ -25,7 +26,8 @@ class Buffer {
   }
   ~Buffer() { std::free(data_); }
 
-  /// Makes room for `size` bytes, dropping what was there. False if memory is short. Never null after success.
+  /// Allocates `size` bytes in the place of what was there. Returns false if there is no memory; data() is not null after
+  /// success, even for 0 bytes.
   bool Allocate(size_t size) {
     std::free(data_);
     data_ = static_cast<char*>(std::malloc(size == 0 ? 1 : size));
@@ -33,6 +35,7 @@ class Buffer {
     return data_ != nullptr;
   }
 
+  /// Copies a text. Returns false if there is no memory.
   bool Assign(std::string_view text) {
     if (!Allocate(text.size())) return false;
     std::memcpy(data_, text.data(), text.size());
@@ -43,7 +46,7 @@ class Buffer {
   const char* data() const { return data_; }
   size_t size() const { return size_; }
 
-  /// The claim of what is allocated, which ends with it.
+  /// Takes over the claim of the memory and releases it together with the memory.
   void Keep(ByteClaim claim) { claim_ = std::move(claim); }
 
   /// Gives the memory away; the receiver calls free().

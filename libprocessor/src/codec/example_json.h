@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tf.Example as a JSON object of features.
+// Reads a tf.Example from a JSON object of features. Any thread may call it.
 #ifndef PROCESSOR_CODEC_EXAMPLE_JSON_H_
 #define PROCESSOR_CODEC_EXAMPLE_JSON_H_
 
@@ -10,8 +10,8 @@
 
 namespace processor {
 
-/// Appends the serialized tf.Example of an object: each feature a value or a list of values, which are all text or
-/// base64, or all numbers, true and false. Whole numbers are an int64_list, and a float_list if one is not whole.
+/// Appends the serialized tf.Example of an object. Each feature is a value or a list of values, which are either strings
+/// or base64, or numbers and booleans. Numbers become an int64_list if all are whole, else a float_list.
 /// \return INVALID_ARGUMENT with the name of the feature.
 absl::Status AppendExample(const JsonDocument& document, JsonElement element, std::string* dst);
 

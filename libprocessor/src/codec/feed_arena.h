@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory for the many small tensors of one request.
 //
-// A one-row request has dozens of tensors of a few bytes; TensorFlow's allocator takes two allocations and a mutex for
-// each, which is most of what decoding costs. Here they share blocks: a tensor holds a share of the block that it lies
-// in, and the last one to go frees the block, on whatever thread that is. Large tensors have a block of their own, so
-// that a long-lived small one never keeps much memory alive. If memory is short, this says so at once; TensorFlow's
-// allocator retries for ten seconds, then goes on with a null pointer.
+// A one-row request has dozens of tensors of a few bytes. TensorFlow's allocator needs two allocations and a mutex for
+// each, which is most of the cost of decoding. Here small tensors share blocks: each holds a share of its block, and the
+// last one frees the block, on any thread. Large tensors have their own blocks, so that a small tensor that lives long
+// does not keep much memory. If there is no memory, the arena fails at once; TensorFlow's allocator retries for ten
+// seconds and then continues with a null pointer.
 //
-// What a tensor takes above a few kilobytes is claimed from the budget of requests (byte_budget.h) before it is
-// allocated, and given back with its block.
+// Tensors above a few kilobytes are claimed from the budget of requests (byte_budget.h) before they are allocated; the
+// claim is released with their block.
 #ifndef PROCESSOR_CODEC_FEED_ARENA_H_
 #define PROCESSOR_CODEC_FEED_ARENA_H_
 
@@ -29,25 +29,27 @@
 
 namespace processor {
 
+/// Makes the tensors of one request. The decoder of the request owns it and uses it on one thread; the tensors may be
+/// used on any thread and outlive it.
 class FeedArena {
  public:
   explicit FeedArena(ByteBudget* budget = &ByteBudget::Requests()) : budget_(budget) {}
   FeedArena(const FeedArena&) = delete;
   FeedArena& operator=(const FeedArena&) = delete;
-  /// The tensors made stay valid.
+  /// Tensors that were made stay valid.
   ~FeedArena();
 
-  /// Makes an uninitialized tensor (strings: empty ones) of a dtype that is a number or DT_STRING. `string_bytes`: what
-  /// its strings will hold beside it.
+  /// Makes an uninitialized tensor (or one of empty strings) of a numeric dtype or DT_STRING. `string_bytes`: the memory
+  /// that its strings will allocate in addition.
   /// \return RESOURCE_EXHAUSTED if memory or the budget is short, INVALID_ARGUMENT if it could never suffice.
   absl::Status Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, size_t element_bytes,
                     tensorflow::Tensor* dst, size_t string_bytes = 0);
 
-  /// Claims what strings of the tensor made last will hold more than was said.
+  /// Claims more memory for the strings of the last tensor than Make() was told.
   absl::Status Extend(size_t string_bytes);
 
-  /// Whether the request may have so many bytes of values filled in that it does not bring: up to kMostRepeated in all,
-  /// for a few bytes can ask for many.
+  /// Returns whether so many bytes may be filled with repeated values that the request does not contain: kMostRepeated
+  /// in total, because a few bytes of a request can ask for many.
   bool Repeat(size_t count, size_t bytes_each);
   static constexpr size_t kMostRepeated = size_t{64} << 20;
 
@@ -63,10 +65,10 @@ class FeedArena {
 
   static constexpr size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-  /// Memory for a tensor and what goes before it, and the block that it lies in; nullptr if memory is short.
+  /// Returns memory for a tensor and its head, and its block; nullptr if there is no memory.
   char* Take(size_t bytes, Block** block);
   void CloseBlock();
-  /// Claims what is worth claiming of so many bytes, which `claimed` then says.
+  /// Claims so many bytes unless they are too few to count; `claimed` is set to the claim.
   absl::Status Claim(size_t bytes, size_t* claimed);
 
   ByteBudget* const budget_;
@@ -79,9 +81,9 @@ class FeedArena {
   int taken_ = 0;
 };
 
-/// Head of a block; the rest of its memory follows.
+/// The head of a block; the rest of its memory follows.
 struct FeedArena::Block {
-  // Counts down from this; the arena takes off what it did not hand out once the block is full.
+  // A block starts with this number of shares; when it is full, the arena subtracts those that no tensor got.
   static constexpr int kManyShares = 1 << 30;
 
   explicit Block(int shares) : shares(shares) {}
@@ -105,7 +107,8 @@ struct FeedArena::Block {
   ByteBudget* budget = nullptr;
 };
 
-/// Lies in a block, before its data, with a pointer to the block before it: [Block*][SharedBuffer] ... [data].
+/// The buffer of a tensor, which lies in a block after a pointer to the block and before its data:
+/// [Block*][SharedBuffer] ... [data].
 class FeedArena::SharedBuffer final : public tensorflow::TensorBuffer {
  public:
   SharedBuffer(void* data, size_t size, size_t strings) : TensorBuffer(data), size_(size), strings_(strings) {
@@ -114,7 +117,7 @@ class FeedArena::SharedBuffer final : public tensorflow::TensorBuffer {
   ~SharedBuffer() override { std::destroy_n(base<tensorflow::tstring>(), strings_); }
 
   static void* operator new(size_t, void* place) { return place; }
-  /// Called when the last reference to the tensor has gone and the object is no more: its memory is the block's.
+  /// Called after the last reference to the tensor is gone and the object is destroyed. The memory belongs to the block.
   static void operator delete(void* place) { Block::Drop(BlockOf(place), 1); }
 
   static Block*& BlockOf(void* place) { return static_cast<Block**>(place)[-1]; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which inputs of a signature a request has brought.
+// The inputs of a signature that a request has.
 #ifndef PROCESSOR_CODEC_INPUT_PLACES_H_
 #define PROCESSOR_CODEC_INPUT_PLACES_H_
 
@@ -11,12 +11,13 @@
 
 namespace processor {
 
+/// Finds inputs and remembers which were found. The decoder of one request owns it; one thread uses it.
 class InputPlaces {
  public:
   explicit InputPlaces(const Signature& signature) : signature_(signature), seen_(signature.inputs().size()) {}
 
-  /// Finds the place of an input by alias or tensor name, and marks it.
-  /// \return INVALID_ARGUMENT if the signature has no such input or the request has brought it before.
+  /// Finds the position of an input by alias or tensor name, and marks it as seen.
+  /// \return INVALID_ARGUMENT if the signature has no such input or it was seen before.
   absl::Status Take(std::string_view key, int* position);
 
   const std::vector<bool>& seen() const { return seen_; }

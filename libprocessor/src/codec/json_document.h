@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON of one request.
 //
-// A whole document is checked before anything of it is used: a syntax error in a field that nobody reads is an error.
-// Parsers are kept by their threads, since their memory costs more than most requests; a large one is given back.
+// The whole document is checked before any of it is used, so a syntax error in an unused field is an error as well. Each
+// thread keeps a parser, because allocating its memory costs more than most requests; the memory of a large one is
+// released.
 #ifndef PROCESSOR_CODEC_JSON_DOCUMENT_H_
 #define PROCESSOR_CODEC_JSON_DOCUMENT_H_
 
@@ -23,6 +24,7 @@ using JsonArray = simdjson::dom::array;
 using JsonObject = simdjson::dom::object;
 using JsonType = simdjson::dom::element_type;
 
+/// A parsed request. The decoder of the request owns it; one thread uses it.
 class JsonDocument {
  public:
   JsonDocument() = default;
@@ -30,24 +32,25 @@ class JsonDocument {
   JsonDocument& operator=(const JsonDocument&) = delete;
   ~JsonDocument();
 
-  /// Largest text. Parsing takes up to kMemoryOfText times its size in memory, which is claimed before (byte_budget.h).
+  /// The largest text. Parsing takes up to kMemoryOfText times its size in memory, which is claimed first
+  /// (byte_budget.h).
   static constexpr size_t kMaxBytes = size_t{64} << 20;
   static constexpr size_t kMemoryOfText = 16;
 
-  /// Reads `text`, whose memory is not needed afterwards. To be called once. Takes the tokens NaN, Infinity and
-  /// -Infinity, which TensorFlow Serving's clients send, for what Number() knows.
-  /// \return INVALID_ARGUMENT for what is not one JSON object in UTF-8, RESOURCE_EXHAUSTED if memory is short.
+  /// Parses `text`, whose memory is not needed afterwards. May be called once. The tokens NaN, Infinity and -Infinity,
+  /// which clients of TensorFlow Serving send, are accepted; Number() reads them.
+  /// \return INVALID_ARGUMENT for a text that is not one JSON object in UTF-8, RESOURCE_EXHAUSTED if there is no memory.
   absl::Status Parse(std::string_view text);
 
   /// Lives as long as the document, as do all strings and elements in it.
   const JsonObject& root() const { return root_; }
 
-  /// Whether the element is a number, or a token for one.
+  /// Reads a number or one of the three tokens. Returns false for any other element.
   bool Number(JsonElement element, double* value) const;
 
  private:
   absl::Status ParseText(std::string_view text);
-  /// Claims the memory of texts that are worth it.
+  /// Claims the memory for a text unless it is too little to count.
   absl::Status Claim(size_t text_bytes, size_t times);
 
   std::unique_ptr<simdjson::dom::parser> parser_;
@@ -56,13 +59,13 @@ class JsonDocument {
   bool has_tokens_ = false;
 };
 
-/// Number of elements.
+/// Returns the number of elements.
 size_t SizeOf(JsonArray array);
 
-/// Words for an element in a message: "a list", "text", "3".
+/// Describes an element in a message: "a list", "text", "3".
 std::string Describe(JsonElement element);
 
-/// The bytes of {"b64": "..."}. False if `object` is another.
+/// Reads the text of {"b64": "..."}. Returns false for any other object.
 bool IsBase64(JsonObject object, std::string_view* text);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtypes that have values in JSON, as C++ types.
+// Maps the dtypes that have values in JSON to C++ types.
 #ifndef PROCESSOR_CODEC_JSON_DTYPES_H_
 #define PROCESSOR_CODEC_JSON_DTYPES_H_
 
@@ -11,8 +11,8 @@
 
 namespace processor {
 
-/// Calls `call` with a value of the C++ type of a numeric or bool dtype, of a tstring for DT_STRING; answers
-/// `otherwise` for a dtype that JSON has no values for.
+/// Returns `call(value)` with a value of the C++ type of a numeric, bool or string dtype; `otherwise` for a dtype that has
+/// no values in JSON.
 template <typename Call, typename Answer>
 Answer WithJsonType(tensorflow::DataType dtype, Call&& call, Answer otherwise) {
   switch (dtype) {
@@ -49,7 +49,8 @@ Answer WithJsonType(tensorflow::DataType dtype, Call&& call, Answer otherwise) {
   }
 }
 
-/// Whether a large whole number has become exactly `value`. What is written with a point or an exponent is no id.
+/// Whether `value` is exactly the whole number in the JSON, so that no id loses digits. A number that is written with a
+/// point or an exponent is not an id.
 inline bool HoldsExactly(JsonElement element, double value) {
   constexpr double kTwoTo63 = 9223372036854775808.0;
   int64_t whole;

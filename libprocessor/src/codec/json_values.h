@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of one tensor: from nested JSON lists into tensor memory, and back.
+// Reads the values of one tensor from nested JSON lists.
 #ifndef PROCESSOR_CODEC_JSON_VALUES_H_
 #define PROCESSOR_CODEC_JSON_VALUES_H_
 
@@ -16,28 +16,28 @@
 
 namespace processor {
 
-/// Whether JSON has values for the dtype: numbers (no complex ones), bool and string.
+/// Whether a dtype has values in JSON: numbers except complex ones, bool and string.
 bool InJson(tensorflow::DataType dtype);
 
-/// The shape of nested lists, told from their first elements; appended to `dims`.
+/// Appends the shape of nested lists, as their first elements have it, to `dims`.
 /// \return INVALID_ARGUMENT if they are nested deeper than a tensor can be.
 absl::Status AppendDims(const TensorSpec& spec, JsonElement element, Dims* dims);
 
-/// Makes the tensor for an input.
-/// \param most  number of values that the request can hold at most; a shape that wants more is refused.
+/// Makes the tensor of an input.
+/// \param most  the most values that the request can hold; a larger shape is refused.
 absl::Status MakeTensor(const TensorSpec& spec, std::string_view protocol, const Dims& dims, size_t most,
                         FeedArena* arena, tensorflow::TensorShape* shape, tensorflow::Tensor* dst);
 
-/// Fills a tensor in the order of its elements.
+/// Fills a tensor in the order of its elements. The decoder of a request owns it; one thread uses it.
 class JsonFiller {
  public:
   /// `base64`: whether {"b64": "..."} is a string.
   JsonFiller(const TensorSpec& spec, const JsonDocument& document, bool base64, tensorflow::Tensor* dst);
 
-  /// Takes nested lists of exactly the shape dims[0], dims[1], ...
+  /// Reads nested lists of exactly the shape dims[0], dims[1], ...
   /// \return INVALID_ARGUMENT with the name of the input and what was found.
   absl::Status FillNested(JsonElement element, const int64_t* dims, int rank);
-  /// Takes lists nested in any way.
+  /// Reads lists that are nested in any way.
   absl::Status FillFlat(JsonElement element);
 
   int64_t filled() const { return filled_; }

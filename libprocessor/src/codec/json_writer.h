@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes JSON, with the tokens NaN, Infinity and -Infinity of TensorFlow Serving for floats that are no numbers.
+// Writes JSON. Floats that are not numbers become the tokens NaN, Infinity and -Infinity, as in TensorFlow Serving.
 #ifndef PROCESSOR_CODEC_JSON_WRITER_H_
 #define PROCESSOR_CODEC_JSON_WRITER_H_
 
@@ -14,32 +14,32 @@
 
 namespace processor {
 
+/// Owns the text that it writes, and its claim on the budget of requests. One thread uses it.
 class JsonWriter {
  public:
-  /// Appends text that is JSON already.
+  /// Appends text that already is JSON.
   JsonWriter& Text(std::string_view json) {
     text_.append(json);
     return *this;
   }
-  /// A string in quotes. `text` is UTF-8.
+  /// Writes UTF-8 text in quotes.
   JsonWriter& String(std::string_view text);
   JsonWriter& Integer(int64_t value);
-  /// The shortest form that reads back as the same float; never without a point or an exponent.
+  /// Writes the shortest form that reads back as the same float, always with a point or an exponent.
   JsonWriter& Float(float value);
-  /// {"b64": "..."}
+  /// Writes {"b64": "..."}.
   JsonWriter& Base64(std::string_view bytes);
-  /// A string of any bytes: in quotes, or as base64 if `binary` or if it is no UTF-8.
+  /// Writes any bytes: as base64 if `binary` or if they are not UTF-8, else in quotes.
   JsonWriter& Bytes(std::string_view bytes, bool binary);
-  /// "key":
+  /// Writes "key":
   JsonWriter& Key(std::string_view key) { return String(key).Text(":"); }
 
-  /// The elements [begin, end) of a tensor, with commas between them.
+  /// Writes the elements [begin, end) of a tensor, with commas between them.
   JsonWriter& Values(const tensorflow::Tensor& tensor, int64_t begin, int64_t end, bool binary);
-  /// The part of a tensor from element `begin` on that dimensions `dim` and on span, as nested lists.
+  /// Writes the part of a tensor that begins at element `begin` and has the dimensions from `dim` on, as nested lists.
   JsonWriter& Nested(const tensorflow::Tensor& tensor, int dim, int64_t begin, bool binary);
 
-  /// Makes room for the text of outputs, if it is much: claims it and allocates it once. `keys`: bytes that go with each
-  /// of their rows.
+  /// Claims and allocates the memory for the text of outputs at once, if it is much. `keys`: further bytes of each row.
   absl::Status Reserve(const std::vector<tensorflow::Tensor>& outputs, size_t keys);
 
   const std::string& text() const { return text_; }
@@ -49,10 +49,10 @@ class JsonWriter {
   ByteClaim claim_{ByteBudget::Use::kAnswer};
 };
 
-/// Makes the text the body of a response. RESOURCE_EXHAUSTED if memory is short.
+/// Makes the text the body of a response. \return RESOURCE_EXHAUSTED if there is no memory.
 absl::Status Finish(const JsonWriter& json, Response* dst);
 
-/// Whether all strings of a tensor are UTF-8; true for other dtypes.
+/// Whether all strings of a tensor are UTF-8; true for all other dtypes.
 bool IsText(const tensorflow::Tensor& tensor);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of a routing input: one, or many that are equal.
+// Collects the value of a routing input, which has one value or several equal ones.
 #ifndef PROCESSOR_CODEC_KEY_COLLECTOR_H_
 #define PROCESSOR_CODEC_KEY_COLLECTOR_H_
 
@@ -12,7 +12,8 @@
 
 namespace processor {
 
-/// Every `Add` answers whether the value is the same as those before.
+/// Writes the first value to a text that the caller owns. Each Add() returns whether its value equals those before. One
+/// thread uses it.
 class KeyCollector {
  public:
   explicit KeyCollector(std::string* key) : key_(key) {}
@@ -32,7 +33,7 @@ class KeyCollector {
     return true;
   }
 
-  /// Little-endian numbers, end to end.
+  /// Adds consecutive little-endian numbers.
   bool AddNumbers(std::string_view content) {
     if (content.size() % sizeof(int64_t) != 0) return false;
     for (size_t i = 0; i < content.size(); i += sizeof(int64_t)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of an Open Inference Protocol request, taken apart.
+// Reads the JSON of a request of the Open Inference Protocol. Views and elements point into the document and the bytes.
 #ifndef PROCESSOR_CODEC_KSERVE_JSON_H_
 #define PROCESSOR_CODEC_KSERVE_JSON_H_
 
@@ -18,7 +18,7 @@ struct JsonInput {
   std::string_view name, datatype;
   Dims shape;
   std::optional<JsonElement> data;
-  std::optional<std::string_view> binary;  // where its bytes lie behind the JSON
+  std::optional<std::string_view> binary;  // its bytes behind the JSON
 };
 
 /// One element of "outputs".
@@ -27,6 +27,7 @@ struct JsonOutput {
   std::optional<bool> binary;
 };
 
+/// The body of a request.
 struct InferBody {
   std::string_view id, signature;
   bool binary_outputs = false;
@@ -34,7 +35,7 @@ struct InferBody {
   std::vector<JsonOutput> outputs;
 };
 
-/// Takes the JSON and the binary data behind it apart; all of them must be used.
+/// Reads the JSON and assigns the binary data behind it to inputs, which must use all of it.
 /// \return INVALID_ARGUMENT with the name of the key or input.
 absl::Status ReadInferBody(const JsonObject& root, std::string_view binary, InferBody* dst);
 

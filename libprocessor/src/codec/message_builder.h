@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds small messages inside out, where speed is nothing.
+// Builds small protobuf messages from the inside out, where speed does not matter.
 #ifndef PROCESSOR_CODEC_MESSAGE_BUILDER_H_
 #define PROCESSOR_CODEC_MESSAGE_BUILDER_H_
 
@@ -11,9 +11,10 @@
 
 namespace processor {
 
+/// Owns the bytes of one message. One thread uses it.
 class MessageBuilder {
  public:
-  /// A string, bytes or inner message; left out if empty, unless `keep`.
+  /// Appends a string, bytes or an inner message; an empty one is omitted unless `keep`.
   MessageBuilder& Bytes(uint32_t number, std::string_view content, bool keep = false) {
     if (content.empty() && !keep) return *this;
     const size_t begin = bytes_.size();
@@ -22,7 +23,7 @@ class MessageBuilder {
     return *this;
   }
 
-  /// A number, bool or enum; left out if 0.
+  /// Appends a number, bool or enum; 0 is omitted.
   MessageBuilder& Varint(uint32_t number, uint64_t value) {
     if (value == 0) return *this;
     const size_t begin = bytes_.size();

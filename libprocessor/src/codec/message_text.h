@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for the messages that a client of a codec reads.
+// Texts of the errors that clients of a codec read. Any thread may call these functions.
 #ifndef PROCESSOR_CODEC_MESSAGE_TEXT_H_
 #define PROCESSOR_CODEC_MESSAGE_TEXT_H_
 
@@ -12,19 +12,20 @@
 
 namespace processor {
 
-/// A name from outside, fit for a log and for a gRPC status: printable ASCII, at most some 128 characters.
+/// Returns a name from outside as printable ASCII of about 128 characters at most, fit for a log and a gRPC status.
 std::string Printable(std::string_view name);
 
-/// "DT_FLOAT"; "dtype 99" for a number that has no name.
+/// Returns the name of a dtype: "DT_FLOAT", or "number 99" if it has none.
 std::string DtypeName(tensorflow::DataType dtype);
 
-/// INVALID_ARGUMENT: the message of an input cannot be taken apart.
+/// Returns INVALID_ARGUMENT for an input whose message cannot be read.
 absl::Status MalformedInput(const TensorSpec& spec);
 
-/// INVALID_ARGUMENT: the signature has no input of that name.
+/// Returns INVALID_ARGUMENT for an input that the signature does not have.
 absl::Status UnknownInput(const Signature& signature, std::string_view key);
 
-/// UNIMPLEMENTED: "output 'x': dtype DT_UINT32, expected one that protocol 'eas' has". `kind` is "input" or "output".
+/// Returns UNIMPLEMENTED: "output 'x': dtype DT_UINT32, expected one that protocol 'eas' has". `kind` is "input" or
+/// "output".
 absl::Status NotInProtocol(std::string_view kind, std::string_view name, tensorflow::DataType dtype,
                            std::string_view protocol);
 

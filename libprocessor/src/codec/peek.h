@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of PeekInput (model_spec.h), one for each kind of request.
+// The parts of PeekInput() (model_spec.h), one for each kind of request. Any thread may call them.
 #ifndef PROCESSOR_CODEC_PEEK_H_
 #define PROCESSOR_CODEC_PEEK_H_
 
@@ -10,12 +10,12 @@
 namespace processor {
 
 enum class PeekOutcome : uint8_t {
-  kFound,      // `key` has the value, if any was added
+  kFound,      // `key` has the value if there is one
   kDifferent,  // values differ, or are of another dtype
   kMalformed,
 };
 
-/// Strings that each follow their length, as in raw contents.
+/// Reads strings that each follow their length, as in raw contents.
 PeekOutcome PeekRawStrings(std::string_view raw, KeyCollector* key);
 
 PeekOutcome PeekPredictJson(std::string_view body, std::string_view input_name, KeyCollector* key);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the predict messages of both protocols have in common: a request of (head, map of inputs, output filter), a
-// response of (map of outputs, tail). `Protocol` says what a head, a tail and a tensor message look like:
+// What the predict messages of "eas" and "tfserving" have in common: a request of head, map of inputs and output filter,
+// and a response of map of outputs and tail. `Protocol` describes head, tail and tensor message:
 //
 //   static constexpr const char* kName;
 //   static constexpr absl::StatusCode kUnknownSignature;
@@ -34,21 +34,21 @@
 
 namespace processor {
 
-/// Enough for the inputs of most models without touching the heap.
+/// Large enough for the inputs of most models without allocating.
 using Heads = absl::InlinedVector<std::string_view, 2>;
 using Payloads = absl::InlinedVector<std::string_view, 64>;
 using Dims = absl::InlinedVector<int64_t, 8>;
 
-/// Adds a dimension that a client wrote. Of more than a tensor can have, those beyond the next are left out, for the shape
-/// is refused.
+/// Adds a dimension that a client sent. It keeps at most one more than a tensor can have, because such a shape is refused.
 inline void AddDim(int64_t size, Dims* dims) {
   if (dims->size() <= static_cast<size_t>(tensorflow::TensorShape::MaxDimensions())) dims->push_back(size);
 }
 
-/// Entries of a map and names of outputs that a request may have: an empty one takes more memory than its two bytes.
+/// The most inputs and output names of a request. The limit is needed because an empty entry takes more memory than its
+/// two bytes.
 constexpr size_t kMaxEntries = 65536;
 
-/// One tensor message, taken apart but not yet read.
+/// The fields of one tensor message, whose values are not read yet.
 struct EncodedTensor {
   int32_t dtype = 0;
   Dims dims;
@@ -56,7 +56,7 @@ struct EncodedTensor {
   ValueFields values;
 };
 
-/// Field numbers that both protocols share.
+/// Field numbers that are the same in both protocols.
 struct PredictFields {
   static constexpr uint32_t kRequestHead = 1;
   static constexpr uint32_t kRequestInputs = 2;
@@ -68,35 +68,35 @@ struct PredictFields {
   static constexpr uint32_t kTensorShape = 2;
 };
 
-/// Memory for a response. RESOURCE_EXHAUSTED if that is short or beyond the 2 GiB of a message.
+/// Allocates memory for a response. \return RESOURCE_EXHAUSTED if there is none or it exceeds the 2 GiB of a message.
 absl::Status MakeRoom(size_t size, Buffer* dst);
 
-/// Turns what the client wrote into a shape. INVALID_ARGUMENT if no tensor can have it.
+/// Turns dimensions that a client sent into a shape. \return INVALID_ARGUMENT if no tensor can have it.
 absl::Status BuildShape(const TensorSpec& spec, const Dims& dims, tensorflow::TensorShape* dst);
 
-/// Makes the tensor of an input; see FeedArena::Make(). `text`: bytes of its strings.
+/// Makes the tensor of an input as FeedArena::Make() does. `text`: bytes of its strings.
 absl::Status MakeInput(const TensorSpec& spec, const tensorflow::TensorShape& shape, size_t element_bytes, size_t text,
                        FeedArena* arena, tensorflow::Tensor* dst);
 
-/// The signature that a request means. `unknown` if the model has none of that name.
+/// Finds the signature of a request. \return `unknown` if the model has none of that name.
 absl::Status SelectSignature(const SignatureSet& signatures, std::string_view name, DecodedRequest* dst,
                              absl::StatusCode unknown = absl::StatusCode::kNotFound);
 
-/// What a protocol says of the outputs that a request names.
+/// How a protocol treats the outputs that a request names.
 struct OutputRule {
   absl::StatusCode unknown = absl::StatusCode::kNotFound;
   /// Whether an output that is named twice is refused, with INVALID_ARGUMENT.
   bool once = false;
 };
 
-/// FinishRequest (codec.h) by the rule of a protocol.
+/// Completes a request as FinishRequest() (codec.h) does, by the rule of a protocol.
 absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& seen,
                              const std::vector<std::string_view>& output_keys, DecodedRequest* dst);
 
-/// A message that may come in parts, which in this format are joined.
+/// A field whose message may occur in several parts, which the wire format joins.
 class JoinedField {
  public:
-  /// `memory`: holds the bytes if there are parts.
+  /// `memory` will own the joined bytes if there are several parts.
   explicit JoinedField(std::forward_list<std::string>* memory) : memory_(memory) {}
 
   void Add(std::string_view part) {
@@ -123,15 +123,15 @@ struct NamedInput {
   std::string_view message;
 };
 
-/// Finds the place of an input and keeps its message there; the last of equal keys stays.
+/// Finds the position of an input and stores its message there; of equal keys, the last one counts.
 absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
                         absl::InlinedVector<NamedInput, 64>* inputs);
 
-/// One tensor of a map, measured before it is written.
+/// One tensor of a map, whose sizes are computed before it is written.
 template <typename Protocol>
 class MapEntry {
  public:
-  /// `field`: number of the map in its message. `kind`: "input" or "output", for messages.
+  /// Computes the sizes. `field`: number of the map in its message. `kind`: "input" or "output", for error messages.
   absl::Status Measure(uint32_t field, std::string_view kind, std::string_view key, const tensorflow::Tensor& tensor) {
     field_ = field;
     key_ = key;
@@ -146,7 +146,7 @@ class MapEntry {
     return absl::OkStatus();
   }
 
-  /// Of the field with its tag.
+  /// Returns the size of the field with its tag.
   size_t size() const { return BytesFieldSize(field_, entry_); }
 
   void Write(WireWriter* writer) const {
@@ -168,12 +168,13 @@ class MapEntry {
   size_t shape_ = 0, values_ = 0, message_ = 0, entry_ = 0;
 };
 
-/// The name of output i of an answer.
+/// Returns the name of output i of a response.
 inline std::string_view OutputKey(const DecodedRequest& request, size_t i) {
   if (!request.fetch_keys.empty()) return request.fetch_keys[i];
   return request.signature->outputs()[request.fetches[i]].alias;
 }
 
+/// The codec of a predict method.
 template <typename Protocol>
 class PredictCodec final : public Codec {
  public:
@@ -253,8 +254,8 @@ class PredictCodec final : public Codec {
     return true;
   }
 
-  /// A value that occurs twice in one entry is merged, which in this format is to join the bytes. No real client does
-  /// so, but protobuf's own reader gives it that meaning.
+  /// Reads one entry of the map. A value that occurs twice is merged by joining the bytes, as protobuf's own reader does,
+  /// although no known client sends it.
   static bool ReadEntry(std::string_view entry, NamedInput* dst, std::forward_list<std::string>* merged) {
     WireReader reader(entry);
     WireField field;

@@ -13,13 +13,15 @@
 
 namespace processor {
 
+/// Reads the message. The decoder of a request owns it; one thread uses it.
 class InputMessage {
  public:
   InputMessage() = default;
   InputMessage(const InputMessage&) = delete;
   InputMessage& operator=(const InputMessage&) = delete;
 
-  /// Merges one message into what was read. The two kinds exclude each other: the one that comes later counts.
+  /// Merges one message into what was read. A list with context and one without exclude each other: the last one counts.
+  /// Returns false for malformed bytes.
   bool Read(std::string_view message) {
     return ForEachField(message, [this](const WireField& field) {
       if (field.type != WireType::kBytes || (field.number != kList && field.number != kListWithContext)) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bodies of TensorFlow Serving's REST API share.
+// What the codecs of TensorFlow Serving's REST API share.
 #ifndef PROCESSOR_CODEC_TFSERVING_JSON_H_
 #define PROCESSOR_CODEC_TFSERVING_JSON_H_
 
@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// The value of the key "signature_name".
+/// Reads the value of the key "signature_name". \return INVALID_ARGUMENT if it is not a string.
 absl::Status ReadSignatureName(JsonElement element, std::string_view* name);
 
 }  // namespace processor

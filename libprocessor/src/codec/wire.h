@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol Buffers' wire format, read from and written to plain memory (docs/adr/0003).
+// Reads and writes the wire format of Protocol Buffers in plain memory (docs/adr/0003).
 //
-// The reader never looks past the end of its bytes, makes no copies and allocates nothing: what it returns points into
-// the bytes. It accepts whatever the protobuf runtime accepts of a message.
+// The reader never reads beyond its bytes, makes no copies and allocates nothing: what it returns points into the bytes.
+// It accepts every message that the protobuf runtime accepts. Readers and writers are owned and used by one thread.
 #ifndef PROCESSOR_CODEC_WIRE_H_
 #define PROCESSOR_CODEC_WIRE_H_
 
@@ -22,15 +22,15 @@ enum class WireType : uint8_t {
   kFixed32 = 5,
 };
 
-/// One field of a message as it lies in the bytes.
+/// One field of a message.
 struct WireField {
   uint32_t number;
   WireType type;
-  /// kBytes: the content. Numbers: their encoding, which is also what a packed field holds for one value.
+  /// The content of kBytes; otherwise the encoded number, as a packed field has it for one value.
   std::string_view payload;
 };
 
-/// One varint. Returns where it ends, nullptr if it does not end in the bytes or is longer than 10.
+/// Reads one varint. Returns its end, nullptr if it does not end within the bytes or is longer than 10 bytes.
 inline const char* ReadVarint(const char* p, const char* end, uint64_t* value) {
   if (p != end && static_cast<uint8_t>(*p) < 0x80) {
     *value = static_cast<uint8_t>(*p);
@@ -50,11 +50,12 @@ inline const char* ReadVarint(const char* p, const char* end, uint64_t* value) {
 
 namespace wire_internal {
 
-/// One field of any form. Returns where it ends, nullptr if it is malformed or truncated.
+/// Reads one field of any form. Returns its end, nullptr if it is malformed or truncated.
 inline const char* ReadField(const char* p, const char* end, WireField* field);
 
 }  // namespace wire_internal
 
+/// Reads the fields of one message in order.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : p_(bytes.data()), end_(bytes.data() + bytes.size()) {}
@@ -62,7 +63,7 @@ class WireReader {
   bool done() const { return p_ == end_; }
   const char* position() const { return p_; }
 
-  /// Reads the next field. False at malformed or truncated bytes; call it only if not done().
+  /// Reads the next field; must not be called if done(). Returns false for malformed or truncated bytes.
   [[gnu::always_inline]] bool Next(WireField* field) {
     // Nearly every field of a request has a one-byte tag and either short content or a small number.
     const auto room = static_cast<size_t>(end_ - p_);
@@ -75,17 +76,17 @@ class WireReader {
         if (type == WireType::kVarint) return Take(tag >> 3, type, 1, 1, field);
       }
     }
-    // Neither the reader nor the caller's field has its address taken here: both stay in registers.
-    WireField other;
-    const char* const end = wire_internal::ReadField(p_, end_, &other);
+    // The address of neither the reader nor the caller's field is taken here, so both stay in registers.
+    WireField next_field;
+    const char* const end = wire_internal::ReadField(p_, end_, &next_field);
     if (end == nullptr) return false;
-    *field = other;
+    *field = next_field;
     p_ = end;
     return true;
   }
 
-  /// Passes over the fields that follow `field` directly and are of its number, length-delimited and short: the rest of
-  /// a row of strings. `field` becomes the last of them. Returns their number, 0 if the next field is another.
+  /// Skips the fields directly after `field` that have its number, are length-delimited and short: the rest of consecutive
+  /// strings. Sets `field` to the last of them and returns their number.
   int SkipRow(WireField* field) {
     if (field->type != WireType::kBytes || field->number > 15) return 0;
     const char tag = static_cast<char>(field->number << 3 | static_cast<uint32_t>(WireType::kBytes));
@@ -167,7 +168,7 @@ inline const char* ReadPayload(const char* p, const char* end, int depth_left, W
   }
 }
 
-/// No message of ours has groups; one from elsewhere is an unknown field, skipped to its matching end.
+/// Skips an unknown group to its matching end; our messages have no groups.
 inline const char* ReadGroup(const char* p, const char* end, int depth_left, WireField* group) {
   group->payload = {};
   while (depth_left > 0 && p != end) {
@@ -188,7 +189,7 @@ inline const char* ReadField(const char* p, const char* end, WireField* field) {
 
 }  // namespace wire_internal
 
-/// Calls `visit(field)` for every field; false at malformed bytes or as soon as `visit` is false.
+/// Calls `visit(field)` for every field. Returns false for malformed bytes, or as soon as `visit` returns false.
 template <typename Visit>
 bool ForEachField(std::string_view message, Visit&& visit) {
   WireReader reader(message);
@@ -199,7 +200,7 @@ bool ForEachField(std::string_view message, Visit&& visit) {
   return true;
 }
 
-/// The first varint of `payload`; 0 if there is none.
+/// Returns the first varint of `payload`; 0 if there is none.
 inline uint64_t FirstVarint(std::string_view payload) {
   uint64_t value = 0;
   return WireReader(payload).ReadVarint(&value) ? value : 0;
@@ -212,10 +213,10 @@ inline size_t VarintSize(uint64_t value) {
 
 constexpr size_t TagSize(uint32_t number) { return number < 16 ? 1 : 2; }  // no message here has more than 2047
 
-/// Size of a length-delimited field with its tag and length.
+/// Returns the size of a length-delimited field with its tag and length.
 inline size_t BytesFieldSize(uint32_t number, size_t size) { return TagSize(number) + VarintSize(size) + size; }
 
-/// Writes into memory whose size was computed beforehand with the functions above.
+/// Writes into memory that the caller owns and whose size was computed with the functions above.
 class WireWriter {
  public:
   explicit WireWriter(char* dst) : p_(dst) {}
@@ -247,7 +248,7 @@ class WireWriter {
     Raw(bytes.data(), bytes.size());
   }
 
-  /// The tag and length of a field whose content is written next.
+  /// Writes the tag and length of a field whose content is written next.
   void BytesHeader(uint32_t number, size_t size) {
     Tag(number, WireType::kBytes);
     Varint(size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that layers apply to their sums.
+// The activation functions of layers. Plain data.
 #ifndef PROCESSOR_KERNELS_ACTIVATION_H_
 #define PROCESSOR_KERNELS_ACTIVATION_H_
 
@@ -23,14 +23,14 @@ enum class ActivationKind {
   kDice,
 };
 
-/// As a plan gives it; numbers of weights are -1 where there is none.
+/// An activation as the plan describes it. The number of a weight is -1 if the activation has no such weight.
 struct Activation {
   ActivationKind kind = ActivationKind::kNone;
   float alpha = 0;
   int weight = -1;
   int scale = -1;
   int shift = -1;
-  /// Of relu and relu6: a NaN becomes 0 where TensorFlow runs with oneDNN, which computes it with the product.
+  /// For relu and relu6: whether a NaN becomes 0 if TensorFlow uses oneDNN, which fuses them with the product.
   bool onednn = false;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross networks of DCN.
+// The cross networks of DCN. A network is made once from its weights, which it copies, and is constant afterwards; any thread
+// may compute rows with it.
 #ifndef PROCESSOR_KERNELS_CROSS_NETWORK_H_
 #define PROCESSOR_KERNELS_CROSS_NETWORK_H_
 
@@ -14,8 +15,8 @@ namespace processor {
 
 /// Layers `x_{l+1} = x_0 · (x_l · w_l) + b_l + x_l`, w_l being vectors.
 ///
-/// x_l is always `a · x_0 + c_l`, where c_l is the sum of the biases before and a is a number of the row: so a row costs a
-/// product with each kernel and one pass that writes the result.
+/// x_l always equals `a · x_0 + c_l`, where c_l is the sum of the previous biases and a is a number of the row. So a row
+/// costs one product with each kernel and one pass that writes the result.
 class CrossVectors {
  public:
   /// \param kernels one [width] for each layer
@@ -47,16 +48,16 @@ class CrossMatrices {
   CrossMatrices(const std::vector<const float*>& kernels, const std::vector<const float*>& biases, int64_t width,
                 int64_t rank, bool transposed);
 
-  /// Floats that `Rows` needs to work in.
+  /// Returns the floats of scratch memory that `Rows` needs.
   size_t scratch() const { return kBlock * (width_ + rank_); }
-  /// Multiplications for a row.
+  /// Returns the number of multiplications for a row.
   int64_t row_cost() const;
 
   /// Computes rows; `src` and `dst` [rows, width].
   void Rows(const float* src, int64_t rows, float* scratch, float* dst, Isa isa = ThisCpu().isa) const;
 
  private:
-  // Rows that pass through all layers before the next: enough to read weights seldom, few enough to stay in the cache.
+  // Rows that pass through all layers together: enough to read weights rarely, few enough to stay in the cache.
   static constexpr int64_t kBlock = 48;
 
   struct Packed {

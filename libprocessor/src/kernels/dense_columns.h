@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns that are made of numbers of a request, without a table.
+// Columns that are computed from numbers of a request, without a table. Any thread may call these functions.
 #ifndef PROCESSOR_KERNELS_DENSE_COLUMNS_H_
 #define PROCESSOR_KERNELS_DENSE_COLUMNS_H_
 
@@ -10,12 +10,12 @@
 
 namespace processor {
 
-/// dst[r * stride + c] = element c of row r of a feature [batch, width], as float, or += that; r from begin to end - 1,
-/// of which the first is at dst.
+/// Writes rows [begin, end) of a feature [batch, width] as floats to `dst`, or adds them to it. The first row is at `dst`, the
+/// next one `stride` floats later.
 void CopyNumbers(const FeatureView& feature, int64_t begin, int64_t end, int64_t width, bool add, float* dst,
                  int64_t stride);
 
-/// The same with a float feature [batch, k] times a matrix [k, width].
+/// Writes or adds the product of a float feature [batch, k] with a matrix [k, width] in the same way.
 void MultiplyByMatrix(const FeatureView& feature, int64_t begin, int64_t end, absl::Span<const float> matrix,
                       int64_t width, bool add, float* dst, int64_t stride);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense layers and what is between them, with packed weights: what a RecDenseTower computes, without TensorFlow.
+// The dense layers of a RecDenseTower and the operations between them, with packed weights and without TensorFlow.
 //
-// A DenseTower holds what does not depend on requests and is shared by all sessions of a model version. A TowerLayout
-// says where values lie for given widths of the inputs; a TowerRun computes one request.
+// A DenseTower has everything that does not depend on requests; all sessions of a model version share it, and any thread
+// may read it. A TowerLayout places the values for given widths of the inputs; a TowerRun computes one request.
 #ifndef PROCESSOR_KERNELS_DENSE_TOWER_H_
 #define PROCESSOR_KERNELS_DENSE_TOWER_H_
 
@@ -21,7 +21,7 @@
 
 namespace processor {
 
-/// A weight of the op. The numbers need not outlive DenseTower::Create.
+/// A weight of the op. DenseTower::Create() copies the numbers.
 struct WeightView {
   const float* data = nullptr;
   std::vector<int64_t> shape;
@@ -32,10 +32,10 @@ struct WeightView {
 struct TowerOptions {
   Precision precision = Precision::kFloat32;
   Isa isa = Isa::kPlain;
-  /// Products of more than a few rows through oneDNN. Ours are faster or equal from AVX2 on, except where the CPU
-  /// multiplies bfloat16 (measured by bench_kernels).
+  /// Whether products of more than a few rows use oneDNN. Our own are at least as fast from AVX2 on, unless the CPU
+  /// multiplies bfloat16 (bench_kernels measures this).
   bool onednn = false;
-  /// Does this process run TensorFlow's own products with oneDNN? See Activation::onednn.
+  /// Whether TensorFlow uses oneDNN for its own products in this process; see Activation::onednn.
   bool stock_onednn = true;
 
   static TowerOptions For(Precision precision, const CpuFeatures& cpu) {
@@ -52,25 +52,25 @@ class DenseTower {
     std::unique_ptr<OnednnMatmul> onednn;
   };
   struct Dense {
-    std::vector<Product> products;  // one for each input; empty for layers of other kinds
-    std::vector<float> bias;        // [units], zeros where the plan has none
+    std::vector<Product> products;  // one for each input; empty if the layer is not dense
+    std::vector<float> bias;        // [units], zeros if the plan has none
     bool bfloat16 = false;
     int64_t units() const { return static_cast<int64_t>(bias.size()); }
   };
 
   /// Checks the weights and packs them.
-  /// \return INVALID_ARGUMENT, naming layer and weight, for shapes that do not fit; RESOURCE_EXHAUSTED without memory.
+  /// \return INVALID_ARGUMENT that names layer and weight for shapes that do not fit; RESOURCE_EXHAUSTED without memory.
   static absl::Status Create(TowerPlan plan, absl::Span<const WeightView> weights, const TowerOptions& options,
                              std::shared_ptr<const DenseTower>* tower);
 
   const TowerPlan& plan() const { return plan_; }
   const TowerOptions& options() const { return options_; }
   const Dense& dense(size_t layer) const { return dense_[layer]; }
-  /// A weight that is no matrix of a dense layer, [k] or [1].
+  /// Returns a weight, [k] or [1], that is not a matrix of a dense layer.
   const std::vector<float>& vector(int weight) const { return vectors_[weight]; }
-  /// Do layers round what they multiply to bfloat16?
+  /// Whether layers round the factors of products to bfloat16.
   bool rounds_activations() const { return options_.precision == Precision::kBfloat16; }
-  /// Memory of the packed weights.
+  /// Returns the bytes of the packed weights.
   size_t bytes() const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products between the vectors of a row's features.
+// Dot products between the vectors of a row's features. An interaction is constant once it is made; any thread may compute
+// rows with it.
 #ifndef PROCESSOR_KERNELS_DOT_INTERACTION_H_
 #define PROCESSOR_KERNELS_DOT_INTERACTION_H_
 
@@ -12,18 +13,18 @@
 
 namespace processor {
 
-/// Which pairs of fields are multiplied, in the order of the result.
+/// The pairs of fields that are multiplied, in the order of the result.
 class DotPairs {
  public:
-  /// \param pairs one number for each: `i · fields + j` for fields i and j, or -1 for a zero
+  /// \param pairs one number for each pair: `i · fields + j` for fields i and j, or -1 for a zero
   DotPairs(absl::Span<const int64_t> pairs, int64_t fields);
 
   int64_t fields() const { return fields_; }
   int64_t size() const { return static_cast<int64_t>(places_.size()); }
-  /// Floats that `Rows` needs to work in.
+  /// Returns the floats of scratch memory that `Rows` needs.
   size_t scratch(int64_t dim) const;
 
-  /// `dst[r, p] = Σ_e src[r, i_p, e] · src[r, j_p, e]`.
+  /// Computes `dst[r, p] = Σ_e src[r, i_p, e] · src[r, j_p, e]`.
   ///
   /// \param src [rows, fields, dim]
   /// \param dst [rows, size()]

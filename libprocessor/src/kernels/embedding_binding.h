@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan with its tables: how wide every column is, which rows lookups share, and what no column covers.
+// An embedding plan together with its tables: the width of every column, the rows that lookups share, and the gaps that no
+// column covers. It is constant once it is made; a kernel owns it, and the threads of its requests read it.
 #ifndef PROCESSOR_KERNELS_EMBEDDING_BINDING_H_
 #define PROCESSOR_KERNELS_EMBEDDING_BINDING_H_
 
@@ -19,7 +20,7 @@ namespace processor {
 
 class EmbeddingBinding {
  public:
-  /// The rows of a table for a key. Columns with the same key and table share one.
+  /// The rows of a table for a key. Columns with the same key and table share a lookup.
   struct Lookup {
     int key;
     const EmbeddingTable* table;
@@ -28,7 +29,7 @@ class EmbeddingBinding {
 
   struct Column {
     const PlanColumn* plan;
-    // Of a lookup:
+    // For a lookup:
     int lookup;
     RowSource source;
     uint32_t row_bytes;
@@ -36,21 +37,21 @@ class EmbeddingBinding {
     PoolRowsFn pool;
   };
 
-  /// Columns of an output that begin as `initial`, because no column writes them without adding.
+  /// A part of an output that starts as `initial`, because no column overwrites it.
   struct Gap {
     int output;
     int64_t offset;
     int64_t width;
   };
 
-  /// Fits tables and plan. Where values lie side by side, the width depends on the request too: a binding holds for
-  /// requests with the numbers of values that it was made for.
+  /// Binds the tables to the plan. The width of values that lie side by side also depends on the request, so a binding
+  /// holds only for requests with the same numbers of values.
   /// \return INVALID_ARGUMENT that names the column that does not fit.
   static absl::Status Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps,
                            std::vector<std::shared_ptr<const EmbeddingTable>> tables, const EmbeddingRequest& request,
                            std::shared_ptr<const EmbeddingBinding>* binding);
 
-  /// Does it hold for this request?
+  /// Whether the binding holds for a request.
   bool Fits(const EmbeddingRequest& request) const {
     for (const auto& [key, per_row] : side_by_side_) {
       if (request.keys[key].per_row != per_row) return false;
@@ -59,7 +60,7 @@ class EmbeddingBinding {
   }
 
   absl::Span<const std::shared_ptr<const EmbeddingTable>> tables() const { return tables_; }
-  /// In the order of their keys.
+  /// Returns the lookups in the order of their keys.
   absl::Span<const Lookup> lookups() const { return lookups_; }
   absl::Span<const Column> columns() const { return columns_; }
   absl::Span<const Gap> gaps() const { return gaps_; }

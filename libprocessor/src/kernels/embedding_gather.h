@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes rows of the outputs of an embedding group, a block of the batch at a time: keys, then numbers of rows, then
-// the rows themselves, fetched from memory before they are read.
+// Computes rows of the outputs of an embedding group, one block of the batch at a time: first keys, then row numbers, then
+// the rows themselves, which are prefetched before they are read.
 #ifndef PROCESSOR_KERNELS_EMBEDDING_GATHER_H_
 #define PROCESSOR_KERNELS_EMBEDDING_GATHER_H_
 
@@ -18,7 +18,7 @@
 
 namespace processor {
 
-/// What one thread needs to compute a block. Kept from one block to the next.
+/// The memory with which one thread computes a block; it is kept for the next one.
 struct GatherScratch {
   EmbeddingRows rows;
   GrowingArray<uint32_t> pruned;  // rows of one lookup
@@ -35,7 +35,7 @@ struct Gather {
   absl::Span<float* const> outputs;
 
   /// Writes rows [begin, end) of the batch to all outputs.
-  /// \return INVALID_ARGUMENT for a key that a table does not hold and refuses.
+  /// \return INVALID_ARGUMENT for an absent key if the table refuses these.
   absl::Status Rows(int64_t begin, int64_t end, GatherScratch* scratch) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a RecEmbeddingGroup computes, read from the JSON text of its plan. The fields are in docs/fused_ops.md.
+// The plan of a RecEmbeddingGroup, read from JSON; docs/fused_ops.md describes the fields. Plain data.
 #ifndef PROCESSOR_KERNELS_EMBEDDING_PLAN_H_
 #define PROCESSOR_KERNELS_EMBEDDING_PLAN_H_
 
@@ -35,13 +35,13 @@ struct PlanStep {
 
 enum class KeyLayout { kDense, kSparse, kRagged, kSegments };
 
-/// A value that counts as none.
+/// The kind of value that is ignored.
 enum class IgnoreKind { kNothing, kString, kInteger };
 
 struct PlanKey {
   int feature = 0;
   KeyLayout layout = KeyLayout::kDense;
-  // Which features: indices and shape; row_splits; segment_ids and rows. -1 where the layout has none.
+  // Features with indices and shape (sparse), row_splits (ragged) or segment_ids and rows (segments); else -1.
   int structure = -1;
   int extent = -1;
   IgnoreKind ignore = IgnoreKind::kNothing;
@@ -64,8 +64,8 @@ struct PlanColumn {
   int table = 0;
   Combiner combiner = Combiner::kNone;
   int weights = -1;               // a feature, or -1
-  bool positive_weights = false;  // a value whose weight is not above 0 counts as none
-  bool has_empty = false;         // rows without a value read as that of the key `empty`
+  bool positive_weights = false;  // a value is ignored unless its weight is above 0
+  bool has_empty = false;         // a row without values reads the row of the key `empty`
   bool empty_is_string = false;
   std::string empty_string;
   int64_t empty_integer = 0;
@@ -87,9 +87,9 @@ struct EmbeddingPlan {
   std::vector<PlanColumn> columns;
 };
 
-/// Reads a plan. All numbers in it lead to something: features below `features`, tables below `tables`; there are
-/// `outputs` outputs; no column begins beyond its output, and no copy or linear ends there.
-/// \return INVALID_ARGUMENT that names what is wrong, for any text that is not such a plan.
+/// Reads a plan and checks all numbers in it: features are below `features` and tables below `tables`, there are `outputs`
+/// outputs, no column begins beyond its output, and no copy or linear column ends there.
+/// \return INVALID_ARGUMENT that names the fault, for any text that is not such a plan.
 absl::Status ParseEmbeddingPlan(std::string_view text, int features, int tables, int outputs, EmbeddingPlan* plan);
 
 }  // namespace processor

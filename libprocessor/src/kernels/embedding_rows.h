@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the values of a request to the numbers of rows that its lookups read.
+// Finds the row numbers that the lookups of a request read.
 #ifndef PROCESSOR_KERNELS_EMBEDDING_ROWS_H_
 #define PROCESSOR_KERNELS_EMBEDDING_ROWS_H_
 
@@ -18,7 +18,7 @@
 
 namespace processor {
 
-/// An array whose size only grows; what is in it is lost when it does.
+/// An array that only grows, and loses its contents when it does.
 template <typename T>
 class GrowingArray {
  public:
@@ -36,15 +36,16 @@ class GrowingArray {
   size_t size_ = 0;
 };
 
-/// The numbers of rows for a block of the batch, and the memory to find them, which stays from one block to the next.
+/// The row numbers of a block of the batch, and the memory to find them, which is kept for the next block. One thread uses
+/// it.
 class EmbeddingRows {
  public:
   /// Finds the rows of all lookups for rows [begin, end) of the batch.
-  /// \return INVALID_ARGUMENT for a key that a table does not hold and refuses.
+  /// \return INVALID_ARGUMENT for an absent key if the table refuses these.
   absl::Status Find(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, const EmbeddingBinding& binding,
                     const EmbeddingRequest& request, int64_t begin, int64_t end);
 
-  /// The rows of a lookup, one for each value of its key in the block; kNoRow for a value that counts as none.
+  /// Returns the rows of a lookup, one for each value of its key in the block; kNoRow for an ignored value.
   uint32_t* of(int lookup) { return lookups_[lookup]; }
 
   size_t bytes() const { return numbers_.bytes() + strings_.bytes() + none_.bytes() + rows_.bytes(); }
@@ -55,7 +56,7 @@ class EmbeddingRows {
     size_t n;
     const int64_t* numbers;
     const tensorflow::tstring* strings;  // or null: `numbers` count
-    const uint8_t* none;                 // or null: no value counts as none
+    const uint8_t* none;                 // 1 for each ignored value; null if there is none
   };
 
   void MakeKeys(absl::Span<const KeySteps> steps, const EmbeddingRequest& request, int64_t begin, int64_t end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An embedding table as a TensorFlow resource: what the output of RecEmbeddingTable leads to.
+// An embedding table as a TensorFlow resource, to which the output of RecEmbeddingTable refers.
 #ifndef PROCESSOR_KERNELS_EMBEDDING_TABLE_RESOURCE_H_
 #define PROCESSOR_KERNELS_EMBEDDING_TABLE_RESOURCE_H_
 
@@ -17,7 +17,8 @@
 
 namespace processor {
 
-/// Shares the table with all other resources of the process that were initialized with its file.
+/// Owns a share of the table; all resources of the process that were initialized with its file share it. Any thread may
+/// read.
 class EmbeddingTableResource : public tensorflow::ResourceBase {
  public:
   explicit EmbeddingTableResource(std::shared_ptr<const EmbeddingTable> table) : table_(std::move(table)) {}
@@ -28,15 +29,15 @@ class EmbeddingTableResource : public tensorflow::ResourceBase {
   std::string DebugString() const override {
     return absl::StrCat("embedding table '", table_->path(), "': ", table_->rows(), " rows of ", table_->dim());
   }
-  /// Its own only: the pages of a file belong to all who map it.
+  /// Returns its own memory only, because all resources share the pages of the file.
   int64_t MemoryUsed() const override { return sizeof(*this); }
 
  private:
   const std::shared_ptr<const EmbeddingTable> table_;
 };
 
-/// Finds the table that input number `input` of a kernel leads to. The reference keeps the table mapped.
-/// \return FAILED_PRECONDITION, naming it, if it has not been initialized; INVALID_ARGUMENT if the input is no table.
+/// Finds the table to which an input of a kernel refers. The reference keeps the table mapped.
+/// \return FAILED_PRECONDITION if it has not been initialized; INVALID_ARGUMENT if the input is not a table.
 inline absl::Status LookupEmbeddingTable(tensorflow::OpKernelContext* context, int input,
                                          tensorflow::core::RefCountPtr<EmbeddingTableResource>* resource) {
   tensorflow::ResourceHandle handle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remainders by a number that does not change, without a division.
+// Computes remainders by a constant divisor without a division.
 #ifndef PROCESSOR_KERNELS_FAST_MOD_H_
 #define PROCESSOR_KERNELS_FAST_MOD_H_
 
@@ -7,19 +7,20 @@
 
 namespace processor {
 
+/// A divisor and its reciprocal. Plain data.
 class FastMod {
  public:
   /// \param divisor  from 1 to 2^63.
   explicit FastMod(uint64_t divisor = 1) : divisor_(divisor), reciprocal_(UINT64_MAX / divisor) {}
 
-  /// x mod divisor. The quotient comes out right or one too small, because the reciprocal is less than one too small.
+  /// Returns x mod divisor. The reciprocal is rounded down, so the quotient is exact or one too small.
   uint64_t Unsigned(uint64_t x) const {
     const auto quotient = static_cast<uint64_t>((static_cast<unsigned __int128>(x) * reciprocal_) >> 64);
     const uint64_t rest = x - quotient * divisor_;
     return rest >= divisor_ ? rest - divisor_ : rest;
   }
 
-  /// x mod divisor, from 0 on also for x below 0.
+  /// Returns x mod divisor, which is not negative even if x is.
   uint64_t Floor(int64_t x) const {
     return x >= 0 ? Unsigned(static_cast<uint64_t>(x)) : divisor_ - 1 - Unsigned(~static_cast<uint64_t>(x));
   }

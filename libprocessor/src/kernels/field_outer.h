@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of all fields of one tensor with all of another, element by element: what a compressed interaction network
-// (xDeepFM) gives its layers.
+// The elementwise products of all fields of one tensor with all fields of another, which are the inputs of the layers of a
+// compressed interaction network (xDeepFM). Any thread may call it.
 #ifndef PROCESSOR_KERNELS_FIELD_OUTER_H_
 #define PROCESSOR_KERNELS_FIELD_OUTER_H_
 
@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// `dst[e, i · others + j] = one[i, e] · other[j, e]`, for one row of a batch.
+/// Computes `dst[e, i · others + j] = one[i, e] · other[j, e]`, for one row of a batch.
 ///
 /// \param one [fields, dim]
 /// \param other [others, dim]

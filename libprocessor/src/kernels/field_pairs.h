@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attributes of ops over pairs of fields: `pairs`, one number `i · num_fields + j` for each, and `num_fields`.
+// Reads the attributes of ops over pairs of fields: `num_fields`, and `pairs` with a number `i · num_fields + j` for each.
 #ifndef PROCESSOR_KERNELS_FIELD_PAIRS_H_
 #define PROCESSOR_KERNELS_FIELD_PAIRS_H_
 
@@ -13,12 +13,12 @@
 
 namespace processor {
 
-// What pairs are looked up with is 32 bits wide, and no model comes near.
+// Pairs are looked up with 32 bits; no model has nearly as many.
 constexpr int64_t kMostFields = 16383;
 
 /// Reads the attributes of a kernel.
 /// \param least -1 where a pair may be -1, else 0
-/// \return INVALID_ARGUMENT for a number that is no pair.
+/// \return INVALID_ARGUMENT for a number that is not a pair.
 inline absl::Status ReadFieldPairs(tensorflow::OpKernelConstruction* context, int64_t least,
                                    std::vector<int64_t>* pairs, int64_t* num_fields) {
   TF_RETURN_IF_ERROR(context->GetAttr("pairs", pairs));
@@ -36,7 +36,7 @@ inline absl::Status ReadFieldPairs(tensorflow::OpKernelConstruction* context, in
   return absl::OkStatus();
 }
 
-/// \return INVALID_ARGUMENT where the input does not have the op's number of fields.
+/// \return INVALID_ARGUMENT if the input does not have the number of fields of the op.
 inline absl::Status CheckNumFields(const FieldShape& shape, int64_t num_fields) {
   if (shape.fields == num_fields) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("fields: ", shape.fields, " fields, expected ", num_fields));

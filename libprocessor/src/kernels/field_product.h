@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of the vectors of pairs of features with a kernel for each pair: the outer products of PNN.
+// The outer products of PNN: products of the vectors of two features with a kernel for each pair. Any thread may call it.
 #ifndef PROCESSOR_KERNELS_FIELD_PRODUCT_H_
 #define PROCESSOR_KERNELS_FIELD_PRODUCT_H_
 
@@ -10,10 +10,10 @@
 
 namespace processor {
 
-/// What a pair's kernel is: a number, a vector [dim], or a matrix [dim, dim].
+/// The kernel of a pair: a number, a vector [dim] or a matrix [dim, dim].
 enum class ProductKernel { kScalar, kVector, kMatrix };
 
-/// For pair p of fields x and y of row r:
+/// Computes for pair p of fields x and y of row r:
 /// scalar `dst[r, p] = kernel[p] · Σ_e x[e] · y[e]`, vector `Σ_e kernel[p, e] · x[e] · y[e]`,
 /// matrix `Σ_e Σ_f kernel[e, p, f] · x[f] · y[e]`.
 ///

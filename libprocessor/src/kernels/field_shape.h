@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input of interactions: vectors of several features of a row, side by side.
+// The shape of the input of interactions, which has the vectors of several features of a row side by side.
 #ifndef PROCESSOR_KERNELS_FIELD_SHAPE_H_
 #define PROCESSOR_KERNELS_FIELD_SHAPE_H_
 
@@ -12,14 +12,14 @@
 
 namespace processor {
 
-/// Shape [rows, fields, dim]; a tensor of it is contiguous, whatever dimensions it has after the first.
+/// The shape [rows, fields, dim]. The memory of a tensor is the same whether it has two or three dimensions.
 struct FieldShape {
   int64_t rows = 0;
   int64_t fields = 0;
   int64_t dim = 0;
 };
 
-/// Reads the shape of `fields`. `dim` is the op's attribute: 0 where the tensor has three dimensions.
+/// Reads the shape of `fields`. `dim`: the attribute of the op, 0 if the tensor has three dimensions.
 /// \return INVALID_ARGUMENT for another shape.
 inline absl::Status ReadFieldShape(const tensorflow::TensorShape& shape, int64_t dim, FieldShape* found) {
   if (dim == 0 && shape.dims() == 3) {
@@ -36,7 +36,7 @@ inline absl::Status ReadFieldShape(const tensorflow::TensorShape& shape, int64_t
                                                  ", expected [rows, fields, dim], or rows of fields * dim elements"));
 }
 
-/// Gives the number of rows of `fields` to the shape function of an op, and `dim` where it is known.
+/// Reads the number of rows of `fields` in the shape function of an op, and `dim` if it is known.
 inline absl::Status InferFieldShape(tensorflow::shape_inference::InferenceContext* context,
                                     tensorflow::shape_inference::DimensionHandle* rows,
                                     tensorflow::shape_inference::DimensionHandle* dim) {

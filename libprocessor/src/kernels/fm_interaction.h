@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pairwise term of factorization machines: Σ over pairs of fields of their products, element by element.
+// The pairwise term of factorization machines: the sum of the elementwise products of all pairs of fields. Any thread may
+// call it.
 #ifndef PROCESSOR_KERNELS_FM_INTERACTION_H_
 #define PROCESSOR_KERNELS_FM_INTERACTION_H_
 
@@ -9,10 +10,10 @@
 
 namespace processor {
 
-/// What is given for each row: [dim], or its sum, [1].
+/// The result for each row: a vector [dim], or its sum [1].
 enum class FmOutput { kSum, kVector };
 
-/// `dst[r, e] = 0.5 · ((Σ_f src[r, f, e])² − Σ_f src[r, f, e]²)`, or the sum of this over e.
+/// Computes `dst[r, e] = 0.5 · ((Σ_f src[r, f, e])² − Σ_f src[r, f, e]²)`, or the sum of this over e.
 ///
 /// \param src [rows, fields, dim]
 /// \param dst [rows, dim] or [rows]

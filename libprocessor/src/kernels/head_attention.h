@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of several heads, as in transformers: each position of a sequence takes a mean of the values of another,
-// weighed by a softmax over products with its keys.
+// Attention with several heads, as in transformers: each position of a sequence gets a mean of the values of another
+// sequence, weighted by a softmax over the products with its keys. Any thread may call it.
 #ifndef PROCESSOR_KERNELS_HEAD_ATTENTION_H_
 #define PROCESSOR_KERNELS_HEAD_ATTENTION_H_
 
@@ -11,8 +11,8 @@
 
 namespace processor {
 
-/// The sizes of one sequence; a position of `queries` has `heads * dim` elements side by side, of `values` `heads *
-/// value_dim`.
+/// The sizes of one sequence. A position of the queries has `heads * dim` elements side by side, one of the values has
+/// `heads * value_dim`.
 struct AttentionShape {
   int64_t heads = 1;
   int64_t queries = 0;
@@ -21,7 +21,7 @@ struct AttentionShape {
   int64_t value_dim = 0;
 };
 
-/// A tensor that counts for [heads, queries, keys]; 0 where a dimension has one element for all.
+/// A tensor that is broadcast to [heads, queries, keys]. A stride is 0 if its dimension has one element for all.
 template <typename T>
 struct Broadcast {
   const T* data = nullptr;
@@ -30,13 +30,13 @@ struct Broadcast {
   int64_t key_stride = 0;
 };
 
-/// What is done with the products of one sequence before and after the softmax; null where it is not.
+/// What is done with the products of one sequence before and after the softmax; null pointers are skipped.
 struct AttentionMasks {
   /// Added to the products.
   Broadcast<float> bias;
-  /// Where it is false, the product is `padding` instead.
+  /// Products for which it is false are replaced by `padding`.
   Broadcast<bool> condition;
-  /// [queries]: what the weights of a position are multiplied with after the softmax.
+  /// [queries]: factors of the weights of a position after the softmax.
   const float* gate = nullptr;
 };
 
@@ -45,10 +45,10 @@ struct HeadAttentionRule {
   float padding = 0;
 };
 
-/// Floats of memory that `AttendHeads` needs.
+/// Returns the floats of scratch memory that AttendHeads() needs.
 int64_t AttentionScratch(const AttentionShape& shape);
 
-/// `dst[q, h] = gate[q] · Σ_k softmax_k(select(condition, scale · query[q, h] · key[k, h] + bias, padding)) · value[k, h]`
+/// Computes `dst[q, h] = gate[q] · Σ_k softmax_k(select(condition, scale · query[q, h] · key[k, h] + bias, padding)) · value[k, h]`
 ///
 /// \param query [queries, heads, dim]
 /// \param key [keys, heads, dim]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is read from front to back: on large pages where there is much of it.
+// Memory that is read from front to back, on large pages if there is much of it.
 #ifndef PROCESSOR_KERNELS_HUGE_MEMORY_H_
 #define PROCESSOR_KERNELS_HUGE_MEMORY_H_
 
@@ -7,12 +7,12 @@
 
 namespace processor {
 
-/// Bytes of its own, freed with it. Moved, not copied.
+/// Owns bytes. It can be moved but not copied.
 class HugeMemory {
  public:
   HugeMemory() = default;
-  /// Throws std::bad_alloc. From 1 MiB on the kernel is asked for large pages: a stream of megabytes would need
-  /// hundreds of entries of the TLB with small ones.
+  /// Throws std::bad_alloc. From 1 MiB on it asks the operating system for large pages, because a stream of megabytes needs
+  /// hundreds of TLB entries with small ones.
   explicit HugeMemory(size_t bytes);
   ~HugeMemory();
   HugeMemory(HugeMemory&& other) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether anybody still waits for what a kernel computes: to be asked between blocks of rows.
+// Tells a kernel, between blocks of rows, whether its result is still wanted.
 #ifndef PROCESSOR_KERNELS_INTERRUPTION_H_
 #define PROCESSOR_KERNELS_INTERRUPTION_H_
 
@@ -9,13 +9,13 @@
 
 namespace processor {
 
-/// Of the step that a kernel runs in. Any thread may ask.
+/// The cancellation of the step in which a kernel runs; the step outlives it. Any thread may call its functions.
 class Interruption {
  public:
   explicit Interruption(tensorflow::OpKernelContext* context) : manager_(context->cancellation_manager()) {}
 
   bool requested() const { return manager_ != nullptr && manager_->IsCancelled(); }
-  /// CANCELLED if it is requested: what has been written then is not to be used.
+  /// Returns CANCELLED if the step was cancelled; then the output must not be used.
   absl::Status status() const {
     return requested() ? absl::CancelledError("kernel: stopped between two blocks of rows") : absl::OkStatus();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that requests take and give back, so that their memory is not allocated for each.
+// Objects that requests borrow and return, so that their memory is not allocated for each request.
 #ifndef PROCESSOR_KERNELS_KEPT_OBJECTS_H_
 #define PROCESSOR_KERNELS_KEPT_OBJECTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// There are as many as were ever in use at once.
+/// Owns as many objects as were ever in use at once. Any thread may borrow and return.
 template <class T>
 class KeptObjects {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the values of a feature to the keys of a table: row numbers, 64-bit keys or strings.
+// Computes the keys of a table (row numbers, 64-bit keys or strings) from the values of a feature.
 #ifndef PROCESSOR_KERNELS_KEY_STEPS_H_
 #define PROCESSOR_KERNELS_KEY_STEPS_H_
 
@@ -15,28 +15,29 @@
 
 namespace processor {
 
+/// The steps of one key. It is constant once it is made; any thread may compute keys with it.
 class KeySteps {
  public:
-  /// Fits the steps of a key to the type of its feature. Numbers are widened to 64 bits before the first step.
-  /// \return INVALID_ARGUMENT where a step does not take what it would get.
+  /// Prepares the steps of a key for the type of its feature. Numbers are widened to 64 bits before the first step.
+  /// \return INVALID_ARGUMENT if a step does not accept the type that it would get.
   static absl::Status Make(const PlanKey& key, tensorflow::DataType type, KeySteps* steps);
 
-  /// Are the keys strings?
+  /// Whether the keys are strings.
   bool gives_strings() const { return gives_strings_; }
-  /// Are they the strings of the feature itself?
+  /// Whether the keys are the unchanged strings of the feature.
   bool passes_strings() const { return gives_strings_ && type_ == tensorflow::DT_STRING; }
-  /// Bytes from one value of the feature to the next.
+  /// Returns the bytes from one value of the feature to the next.
   size_t value_size() const { return value_size_; }
 
-  /// Computes the keys of values, for steps that give numbers.
+  /// Computes the keys of values, for steps that result in numbers.
   /// \param values  [n], as the feature has them.
   /// \param keys    [n]
-  /// \param none    [n], set to 1 for each value that counts as none and 0 for the others, but only if there is one;
-  ///                keys of such values mean nothing.
-  /// \return whether there is one.
+  /// \param none    [n], set to 1 for each ignored value and 0 for the others, but only if one is ignored; the keys of
+  ///                ignored values mean nothing.
+  /// \return whether any value is ignored.
   bool Numbers(const void* values, size_t n, int64_t* keys, uint8_t* none) const;
 
-  /// The same for steps that give strings. Where they pass, `keys` is not written.
+  /// Computes keys for steps that result in strings. Keys that are the strings of the feature are not written.
   bool Strings(const void* values, size_t n, tensorflow::tstring* keys, uint8_t* none) const;
 
  private:

@@ -5,8 +5,8 @@
 
 namespace processor {
 
-/// While one lives, OpenMP regions of this thread have one thread. Costs nothing where the caller has set that already,
-/// as the threads of the library do.
+/// While an object lives, OpenMP regions of its thread have one thread. It costs nothing if the thread is set so already,
+/// as the library's threads are.
 class OneOmpThread {
  public:
   OneOmpThread();

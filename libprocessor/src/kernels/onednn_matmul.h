@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with constant weights through oneDNN, on the calling thread.
+// Computes products with constant weights by oneDNN, on the calling thread.
 #ifndef PROCESSOR_KERNELS_ONEDNN_MATMUL_H_
 #define PROCESSOR_KERNELS_ONEDNN_MATMUL_H_
 
@@ -16,41 +16,42 @@
 
 namespace processor {
 
-/// dst = activation(src · W [+ bias] [+ dst]). Sources have the type of the weights; sums are float.
+/// Computes dst = activation(src · W [+ bias] [+ dst]). Sources have the type of the weights; sums are float. A dense tower
+/// owns it.
 class OnednnMatmul {
  public:
-  /// Rows are computed in numbers that are multiples of this, so that there are few kernels to make.
+  /// Numbers of rows are multiples of this, so that few kernels are needed.
   static constexpr int64_t kRowUnit = 8;
   static constexpr int64_t kMaxRows = 128;
 
   struct Call {
     int64_t rows = 0;  // a multiple of kRowUnit, at most kMaxRows
     const void* src = nullptr;
-    int64_t src_stride = 0;       // of both: the width, where time counts; see IsReference()
-    const float* bias = nullptr;  // [n]; null: none
-    bool accumulate = false;      // dst is added too
-    bool activate = false;        // with what Create was given
+    int64_t src_stride = 0;       // equal to the width if time matters, as dst_stride; see IsReference()
+    const float* bias = nullptr;  // [n]; null: no bias
+    bool accumulate = false;      // whether dst is added
+    bool activate = false;        // whether the activation of Create() is applied
     void* dst = nullptr;
     int64_t dst_stride = 0;
     bool dst_bfloat16 = false;
   };
 
-  /// Can oneDNN apply it to the sums, with the same answer for NaN and infinities as row_math.h?
+  /// Whether oneDNN can apply the activation to the sums with the same result for NaN and infinities as row_math.h.
   static bool CanApply(const Activation& activation);
 
-  /// Takes weights [shape.k, shape.n] or, if `transposed`, [n, k], and keeps them in the form that oneDNN wants.
-  /// `panels` are the same weights packed; they are used, and must outlive this, if oneDNN wants that form.
+  /// Copies weights [shape.k, shape.n] or, if `transposed`, [n, k] in the form that oneDNN prefers. If that is the form of
+  /// `panels`, which are the same weights packed, these are used instead and must outlive this object.
   static absl::Status Create(const float* weights, bool transposed, const PanelShape& shape, const void* panels,
                              const Activation& activation, std::unique_ptr<OnednnMatmul>* matmul);
 
-  /// Safe to call on several threads at once. Kernels are made when they are first needed, and kept.
+  /// Computes a product; any thread may call it. Kernels are made when they are first needed, and kept.
   absl::Status Run(const Call& call) const;
 
-  /// Makes a kernel, if it is not there, without running it.
+  /// Makes the kernel of a product unless it exists already, without running it.
   absl::Status Prepare(const Call& call) const;
 
-  /// Would oneDNN compute it with the code that defines the right answer, hundreds of times slower? So it does for bfloat16
-  /// if rows, of sources or of sums, have gaps between them.
+  /// Whether oneDNN would use its reference code, which is hundreds of times slower. It does so for bfloat16 if there are
+  /// gaps between the rows of sources or sums.
   bool IsReference(const Call& call) const;
 
   size_t bytes() const { return packed_.size(); }

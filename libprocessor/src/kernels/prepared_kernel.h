@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that make something of their constant inputs once, for all sessions of a model version.
+// Kernels that prepare their constant inputs once, for all sessions of a model version.
 #ifndef PROCESSOR_KERNELS_PREPARED_KERNEL_H_
 #define PROCESSOR_KERNELS_PREPARED_KERNEL_H_
 
@@ -10,17 +10,17 @@
 
 namespace processor {
 
-/// A kernel implements it besides OpKernel; dynamic_cast finds it. Prepare is called when a model is loaded, so
-/// that no request pays for it; a kernel that was not prepared does it in its first Compute.
+/// An interface that kernels implement beside OpKernel, found by dynamic_cast. The thread that loads a model calls Prepare(),
+/// so that no request has to wait for it; a kernel that was not prepared does so in its first Compute().
 class PreparedKernel {
  public:
   virtual ~PreparedKernel() = default;
 
-  /// Packs the weights, or finds them packed by another session of the version.
+  /// Packs the weights, or finds those that another session of the version has packed.
   ///
-  /// `constant_inputs` [inputs of the node] is null where an input is not known before a request comes.
-  /// \return INVALID_ARGUMENT for constants that do not fit the plan. If a constant that is needed is missing, nothing
-  ///         is done and OK is returned.
+  /// `constant_inputs` [inputs of the node] has null for each input that only a request provides.
+  /// \return INVALID_ARGUMENT for constants that do not fit the plan; OK, without doing anything, if a constant that is
+  ///         needed is missing.
   virtual absl::Status Prepare(absl::Span<const tensorflow::Tensor* const> constant_inputs,
                                tensorflow::ResourceMgr* resources) = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers: a state that each position of a sequence changes, as a GRU or an LSTM does.
+// Recurrent layers (GRU, LSTM): a state that each position of a sequence changes.
 #ifndef PROCESSOR_KERNELS_RECURRENT_LAYER_H_
 #define PROCESSOR_KERNELS_RECURRENT_LAYER_H_
 
@@ -15,21 +15,20 @@
 
 namespace processor {
 
-/// With sums `s_g = x · W_g + b_g`, a state h and σ the sigmoid:
+/// The formula of a cell, with sums `s_g = x · W_g + b_g`, a state h and the sigmoid σ:
 enum class RecurrentCell {
   /// z = σ(s_z + h · U_z + c_z), r = σ(s_r + h · U_r + c_r), h' = z ∘ h + (1 − z) ∘ tanh(s_h + r ∘ (h · U_h + c_h)).
   kGru,
-  /// The same but for h' = z ∘ h + (1 − z) ∘ tanh(s_h + (r ∘ h) · U_h), without c.
+  /// As before, except that h' = z ∘ h + (1 − z) ∘ tanh(s_h + (r ∘ h) · U_h), without c.
   kGruResetBefore,
   /// i, f, o = σ(s + h · U), c' = f ∘ c + i ∘ tanh(s_c + h · U_c), h' = o ∘ tanh(c').
   kLstm,
 };
 
-/// Gates of a cell: z, r, h of a GRU; i, f, c, o of an LSTM.
+/// Returns the number of gates of a cell: z, r, h of a GRU; i, f, c, o of an LSTM.
 constexpr int64_t RecurrentGates(RecurrentCell cell) { return cell == RecurrentCell::kLstm ? 4 : 3; }
 
-/// A layer as a model has it; n is RecurrentGates(cell) · units, the gates lie side by side. What pointers lead to is
-/// copied.
+/// The weights of a layer, which RecurrentLayer copies. n is RecurrentGates(cell) · units; the gates lie side by side.
 struct RecurrentWeights {
   RecurrentCell cell = RecurrentCell::kGru;
   int64_t inputs = 0;
@@ -37,19 +36,19 @@ struct RecurrentWeights {
   const float* kernel = nullptr;          // [inputs, n]
   const float* recurrent = nullptr;       // [units, n]
   const float* bias = nullptr;            // [n], or null
-  const float* recurrent_bias = nullptr;  // [n], or null; of kGru alone
+  const float* recurrent_bias = nullptr;  // [n], or null; only for kGru
 };
 
-/// How positions of a sequence are gone through.
+/// In which order the positions of a sequence are read, and which states are returned.
 struct RecurrentRule {
-  bool sequences = false;  // the state after each step is asked for, not that after the last alone
+  bool sequences = false;  // whether the state after each step is returned, or only the last one
   bool backwards = false;  // the last position first
 };
 
-/// Computes the states of sequences, the first being zero.
+/// Computes the states of sequences, which start with zero. It is constant once it is made; any thread may compute rows.
 ///
-/// What positions themselves give is computed for many of them in one product; then some rows take one step after the
-/// other together.
+/// The part of the sums that depends only on positions is computed for many positions in one product; then a group of rows
+/// takes one step after another.
 class RecurrentLayer {
  public:
   explicit RecurrentLayer(const RecurrentWeights& weights);
@@ -59,27 +58,27 @@ class RecurrentLayer {
 
   int64_t inputs() const { return inputs_; }
   int64_t units() const { return units_; }
-  /// Floats that `Rows` needs to work in.
+  /// Returns the floats of scratch memory that `Rows` needs.
   size_t scratch(int64_t length) const;
-  /// Multiplications for a position.
+  /// Returns the number of multiplications for a position.
   int64_t position_cost() const { return (inputs_ + units_ + 16) * gates_ * units_; }
 
-  /// Computes rows [begin, end); a position that a mask does not let count leaves the state as it is.
+  /// Computes rows [begin, end). A position that the mask excludes does not change the state.
   ///
   /// \param x [rows, length, inputs]
   /// \param mask of all rows, or null
   /// \param states [rows, units], or [rows, length, units] with `rule.sequences`: those after each step, in the order of
   ///        the steps
-  /// \param stopped asked now and then, by any thread: whether nobody waits for the states any more, which are left as
-  ///        they are then
+  /// \param stopped called from time to time, on any thread; if it returns true, the states are no longer wanted and stay
+  ///        incomplete
   void Rows(const float* x, const SequenceMask* mask, int64_t begin, int64_t end, int64_t length,
             const RecurrentRule& rule, float* scratch, float* states, Isa isa = ThisCpu().isa,
             const std::function<bool()>& stopped = nullptr) const;
 
  private:
-  // Rows that take a step together.
+  // The most rows that take a step together.
   static constexpr int64_t kBlock = 32;
-  // Floats of the sums of positions that are kept; they stay in the second-level cache.
+  // The floats of the sums of positions that are kept at a time; they stay in the second-level cache.
   static constexpr int64_t kSums = 1 << 16;
 
   struct Packed {
@@ -94,8 +93,8 @@ class RecurrentLayer {
 
   RecurrentCell cell_;
   int64_t inputs_, units_, gates_;
-  Packed input_;      // all gates, with all of the bias but that of the candidate's part of the state
-  Packed state_;      // the gates that take the state as it is
+  Packed input_;      // all gates, with all biases except that of the candidate's part of the state
+  Packed state_;      // the gates that multiply the unchanged state
   Packed candidate_;  // of a GRU: the last gate
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RecCollapseRows and RecExpandRows share: rows of numbers or strings, and their repetition.
+// Repeats rows of numbers or strings, for RecCollapseRows and RecExpandRows. Any thread may call these functions.
 #ifndef PROCESSOR_SRC_KERNELS_REPEAT_ROW_H_
 #define PROCESSOR_SRC_KERNELS_REPEAT_ROW_H_
 
@@ -15,14 +15,14 @@
 
 namespace processor {
 
-/// INVALID_ARGUMENT unless the input called `input` has numbers or strings, which can be copied.
+/// Returns INVALID_ARGUMENT unless the input with the name `input` has numbers or strings, which can be copied.
 inline absl::Status CheckCopyable(const std::string& node, const std::string& input, tensorflow::DataType type) {
   if (type == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("node '", node, "': ", input, " is ", tensorflow::DataTypeString(type),
                                                  ", expected numbers or strings"));
 }
 
-/// Makes output `number` of the row `src` [1, ...], `rows` times.
+/// Makes output `number` of `rows` copies of the row `src` [1, ...].
 inline absl::Status RepeatRow(tensorflow::OpKernelContext* context, int number, const tensorflow::Tensor& src,
                               int64_t rows) {
   tensorflow::TensorShape shape = src.shape();

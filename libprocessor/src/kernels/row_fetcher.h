@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches rows of tables into the cache while those before them are computed.
+// Prefetches rows of tables while the rows before them are computed.
 #ifndef PROCESSOR_KERNELS_ROW_FETCHER_H_
 #define PROCESSOR_KERNELS_ROW_FETCHER_H_
 
@@ -11,7 +11,7 @@
 
 namespace processor {
 
-/// Runs ahead of the reader of many runs of rows, by a number of cache lines.
+/// Prefetches a number of cache lines ahead of a reader, who reads several runs of rows in order. One thread uses it.
 class RowFetcher {
  public:
   struct Run {
@@ -24,19 +24,19 @@ class RowFetcher {
   };
 
   static constexpr uint32_t kLine = 64;
-  /// How far ahead, in lines. A core has some 50 reads of memory under way; those that are too early do no harm.
+  /// The distance in lines. A core has about 50 memory reads in flight; early ones do no harm.
   static constexpr int64_t kLinesAhead = 64;
 
   /// \param runs  [n], in the order in which they are read.
   RowFetcher(const Run* runs, size_t n) : reading_(runs), fetching_(runs), end_(runs + n) { Fetch(); }
 
-  /// Rows of the run that the reader may read between two calls of Advance.
+  /// Returns the rows of the current run that the reader may read between two calls of Advance().
   static size_t RowsAtOnce(const Run& run) { return std::max<int64_t>(1, kLinesAhead / 4 / run.lines()); }
 
-  /// The run that the reader is at; it goes through all of them, also those without rows, by NextRun.
+  /// Returns the current run of the reader, who must go through all runs, also empty ones, by NextRun().
   const Run& run() const { return *reading_; }
 
-  /// The reader is through with `n` more rows of its run.
+  /// Tells that the reader has read `n` more rows of the current run.
   void Advance(size_t n) {
     position_ += n;
     ahead_ -= static_cast<int64_t>(n) * reading_->lines();
@@ -47,7 +47,7 @@ class RowFetcher {
     Fetch();
   }
 
-  /// The reader is through with its run.
+  /// Tells that the reader has read the current run.
   void NextRun() {
     if (fetching_ == reading_) {
       ++fetching_;
@@ -73,7 +73,7 @@ class RowFetcher {
   static void FetchRow(const Run& run, uint32_t number) {
     if (number >= kFirstSpecialRow) return;
     const uint8_t* row = run.source.rows + size_t{number} * run.source.stride;
-    // The line of its last byte is one more where the row begins inside a line.
+    // A row that begins inside a line may need one line more.
     for (uint32_t offset = 0; offset < run.bytes; offset += kLine) __builtin_prefetch(row + offset);
     __builtin_prefetch(row + run.bytes - 1);
   }
@@ -82,8 +82,8 @@ class RowFetcher {
   const Run* fetching_;
   const Run* const end_;
   size_t position_ = 0;  // of the reader in its run
-  size_t fetched_ = 0;   // rows of the run that is being fetched
-  int64_t ahead_ = 0;    // lines that were fetched and not read
+  size_t fetched_ = 0;   // rows of the run that is being prefetched
+  int64_t ahead_ = 0;    // lines that were prefetched and not read yet
 };
 
 }  // namespace processor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of row_kernels.h, written once for vectors of any width. Each file that includes this is compiled for an
-// instruction set of its own: nothing here may be shared with another, so all has internal linkage.
+// The loops of row_kernels.h, written once for vectors of any width. Each file that includes this header is compiled for
+// another instruction set, so everything here has internal linkage.
 #ifndef PROCESSOR_KERNELS_ROW_KERNELS_LOOPS_H_
 #define PROCESSOR_KERNELS_ROW_KERNELS_LOOPS_H_
 
@@ -25,7 +25,7 @@ inline float FloatFromHalf(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;
   const uint32_t rest = half & 0x7fffu;
   if (rest >= 0x7c00u) {
-    // Infinity, or a NaN, made a quiet one as the CPU's conversion does.
+    // Infinity or NaN; a NaN becomes quiet, as by the CPU's conversion.
     const uint32_t quiet = rest > 0x7c00u ? 0x00400000u : 0;
     return FloatFromBits(sign | 0x7f800000u | (rest & 0x3ffu) << 13 | quiet);
   }
@@ -41,7 +41,7 @@ inline uint16_t Load16(const uint8_t* bytes) {
   return value;
 }
 
-// One element. `scale` and `bias` are those of the row, for types that have them.
+// Reads one element. `scale` and `bias` belong to the row, for types that have them.
 template <int kType>
 inline float Element(const uint8_t* row, size_t e, float scale, float bias) {
   if constexpr (kType == kFloat32) {
@@ -82,7 +82,7 @@ struct Row {
   typename Isa::Vector scale_ = Isa::Zero(), bias_ = Isa::Zero();
 };
 
-// A row of which all but the last vector are full; kFull < 0: known at run time only.
+// A row whose vectors are full except for the last one; kFull < 0: their number is known only at run time.
 template <class Isa, int kType, bool kAdd, int kFull>
 void CopyVectors(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride) {
   constexpr size_t kWidth = Isa::kWidth;
@@ -105,7 +105,7 @@ void CopyVectors(const RowSource& source, const uint32_t* numbers, size_t n, flo
   }
 }
 
-// Rows of one element: the wide part of a model, where many of them add to one number.
+// Rows of one element, as in the wide part of a model, where many of them are added to one number.
 template <class Isa, int kType, bool kAdd>
 void CopyElements(const RowSource& source, const uint32_t* numbers, size_t n, float* dst, size_t dst_stride) {
   for (size_t i = 0; i < n; ++i, dst += dst_stride) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is computed on rows of floats between products, on one thread.
+// Functions of rows of floats, which a dense tower computes between products on the calling thread.
 #ifndef PROCESSOR_KERNELS_ROW_MATH_H_
 #define PROCESSOR_KERNELS_ROW_MATH_H_
 
@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// Rows of a matrix; `stride` elements lie between the first elements of two rows. 0: one row that counts for all.
+/// Rows of a matrix, whose first elements are `stride` elements apart; 0: one row that is used for all.
 struct SrcRows {
   const float* data;
   int64_t stride;
@@ -20,7 +20,7 @@ struct DstRows {
   int64_t stride;
 };
 
-/// An activation with its weights [n]; those that the kind does not have are null.
+/// An activation with its weights [n]. A weight that the activation does not have is null.
 struct RowActivation {
   ActivationKind kind = ActivationKind::kNone;
   float alpha = 0;
@@ -30,8 +30,8 @@ struct RowActivation {
   bool zero_nan = false;  // relu and relu6: 0 for NaN
 };
 
-/// Functions of [rows, n] for one instruction set. Errors are below 1e-6, absolute or relative. Where `dst` is read
-/// too, it says so; `src` and `dst` may be the same.
+/// Functions of [rows, n] for one instruction set, with absolute or relative errors below 1e-6. `src` and `dst` may be the
+/// same memory.
 struct RowMath {
   void (*activate)(const RowActivation& activation, int64_t rows, int64_t n, DstRows x);
   /// dst = src · scale + shift; scale and shift [n].
@@ -51,7 +51,7 @@ struct RowMath {
   void (*to_bfloat16)(int64_t rows, int64_t n, SrcRows src, uint16_t* dst, int64_t stride);
 };
 
-/// The functions for `isa`, which the CPU must have.
+/// Returns the functions for `isa`, which the CPU must have.
 const RowMath& RowMathFor(Isa isa);
 
 /// Copies [rows, n].

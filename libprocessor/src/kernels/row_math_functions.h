@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of RowMath, in plain loops that the compiler turns into vectors. Included once for each instruction
-// set, with PROCESSOR_ROW_MATH defined as the attribute of its functions; so all are in an unnamed namespace.
+// The functions of RowMath, in plain loops that the compiler vectorizes. The header is included once for each instruction
+// set, with PROCESSOR_ROW_MATH defined as the attribute of its functions, so all of them are in an unnamed namespace.
 
 #include <cmath>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 
 #define PROCESSOR_ROW_MATH_INLINE PROCESSOR_ROW_MATH inline __attribute__((always_inline))
 
-// Sums over a row are kept in this many parts, which the compiler may not choose to do by itself.
+// A sum over a row has this many parts, because the compiler may not split it by itself.
 constexpr int64_t kParts = 16;
 
 PROCESSOR_ROW_MATH_INLINE float FromBits(int32_t bits) {
@@ -28,8 +28,8 @@ PROCESSOR_ROW_MATH_INLINE int32_t ToBits(float value) {
   return bits;
 }
 
-// exp(x) for x <= 0, with a relative error below 1.2e-7; 0 for what is below the normal numbers, so that an infinity
-// times it is no number, as it is in TensorFlow.
+// Returns exp(x) for x <= 0, with a relative error below 1.2e-7. Results below the normal numbers are 0, so that infinity
+// times such a result is NaN, as in TensorFlow.
 // x = n · ln 2 + r, and exp(r) by its series up to r^6 for |r| <= ln 2 / 2.
 PROCESSOR_ROW_MATH_INLINE float ExpOfNegative(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, in the low bits
@@ -86,7 +86,7 @@ PROCESSOR_ROW_MATH_INLINE float Log1p(float e) {
   return 2.0f * s * series;
 }
 
-// Comparisons are written so that a NaN stays one; with `kZeroNan`, of relu and relu6, it becomes 0.
+// Comparisons are written so that a NaN stays a NaN; with `kZeroNan` (relu and relu6) it becomes 0.
 template <ActivationKind kKind, bool kZeroNan>
 PROCESSOR_ROW_MATH_INLINE float Apply(float x, float alpha) {
   const float negative = x > 0.0f ? 0.0f : x;
@@ -142,7 +142,7 @@ PROCESSOR_ROW_MATH void Dice(const RowActivation& dice, int64_t rows, int64_t n,
     float* row = x.data + r * x.stride;
     for (int64_t j = 0; j < n; ++j) {
       const float p = Sigmoid(row[j] * scale[j] + shift[j]);
-      // The products are added as TensorFlow adds them: an infinity times 0 is no number.
+      // Products are added as in TensorFlow, so that infinity times 0 is NaN.
       row[j] = p * row[j] + alpha[j] * (1.0f - p) * row[j];
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a batch over the threads of the device.
+// Distributes the rows of a batch over the threads of the device.
 #ifndef PROCESSOR_KERNELS_ROW_SHARDS_H_
 #define PROCESSOR_KERNELS_ROW_SHARDS_H_
 
@@ -15,13 +15,13 @@
 
 namespace processor {
 
-/// What is computed before a kernel looks whether it is still wanted: about a millisecond.
+/// The operations between two checks for cancellation: about a millisecond.
 constexpr int64_t kOperationsPerLook = int64_t{1} << 23;
-/// Kernels compute at most this many rows at once, or a divisor of it.
+/// The most rows that a kernel computes at once; it may also use a divisor of it.
 constexpr int64_t kRowsAtOnce = 64;
 
-/// Calls `work(begin, end)` for parts of [0, rows), on the calling thread where it is alone or there is little to do. Ends
-/// early, with the context's status CANCELLED, if the step has been cancelled.
+/// Calls `work(begin, end)` for parts of [0, rows), on the calling thread if it is alone or there is little work. It ends
+/// early, and sets the status of the context to CANCELLED, if the step was cancelled.
 ///
 /// `operations_per_row` is roughly the number of multiplications and additions of a row.
 template <typename Work>
@@ -34,7 +34,7 @@ void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operati
     if (end - begin <= looked) work_on(begin, end);
   };
   const auto* threads = context->device()->tensorflow_cpu_worker_threads();
-  // Shard counts in cycles, each of about this many operations.
+  // Shard() expects costs in cycles; one cycle does about this many operations.
   const int64_t cost = std::max<int64_t>(1, operations_per_row / 16);
   if (threads == nullptr || threads->num_threads <= 1 || rows <= 1) {
     if (rows > 0) work(int64_t{0}, rows);
@@ -46,7 +46,7 @@ void ForRows(tensorflow::OpKernelContext* context, int64_t rows, int64_t operati
   }
 }
 
-/// Memory of the calling thread for `size` floats, kept from one call to the next.
+/// Returns memory of the calling thread for `size` floats, which is kept for the next call.
 inline float* ThreadScratch(size_t size) {
   thread_local std::vector<float> scratch;
   if (scratch.size() < size) scratch.resize(size);

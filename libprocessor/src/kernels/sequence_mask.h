@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which positions of padded sequences count: by a mask or by lengths.
+// Which positions of padded sequences count, by a mask or by lengths.
 #ifndef PROCESSOR_KERNELS_SEQUENCE_MASK_H_
 #define PROCESSOR_KERNELS_SEQUENCE_MASK_H_
 
@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// A view of a tensor, which must outlive it.
+/// A view of a tensor, which must outlive it. Any thread may read.
 class SequenceMask {
  public:
   /// \param tensor bool or float, with as many elements as [rows, length]; or int32 or int64 lengths, [rows] or [rows, 1]
@@ -28,7 +28,7 @@ class SequenceMask {
     return absl::OkStatus();
   }
 
-  /// Writes the weight of each position of a sequence, 1 or 0 but for a mask of floats, to weights [length].
+  /// Writes the weight of each position of a sequence to weights [length]: 1 or 0, or the number of a float mask.
   void Row(int64_t row, float* weights) const {
     switch (dtype_) {
       case tensorflow::DT_BOOL:
@@ -42,7 +42,7 @@ class SequenceMask {
     }
   }
 
-  /// What a mean divides by: the sum of the weights, or the length as it was given, be it more than there are positions.
+  /// Returns the divisor of a mean: the sum of the weights, or the given length, even if it exceeds the positions.
   float Count(int64_t row, const float* weights, bool as_given) const {
     if (as_given && dtype_ == tensorflow::DT_INT32) return static_cast<float>(static_cast<const int32_t*>(data_)[row]);
     if (as_given && dtype_ == tensorflow::DT_INT64) return static_cast<float>(static_cast<const int64_t*>(data_)[row]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hashes of TensorFlow's StringToHashBucket ops, bit by bit.
+// The hashes of TensorFlow's StringToHashBucket ops, with equal bits. Any thread may call them.
 #ifndef PROCESSOR_KERNELS_STRING_HASH_H_
 #define PROCESSOR_KERNELS_STRING_HASH_H_
 
@@ -8,13 +8,13 @@
 
 namespace processor {
 
-/// FarmHash's Fingerprint64: StringToHashBucketFast.
+/// Returns the hash of StringToHashBucketFast: FarmHash's Fingerprint64.
 uint64_t FastHash(const char* bytes, size_t size);
 
-/// SipHash-2-4: StringToHashBucketStrong.
+/// Returns the hash of StringToHashBucketStrong: SipHash-2-4.
 uint64_t StrongHash(const uint64_t key[2], const char* bytes, size_t size);
 
-/// TensorFlow's Hash64: StringToHashBucket.
+/// Returns the hash of StringToHashBucket: TensorFlow's Hash64.
 uint64_t LegacyHash(const char* bytes, size_t size);
 
 }  // namespace processor

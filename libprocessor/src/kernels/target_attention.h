@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention unit of DIN: how much each position of a history counts for a candidate, said by a small network.
+// The attention unit of DIN: a small network scores how much each position of a history counts for a candidate.
 #ifndef PROCESSOR_KERNELS_TARGET_ATTENTION_H_
 #define PROCESSOR_KERNELS_TARGET_ATTENTION_H_
 
@@ -16,10 +16,10 @@
 
 namespace processor {
 
-/// What the network is given for a position, side by side; q is the query, k the key.
+/// The inputs of the network for a position, which lie side by side.
 enum class AttentionPart { kQuery, kKey, kQueryMinusKey, kKeyMinusQuery, kProduct };
 
-/// A layer as a model has it. What pointers lead to is copied.
+/// A layer of the network, whose weights TargetAttention copies.
 struct AttentionLayer {
   int64_t units = 0;
   const float* kernel = nullptr;  // [inputs, units]
@@ -28,18 +28,19 @@ struct AttentionLayer {
 };
 
 struct AttentionRule {
-  /// Scores are divided by their sum of exponentials.
+  /// Whether scores go through a softmax.
   bool softmax = false;
-  /// The score of positions that do not count.
+  /// The score of positions that a mask excludes.
   float padding = 0;
-  /// Multiplies scores before the softmax.
+  /// The factor of scores before the softmax.
   float scale = 1;
 };
 
-/// `pooled[r] = Σ_t score[r, t] · keys[r, t]`, score being the network's result for (query[r], keys[r, t]).
+/// Computes `pooled[r] = Σ_t score[r, t] · keys[r, t]`, where the score is the result of the network for
+/// (query[r], keys[r, t]). It is constant once it is made; any thread may compute rows.
 ///
-/// The first layer is split: what comes from the query alone is computed once for a row, differences go into the weights
-/// of query and key, and positions that do not count are left out.
+/// The first layer is split: the part of the query is computed once for a row, the weights of differences are added to
+/// those of query and key, and excluded positions are skipped.
 class TargetAttention {
  public:
   /// \param dim elements of a query and of a key
@@ -51,24 +52,24 @@ class TargetAttention {
   TargetAttention& operator=(const TargetAttention&) = delete;
 
   int64_t dim() const { return dim_; }
-  /// Floats that `Rows` needs to work in.
+  /// Returns the floats of scratch memory that `Rows` needs.
   size_t scratch(int64_t length) const;
-  /// Multiplications for a position.
+  /// Returns the number of multiplications for a position.
   int64_t position_cost() const;
 
   /// Computes rows [begin, end).
   ///
   /// \param query [rows, dim]
   /// \param keys [rows, length, dim]
-  /// \param masks of all rows; a position counts if all let it
+  /// \param masks of all rows; a position counts if no mask excludes it
   /// \param pooled [rows, dim]
   void Rows(const float* query, const float* keys, absl::Span<const SequenceMask> masks, int64_t begin, int64_t end,
             int64_t length, float* scratch, float* pooled, Isa isa = ThisCpu().isa) const;
 
  private:
-  // Positions that pass through the network at a time.
+  // The positions that pass through the network at a time.
   static constexpr int64_t kBlock = 48;
-  // Positions whose scores are kept until rows are pooled; at least those of one row.
+  // The positions whose scores are kept until rows are pooled; at least those of one row.
   static constexpr int64_t kGroup = 512;
 
   struct Packed {
@@ -76,7 +77,7 @@ class TargetAttention {
     std::vector<unsigned char> panels;
     std::vector<float> bias;
     RowActivation activation;
-    std::vector<float> weights[3];  // what the activation's pointers lead to
+    std::vector<float> weights[3];  // the weights of the activation
   };
   class Group;
 
@@ -91,9 +92,9 @@ class TargetAttention {
   bool product_ = false;
   AttentionRule rule_;
   std::vector<AttentionPart> parts_;
-  std::vector<float> whole_;    // the kernel of the first layer, as it is given
-  Packed query_;                // of the first layer: the query's part, with the bias
-  std::vector<Packed> layers_;  // the first without the query's part and bias
+  std::vector<float> whole_;    // the kernel of the first layer before it is split
+  Packed query_;                // the part of the query in the first layer, with the bias
+  std::vector<Packed> layers_;  // the first one without the part of the query and without bias
 };
 
 }  // namespace processor

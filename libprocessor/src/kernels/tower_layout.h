@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the values of a dense tower lie while a request is computed.
+// The places of the values of a dense tower while a request is computed. A layout is constant once it is made; the requests
+// with the same widths of inputs share it.
 #ifndef PROCESSOR_KERNELS_TOWER_LAYOUT_H_
 #define PROCESSOR_KERNELS_TOWER_LAYOUT_H_
 
@@ -20,7 +21,7 @@ struct TowerInput {
   int64_t width = 0;
 };
 
-/// Where a value lies. Offsets in the block are floats per row of the block: what has offset o begins at element
+/// The place of a value. An offset in the block counts floats per row of the block: a value with offset o begins at element
 /// o · (rows of the block).
 struct TowerPlace {
   enum class Area { kInput, kOutput, kSingle, kBlock };
@@ -28,18 +29,18 @@ struct TowerPlace {
   int number = 0;  // of the input or output
   int64_t width = 0;
   int64_t stride = 0;   // elements from row to row
-  int64_t offset = -1;  // in the block or the single rows; -1: only the bfloat16 form is computed
-  /// The value as bfloat16, in the block; -1: not needed. Strides of it are elements of 16 bits.
+  int64_t offset = -1;  // in the block or the single rows; -1: only the bfloat16 form exists
+  /// The offset of the bfloat16 form in the block, whose stride counts elements of 16 bits; -1: not needed.
   int64_t half_offset = -1;
   int64_t half_stride = 0;
-  /// One row that counts for all.
+  /// Whether it is one row that is used for all.
   bool single = false;
 };
 
 struct TowerLayerPlace : TowerPlace {
-  /// A dense layer's bias with what its inputs of one row contribute, in the single rows; -1: the bias itself.
+  /// The offset, in the single rows, of the bias plus what inputs of one row contribute; -1: the bias itself.
   int64_t folded_bias = -1;
-  /// Weights of the layer and its activation, as long as it is wide.
+  /// The weights of the layer and of its activation, as long as the layer is wide.
   RowActivation activation;
   const float* scale = nullptr;  // or gamma
   const float* shift = nullptr;  // or beta
@@ -47,13 +48,13 @@ struct TowerLayerPlace : TowerPlace {
 
 class TowerLayout {
  public:
-  /// \param inputs  the first dimensions are not looked at beyond whether an input has one row while the request has
-  ///                more (`rows`).
-  /// \return INVALID_ARGUMENT, naming input or layer, for widths that do not fit.
+  /// \param inputs  of their first dimensions, it only matters whether an input has one row while the request has more
+  ///                (`rows`).
+  /// \return INVALID_ARGUMENT that names input or layer for widths that do not fit.
   static absl::Status Create(std::shared_ptr<const DenseTower> tower, absl::Span<const TowerInput> inputs, int64_t rows,
                              std::shared_ptr<const TowerLayout>* layout);
 
-  /// Was it made for such inputs?
+  /// Whether the layout was made for such inputs.
   bool Fits(absl::Span<const TowerInput> inputs, int64_t rows) const;
 
   const DenseTower& tower() const { return *tower_; }
@@ -62,23 +63,23 @@ class TowerLayout {
   }
   const TowerPlace& input(size_t number) const { return inputs_[number]; }
   const TowerLayerPlace& layer(size_t number) const { return layers_[number]; }
-  /// Elements of output `number` in a row.
+  /// Returns the elements of output `number` in a row.
   int64_t output_width(size_t number) const { return place(tower_->plan().outputs[number]).width; }
 
-  /// Do products take bfloat16 sources, through oneDNN? Else sources are rounded before our own products.
+  /// Whether products have bfloat16 sources, by oneDNN; otherwise sources are rounded before our own products.
   bool half_sources() const { return half_sources_; }
-  /// May a team compute it? Everything is our own code then, and no value counts for all rows.
+  /// Whether a team may compute it. That needs our own products and no value of one row for all.
   bool MayBeShared() const;
-  /// Where a rounded source is put, in the block and in the single rows.
+  /// The offsets of a rounded source in the block and in the single rows.
   int64_t rounded_offset() const { return rounded_offset_; }
   int64_t single_rounded_offset() const { return single_rounded_offset_; }
 
-  /// Floats for what is computed once per request.
+  /// Returns the floats of the values that are computed once per request.
   int64_t single_floats() const { return single_floats_; }
-  /// Most rows of a block, and the floats that one of `rows` rows needs.
+  /// Return the most rows of a block, and the floats of a block of `rows` rows.
   int64_t block_rows() const { return block_rows_; }
   int64_t block_floats(int64_t rows) const { return floats_per_row_ * PaddedRows(rows); }
-  /// Rows that a block has room for: what oneDNN computes beyond the last row falls into the rest.
+  /// Returns the rows that fit into a block. oneDNN also computes the unused ones at its end.
   static int64_t PaddedRows(int64_t rows) {
     return (rows + OnednnMatmul::kRowUnit - 1) / OnednnMatmul::kRowUnit * OnednnMatmul::kRowUnit;
   }

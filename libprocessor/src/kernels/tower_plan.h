@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a RecDenseTower computes, read from its plan. The format is in docs/fused_ops.md.
+// The plan of a RecDenseTower, read from JSON; docs/fused_ops.md describes the format. Plain data.
 #ifndef PROCESSOR_KERNELS_TOWER_PLAN_H_
 #define PROCESSOR_KERNELS_TOWER_PLAN_H_
 
@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// An input of the op ("x0") or what an earlier layer computes ("h0").
+/// An input of the op ("x0") or the result of an earlier layer ("h0").
 struct TowerValue {
   bool is_layer = false;
   int number = 0;
@@ -20,7 +20,7 @@ struct TowerValue {
 
 enum class LayerKind { kDense, kAffine, kAdd, kMultiply, kConcat, kLayerNorm, kMix };
 
-/// Fields of other kinds are empty; numbers of weights are -1 where there is none.
+/// One layer. Fields of other kinds are empty; the number of a weight is -1 if there is none.
 struct TowerLayer {
   LayerKind kind = LayerKind::kDense;
   std::vector<TowerValue> inputs;
@@ -41,15 +41,15 @@ struct TowerPlan {
   std::vector<TowerValue> outputs;
 };
 
-/// Reads the plan of an op with these numbers of inputs, weights and outputs. Every reference is to an input or an
-/// earlier layer, every number that of a weight, every layer has what its kind needs and nothing else.
-/// \return INVALID_ARGUMENT, naming what is wrong, for any other text.
+/// Reads the plan of an op with these numbers of inputs, weights and outputs. Checks that references are to inputs or
+/// earlier layers, that weights exist, and that each layer has exactly the fields of its kind.
+/// \return INVALID_ARGUMENT that names the fault, for any other text.
 absl::Status ParseTowerPlan(std::string_view text, int num_inputs, int num_weights, int num_outputs, TowerPlan* plan);
 
-/// "dense", "affine", ...
+/// Returns "dense", "affine", ...
 const char* LayerKindName(LayerKind kind);
 
-/// "x0" or "h0".
+/// Returns "x0", "h0", ...
 std::string TowerValueName(const TowerValue& value);
 
 }  // namespace processor

@@ -14,38 +14,39 @@
 
 namespace processor {
 
-/// First ComputeSingles, then ComputeRows for all rows: in one call, or in several on as many threads. All memory is the
-/// caller's and outlives this; nothing is allocated.
+/// One request. Call ComputeSingles() first, then ComputeRows() for all rows, in one call or in several on as many threads.
+/// The caller owns all memory, which must outlive this object; nothing is allocated.
 class TowerRun {
  public:
-  /// \param inputs   those that the layout was made for.
+  /// \param inputs   inputs for which the layout was made.
   /// \param outputs  [rows, layout.output_width(i)] each.
   /// \param single   [layout.single_floats()], 64-byte aligned.
   TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
            float* single);
 
-  /// Computes what one row of an input contributes to all rows.
+  /// Computes what inputs of one row contribute to all rows.
   absl::Status ComputeSingles() const;
 
   /// Computes rows `begin` to `end` of the outputs, block by block through all layers.
   /// \param scratch  [layout.block_floats(block_rows)], 64-byte aligned.
-  /// \param look     asked after each block but the last: what is not OK ends it, and is answered.
+  /// \param look     called after each block except the last; an error ends the computation and is returned.
   absl::Status ComputeRows(int64_t begin, int64_t end, int64_t block_rows, float* scratch,
                            absl::FunctionRef<absl::Status()> look = Go) const;
 
-  /// Computes rows 0 to `rows` of the outputs together with the other members of a team, who call it with the same
-  /// memory: each computes some columns of each dense layer. For layouts that MayBeShared(). False if the team breaks up.
+  /// Computes rows 0 to `rows` of the outputs together with the other members of a team, who call it with the same memory:
+  /// each member computes some columns of each dense layer. The layout must be MayBeShared(). Returns false if the team
+  /// breaks up.
   bool ComputeTogether(int64_t rows, float* scratch, const TowerShare& share) const;
 
  private:
-  // Some rows on their way through the layers.
+  // Rows that go through the layers together.
   struct Block {
     int64_t first;
     int64_t rows;
     int64_t padded;
     float* memory;
     float* rounded;
-    const TowerShare* share = nullptr;  // null: all is computed here
+    const TowerShare* share = nullptr;  // null: this thread computes everything
   };
 
   SrcRows Read(const TowerValue& value, const Block& block) const;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of a few rows that are at a dense tower at the same time, computed together.
+// Teams of threads that compute requests of a few rows together, if these reach a dense tower at the same time.
 //
-// A row needs little arithmetic and all weights. Where these do not fit into the cache that a core has for itself, every
-// request waits for them to come from the shared one, again and again. Threads that meet at a tower therefore make a team:
-// the rows of all are one block, and each thread computes a part of the columns of every layer, always the same part,
-// which stays in its own cache. A row's result does not depend on the rows that are computed with it.
+// A row needs little arithmetic but all weights. If the weights do not fit into the cache of a core, each request waits
+// for them to come from the shared cache. Therefore threads that meet at a tower make a team: the rows of all members are
+// one block, and each member computes a part of the columns of every layer, always the same part, which stays in the
+// cache of its core. The result of a row does not depend on the rows that are computed with it.
 //
-// No thread waits for long: a thread that is not given a CPU, or that fails, breaks its team up, and the others compute
-// alone.
+// No thread waits long: a member that gets no CPU or fails breaks its team up, and the others compute alone.
 #ifndef PROCESSOR_KERNELS_TOWER_TEAM_H_
 #define PROCESSOR_KERNELS_TOWER_TEAM_H_
 
@@ -21,21 +20,20 @@
 
 namespace processor {
 
-/// What a thread that computes alone, or a member of a team, has to do.
+/// The part of the work that a thread does, which is all of it unless it belongs to a team.
 class TowerShare {
  public:
   virtual ~TowerShare() = default;
 
-  /// From which to which of `count` equal things this thread computes.
+  /// Returns the range of `count` equal pieces of work that this thread does.
   int64_t begin(int64_t count) const { return count * rank_ / members_; }
   int64_t end(int64_t count) const { return count * (rank_ + 1) / members_; }
   bool first() const { return rank_ == 0; }
   bool alone() const { return members_ == 1; }
   int members() const { return members_; }
 
-  /// Waits until all members have come here: what they wrote before can be read after. False: some member does not come,
-  /// and nothing that has been computed together is to be used. It waits for some milliseconds at most, and sleeps if it
-  /// takes long.
+  /// Waits until all members have called it; then each may read what the others wrote before. Returns false if a member
+  /// does not arrive within a few milliseconds; then nothing that was computed together may be used. A long wait sleeps.
   virtual bool Sync() const { return true; }
 
  protected:
@@ -43,31 +41,31 @@ class TowerShare {
   int members_ = 1;
 };
 
-/// Makes teams at one tower. All calls may come from any thread.
+/// Makes the teams of one tower, which owns it. Any thread may call all functions.
 class TowerTeams {
  public:
-  /// \param most   members of a team, at most kMostMembers; 1: no teams are made.
-  /// \param rows   of one member, at most.
+  /// \param most   the most members of a team, up to kMostMembers; 1: no teams.
+  /// \param rows   the most rows of a member.
   TowerTeams(int most, int64_t rows);
   ~TowerTeams();
 
   static constexpr int kMostMembers = 8;
 
-  /// How many threads should share weights of that many bytes: as many as it takes for each part to fit into a core's own
-  /// cache, and not more than there are CPUs.
+  /// Returns how many threads should share weights of so many bytes: as many as are needed for each part to fit into the
+  /// cache of a core, but not more than there are CPUs.
   static int MembersFor(size_t bytes);
 
-  /// Says how many CPUs the process may use where the main thread's do not; 0: they do.
+  /// Sets how many CPUs the process may use; 0: the number of CPUs of the main thread.
   static void SetUsableCpus(int cpus);
 
-  /// From now on the calling thread computes alone. For a thread that gets a CPU only if no other wants it: those that
-  /// met it would wait for it.
+  /// Makes the calling thread compute alone from now on. A thread that only gets idle CPU time must call it, because the
+  /// other members of its teams would have to wait for it.
   static void KeepThisThreadOut();
 
   class Team;
 
-  /// A seat in a team, given back when it is destroyed. It must be kept until the outputs have been copied. Whoever gives it
-  /// back without Complete() breaks the team up, as does an exception.
+  /// A member of a team until it is destroyed. It must be kept until the outputs have been copied. Destroying it without
+  /// Complete(), for example by an exception, breaks the team up.
   class Seat : public TowerShare {
    public:
     Seat() = default;
@@ -76,12 +74,12 @@ class TowerTeams {
     Seat& operator=(const Seat&) = delete;
 
     bool Sync() const override;
-    /// After the last Sync(): this member has done its part.
+    /// Tells, after the last Sync(), that this member has done its part.
     void Complete() { complete_ = true; }
-    /// The rows of this member are `first_row`... of `team_rows`.
+    /// The rows of this member begin at `first_row` of `team_rows`.
     int64_t first_row() const { return first_row_; }
     int64_t team_rows() const { return team_rows_; }
-    /// Memory of the team, [floats], 64-byte aligned. The same for all members.
+    /// Returns the memory of the team, [floats], 64-byte aligned, which is the same for all members.
     float* memory() const;
 
    private:
@@ -94,9 +92,9 @@ class TowerTeams {
     bool complete_ = false;
   };
 
-  /// Joins other requests of the same `kind`; those of another kind (other widths, say) are computed apart.
-  /// `floats`: memory that a team needs, the same for all of a kind. Waits for a moment if another thread was here
-  /// lately. False: compute alone.
+  /// Joins a team of requests of the same `kind`, for example with the same widths; waits for a moment if another thread was
+  /// here recently. Returns false if the caller must compute alone.
+  /// `floats`: the memory of a team, the same for all requests of a kind.
   bool Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat);
 
  private:
@@ -109,16 +107,16 @@ class TowerTeams {
   const int64_t rows_;
 
   std::mutex mutex_;
-  Team* open_ = nullptr;  // waits for members
+  Team* open_ = nullptr;  // the team that waits for members
   std::vector<std::unique_ptr<Team>> teams_;
   std::vector<Team*> idle_;
-  // Who came last, when, and when another one did.
+  // The thread that came last, its time, and the time of the last other thread.
   uint64_t last_thread_ = 0;
   int64_t last_ns_ = 0;
   int64_t other_ns_ = 0;
-  // Waiting that was futile is not tried again at once.
+  // After a futile wait, the next requests do not wait.
   uint32_t patience_ = 0;  // calls that will not wait
-  uint32_t backoff_ = 1;   // how many the next futile wait costs
+  uint32_t backoff_ = 1;   // calls that will not wait after the next futile wait
 };
 
 }  // namespace processor

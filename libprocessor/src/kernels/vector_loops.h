@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of floats of any width, for kernels with a form for each instruction set.
 //
-// A kernel is inline functions, and one function around them for each of the instruction sets, which the compiler makes
-// them for: plain loops where no sum is carried from one element to the next, else the vectors here.
+// A kernel consists of inline functions and one function around them for each instruction set, for which the compiler
+// compiles them. Loops that carry no sum from one element to the next are plain; the others use these vectors.
 #ifndef PROCESSOR_KERNELS_VECTOR_LOOPS_H_
 #define PROCESSOR_KERNELS_VECTOR_LOOPS_H_
 
@@ -13,11 +13,11 @@
 
 namespace processor {
 
-/// Floats in the widest vectors of the instruction sets.
+/// The floats of the widest vectors of the instruction sets.
 constexpr int kLanesAvx512 = 16;
 constexpr int kLanesAvx2 = 8;
 constexpr int kLanesPlain = 4;
-/// What all of them divide.
+/// A number that the floats of all vectors divide.
 constexpr int64_t kMostLanes = 16;
 
 template <int kLanes>
@@ -37,7 +37,7 @@ PROCESSOR_ALWAYS_INLINE void Store(const Vector<kLanes>& src, float* dst) {
   std::memcpy(dst, &src, sizeof(src));
 }
 
-/// Sums the lanes, quarters of the vector first.
+/// Returns the sum of the lanes, adding quarters of the vector first.
 template <int kLanes>
 PROCESSOR_ALWAYS_INLINE float SumLanes(const Vector<kLanes>& src) {
   Vector<4> parts[kLanes / 4];
@@ -48,7 +48,7 @@ PROCESSOR_ALWAYS_INLINE float SumLanes(const Vector<kLanes>& src) {
   return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
-/// Σ a[i] · b[i].
+/// Returns Σ a[i] · b[i].
 template <int kLanes>
 PROCESSOR_ALWAYS_INLINE float Dot(const float* a, const float* b, int64_t size) {
   Vector<kLanes> one = {}, two = {}, x, y;
@@ -73,13 +73,13 @@ PROCESSOR_ALWAYS_INLINE float Dot(const float* a, const float* b, int64_t size) 
   return sum;
 }
 
-/// Are all of them finite? Of integers, so that it becomes vectors: a sum of floats in order would not.
+/// Whether all numbers are finite. It uses integers, because the compiler does not vectorize a sum of floats.
 PROCESSOR_ALWAYS_INLINE bool AllFinite(const float* values, int64_t size) {
   uint32_t top = 0;
   for (int64_t i = 0; i < size; ++i) {
     uint32_t bits;
     std::memcpy(&bits, values + i, sizeof(bits));
-    // An exponent of ones, as infinities and NaN have, carries into the sign.
+    // An exponent of ones, which infinities and NaN have, carries into the sign.
     top |= (bits & 0x7fffffffu) + 0x00800000u;
   }
   return top >> 31 == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the weights of a dense layer lie in memory.
+// The memory layout of the weights of a dense layer. Any thread may call these functions.
 #ifndef PROCESSOR_KERNELS_WEIGHT_PANELS_H_
 #define PROCESSOR_KERNELS_WEIGHT_PANELS_H_
 
@@ -10,14 +10,14 @@ namespace processor {
 
 enum class PanelType { kFloat32, kBfloat16 };
 
-/// Columns of a panel. The last panel is filled up with zeros.
+/// The columns of a panel. The last panel is padded with zeros.
 constexpr int64_t kPanelColumns = 64;
-/// A step of a panel: one row of 64 floats, or two rows of bfloat16 whose elements alternate (row 0 column 0, row 1
-/// column 0, row 0 column 1, ...), so that a vector of 32-bit lanes holds two rows of the same columns.
+/// The bytes of a step of a panel: one row of 64 floats, or two rows of bfloat16 whose elements alternate (row 0 column 0,
+/// row 1 column 0, row 0 column 1, ...), so that a vector of 32-bit lanes holds two rows of the same columns.
 constexpr int64_t kStepBytes = 256;
 
-/// A matrix [k, n] as panels of 64 columns, one behind the other, each a stream of steps that is read once from front
-/// to back. This is also what oneDNN calls BA16a64b, or BA16a64b2a for bfloat16.
+/// A matrix [k, n] as consecutive panels of 64 columns, each a stream of steps that is read from front to back. oneDNN calls
+/// this layout BA16a64b, or BA16a64b2a for bfloat16.
 struct PanelShape {
   int64_t k = 0;
   int64_t n = 0;

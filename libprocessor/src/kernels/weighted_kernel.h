@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that share what they make of their weights among the sessions of a model version.
+// Kernels whose prepared weights are shared by the sessions of a model version.
 #ifndef PROCESSOR_KERNELS_WEIGHTED_KERNEL_H_
 #define PROCESSOR_KERNELS_WEIGHTED_KERNEL_H_
 
@@ -22,8 +22,8 @@
 
 namespace processor {
 
-/// A kernel that makes a T of its weights, which do not change after the first run: once, for all sessions of a model
-/// version. It owns a share of it.
+/// A kernel that makes a T of its weights once for all sessions of a model version, and owns a share of it. Its weights do
+/// not change after the first run.
 template <typename T>
 class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
  public:
@@ -41,16 +41,16 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
   }
 
  protected:
-  /// The weights are `count` inputs from `first` on.
+  /// The weights are `count` inputs, beginning with input `first`.
   void SetWeights(size_t first, size_t count) {
     first_ = first;
     count_ = count;
   }
 
-  /// Makes a T, which takes from the weights what it needs. INVALID_ARGUMENT for shapes that do not fit.
+  /// Makes a T, which copies what it needs of the weights. \return INVALID_ARGUMENT for shapes that do not fit.
   virtual absl::Status Make(const Weights& weights, std::unique_ptr<T>* object) const = 0;
 
-  /// Gives what was made, in the first request if it was not prepared.
+  /// Returns the T; makes it in the first request if it was not prepared.
   absl::Status Get(tensorflow::OpKernelContext* context, const T** object) {
     *object = made_.load(std::memory_order_acquire);
     if (*object != nullptr) return absl::OkStatus();
@@ -62,11 +62,11 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
   }
 
  private:
-  // Makes it, unless a kernel of the same name and attributes has done so with equal weights.
+  // Makes the T, unless a kernel of the same name and attributes has made it of equal weights.
   absl::Status Find(const Weights& weights, tensorflow::ResourceMgr* resources) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (made_.load(std::memory_order_relaxed) != nullptr) return absl::OkStatus();
-    // Nodes of two models may have one name in stock TensorFlow: whatever differs is another resource.
+    // In stock TensorFlow, nodes of two models may have the same name, so the name of the resource has all that differs.
     uint64_t print = tensorflow::Hash64(tensorflow::SummarizeAttrs(def()));
     for (const tensorflow::Tensor* weight : weights) {
       const std::string shape = weight->shape().DebugString();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An immutable embedding table in a memory-mapped file. The format is in docs/table_format.md.
+// An immutable embedding table in a memory-mapped file; docs/table_format.md describes the format.
 #ifndef PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 #define PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 
@@ -17,16 +17,17 @@
 
 namespace processor {
 
-/// Row numbers that no row has: one that reads as zeros, and one of a key that the table does not hold and refuses.
+/// Row numbers that no row has: for a key that reads as zeros, and for a key that the table refuses.
 constexpr uint32_t kZeroRow = 0xffffffffu;
 constexpr uint32_t kRefusedRow = 0xfffffffeu;
 
+/// Owns the mapping of one file. The ops that use a table share it; any thread may read.
 class EmbeddingTable {
  public:
-  /// Maps a file, or answers the table that maps it already: each file is mapped once per process, and so are files that
-  /// are named by the same hash and are equal. Reads all of a file that is new to the process, which takes seconds for
-  /// gigabytes, and leaves it in memory.
-  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for what is no file, DATA_LOSS for a damaged file,
+  /// Maps a file, or returns the table that maps it already. Each file is mapped once per process, and so are equal files
+  /// whose names have the same hash. A file that is new to the process is read completely, which takes seconds for
+  /// gigabytes, and stays in memory.
+  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is not a file, DATA_LOSS for a damaged file,
   /// FAILED_PRECONDITION for a newer version, UNAVAILABLE or RESOURCE_EXHAUSTED; all name the file.
   static absl::Status Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table);
 
@@ -42,16 +43,16 @@ class EmbeddingTable {
   IndexKind index_kind() const { return header_.index_kind; }
   AbsentKey absent_key() const { return header_.absent_key; }
 
-  /// The bytes of a row, not of kZeroRow or kRefusedRow.
+  /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow.
   const uint8_t* row(uint32_t number) const { return row_data_ + uint64_t{number} * header_.row_stride; }
 
-  /// Finds the rows of keys; those of a table that is indexed by strings are strings, those of all others are not, and
-  /// keys of the other kind are refused. A key that is not there has a default row, kZeroRow or kRefusedRow, as the table
-  /// says. Memory is fetched for several keys at a time.
+  /// Finds the rows of keys. If the table is indexed by strings, keys must be strings, otherwise integers; keys of the
+  /// other kind get kRefusedRow. An absent key gets a default row, kZeroRow or kRefusedRow, as the table says. Memory is
+  /// prefetched for several keys at a time.
   void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
   void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
 
-  /// Fetches what FindRows will read first for these keys: for callers with few keys each for many tables.
+  /// Prefetches what FindRows() will read first for these keys, for callers with few keys for each of many tables.
   void FetchIndex(absl::Span<const int64_t> keys) const;
   void FetchIndex(absl::Span<const tensorflow::tstring> keys) const;
 
@@ -60,7 +61,7 @@ class EmbeddingTable {
 
   static absl::Status Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table);
 
-  /// Puts what absent keys read in the place of kNotFound; `default_row` tells it for a key's number.
+  /// Replaces each kNotFound by the row that absent keys read. `default_row(i)` returns it for key number i.
   template <typename DefaultRow>
   void FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& default_row) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is inside a table's file is checked once, before any of it is used.
+// Checks the contents of a table's file once, before any of it is used. Any thread may call it.
 #ifndef PROCESSOR_TABLES_TABLE_CHECK_H_
 #define PROCESSOR_TABLES_TABLE_CHECK_H_
 
@@ -9,9 +9,12 @@
 
 namespace processor {
 
-/// Reads the whole file: checksums of all sections, zeros between them, an index whose keys are where a search finds them
-/// and lead to rows that exist, and offsets of strings that are in order and end inside their bytes.
-/// \return DATA_LOSS, UNAVAILABLE if it cannot be read, or RESOURCE_EXHAUSTED without memory for a buffer.
+/// Reads the whole file and checks
+/// * the checksums of all sections, and that there are zeros between them,
+/// * that a search finds every key of the index, and that its row exists,
+/// * that the offsets of strings are in order and end inside their bytes.
+/// \return DATA_LOSS for a damaged file, UNAVAILABLE if it cannot be read, RESOURCE_EXHAUSTED without memory for a
+/// buffer.
 absl::Status CheckTableContents(const TableFile& file, const TableHeader& header);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C by the instruction that CPUs have for it: whole tables are read through it.
+// Computes CRC-32C with the instruction that CPUs have for it, because whole tables are checked.
 #ifndef PROCESSOR_TABLES_TABLE_CRC_H_
 #define PROCESSOR_TABLES_TABLE_CRC_H_
 
@@ -8,7 +8,7 @@
 
 namespace processor {
 
-/// The CRC-32C of bytes whose beginning has the checksum `crc` (0: none so far) and whose end are `size` at `bytes`.
+/// Returns the checksum of the bytes that `crc` stands for (0: none so far) followed by `size` bytes at `bytes`.
 uint32_t ExtendTableCrc(uint32_t crc, const uint8_t* bytes, size_t size);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table's file: opened, read, and mapped into memory.
+// The file of a table: opened, read and mapped into memory. The loader of a table owns it; one thread uses it.
 #ifndef PROCESSOR_TABLES_TABLE_FILE_H_
 #define PROCESSOR_TABLES_TABLE_FILE_H_
 
@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// Tells files apart, as long as nobody writes into one.
+/// Identifies a file, as long as nobody writes into it.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -25,7 +25,7 @@ struct FileIdentity {
   }
 };
 
-/// Unmaps what it holds.
+/// Owns mapped memory and unmaps it. Any thread may read the memory.
 class TableMapping {
  public:
   TableMapping() = default;
@@ -36,7 +36,7 @@ class TableMapping {
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
 
-  /// Touches all pages, so that no request has to.
+  /// Reads all pages into memory, so that no request has to wait for them.
   void Prefault() const;
 
  private:
@@ -46,7 +46,7 @@ class TableMapping {
   size_t size_ = 0;
 };
 
-/// Closes what it holds. Errors name the file and say what to do.
+/// Owns an open file and closes it. Errors name the file and say what to do.
 class TableFile {
  public:
   explicit TableFile(std::string path) : path_(std::move(path)) {}
@@ -54,21 +54,20 @@ class TableFile {
   TableFile(const TableFile&) = delete;
   TableFile& operator=(const TableFile&) = delete;
 
-  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is no regular file, or UNAVAILABLE.
+  /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is not a regular file, or UNAVAILABLE.
   absl::Status Open();
 
   const std::string& path() const { return path_; }
   const FileIdentity& identity() const { return identity_; }
 
-  /// Reads, rather than looking into a mapping: a failing disk or a file that has become shorter is an error here, and a
-  /// signal there.
-  /// \return DATA_LOSS if the file ends before, UNAVAILABLE if it cannot be read.
+  /// Reads bytes without the mapping: a failing disk or a truncated file causes an error here, but a signal there.
+  /// \return DATA_LOSS if the file is too short, UNAVAILABLE if it cannot be read.
   absl::Status Read(uint64_t offset, size_t size, uint8_t* bytes) const;
 
-  /// \return RESOURCE_EXHAUSTED.
+  /// Maps the whole file. \return RESOURCE_EXHAUSTED if that is not possible.
   absl::Status Map(TableMapping* mapping) const;
 
-  /// `status` with the file's name before its message and what to do after it.
+  /// Returns `status` with the name of the file before its message and what to do after it.
   absl::Status Named(const absl::Status& status) const;
 
  private:

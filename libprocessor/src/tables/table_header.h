@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first 256 bytes of a table's file (docs/table_format.md), parsed and checked.
+// The header of a table's file (docs/table_format.md): its first 256 bytes, parsed and checked. Plain data.
 #ifndef PROCESSOR_TABLES_TABLE_HEADER_H_
 #define PROCESSOR_TABLES_TABLE_HEADER_H_
 
@@ -17,7 +17,7 @@ enum class AbsentKey : uint32_t { kZeros = 0, kError = 1, kDefaultRows = 2 };
 constexpr size_t kTableHeaderBytes = 256;
 constexpr uint32_t kTableVersion = 1;
 
-/// Where a part of the file is, and the CRC-32C of its bytes.
+/// Where a section of the file is, and the CRC-32C of its bytes.
 struct TableSection {
   uint64_t offset = 0;
   uint64_t size = 0;
@@ -41,11 +41,11 @@ struct TableHeader {
   TableSection key_bytes;
 };
 
-/// Bytes of one row without what is between it and the next.
+/// Returns the bytes of one row without the padding after it.
 uint64_t RowBytes(RowType type, uint32_t dim);
 
-/// Parses the header of a file of `file_size` bytes. What it says can be relied on afterwards: every section is aligned,
-/// lies inside the file and overlaps no other. What is inside the sections is another matter.
+/// Parses the header of a file of `file_size` bytes, and checks that every section is aligned, lies inside the file and
+/// overlaps no other. CheckTableContents() checks what is inside the sections.
 /// \return DATA_LOSS, or FAILED_PRECONDITION for another version; the messages do not name the file.
 absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHeader* header);
 

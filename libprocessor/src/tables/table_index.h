@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hashed index of a table (docs/table_format.md): from keys to numbers of rows.
+// The hashed index of a table (docs/table_format.md), from keys to row numbers. It is read-only; any thread may search.
 #ifndef PROCESSOR_TABLES_TABLE_INDEX_H_
 #define PROCESSOR_TABLES_TABLE_INDEX_H_
 
@@ -22,7 +22,7 @@ struct TableBucket {
 };
 static_assert(sizeof(TableBucket) == 64);
 
-/// What stands for a row that was not found: no table has as many rows.
+/// The row number of a key that was not found; no table has as many rows.
 constexpr uint32_t kNotFound = 0xffffffffu;
 
 /// The finalizer of MurmurHash3 for 64 bits.
@@ -34,15 +34,16 @@ inline uint64_t MixKey(uint64_t key) {
   return key ^ (key >> 33);
 }
 
-/// The bucket in which the search for a key begins.
+/// Returns the bucket in which the search for a key begins.
 inline uint64_t HomeBucket(uint64_t key, uint64_t home_buckets) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(MixKey(key)) * home_buckets) >> 64);
 }
 
-/// The FarmHash Fingerprint64: the key of a string.
+/// Returns the key of a string, its FarmHash Fingerprint64.
 uint64_t StringKey(std::string_view text);
 
-/// Looks into buckets that somebody else owns and that have been checked: the last is not full.
+/// Searches the buckets of a table, which owns them and has checked them: the last one is not full, so that every search
+/// ends.
 struct TableIndex {
   const TableBucket* buckets = nullptr;
   uint64_t num_buckets = 0;
@@ -50,16 +51,16 @@ struct TableIndex {
   const uint64_t* key_offsets = nullptr;  // of strings only
   const char* key_bytes = nullptr;
 
-  /// Writes the row of each key, or kNotFound. Fetches the buckets of keys to come before it looks into them.
-  /// \return how many were not found.
+  /// Writes the row of each key, or kNotFound. Buckets are prefetched several keys ahead.
+  /// \return the number of keys that were not found.
   size_t Find(absl::Span<const int64_t> keys, uint32_t* rows) const;
   size_t Find(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
 
-  /// Fetches the bucket in which the search for a key begins.
+  /// Prefetches the bucket in which the search for a key begins.
   void Fetch(uint64_t key) const { __builtin_prefetch(&buckets[HomeBucket(key, home_buckets)]); }
 };
 
-/// The index of a direct table: a key is the number of its row.
+/// Searches a direct table, in which a key is its row number. \return as TableIndex::Find().
 size_t FindDirect(absl::Span<const int64_t> keys, uint64_t num_rows, uint32_t* rows);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tables this process has mapped, so that none is mapped twice.
+// The tables that this process has mapped, so that none is mapped twice.
 #ifndef PROCESSOR_TABLES_TABLE_REGISTRY_H_
 #define PROCESSOR_TABLES_TABLE_REGISTRY_H_
 
@@ -14,22 +14,23 @@ namespace processor {
 
 class EmbeddingTable;
 
-/// Keeps no table alive. All functions may be called from any thread.
+/// Refers to tables without keeping them alive. Any thread may call all functions.
 class TableRegistry {
  public:
-  /// What is known of one file. Whoever holds `mutex` may load it; the others wait rather than load it as well.
+  /// One file. The thread that holds `mutex` may load it; the others wait for that instead of loading it again.
   struct Slot {
     std::mutex mutex;
     std::weak_ptr<const EmbeddingTable> table;
   };
 
-  /// The one of the process; it lives until the end, since tables may be closed by destructors that run late.
+  /// The registry of the process. It is never destroyed, because destructors that run late may close tables.
   static TableRegistry& Global();
 
+  /// Returns the slot of a file, the same one to all threads.
   std::shared_ptr<Slot> SlotOf(const FileIdentity& file);
 
-  /// The table with this content that is in use; if there is none, `table` from now on. Files on several file systems
-  /// cannot be one, but their mapping can.
+  /// Returns the table in use that has this content; without one, registers and returns `table`. So equal files on
+  /// different file systems share one mapping.
   std::shared_ptr<const EmbeddingTable> Share(const std::string& content, std::shared_ptr<const EmbeddingTable> table);
 
  private:
