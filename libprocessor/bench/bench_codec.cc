@@ -25,7 +25,7 @@
 #include "nlohmann/json.hpp"
 #include "oracle.h"
 #include "program.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "tensorflow/c/c_api.h"
 #include "timing.h"
 

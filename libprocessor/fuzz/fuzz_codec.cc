@@ -16,10 +16,10 @@
 
 #include "differential.h"
 #include "fuzz_kinds.h"
-#include "src/codec/codec.h"
 #include "src/codec/descriptions.h"
 #include "src/codec/model_spec.h"
 #include "src/codec/prediction_log.h"
+#include "src/codec/protocols.h"
 
 namespace {
 
@@ -66,13 +66,14 @@ void Run(const Kind& kind, std::string_view bytes) {
   processor::RequestOptions options;
   if (kind.binary) options.header_length = processor::fuzz::HeaderOf(bytes);
   processor::DecodedRequest request;
-  const processor::Codec* const codec = processor::FindCodec(kind.protocol, kind.method);
+  const processor::Method& method = *processor::FindMethod(kind.protocol, kind.method);
+  const processor::Codec* const codec = method.codec;
   const absl::Status status = codec->Decode(exact, *signatures, options, &request);
   if (!status.ok() && status.message().empty()) Fail(kind.protocol, "an error without words");
   std::string key;
-  processor::PeekInput(kind.protocol, kind.method, exact, "x", &key, options.header_length).IgnoreError();
+  processor::PeekInput(method, exact, "x", &key, options.header_length).IgnoreError();
   processor::ModelSpecView spec;
-  processor::PeekModel(kind.protocol, kind.method, exact, &spec).IgnoreError();
+  processor::PeekModel(method, exact, &spec).IgnoreError();
   if (!status.ok()) return;
   for (size_t i = 0; i < request.feeds.size(); ++i) {
     if (request.feeds[i].dtype() != request.signature->inputs()[i].dtype)
@@ -95,9 +96,9 @@ void Ask(std::string_view bytes) {
   for (const processor::Method& method : processor::Methods()) {
     if (method.codec != nullptr) continue;
     processor::ModelSpecView spec;
-    if (!processor::PeekModel(method.protocol, method.name, bytes, &spec).ok()) continue;
+    if (!processor::PeekModel(method, bytes, &spec).ok()) continue;
     processor::Response response;
-    processor::Describe(method.protocol, method.name, bytes, spec, host, &response).IgnoreError();
+    processor::Describe(method, bytes, spec, host, &response).IgnoreError();
   }
 }
 

@@ -21,31 +21,31 @@ using processor::GetModel;
 using processor::Guard;
 using processor::Model;
 
-class TargetWork : public processor::AsyncWork {
- public:
-  /// `claim`: the memory of the copied request.
-  TargetWork(const processor_request &request, const processor_target &target, processor::ByteClaim claim)
-      : claim_(std::move(claim)), owned_(request), reader_(owned_.view(), /*lent=*/false), completion_(target) {
-    priority = request.priority;
-    deadline_us = request.deadline_us;
-    may_end_early = true;
-  }
+using AsyncRequest = processor::RequestWork<processor::AsyncWork>;
 
-  absl::Status Decode(const processor::ModelVersion &version, processor::DecodedRequest *request) override {
-    return reader_.Decode(version, request);
-  }
-  absl::Status Encode(const processor::ModelVersion &version, const processor::DecodedRequest &request,
-                      std::vector<tensorflow::Tensor> &outputs) override {
-    return reader_.Encode(version, request, outputs);
+// Owns a copied request and the claim of its memory. A base class, so that it is constructed before what reads it.
+struct RequestHolder {
+  RequestHolder(const processor::CheckedRequest &request, processor::ByteClaim given)
+      : claim(std::move(given)), owned(request) {}
+  const processor::ByteClaim claim;
+  const processor::OwnedRequest owned;
+};
+
+// A request that tells a target of its end.
+class TargetWork : private RequestHolder, public AsyncRequest {
+ public:
+  TargetWork(const processor::CheckedRequest &request, const processor_target &target, processor::ByteClaim claim)
+      : RequestHolder(request, std::move(claim)), AsyncRequest(owned.view(), /*lent=*/false), completion_(target) {
+    may_end_early = true;
   }
 
   void Done(const absl::Status &status) noexcept override {
     if (status.ok()) {
-      reader_.result->timing = timing;
+      reader.result->timing = timing;
     } else {
-      reader_.result.reset();
+      reader.result.reset();
     }
-    completion_.Tell(status, std::move(reader_.result));
+    completion_.Tell(status, std::move(reader.result));
   }
 
   void Answer(std::unique_ptr<processor_result> result) noexcept {
@@ -53,15 +53,12 @@ class TargetWork : public processor::AsyncWork {
   }
 
  private:
-  const processor::ByteClaim claim_;
-  const processor::OwnedRequest owned_;
-  processor::RequestReader reader_;
   processor::Completion completion_;
 };
 
 absl::Status Start(const processor_model *handle, const processor_request *given, const processor_target *given_target,
                    uint64_t *request_id) {
-  processor_request request;
+  processor::CheckedRequest request;
   processor_target target;
   if (absl::Status s = processor::ReadRequest(given, &request); !s.ok()) return s;
   if (absl::Status s = processor::ReadTarget(given_target, &target); !s.ok()) return s;
@@ -70,7 +67,7 @@ absl::Status Start(const processor_model *handle, const processor_request *given
   processor::ByteClaim claim(processor::ByteBudget::Use::kTensors);
   if (absl::Status s = claim.Add("request", processor::BytesToOwn(request)); !s.ok()) return s;
   auto work = std::make_shared<TargetWork>(request, target, std::move(claim));
-  if (auto text = processor::AnswerEmptyRequest(request, *model)) {
+  if (auto text = processor::SignatureIfAskedFor(request, *model)) {
     if (request_id != nullptr) *request_id = 0;
     work->Answer(std::move(text));
     return absl::OkStatus();
@@ -101,19 +98,10 @@ class BatchWait {
 };
 
 // One request of a batch. The batch waits for it, so it may use the memory of the caller.
-class BatchWork : public processor::AsyncWork {
+class BatchWork : public AsyncRequest {
  public:
-  BatchWork(const processor_request &request, BatchWait *wait) : reader_(request, /*lent=*/true), wait_(wait) {
-    priority = request.priority;
-    deadline_us = request.deadline_us;
-  }
-  absl::Status Decode(const processor::ModelVersion &version, processor::DecodedRequest *request) override {
-    return reader_.Decode(version, request);
-  }
-  absl::Status Encode(const processor::ModelVersion &version, const processor::DecodedRequest &request,
-                      std::vector<tensorflow::Tensor> &outputs) override {
-    return reader_.Encode(version, request, outputs);
-  }
+  BatchWork(const processor::CheckedRequest &request, BatchWait *wait)
+      : AsyncRequest(request, /*lent=*/true), wait_(wait) {}
   void Done(const absl::Status &status) noexcept override {
     status_ = status;
     wait_->CountDown();
@@ -121,14 +109,13 @@ class BatchWork : public processor::AsyncWork {
 
   absl::Status Take(processor_result **result) {
     if (!status_.ok()) return status_;
-    reader_.result->timing = timing;
-    *result = reader_.result.release();
+    reader.result->timing = timing;
+    *result = reader.result.release();
     return absl::OkStatus();
   }
-  void Settle(const absl::Status &status) { status_ = status; }
+  void SetStatus(const absl::Status &status) { status_ = status; }
 
  private:
-  processor::RequestReader reader_;
   BatchWait *const wait_;
   absl::Status status_;
 };
@@ -140,11 +127,11 @@ struct BatchItem {
 
 // Starts request `index` of a batch or, if need be, runs it here.
 // \return an error if the request was not started; OK if it runs, or if `result` holds its response.
-absl::Status StartOne(Model &model, const processor_request *requests, size_t index, BatchWait *wait,
-                      std::shared_ptr<BatchWork> *work, processor_result **result) {
-  processor_request request;
+absl::Status StartRequest(Model &model, const processor_request *requests, size_t index, BatchWait *wait,
+                          std::shared_ptr<BatchWork> *work, processor_result **result) {
+  processor::CheckedRequest request;
   if (absl::Status s = processor::ReadRequest(processor::ElementAt(requests, index), &request); !s.ok()) return s;
-  if (auto text = processor::AnswerEmptyRequest(request, model)) {
+  if (auto text = processor::SignatureIfAskedFor(request, model)) {
     *result = text.release();
     return absl::OkStatus();
   }
@@ -156,7 +143,7 @@ absl::Status StartOne(Model &model, const processor_request *requests, size_t in
   wait->CountDown();
   // Inline requests do not wait in a queue: if it is full, the request runs on this thread.
   const bool here = absl::IsResourceExhausted(started) && model.config().execution == processor::Execution::kInline;
-  (*work)->Settle(here ? Attempt([&] { return model.Run(**work); }) : started);
+  (*work)->SetStatus(here ? Attempt([&] { return model.Run(**work); }) : started);
   return absl::OkStatus();
 }
 
@@ -180,7 +167,7 @@ absl::Status RunBatch(const processor_model *handle, const processor_request *re
   // This must not return before every started request has ended: they use the batch and the memory of the caller.
   BatchWait wait;
   for (size_t i = 0; i < num_requests; ++i) {
-    items[i].status = Attempt([&] { return StartOne(*model, requests, i, &wait, &items[i].work, &results[i]); });
+    items[i].status = Attempt([&] { return StartRequest(*model, requests, i, &wait, &items[i].work, &results[i]); });
   }
   wait.Wait();
   absl::Status first;

@@ -9,7 +9,7 @@
 #include "src/base/json_text.h"
 #include "src/base/log.h"
 #include "src/c_api/boundary.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "src/runtime/stats/stats.h"
 #include "src/runtime/threads/cpuset.h"
 #include "tensorflow/c/c_api.h"

@@ -115,15 +115,15 @@ processor_status processor_model_run(const processor_model *handle, const proces
   return Guard(error, [&]() -> absl::Status {
     if (result == nullptr) return absl::InvalidArgumentError("result: NULL, expected where to put it");
     *result = nullptr;
-    processor_request request;
+    processor::CheckedRequest request;
     if (absl::Status s = processor::ReadRequest(given, &request); !s.ok()) return s;
     std::shared_ptr<Model> model;
     if (absl::Status s = GetModel(handle, &model); !s.ok()) return s;
-    if (auto text = processor::AnswerEmptyRequest(request, *model)) {
+    if (auto text = processor::SignatureIfAskedFor(request, *model)) {
       *result = text.release();
       return absl::OkStatus();
     }
-    processor::CallWork work(request);
+    processor::RequestWork<processor::Work> work(request, /*lent=*/true);
     if (absl::Status s = model->Run(work); !s.ok()) return s;
     work.reader.result->timing = work.timing;
     *result = work.reader.result.release();

@@ -1,43 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/c_api/request_work.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "src/c_api/boundary.h"
 #include "tensorflow/core/framework/tensor_util.h"
 
 namespace processor {
 
-absl::Status ReadRequest(const processor_request *src, processor_request *dst) {
-  if (absl::Status s = ReadStruct(src, "request", dst); !s.ok()) return s;
-  if (dst->protocol != nullptr) {
-    if (FindCodec(dst->protocol) == nullptr) {
-      return absl::UnimplementedError(
-          absl::StrCat("protocol '", dst->protocol, "': unknown, expected one of ", absl::StrJoin(Protocols(), ", ")));
-    }
-    if (dst->data == nullptr && dst->size > 0) return absl::InvalidArgumentError("request: data NULL");
+absl::Status ReadRequest(const processor_request *src, CheckedRequest *dst) {
+  processor_request &fields = dst->fields;
+  if (absl::Status s = ReadStruct(src, "request", &fields); !s.ok()) return s;
+  if (fields.protocol != nullptr) {
+    dst->codec = FindCodec(fields.protocol);
+    if (dst->codec == nullptr) return UnknownMethod(fields.protocol, "");
+    if (fields.data == nullptr && fields.size > 0) return absl::InvalidArgumentError("request: data NULL");
     return absl::OkStatus();
   }
-  if (dst->inputs == nullptr && dst->num_inputs > 0) return absl::InvalidArgumentError("request: inputs NULL");
-  if (dst->outputs == nullptr && dst->num_outputs > 0) return absl::InvalidArgumentError("request: outputs NULL");
-  for (size_t i = 0; i < dst->num_outputs; ++i) {
-    if (dst->outputs[i] == nullptr) return absl::InvalidArgumentError(absl::StrCat("request: output ", i, " NULL"));
+  if (fields.inputs == nullptr && fields.num_inputs > 0) return absl::InvalidArgumentError("request: inputs NULL");
+  if (fields.outputs == nullptr && fields.num_outputs > 0) return absl::InvalidArgumentError("request: outputs NULL");
+  for (size_t i = 0; i < fields.num_outputs; ++i) {
+    if (fields.outputs[i] == nullptr) return absl::InvalidArgumentError(absl::StrCat("request: output ", i, " NULL"));
   }
-  for (size_t i = 0; i < dst->num_inputs; ++i) {
+  for (size_t i = 0; i < fields.num_inputs; ++i) {
     processor_tensor tensor;
-    if (absl::Status s = ReadStruct(ElementAt(dst->inputs, i), "tensor", &tensor); !s.ok()) return s;
+    if (absl::Status s = ReadStruct(ElementAt(fields.inputs, i), "tensor", &tensor); !s.ok()) return s;
     if (tensor.name == nullptr) return absl::InvalidArgumentError(absl::StrCat("request: input ", i, " has no name"));
   }
   return absl::OkStatus();
 }
 
 absl::Status RequestReader::Decode(const ModelVersion &version, DecodedRequest *request) {
-  if (request_.protocol == nullptr) return DecodeTensors(version, request);
+  if (codec_ == nullptr) return DecodeTensors(version, request);
   const std::string_view bytes(static_cast<const char *>(request_.data), request_.size);
   const std::string_view signature = request_.signature_name == nullptr ? "" : request_.signature_name;
-  return FindCodec(request_.protocol)->Decode(bytes, version.signatures(), {signature}, request);
+  return codec_->Decode(bytes, version.signatures(), {signature}, request);
 }
 
 absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRequest *request) {
@@ -71,7 +67,7 @@ absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedReq
                                    std::vector<tensorflow::Tensor> &outputs) {
   auto made = std::make_unique<processor_result>();
   result = std::move(made);
-  if (request_.protocol == nullptr) {
+  if (codec_ == nullptr) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i].dtype() == tensorflow::DT_STRING || tensorflow::DataTypeSize(outputs[i].dtype()) > 0) continue;
       return absl::UnimplementedError(absl::StrCat("output '", request.signature->outputs()[request.fetches[i]].alias,
@@ -85,7 +81,7 @@ absl::Status RequestReader::Encode(const ModelVersion &version, const DecodedReq
   ResponseContext context;
   context.model_version = version.source().number;
   Response response;
-  absl::Status status = FindCodec(request_.protocol)->Encode(request, outputs, context, &response);
+  absl::Status status = codec_->Encode(request, outputs, context, &response);
   result->bytes = std::move(response.body);
   return status;
 }
@@ -136,21 +132,23 @@ void OwnedRequest::KeepStrings(const int64_t *dims, int32_t rank, processor_tens
   tensor->offsets = static_cast<const int64_t *>(KeepBytes(offsets.data(), sizeof(int64_t) * offsets.size()));
 }
 
-size_t BytesToOwn(const processor_request &request) {
-  size_t bytes = request.size;
-  for (size_t i = 0; request.protocol == nullptr && i < request.num_inputs; ++i) {
+size_t BytesToOwn(const CheckedRequest &request) {
+  size_t bytes = request.fields.size;
+  for (size_t i = 0; request.codec == nullptr && i < request.fields.num_inputs; ++i) {
     processor_tensor tensor;
-    ReadStruct(ElementAt(request.inputs, i), "tensor", &tensor).IgnoreError();  // ReadRequest() has checked it
+    ReadStruct(ElementAt(request.fields.inputs, i), "tensor", &tensor).IgnoreError();  // ReadRequest() has checked it
     bytes += tensor.size;
   }
   return bytes;
 }
 
-OwnedRequest::OwnedRequest(const processor_request &request) : view_(request) {
-  view_.protocol = Keep(request.protocol);
-  view_.signature_name = Keep(request.signature_name);
-  view_.data = KeepBytes(request.data, request.size);
-  if (request.protocol != nullptr) return;
+OwnedRequest::OwnedRequest(const CheckedRequest &checked) : view_(checked) {
+  const processor_request &request = checked.fields;
+  processor_request &view = view_.fields;
+  view.protocol = nullptr;  // the codec stands for it
+  view.signature_name = Keep(request.signature_name);
+  view.data = KeepBytes(request.data, request.size);
+  if (checked.codec != nullptr) return;
   for (size_t i = 0; i < request.num_outputs; ++i) outputs_.push_back(Keep(request.outputs[i]));
   for (size_t i = 0; i < request.num_inputs; ++i) {
     processor_tensor tensor;
@@ -167,13 +165,13 @@ OwnedRequest::OwnedRequest(const processor_request &request) : view_(request) {
     }
     tensors_.push_back(tensor);
   }
-  view_.outputs = outputs_.data();
-  view_.inputs = tensors_.data();
+  view.outputs = outputs_.data();
+  view.inputs = tensors_.data();
 }
 
-std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request &request, const Model &model) {
-  if (request.protocol == nullptr || std::strcmp(request.protocol, "eas") != 0 || request.size > 0) return nullptr;
-  return TextResult(model.DropInSignatureJson());
+std::unique_ptr<processor_result> SignatureIfAskedFor(const CheckedRequest &request, const Model &model) {
+  const std::string_view bytes(static_cast<const char *>(request.fields.data), request.fields.size);
+  return AsksForSignature(request.codec, bytes) ? TextResult(model.DropInSignatureJson()) : nullptr;
 }
 
 }  // namespace processor

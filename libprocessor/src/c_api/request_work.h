@@ -9,19 +9,28 @@
 
 #include "processor/processor.h"
 #include "src/c_api/result.h"
+#include "src/codec/protocols.h"
 #include "src/runtime/model/model.h"
 
 namespace processor {
 
-/// Copies a request, and checks of it what can be checked without a model: struct sizes, pointers, protocol.
-absl::Status ReadRequest(const processor_request *src, processor_request *dst);
+/// A request that ReadRequest() has checked, and how its bytes are read.
+struct CheckedRequest {
+  processor_request fields;
+  const Codec *codec = nullptr;  // null: it has tensors instead of bytes
+};
+
+/// Copies a request, checks what can be checked without a model (struct sizes, pointers), and finds its codec.
+/// \return INVALID_ARGUMENT, or UNIMPLEMENTED for an unknown protocol.
+absl::Status ReadRequest(const processor_request *src, CheckedRequest *dst);
 
 /// Reads a request's tensors or bytes, and puts the outputs into a result.
 class RequestReader {
  public:
-  /// `request` comes from ReadRequest(); what it points at must stay until the request has ended. `lent`: the caller
-  /// guarantees that for tensors, so that they may be used where they lie.
-  RequestReader(const processor_request &request, bool lent) : request_(request), lent_(lent) {}
+  /// What `request` points to must stay until the request has ended. `lent`: the caller guarantees that for tensors, so
+  /// that they may be used in place.
+  RequestReader(const CheckedRequest &request, bool lent)
+      : request_(request.fields), codec_(request.codec), lent_(lent) {}
 
   absl::Status Decode(const ModelVersion &version, DecodedRequest *request);
   absl::Status Encode(const ModelVersion &version, const DecodedRequest &request,
@@ -34,15 +43,18 @@ class RequestReader {
   void EncodeTensors(const DecodedRequest &request, std::vector<tensorflow::Tensor> &outputs);
 
   const processor_request request_;
+  const Codec *const codec_;
   const bool lent_;
 };
 
-/// A request whose caller waits.
-class CallWork : public Work {
+/// A request as the runtime runs it. `Base` is Work if its caller waits for it, else AsyncWork.
+template <typename Base>
+class RequestWork : public Base {
  public:
-  explicit CallWork(const processor_request &request) : reader(request, /*lent=*/true) {
-    priority = request.priority;
-    deadline_us = request.deadline_us;
+  /// As RequestReader().
+  RequestWork(const CheckedRequest &request, bool lent) : reader(request, lent) {
+    this->priority = request.fields.priority;
+    this->deadline_us = request.fields.deadline_us;
   }
   absl::Status Decode(const ModelVersion &version, DecodedRequest *request) override {
     return reader.Decode(version, request);
@@ -55,31 +67,31 @@ class CallWork : public Work {
   RequestReader reader;
 };
 
-/// Returns about how many bytes OwnedRequest will copy of a request that comes from ReadRequest().
-size_t BytesToOwn(const processor_request &request);
+/// Returns about how many bytes OwnedRequest will copy of a request.
+size_t BytesToOwn(const CheckedRequest &request);
 
 /// Owns copies of everything that a request points at, for a caller who does not wait.
 class OwnedRequest {
  public:
-  explicit OwnedRequest(const processor_request &request);
+  explicit OwnedRequest(const CheckedRequest &request);
   OwnedRequest(const OwnedRequest &) = delete;
   OwnedRequest &operator=(const OwnedRequest &) = delete;
 
-  const processor_request &view() const { return view_; }
+  const CheckedRequest &view() const { return view_; }
 
  private:
   const char *Keep(const char *text);
   const void *KeepBytes(const void *data, size_t size);
   void KeepStrings(const int64_t *dims, int32_t rank, processor_tensor *tensor);
 
-  processor_request view_;
+  CheckedRequest view_;
   std::vector<std::unique_ptr<std::string>> blocks_;
   std::vector<processor_tensor> tensors_;
   std::vector<const char *> outputs_;
 };
 
-/// The text that an empty request in "eas" asks for; null if `request` is another.
-std::unique_ptr<processor_result> AnswerEmptyRequest(const processor_request &request, const Model &model);
+/// Returns the signature of the model if the request asks for it, otherwise null.
+std::unique_ptr<processor_result> SignatureIfAskedFor(const CheckedRequest &request, const Model &model);
 
 }  // namespace processor
 

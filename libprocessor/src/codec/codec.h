@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a protocol to tensors in signature order, and back.
+// Codecs turn the bytes of a protocol into tensors in signature order, and outputs into the bytes of a response.
 //
-// A codec has no state: one object serves all threads. Decoding checks everything that can be checked without the
-// graph (dtype, shape against the signature, number of values, every input present exactly as the signature wants) so
-// that a bad request is answered with the name of what is wrong, and never reaches TensorFlow.
+// A codec has no state and lives until the process ends; protocols.h has the table of all codecs, and any thread may use
+// them. Decoding checks everything that can be checked without the graph (dtype, shape against the signature, number of
+// values, presence of each input), so that the error of a bad request names what is wrong and the request never reaches
+// TensorFlow.
 #ifndef PROCESSOR_CODEC_CODEC_H_
 #define PROCESSOR_CODEC_CODEC_H_
 
@@ -21,55 +22,56 @@
 
 namespace processor {
 
-/// What a codec keeps of a request for the answer; every codec derives its own.
+/// What a codec keeps of a request for its response; each codec derives its own.
 struct RequestDetails {
   virtual ~RequestDetails() = default;
 };
 
-/// A request in the runtime's terms. String views point into the bytes it was decoded from, or into `details`.
+/// A request in the runtime's terms. String views point into the bytes that it was decoded from, or into `details`.
 struct DecodedRequest {
   const Signature* signature = nullptr;
-  /// [signature->inputs().size()], in that order, every one set.
+  /// [signature->inputs().size()] in that order; each is set after decoding.
   std::vector<tensorflow::Tensor> feeds;
-  /// Positions in signature->outputs(), in the order asked for, without repetition; never empty after decoding.
+  /// Positions in signature->outputs() in the requested order, without repetition; never empty after decoding.
   std::vector<int> fetches;
-  /// The keys that the client used for the fetches, in the same order: aliases, or tensor names if it asked by those.
-  /// Empty: the aliases.
+  /// The keys that the client used for the fetches, in the same order: aliases or tensor names. Empty: the aliases.
   std::vector<std::string_view> fetch_keys;
 
-  /// What a protocol says of the model; the runtime checks it, a response repeats it.
+  /// The model that the bytes name; the runtime checks it, and a response repeats it.
   std::string_view model_name;
   std::optional<int64_t> model_version;
   std::string_view version_label;
 
   std::shared_ptr<const RequestDetails> details;
-  /// Further runs that the one answer needs, of other signatures of the same model version: the later tasks of a
-  /// MultiInference. Their outputs follow those of this one. Such a request shares no batch with others.
+  /// Further runs of other signatures of the same version for the one response: the later tasks of a MultiInference.
+  /// Their outputs follow those of this one. Such a request is not batched with others.
   std::vector<DecodedRequest> next;
 };
 
-/// What is known of a request beside its bytes.
+/// What a caller knows of a request beside its bytes.
 struct RequestOptions {
-  /// Used instead of the signature named in the bytes, unless empty.
+  /// The signature to use instead of that in the bytes, unless empty.
   std::string_view signature = {};
-  /// Size of the JSON that goes before the binary data ("kserve_json": Inference-Header-Content-Length); 0: all is JSON.
+  /// The size of the JSON before the binary data ("kserve_json": Inference-Header-Content-Length); 0: everything is JSON.
   size_t header_length = 0;
 };
 
-/// What a response needs beside the tensors.
+/// What a response says beside the tensors.
 struct ResponseContext {
-  /// The version that answered; none if the model has no number.
+  /// The version that ran; none if the model has no version number.
   std::optional<int64_t> model_version = std::nullopt;
-  /// The model's name where the request does not say it.
+  /// The name of the model, used if the request does not have it.
   std::string_view model_name = {};
 };
 
+/// The bytes of a response, and what a host says of them.
 struct Response {
   Buffer body;
   /// As in RequestOptions; a host sends it as a header.
   size_t header_length = 0;
 };
 
+/// Reads requests and writes responses of one method of a protocol.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -82,41 +84,19 @@ class Codec {
 
   /// Writes a response. `outputs` [request.fetches.size(), then those of request.next], in that order.
   /// \return UNIMPLEMENTED for a dtype that the protocol does not have, RESOURCE_EXHAUSTED beyond 2 GiB or memory,
-  /// INTERNAL or FAILED_PRECONDITION for outputs that the method cannot answer with.
+  /// INTERNAL or FAILED_PRECONDITION for outputs that do not fit the method.
   virtual absl::Status Encode(const DecodedRequest& request, const std::vector<tensorflow::Tensor>& outputs,
                               const ResponseContext& context, Response* dst) const = 0;
 };
 
-/// One method of a protocol.
-struct Method {
-  std::string_view protocol;
-  std::string_view name;
-  /// Null: it runs nothing and is answered by Describe() (descriptions.h).
-  const Codec* codec;
-};
-
-/// All methods; those of a protocol stand together, its default one first.
-const std::vector<Method>& Methods();
-
-/// The method of that name, the protocol's default one for ""; nullptr if there is none.
-const Method* FindMethod(std::string_view protocol, std::string_view method);
-
-/// The codec of a method that runs a model; nullptr if there is none.
-const Codec* FindCodec(std::string_view protocol, std::string_view method = "");
-
-/// Names of all protocols, for messages.
-const std::vector<std::string>& Protocols();
-
-/// Whether requests and answers of the protocol are JSON.
-bool IsJson(std::string_view protocol);
-
-/// Checks a decoded input against its place in the signature.
+/// Check a decoded input against its specification in the signature.
 /// \return INVALID_ARGUMENT: "input 'dense': dtype DT_DOUBLE, expected DT_FLOAT" or the like.
 absl::Status CheckDtype(const TensorSpec& spec, tensorflow::DataType dtype);
 absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& shape);
 
-/// Completes a request once all inputs and the output filter have been read: takes the defaults of inputs that are missing
-/// (`seen` [inputs]), fails if there is none, turns `output_keys` (all outputs if empty) into fetches.
+/// Completes a request after all inputs and the output filter were read: sets missing inputs (`seen` [inputs]) to their
+/// defaults, and turns `output_keys` (all outputs if empty) into fetches.
+/// \return INVALID_ARGUMENT for a missing input without default, NOT_FOUND for an unknown output.
 absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
                            DecodedRequest* dst);
 

@@ -81,17 +81,12 @@ absl::Status Answer(std::string_view text, Response* dst) {
   return absl::OkStatus();
 }
 
-absl::Status Describe(std::string_view protocol, std::string_view method, std::string_view bytes,
-                      const ModelSpecView& model, const HostView& host, Response* dst) {
-  const Method* const found = FindMethod(protocol, method);
-  if (found == nullptr || found->codec != nullptr) {
-    return absl::UnimplementedError(absl::StrCat("method '", Printable(method), "' of protocol '", Printable(protocol),
-                                                 "': unknown, expected one that describes"));
-  }
-  if (protocol == "tfserving") return DescribeTfServing(method, bytes, model, host, dst);
-  if (protocol == "tfserving_json") return DescribeTfServingJson(method, model, host, dst);
-  if (protocol == "kserve") return DescribeKserve(method, bytes, model, host, dst);
-  return DescribeKserveJson(method, bytes, model, host, dst);
+absl::Status Describe(const Method& method, std::string_view bytes, const ModelSpecView& model, const HostView& host,
+                      Response* dst) {
+  if (method.protocol == "tfserving") return DescribeTfServing(method.name, bytes, model, host, dst);
+  if (method.protocol == "tfserving_json") return DescribeTfServingJson(method.name, model, host, dst);
+  if (method.protocol == "kserve") return DescribeKserve(method.name, bytes, model, host, dst);
+  return DescribeKserveJson(method.name, bytes, model, host, dst);
 }
 
 }  // namespace processor

@@ -3,16 +3,15 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "src/codec/codec.h"
 #include "src/codec/kserve_messages.h"
-#include "src/codec/message_text.h"
 #include "src/codec/tfserving_spec.h"
 #include "src/codec/wire.h"
 
 namespace processor {
 namespace {
 
-/// All requests of "tfserving" have their ModelSpec here; a MultiInferenceRequest has its tasks, which have theirs here.
+/// The field of the ModelSpec in all requests of "tfserving", and of the tasks in a MultiInferenceRequest, whose own
+/// ModelSpec is in the same field of a task.
 constexpr uint32_t kSpec = 1;
 
 /// Merges the ModelSpecs of a message.
@@ -22,7 +21,7 @@ bool ReadSpecs(std::string_view message, ModelSpecView* dst) {
   });
 }
 
-/// The first task's; that the others agree is seen when the request is decoded.
+/// Reads the ModelSpec of the first task. Decoding checks that the others agree.
 bool ReadFirstTask(std::string_view message, ModelSpecView* dst) {
   bool first = true;
   return ForEachField(message, [&](const WireField& field) {
@@ -32,7 +31,7 @@ bool ReadFirstTask(std::string_view message, ModelSpecView* dst) {
   });
 }
 
-/// Name and version, which are fields 1 and 2 of all requests that have them.
+/// Reads name and version, which are fields 1 and 2 of all requests that have them.
 bool ReadKserve(std::string_view message, ModelSpecView* dst) {
   std::string_view version;
   const bool ok = ForEachField(message, [&](const WireField& field) {
@@ -58,20 +57,18 @@ void ReadVersionText(std::string_view text, ModelSpecView* dst) {
   }
 }
 
-absl::Status PeekModel(std::string_view protocol, std::string_view method, std::string_view bytes, ModelSpecView* dst) {
+absl::Status PeekModel(const Method& method, std::string_view bytes, ModelSpecView* dst) {
   *dst = ModelSpecView();
-  const Method* const found = FindMethod(protocol, method);
-  if (found == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("method '", Printable(method), "' of protocol '", Printable(protocol),
-                                                 "': unknown, expected one that docs/model_host.md lists"));
-  }
   bool ok = true;
-  if (protocol == "tfserving") ok = found->name == "MultiInference" ? ReadFirstTask(bytes, dst) : ReadSpecs(bytes, dst);
-  // Of the requests about the server, field 1 and 2 mean something else, or nothing.
-  if (protocol == "kserve" && found->name.substr(0, 5) == "Model") ok = ReadKserve(bytes, dst);
+  if (method.protocol == "tfserving") {
+    ok = method.name == "MultiInference" ? ReadFirstTask(bytes, dst) : ReadSpecs(bytes, dst);
+  } else if (method.protocol == "kserve" && method.name.substr(0, 5) == "Model") {
+    // In requests about the server, fields 1 and 2 have another meaning or none.
+    ok = ReadKserve(bytes, dst);
+  }
   if (ok) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("request: malformed or truncated bytes, expected a ", found->name,
-                                                 " request of protocol '", protocol, "'"));
+  return absl::InvalidArgumentError(absl::StrCat("request: malformed or truncated bytes, expected a ", method.name,
+                                                 " request of protocol '", method.protocol, "'"));
 }
 
 }  // namespace processor

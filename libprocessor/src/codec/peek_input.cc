@@ -209,18 +209,18 @@ PeekOutcome PeekRawStrings(std::string_view raw, KeyCollector* key) {
   return PeekOutcome::kFound;
 }
 
-absl::Status PeekInput(std::string_view protocol, std::string_view method, std::string_view bytes,
-                       std::string_view input_name, std::string* key, size_t header_length) {
+absl::Status PeekInput(const Method& method, std::string_view bytes, std::string_view input_name, std::string* key,
+                       size_t header_length) {
   key->clear();
-  const Method* const found = FindMethod(protocol, method);
-  if (found == nullptr || found->codec == nullptr) {
+  if (method.codec == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("input '", Printable(input_name), "': a request of another kind, expected one with inputs"));
   }
   KeyCollector collector(key);
   PeekOutcome outcome = PeekOutcome::kFound;
+  const std::string_view protocol = method.protocol;
   if (protocol == "tfserving") {
-    outcome = found->name == "Predict" ? PeekPredict(bytes, kTensorProto, input_name, &collector)
+    outcome = method.name == "Predict" ? PeekPredict(bytes, kTensorProto, input_name, &collector)
                                        : PeekExamples(bytes, input_name, &collector);
   } else if (protocol == "eas") {
     outcome = PeekPredict(bytes, kArrayProto, input_name, &collector);
@@ -229,7 +229,7 @@ absl::Status PeekInput(std::string_view protocol, std::string_view method, std::
   } else if (protocol == "kserve_json") {
     outcome = PeekInferJson(bytes, header_length, input_name, &collector);
   } else {
-    outcome = found->name == "predict" ? PeekPredictJson(bytes, input_name, &collector)
+    outcome = method.name == "predict" ? PeekPredictJson(bytes, input_name, &collector)
                                        : PeekExamplesJson(bytes, input_name, &collector);
   }
   if (outcome == PeekOutcome::kFound && collector.any()) return absl::OkStatus();

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/codec/message_text.h"
+
 namespace processor {
 
 const std::vector<Method>& Methods() {
@@ -53,6 +57,19 @@ const Codec* FindCodec(std::string_view protocol, std::string_view method) {
   return found == nullptr ? nullptr : found->codec;
 }
 
+absl::Status UnknownMethod(std::string_view protocol, std::string_view method) {
+  std::vector<std::string_view> names;
+  for (const Method& candidate : Methods()) {
+    if (candidate.protocol == protocol) names.push_back(candidate.name);
+  }
+  if (names.empty()) {
+    return absl::UnimplementedError(absl::StrCat("protocol '", Printable(protocol), "': unknown, expected one of ",
+                                                 absl::StrJoin(Protocols(), ", ")));
+  }
+  return absl::UnimplementedError(absl::StrCat("protocol '", protocol, "': method '", Printable(method),
+                                               "' unknown, expected one of ", absl::StrJoin(names, ", ")));
+}
+
 const std::vector<std::string>& Protocols() {
   static const auto* const protocols = [] {
     auto* names = new std::vector<std::string>;
@@ -69,5 +86,7 @@ bool IsJson(std::string_view protocol) {
   constexpr std::string_view kSuffix = "_json";
   return protocol.size() > kSuffix.size() && protocol.substr(protocol.size() - kSuffix.size()) == kSuffix;
 }
+
+bool AsksForSignature(const Codec* codec, std::string_view bytes) { return codec == EasCodec() && bytes.empty(); }
 
 }  // namespace processor

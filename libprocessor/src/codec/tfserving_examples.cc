@@ -139,7 +139,7 @@ class ExampleCodec final : public Codec {
     if (!spec_ok) return MalformedExamples("model_spec", "ModelSpec");
     if (!input_ok) return MalformedExamples("input", "Input");
     *dst = DecodedRequest();
-    TakeModel(spec, dst);
+    SetModel(spec, dst);
     const std::string_view name = options.signature.empty() ? spec.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
     if (!found.ok()) return found;
@@ -263,7 +263,7 @@ class MultiCodec final : public Codec {
 
   static absl::Status Prepare(const TaskMessage& task, const SignatureSet& signatures, const Tensor& examples,
                               DecodedRequest* dst, ExampleDetails* details) {
-    TakeModel(task.spec, dst);
+    SetModel(task.spec, dst);
     absl::Status found = SelectSignature(signatures, task.spec.signature, dst, absl::StatusCode::kInvalidArgument);
     if (!found.ok()) return found;
     for (const ExampleMethod method : {ExampleMethod::kClassify, ExampleMethod::kRegress}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow Serving's ModelSpec, which all its messages have.
+// Reads and writes TensorFlow Serving's ModelSpec, which all its messages have. Any thread may call these functions.
 #ifndef PROCESSOR_CODEC_TFSERVING_SPEC_H_
 #define PROCESSOR_CODEC_TFSERVING_SPEC_H_
 
@@ -19,7 +19,7 @@ constexpr uint32_t kWrappedValue = 1;  // of Int64Value
 
 }  // namespace spec_fields
 
-/// The value of an Int64Value. An absent one is 0.
+/// Reads the value of an Int64Value. Returns false for malformed bytes.
 inline bool ReadInt64Value(std::string_view message, int64_t* value) {
   return ForEachField(message, [value](const WireField& field) {
     if (field.number == spec_fields::kWrappedValue && field.type == WireType::kVarint) {
@@ -29,7 +29,8 @@ inline bool ReadInt64Value(std::string_view message, int64_t* value) {
   });
 }
 
-/// Merges a ModelSpec into `dst`. Version and label exclude each other: the one that comes later counts.
+/// Merges a ModelSpec into `dst`. Version and label exclude each other: the last one counts. Returns false for malformed
+/// bytes.
 inline bool ReadModelSpec(std::string_view message, ModelSpecView* dst) {
   return ForEachField(message, [dst](const WireField& field) {
     if (field.type != WireType::kBytes) return true;
@@ -57,13 +58,14 @@ inline bool ReadModelSpec(std::string_view message, ModelSpecView* dst) {
   });
 }
 
-inline void TakeModel(const ModelSpecView& spec, DecodedRequest* dst) {
+/// Copies the model of a request.
+inline void SetModel(const ModelSpecView& spec, DecodedRequest* dst) {
   dst->model_name = spec.name;
   dst->model_version = spec.version;
   dst->version_label = spec.label;
 }
 
-/// The ModelSpec of an answer.
+/// Returns the ModelSpec of a response.
 inline ModelSpecView AnswerSpec(const DecodedRequest& request, const ResponseContext& context) {
   const std::string_view name = request.model_name.empty() ? context.model_name : request.model_name;
   return {name, context.model_version, {}, request.signature->name()};
@@ -73,7 +75,7 @@ inline size_t Int64ValueSize(int64_t value) {
   return value == 0 ? 0 : TagSize(spec_fields::kWrappedValue) + VarintSize(static_cast<uint64_t>(value));
 }
 
-/// Size of what WriteModelSpec writes: name, version and signature; labels are only in requests.
+/// Returns the size of what WriteModelSpec() writes: name, version and signature. Only requests have labels.
 inline size_t ModelSpecSize(const ModelSpecView& spec) {
   size_t size = 0;
   if (!spec.name.empty()) size += BytesFieldSize(spec_fields::kName, spec.name.size());

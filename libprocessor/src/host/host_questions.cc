@@ -89,7 +89,7 @@ class Snapshot {
   // Adds versions that the control plane refused. A model may have no others.
   void AddRefused(const std::string& name, const std::map<int64_t, absl::Status>& versions) {
     std::vector<ModelView>& models = view_.models;
-    auto model = std::find_if(models.begin(), models.end(), [&](const ModelView& one) { return one.name == name; });
+    auto model = std::find_if(models.begin(), models.end(), [&](const ModelView& view) { return view.name == name; });
     if (model == models.end()) {
       model = models.emplace(models.end());
       model->name = name;
@@ -97,7 +97,7 @@ class Snapshot {
     std::vector<VersionView>& known = model->versions;
     for (const auto& [number, status] : versions) {
       const auto at =
-          std::find_if(known.begin(), known.end(), [n = number](const VersionView& one) { return one.number >= n; });
+          std::find_if(known.begin(), known.end(), [n = number](const VersionView& view) { return view.number >= n; });
       // The host still unloads an earlier deployment with this number.
       if (at != known.end() && at->number == number) continue;
       VersionView& version = *known.emplace(at);
@@ -125,15 +125,13 @@ class Snapshot {
 }  // namespace
 
 absl::Status ModelHost::Describe(HostCall& call) const {
-  const HostRequest& request = call.request();
   ModelSpecView spec;
-  if (absl::Status s = SpecOf(request, &spec); !s.ok()) return s;
+  if (absl::Status s = SpecOf(call, &spec); !s.ok()) return s;
   const std::shared_ptr<const RouteTable> table = control_->routes();
   if (spec.name.empty() && table->models().size() == 1) spec.name = table->models().front()->name;
   const Snapshot snapshot(control_->Actual(), *table);
   Response response;
-  absl::Status status =
-      processor::Describe(request.protocol, call.method->name, request.data, spec, snapshot.view(), &response);
+  absl::Status status = processor::Describe(*call.method, call.request().data, spec, snapshot.view(), &response);
   call.answer.bytes = std::move(response.body);
   call.answer.header_length = response.header_length;
   return status;

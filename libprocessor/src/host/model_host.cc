@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "src/codec/message_text.h"
+#include "src/codec/protocols.h"
 #include "src/host/requests/shadow_lane.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
@@ -28,21 +27,6 @@ int64_t RetryAfterUs(const HostedVersion& version) {
   return std::max(kLeastRetryUs, version.queued() * run_us / version.sessions());
 }
 
-bool AsksForSignature(const HostRequest& request) { return request.protocol == "eas" && request.data.empty(); }
-
-absl::Status UnknownMethod(const HostRequest& request) {
-  std::vector<std::string_view> names;
-  for (const Method& method : Methods()) {
-    if (method.protocol == request.protocol) names.push_back(method.name);
-  }
-  if (names.empty()) {
-    return absl::UnimplementedError(absl::StrCat("protocol '", Printable(request.protocol),
-                                                 "': unknown, expected one of ", absl::StrJoin(Protocols(), ", ")));
-  }
-  return absl::UnimplementedError(absl::StrCat("protocol '", request.protocol, "': method '", Printable(request.method),
-                                               "' unknown, expected one of ", absl::StrJoin(names, ", ")));
-}
-
 }  // namespace
 
 absl::Status ModelHost::Create(const HostOptions& options, std::shared_ptr<ModelHost>* host) {
@@ -59,7 +43,7 @@ absl::Status ModelHost::Admit(HostCall& call) const {
   if (state == RequestGate::State::kClosed) return gate_.Refusal(state);
   const HostRequest& request = call.request();
   call.method = FindMethod(request.protocol, request.method);
-  if (call.method == nullptr) return UnknownMethod(request);
+  if (call.method == nullptr) return UnknownMethod(request.protocol, request.method);
   // Methods that run no model are served also while the host drains: clients use them to follow the drain.
   return call.method->codec == nullptr ? absl::OkStatus() : gate_.Refusal(state);
 }
@@ -67,8 +51,8 @@ absl::Status ModelHost::Admit(HostCall& call) const {
 absl::Status ModelHost::Route(HostCall& call) {
   const HostRequest& request = call.request();
   RouteRequest wanted;
-  if (absl::Status s = SpecOf(request, &wanted.spec); !s.ok()) return s;
-  wanted.key = [&request](const RoutingRules& rules) { return RoutingKeyOf(request, rules); };
+  if (absl::Status s = SpecOf(call, &wanted.spec); !s.ok()) return s;
+  wanted.key = [&call](const RoutingRules& rules) { return RoutingKeyOf(call, rules); };
   const std::shared_ptr<const RouteTable> table = control_->routes();
   const ModelRoutes* routes = nullptr;
   if (absl::Status s = table->Find(wanted.spec.name, &routes); !s.ok()) return s;
@@ -184,7 +168,7 @@ absl::Status ModelHost::Run(HostCall& call) {
   if (call.method->codec == nullptr) return Describe(call);
   if (absl::Status s = Route(call); !s.ok()) return s;
   Model& model = call.servable->version->model();
-  if (!AsksForSignature(call.request())) return model.Run(call);
+  if (!AsksForSignature(call.method->codec, call.request().data)) return model.Run(call);
   return call.answer.bytes.Assign(model.DropInSignatureJson()) ? absl::OkStatus() : NoMemoryStatus();
 }
 
@@ -217,7 +201,7 @@ absl::Status ModelHost::StartOrAnswer(std::shared_ptr<AsyncCall> call, uint64_t*
   // The call may end at once, so nothing of it may be used after Start().
   const std::shared_ptr<const Servable> servable = call->servable;
   Model& model = servable->version->model();
-  if (AsksForSignature(call->request())) {
+  if (AsksForSignature(call->method->codec, call->request().data)) {
     if (!call->answer.bytes.Assign(model.DropInSignatureJson())) return NoMemoryStatus();
     call->Done(absl::OkStatus());
     return absl::OkStatus();

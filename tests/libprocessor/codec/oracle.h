@@ -11,7 +11,7 @@
 
 #include "predict.pb.h"
 #include "src/base/signature.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow_serving.pb.h"
 

@@ -9,6 +9,7 @@
 
 #include "oracle.h"
 #include "src/codec/message_text.h"
+#include "src/codec/protocols.h"
 
 namespace processor {
 namespace {
@@ -31,8 +32,19 @@ TEST(Codec, MethodsAreFoundByNameAndTheFirstByNone) {
   EXPECT_EQ(FindMethod("eas", "")->name, "predict");
   std::set<std::pair<std::string_view, std::string_view>> seen;
   for (const Method& method : Methods()) EXPECT_TRUE(seen.emplace(method.protocol, method.name).second);
+  EXPECT_EQ(UnknownMethod("kserve_json", "sing").message().substr(0, 70),
+            "protocol 'kserve_json': method 'sing' unknown, expected one of infer, ");
+  EXPECT_EQ(UnknownMethod("morse", "").message(),
+            "protocol 'morse': unknown, expected one of tfserving, tfserving_json, kserve, kserve_json, eas");
   EXPECT_TRUE(IsJson("tfserving_json"));
   EXPECT_FALSE(IsJson("tfserving"));
+}
+
+TEST(Codec, OnlyAnEmptyRequestOfEasAsksForTheSignature) {
+  EXPECT_TRUE(AsksForSignature(FindCodec("eas"), ""));
+  EXPECT_FALSE(AsksForSignature(FindCodec("eas"), "x"));
+  EXPECT_FALSE(AsksForSignature(FindCodec("tfserving"), ""));
+  EXPECT_FALSE(AsksForSignature(nullptr, ""));
 }
 
 TEST(Codec, FilterGivesOrderAndKeysWithoutRepetition) {

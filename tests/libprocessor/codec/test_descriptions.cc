@@ -29,7 +29,7 @@ class DescriptionsTest : public testing::Test {
   absl::StatusOr<std::string> Ask(const char* protocol, const char* method, const ModelSpecView& spec = {},
                                   const std::string& bytes = "") {
     processor::Response response;
-    const absl::Status status = Describe(protocol, method, bytes, spec, host_, &response);
+    const absl::Status status = Describe(*FindMethod(protocol, method), bytes, spec, host_, &response);
     if (!status.ok()) return status;
     return std::string(response.body.data(), response.body.size());
   }
@@ -202,8 +202,6 @@ TEST_F(DescriptionsTest, WhatIsNotThereIsNamed) {
   EXPECT_EQ(words({"ranking", {}, "x\n", {}}), "INVALID_ARGUMENT model 'ranking': no version is labeled 'x\\n'");
   EXPECT_EQ(words({"ranking", 4, {}, {}}), "UNAVAILABLE model 'ranking' version 4: failed, expected a loaded one");
   EXPECT_EQ(words({"empty", {}, {}, {}}), "NOT_FOUND model 'empty': no version is served");
-  EXPECT_EQ(Ask("tfserving", "Predict").status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(Ask("kserve", "metadata").status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(DescriptionsTest, EveryMethodWithoutCodecIsAnswered) {

@@ -20,7 +20,7 @@ ModelSpecView Peek(std::string_view protocol, std::string_view method, const std
   static std::string kept;
   kept = bytes;
   ModelSpecView spec;
-  const absl::Status status = PeekModel(protocol, method, kept, &spec);
+  const absl::Status status = PeekModel(*FindMethod(protocol, method), kept, &spec);
   EXPECT_TRUE(status.ok()) << status;
   return spec;
 }
@@ -87,18 +87,17 @@ TEST(PeekModelTest, OtherBytesSayNothing) {
   EXPECT_EQ(Peek("eas", "", "\x0a\x01x").signature, "");
 }
 
-TEST(PeekModelTest, MalformedBytesAndUnknownMethodsAreErrors) {
+TEST(PeekModelTest, MalformedBytesAreErrors) {
   ModelSpecView spec;
   for (const auto& [protocol, method] :
        std::vector<std::pair<const char*, const char*>>{{"tfserving", "Predict"},
                                                         {"tfserving", "MultiInference"},
                                                         {"kserve", "ModelInfer"},
                                                         {"kserve", "ModelReady"}}) {
-    EXPECT_EQ(PeekModel(protocol, method, "\x0a\x7f", &spec).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(PeekModel(*FindMethod(protocol, method), "\x0a\x7f", &spec).code(), absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(PeekModel("tfserving", "Predict", "\x0a\x02\x12\x7f", &spec).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(PeekModel("tfserving", "infer", "", &spec).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(PeekModel("grpc", "", "", &spec).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(PeekModel(*FindMethod("tfserving", "Predict"), "\x0a\x02\x12\x7f", &spec).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 class PeekInputTest : public testing::Test {
@@ -107,7 +106,8 @@ class PeekInputTest : public testing::Test {
                          size_t header_length = 0) {
     std::string key = "before";
     const std::vector<char> copy(bytes.begin(), bytes.end());
-    const absl::Status status = PeekInput(protocol, method, {copy.data(), copy.size()}, "user", &key, header_length);
+    const absl::Status status =
+        PeekInput(*FindMethod(protocol, method), {copy.data(), copy.size()}, "user", &key, header_length);
     if (status.ok()) return key;
     EXPECT_EQ(key, "");
     return std::string(absl::StatusCodeToString(status.code()));
@@ -222,10 +222,11 @@ TEST_F(PeekInputTest, DamagedRequestsAreSurvived) {
       std::string key;
       ModelSpecView spec;
       const std::vector<char> copy(bytes.begin(), bytes.end());
+      const Method& method = *FindMethod(protocol, "");
       for (const char* input : {"x", "id", "tag"}) {
-        PeekInput(protocol, "", {copy.data(), copy.size()}, input, &key).IgnoreError();
+        PeekInput(method, {copy.data(), copy.size()}, input, &key).IgnoreError();
       }
-      PeekModel(protocol, "", {copy.data(), copy.size()}, &spec).IgnoreError();
+      PeekModel(method, {copy.data(), copy.size()}, &spec).IgnoreError();
     }
   }
 }

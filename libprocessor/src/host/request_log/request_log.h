@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "src/host/desired/desired_state.h"
 #include "src/host/desired/routing.h"
 #include "src/host/request_log/record_folder.h"

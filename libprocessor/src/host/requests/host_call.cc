@@ -16,8 +16,9 @@ absl::Status Contradiction(std::string_view what, std::string_view in_bytes, std
 
 }  // namespace
 
-absl::Status SpecOf(const HostRequest& request, ModelSpecView* spec) {
-  if (absl::Status s = PeekModel(request.protocol, request.method, request.data, spec); !s.ok()) return s;
+absl::Status SpecOf(const HostCall& call, ModelSpecView* spec) {
+  const HostRequest& request = call.request();
+  if (absl::Status s = PeekModel(*call.method, request.data, spec); !s.ok()) return s;
   if (!request.model_name.empty()) {
     if (!spec->name.empty() && spec->name != request.model_name) {
       return Contradiction("model", spec->name, request.model_name);
@@ -39,12 +40,12 @@ absl::Status SpecOf(const HostRequest& request, ModelSpecView* spec) {
   return absl::OkStatus();
 }
 
-std::optional<std::string> RoutingKeyOf(const HostRequest& request, const RoutingRules& rules) {
+std::optional<std::string> RoutingKeyOf(const HostCall& call, const RoutingRules& rules) {
+  const HostRequest& request = call.request();
   if (request.routing_key.has_value()) return std::string(*request.routing_key);
   if (!rules.key_input.has_value()) return std::nullopt;
   std::string key;
-  const absl::Status found =
-      PeekInput(request.protocol, request.method, request.data, *rules.key_input, &key, request.header_length);
+  const absl::Status found = PeekInput(*call.method, request.data, *rules.key_input, &key, request.header_length);
   // Decoding will report malformed bytes.
   return found.ok() ? std::optional<std::string>(std::move(key)) : std::nullopt;
 }

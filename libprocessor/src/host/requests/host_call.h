@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/codec/buffer.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "src/host/request_log/request_log.h"
 #include "src/host/requests/route_table.h"
 #include "src/runtime/model/work.h"
@@ -49,13 +49,6 @@ struct HostAnswer {
   bool not_run = false;  // because of `only_if_bounded`
 };
 
-/// Finds the model that a request is for, from its bytes and its parameters.
-/// \return INVALID_ARGUMENT for bytes that are not a request, or that contradict the parameters.
-absl::Status SpecOf(const HostRequest& request, ModelSpecView* spec);
-
-/// Returns the key that a request is routed by: its own, else the value of the input that the rules name.
-std::optional<std::string> RoutingKeyOf(const HostRequest& request, const RoutingRules& rules);
-
 /// A request to a version, as the runtime runs it.
 class HostCall : public AsyncWork {
  public:
@@ -74,8 +67,9 @@ class HostCall : public AsyncWork {
   const HostRequest& request() const { return request_; }
 
   HostAnswer answer;
-  /// How it is read and answered, and by which version, which is kept until the call has ended.
+  /// How it is read and answered; set before it is routed.
   const Method* method = nullptr;
+  /// The version that answers it, which is kept until the call has ended.
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
   /// The lanes that get a copy of it, and the scores that they compare theirs with.
@@ -89,6 +83,13 @@ class HostCall : public AsyncWork {
  private:
   const HostRequest request_;
 };
+
+/// Finds the model that a call is for, from its bytes and its parameters.
+/// \return INVALID_ARGUMENT for bytes that are not a request of its method, or that contradict the parameters.
+absl::Status SpecOf(const HostCall& call, ModelSpecView* spec);
+
+/// Returns the key that a call is routed by: its own, else the value of the input that the rules name.
+std::optional<std::string> RoutingKeyOf(const HostCall& call, const RoutingRules& rules);
 
 }  // namespace processor
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 
 namespace processor {
 

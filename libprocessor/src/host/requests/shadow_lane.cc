@@ -54,15 +54,11 @@ void ShadowLane::Offer(const HostCall& call) noexcept {
   const absl::Status status = Attempt([&] {
     auto copy = std::make_unique<Copy>();
     const HostRequest& request = call.request();
-    copy->protocol = request.protocol;
-    copy->method = request.method;
     copy->data = request.data;
-    copy->request.protocol = copy->protocol;
-    copy->request.method = copy->method;
     copy->request.data = copy->data;
     copy->request.priority = std::numeric_limits<int32_t>::min();
     copy->request.header_length = request.header_length;
-    copy->run_as = call.method;
+    copy->method = call.method;
     copy->scores = call.scores;
     Add(std::move(copy));
     return absl::OkStatus();
@@ -168,7 +164,7 @@ void ShadowLane::Record(Job* job) {
 
 absl::Status ShadowLane::Run(Copy& copy, const Servable& servable) {
   ShadowCall call(copy.request);
-  call.method = copy.run_as;
+  call.method = copy.method;
   call.alone = true;  // this thread gets idle time only, so it must not lead a batch with other requests in it
   if (absl::Status s = servable.version->model().Run(call); !s.ok()) return s;
   copy.answered = std::move(call.scores);

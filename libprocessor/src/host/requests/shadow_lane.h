@@ -55,9 +55,9 @@ class ShadowLane {
 
  private:
   struct Copy {
-    std::string protocol, method, data;
-    HostRequest request;  // of these
-    const Method* run_as = nullptr;
+    std::string data;
+    HostRequest request;  // its data is `data`
+    const Method* method = nullptr;
     tensorflow::Tensor scores;    // that the client got
     tensorflow::Tensor answered;  // by the shadow version
   };

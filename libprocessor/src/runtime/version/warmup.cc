@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/codec/predict_codec.h"
 #include "src/codec/prediction_log.h"
+#include "src/codec/protocols.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/lib/core/raw_coding.h"
@@ -37,10 +38,10 @@ absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t nu
   return absl::OkStatus();
 }
 
-absl::Status RunBytes(const char* protocol, std::string_view bytes, int runs, size_t num_sessions,
+absl::Status RunBytes(const Codec& codec, std::string_view bytes, int runs, size_t num_sessions,
                       const Cancellation& cancellation, ModelVersion& version) {
   DecodedRequest request;
-  if (absl::Status s = FindCodec(protocol)->Decode(bytes, version.signatures(), {}, &request); !s.ok()) return s;
+  if (absl::Status s = codec.Decode(bytes, version.signatures(), {}, &request); !s.ok()) return s;
   return RunOnAllSessions(request, runs, num_sessions, cancellation, version);
 }
 
@@ -67,7 +68,7 @@ absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, 
   if (!stream.good() && !stream.eof()) {
     return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': cannot be read"));
   }
-  if (absl::Status s = RunBytes("eas", bytes, config.warmup_runs, num_sessions, cancellation, version); !s.ok()) {
+  if (absl::Status s = RunBytes(*EasCodec(), bytes, config.warmup_runs, num_sessions, cancellation, version); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", s.message()));
   }
   version.warmup_outcome = absl::StrCat("file: ", config.warmup_runs, " runs on each session");
@@ -93,7 +94,7 @@ absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size
       continue;
     }
     absl::Status status = request.status();
-    if (status.ok()) status = RunBytes("tfserving", *request, 1, num_sessions, cancellation, version);
+    if (status.ok()) status = RunBytes(*TfServingCodec(), *request, 1, num_sessions, cancellation, version);
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
     ++*count;
   }

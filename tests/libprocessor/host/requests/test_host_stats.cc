@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "src/host/reports/host_metrics.h"
 #include "src/host/reports/metrics_writer.h"
 
