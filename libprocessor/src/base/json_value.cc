@@ -168,13 +168,20 @@ void JsonValue::ForEachItem(const std::function<void(const JsonValue&)>& visit) 
   if (!Readable()) return;
   if (!value_->is_array()) return Refuse("a list");
   for (size_t i = 0; i < value_->size() && fault_->ok(); ++i) {
-    visit(JsonValue(absl::StrCat(name_, "[", i, "]"), &(*value_)[i], fault_));
+    visit(Item(i));
   }
 }
 
+void JsonValue::List(size_t most) const {
+  if (!Readable() || (value_->is_array() && value_->size() <= most)) return;
+  Refuse(absl::StrCat("a list of at most ", most));
+}
+
+JsonValue JsonValue::Item(size_t i) const { return {absl::StrCat(name_, "[", i, "]"), &(*value_)[i], fault_}; }
+
 void JsonValue::Integer(int64_t low, int64_t high, int64_t* dst) const {
   if (!Readable() || ReadInteger(*value_, low, high, dst)) return;
-  Refuse(absl::StrCat("an integer from ", low, " to ", high));
+  Refuse(low == high ? absl::StrCat(low) : absl::StrCat("an integer from ", low, " to ", high));
 }
 
 void JsonValue::Integer(int64_t low, int64_t high, int* dst) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strict reader of all JSON that is no request: desired.json, records, configurations and the plans of ops.
+// The one strict reader of JSON that is not a request: desired.json, records, configurations and the plans of ops. What it
+// owns is used by one thread.
 #ifndef PROCESSOR_BASE_JSON_VALUE_H_
 #define PROCESSOR_BASE_JSON_VALUE_H_
 
@@ -15,19 +16,19 @@
 
 namespace processor {
 
-/// A fault in the form of a document at one place of it; the rest of the document can be read.
+/// A fault in the form of a document at one place; the rest of the document can be read.
 struct JsonFault {
-  std::vector<std::string> path;  // keys from the top; what lies in a list has the path of the list
+  std::vector<std::string> path;  // keys from the top; a fault in a list has the path of the list
   std::string what;
 };
 
-/// Objects and lists that may be open at once where no other number is given: copying and printing take stack for each.
+/// The default limit of nesting: copying and printing a document take stack for each level.
 constexpr int kMaxJsonDepth = 32;
 
 /// Parses a text that is one JSON object.
 ///
-/// Without `faults`, nesting deeper than `max_depth` is refused, and the last of equal keys counts. With `faults`, both are
-/// told there, and what is nested too deeply is left out.
+/// Without `faults`, nesting deeper than `max_depth` is refused, and the last of equal keys counts. With `faults`, both
+/// are recorded there, and values that are nested too deeply are left out.
 /// \return INVALID_ARGUMENT that begins with `name` if the text is not a JSON object.
 absl::Status ParseJson(std::string_view name, std::string_view text, nlohmann::json* object,
                        std::vector<JsonFault>* faults = nullptr, int max_depth = kMaxJsonDepth);
@@ -42,8 +43,8 @@ std::string ShowJson(const nlohmann::json& value);
 /// Writes a key for a message: as UTF-8 without control characters, in some 100 characters.
 std::string ShowKey(std::string_view key);
 
-/// One value of a document, with its name for messages. The first fault of the document is kept, and nothing is read or
-/// called after it. A value that is absent, or null, leaves defaults alone.
+/// One value of a document, with its name for messages. The document is owned by the caller. The first fault of the
+/// document is kept, and nothing is read or called after it. An absent or null value leaves `dst` as it is.
 class JsonValue {
  public:
   /// `fault` takes the first fault. `value` and `fault` must outlive this object.
@@ -68,6 +69,13 @@ class JsonValue {
   void Allow(std::initializer_list<std::string_view> keys) const;
   void ForEachMember(const std::function<void(const std::string& key, const JsonValue& value)>& visit) const;
   void ForEachItem(const std::function<void(const JsonValue& value)>& visit) const;
+
+  /// Records a fault unless the value is a list of at most `most` items.
+  void List(size_t most) const;
+  /// Returns the number of items; 0 if there is a fault or the value is not a list.
+  size_t size() const { return Readable() && value_->is_array() ? value_->size() : 0; }
+  /// Returns an item of a list, which has more than `i` of them. An item that is null is not absent.
+  JsonValue Item(size_t i) const;
 
   void Integer(int64_t low, int64_t high, int64_t* dst) const;
   void Integer(int64_t low, int64_t high, int* dst) const;

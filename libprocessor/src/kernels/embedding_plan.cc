@@ -23,12 +23,9 @@ class EmbeddingPlanReader {
   absl::Status Read(std::string_view text, int outputs);
 
  private:
-  static std::string Where(std::string_view what, size_t number) {
-    return absl::StrCat("embedding plan: ", what, " ", number);
-  }
   int Feature(JsonFields* fields, const char* field) { return static_cast<int>(fields->Int(field, 0, features_ - 1)); }
   void ReadOutput(JsonFields fields, size_t keys);
-  void ReadKey(JsonFields fields, size_t number);
+  void ReadKey(JsonFields fields);
   void ReadStep(JsonFields fields, bool first, PlanStep* step);
   void ReadColumn(JsonFields fields);
   void ReadLookup(JsonFields* fields, PlanColumn* column);
@@ -46,7 +43,7 @@ void EmbeddingPlanReader::ReadOutput(JsonFields fields, size_t keys) {
   if (fields.Has("initial")) {
     output.initial = fields.Floats("initial", kMaxFloats);
     if (output.initial.size() != output.width) {
-      fields.Refuse(absl::StrCat(output.initial.size(), " initial values"), absl::StrCat(output.width));
+      fields.Field("initial").Fault(absl::StrCat(output.initial.size(), " numbers, expected ", output.width));
     }
   }
   output.sequence = static_cast<int>(fields.Int("sequence", 0, static_cast<int64_t>(keys) - 1, -1));
@@ -54,7 +51,7 @@ void EmbeddingPlanReader::ReadOutput(JsonFields fields, size_t keys) {
   plan_->outputs.push_back(std::move(output));
 }
 
-void EmbeddingPlanReader::ReadKey(JsonFields fields, size_t number) {
+void EmbeddingPlanReader::ReadKey(JsonFields fields) {
   PlanKey key;
   key.feature = Feature(&fields, "feature");
   key.layout = static_cast<KeyLayout>(fields.Choice("layout", {"dense", "sparse", "ragged", "segments"}, 0));
@@ -73,20 +70,20 @@ void EmbeddingPlanReader::ReadKey(JsonFields fields, size_t number) {
       key.extent = Feature(&fields, "rows");
       break;
   }
-  if (const nlohmann::json* ignore = fields.Find("ignore"); ignore != nullptr) {
-    key.ignore = ignore->is_string() ? IgnoreKind::kString : IgnoreKind::kInteger;
-    if (ignore->is_string()) {
-      key.ignored_string = ignore->get<std::string>();
+  if (const JsonValue ignore = fields.Field("ignore"); ignore.present()) {
+    key.ignore = ignore.json().is_string() ? IgnoreKind::kString : IgnoreKind::kInteger;
+    if (ignore.json().is_string()) {
+      key.ignored_string = ignore.json().get<std::string>();
     } else {
       key.ignored_integer = fields.Int("ignore", INT64_MIN, INT64_MAX);
     }
   }
   key.ignore_negative = fields.Bool("ignore_negative", false);
   if (fields.Has("steps")) {
-    for (const nlohmann::json& value : fields.Array("steps", kMaxSteps)) {
-      const std::string where = absl::StrCat(Where("key", number), ": step ", key.steps.size());
+    const JsonValue steps = fields.List("steps", kMaxSteps);
+    for (size_t i = 0; i < steps.size(); ++i) {
       PlanStep step{};
-      ReadStep(JsonFields(value, where, &status_), key.steps.empty(), &step);
+      ReadStep(JsonFields(steps.Item(i)), /*first=*/i == 0, &step);
       key.steps.push_back(std::move(step));
     }
   }
@@ -99,13 +96,13 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
                                                           "add", "multiply", "clip", "bucketize", "wrap_negative"}));
   switch (step->kind) {
     case StepKind::kStrongHash: {
-      const nlohmann::json& key = fields.Array("key", 2);
-      if (key.size() != 2) fields.RefuseField("key", "two numbers");
+      const JsonValue key = fields.List("key", 2);
+      if (key.size() != 2) key.Refuse("two numbers");
       for (size_t i = 0; i < key.size(); ++i) {
-        // An attribute of the op has it signed, a reader may write it unsigned.
-        step->key[i] = key[i].is_number_unsigned()
-                           ? key[i].get<uint64_t>()
-                           : static_cast<uint64_t>(JsonInt(key[i], INT64_MIN, -1, "key", &fields));
+        // The attribute of the op is signed, but a plan may have the number unsigned.
+        const JsonValue half = key.Item(i);
+        step->key[i] = half.json().is_number_unsigned() ? half.json().get<uint64_t>()
+                                                        : static_cast<uint64_t>(IntItem(half, INT64_MIN, -1));
       }
       step->first = fields.Int("buckets", 1, INT64_MAX);
       break;
@@ -118,7 +115,7 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
       break;
     case StepKind::kMod:
       step->first = fields.Int("by", INT64_MIN, INT64_MAX);
-      if (step->first == 0) fields.RefuseField("by", "a number other than 0");
+      if (step->first == 0) fields.Field("by").Refuse("a number other than 0");
       break;
     case StepKind::kAdd:
     case StepKind::kMultiply:
@@ -127,7 +124,7 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
     case StepKind::kClip:
       step->first = fields.Int("low", INT64_MIN, INT64_MAX);
       step->second = fields.Int("high", INT64_MIN, INT64_MAX);
-      if (step->first > step->second) fields.RefuseField("low", "at most 'high'");
+      if (step->first > step->second) fields.Field("low").Refuse("at most 'high'");
       break;
     case StepKind::kWrapNegative:
       step->first = fields.Int("by", 1, INT64_MAX);
@@ -135,9 +132,9 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
     case StepKind::kBucketize:
       step->boundaries = fields.Floats("boundaries", kMaxFloats);
       if (!std::is_sorted(step->boundaries.begin(), step->boundaries.end())) {
-        fields.RefuseField("boundaries", "ascending ones");
+        fields.Field("boundaries").Refuse("ascending numbers");
       }
-      if (!first) fields.Refuse("bucketize after another step", "it first");
+      if (!first) fields.Refuse("bucketize after another step", "it as the first step");
       break;
   }
   fields.Finish();
@@ -151,12 +148,13 @@ void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
   }
   if (fields->Has("weights")) column->weights = Feature(fields, "weights");
   column->positive_weights = fields->Bool("positive_weights", false);
-  if (column->positive_weights && column->weights < 0) fields->RefuseField("positive_weights", "it with 'weights'");
-  if (const nlohmann::json* empty = fields->Find("empty"); empty != nullptr) {
+  if (column->positive_weights && column->weights < 0)
+    fields->Field("positive_weights").Refuse("true only with 'weights'");
+  if (const JsonValue empty = fields->Field("empty"); empty.present()) {
     column->has_empty = true;
-    column->empty_is_string = empty->is_string();
-    if (empty->is_string()) {
-      column->empty_string = empty->get<std::string>();
+    column->empty_is_string = empty.json().is_string();
+    if (column->empty_is_string) {
+      column->empty_string = empty.json().get<std::string>();
     } else {
       column->empty_integer = fields->Int("empty", INT64_MIN, INT64_MAX);
     }
@@ -164,27 +162,28 @@ void EmbeddingPlanReader::ReadLookup(JsonFields* fields, PlanColumn* column) {
   if (!status_.ok()) return;
   const bool sequence = plan_->outputs[column->output].sequence >= 0;
   if (column->combiner != Combiner::kNone) {
-    if (sequence) fields->Refuse("a combiner into a sequence output", "none");
+    if (sequence) fields->Refuse("a combiner into a sequence output", "no combiner");
     return;
   }
-  if (column->weights >= 0) fields->RefuseField("weights", "them with a combiner");
-  if (column->has_empty) fields->RefuseField("empty", "it with a combiner");
+  if (column->weights >= 0) fields->Field("weights").Refuse("weights only with a combiner");
+  if (column->has_empty) fields->Field("empty").Refuse("a key only with a combiner");
   if (plan_->keys[column->key].layout != KeyLayout::kDense) {
-    fields->Refuse(absl::StrCat("no combiner for key ", column->key, ", which is not dense"), "one");
+    fields->Refuse(absl::StrCat("no combiner for key ", column->key, ", which is not dense"), "a combiner");
   }
 }
 
 void EmbeddingPlanReader::ReadLinear(JsonFields* fields, PlanColumn* column) {
   column->feature = Feature(fields, "feature");
-  for (const nlohmann::json& row : fields->Array("weights", kMaxFloats)) {
-    if (!row.is_array() || row.empty() || (column->width > 0 && row.size() != column->width)) {
-      fields->RefuseField("weights", "rows of equal lengths");
-      return;
+  const JsonValue rows = fields->List("weights", kMaxFloats);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const JsonValue row = rows.Item(i);
+    if (row.size() == 0 || (column->width > 0 && row.size() != column->width)) {
+      return row.Refuse("a list of as many numbers as each other row has");
     }
     column->width = static_cast<int64_t>(row.size());
-    for (const nlohmann::json& value : row) column->matrix.push_back(JsonFloat(value, "weight", fields));
+    AppendFloats(row, &column->matrix);
   }
-  if (column->width == 0) fields->RefuseField("weights", "at least one row");
+  if (column->width == 0) rows.Refuse("at least one row");
 }
 
 void EmbeddingPlanReader::ReadColumn(JsonFields fields) {
@@ -220,32 +219,26 @@ void EmbeddingPlanReader::ReadColumn(JsonFields fields) {
 absl::Status EmbeddingPlanReader::Read(std::string_view text, int outputs) {
   nlohmann::json object;
   if (absl::Status parsed = ParsePlan(text, "embedding plan", &object); !parsed.ok()) return parsed;
-  JsonFields fields(object, "embedding plan", &status_);
+  JsonFields fields(JsonValue("embedding plan: ", object, &status_));
   fields.Int("version", 1, 1);
-  const nlohmann::json& all_outputs = fields.Array("outputs", kMaxColumns);
-  const nlohmann::json& all_keys = fields.Array("keys", kMaxKeys);
-  const nlohmann::json& all_columns = fields.Array("columns", kMaxColumns);
+  const JsonValue all_outputs = fields.List("outputs", kMaxColumns);
+  const JsonValue all_keys = fields.List("keys", kMaxKeys);
+  const JsonValue all_columns = fields.List("columns", kMaxColumns);
   if (all_outputs.size() != outputs) {
-    fields.Refuse(absl::StrCat(all_outputs.size(), " outputs"), absl::StrCat(outputs, ", as the op has"));
+    all_outputs.Fault(absl::StrCat(all_outputs.size(), " outputs, expected ", outputs, ", as the op has"));
   }
   fields.Finish();
-  // The first fault ends the reading: what follows may refer to what is not there.
-  for (size_t i = 0; i < all_outputs.size() && status_.ok(); ++i) {
-    ReadOutput(JsonFields(all_outputs[i], Where("output", i), &status_), all_keys.size());
-  }
-  for (size_t i = 0; i < all_keys.size() && status_.ok(); ++i) {
-    ReadKey(JsonFields(all_keys[i], Where("key", i), &status_), i);
-  }
-  for (size_t i = 0; i < plan_->outputs.size() && status_.ok(); ++i) {
+  // The first fault ends the reading, because later parts may refer to what is missing: size() is 0 then.
+  for (size_t i = 0; i < all_outputs.size(); ++i) ReadOutput(JsonFields(all_outputs.Item(i)), all_keys.size());
+  for (size_t i = 0; i < all_keys.size(); ++i) ReadKey(JsonFields(all_keys.Item(i)));
+  for (size_t i = 0; i < all_outputs.size(); ++i) {
     const int sequence = plan_->outputs[i].sequence;
     if (sequence >= 0 && plan_->keys[sequence].layout != KeyLayout::kDense) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(Where("output", i), ": sequence of key ", sequence,
-                                                        ", which is not dense, expected a dense one"));
+      all_outputs.Item(i).Fault(
+          absl::StrCat("sequence of key ", sequence, ", which is not dense, expected a dense one"));
     }
   }
-  for (size_t i = 0; i < all_columns.size() && status_.ok(); ++i) {
-    ReadColumn(JsonFields(all_columns[i], Where("column", i), &status_));
-  }
+  for (size_t i = 0; i < all_columns.size(); ++i) ReadColumn(JsonFields(all_columns.Item(i)));
   return status_;
 }
 

@@ -1,69 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the objects of an op's plan: takes their fields, names the object in messages, and refuses a field that nobody
-// asked for. Any text gives fields or an error.
+// Reads the objects of an op's plan with JsonValue, and refuses fields that nobody has read. Any text results in fields or
+// in an error.
 #ifndef PROCESSOR_KERNELS_JSON_FIELDS_H_
 #define PROCESSOR_KERNELS_JSON_FIELDS_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "nlohmann/json.hpp"
+#include "src/base/json_value.h"
 
 namespace processor {
 
 /// Parses the text of a plan.
 /// \param what  what the text is, for messages.
-/// \return INVALID_ARGUMENT for what is not a JSON object, is nested deeper than plans are, or is longer than 256 MiB.
+/// \return INVALID_ARGUMENT for a text that is not a JSON object, is nested deeper than plans are, or exceeds 256 MiB.
 absl::Status ParsePlan(std::string_view text, std::string_view what, nlohmann::json* object);
 
-/// One object of a plan, which whoever parsed the plan owns. `status` keeps the first fault of all objects that share it;
-/// after a fault all values are in range but mean nothing.
+/// The fields of one object of a plan, whose document the reader of the plan owns. One thread uses it. After the first
+/// fault of the document, all values are in range but mean nothing.
 class JsonFields {
  public:
-  /// \param where  names the object in messages, as in "embedding plan: key 3". `value` and `status` outlive this.
-  JsonFields(const nlohmann::json& value, std::string where, absl::Status* status);
+  explicit JsonFields(JsonValue object) : object_(std::move(object)) {}
 
-  /// Is the field there? Marks it as known.
-  bool Has(const char* field) { return Find(field) != nullptr; }
+  /// Returns a field, which is known from now on; it is absent if it is not there or null.
+  JsonValue Field(const char* field);
+  /// Whether a field is there. It is known from now on.
+  bool Has(const char* field) { return Field(field).present(); }
 
-  /// An integer in [low, high]; the second form has a value for when the field is absent.
+  /// Returns an integer in [low, high]. In the second form, the field may be absent.
   int64_t Int(const char* field, int64_t low, int64_t high);
   int64_t Int(const char* field, int64_t low, int64_t high, int64_t absent);
   bool Bool(const char* field, bool absent);
-  /// One of `choices`, by its position. Without `absent` the field must be there.
-  int Choice(const char* field, std::initializer_list<std::string_view> choices, int absent = -1);
-  double Double(const char* field, double low, double high, double absent);
-  /// Finite numbers, rounded to float; at most `most`.
+  /// Returns the position of a text in `choices`. Without `absent`, the field must be there.
+  int Choice(const char* field, const std::vector<std::string>& choices, int absent = -1);
+  double Number(const char* field, double low, double high, double absent);
+  /// Returns finite numbers, rounded to float; at most `most`.
   std::vector<float> Floats(const char* field, size_t most);
-  /// The elements of an array with at most `most` of them; an empty one if there is a fault.
-  const nlohmann::json& Array(const char* field, size_t most);
-  /// A value of any type, or null if it is absent.
-  const nlohmann::json* Find(const char* field);
+  /// Returns a list of at most `most` items.
+  JsonValue List(const char* field, size_t most);
 
-  /// Records `<where>: <found>, expected <expected>`.
+  /// Records a fault of the object.
   void Refuse(std::string_view found, std::string_view expected);
-  /// Records a fault of a field, with its value.
-  void RefuseField(const char* field, std::string_view expected);
-  /// Records a fault if a field was not asked for.
+  /// Records a fault if the object has a field that is not known.
   void Finish();
 
  private:
-  const nlohmann::json* Require(const char* field, std::string_view expected);
+  JsonValue Required(const char* field, std::string_view expected);
 
-  const nlohmann::json& value_;
-  std::string where_;
-  absl::Status* status_;
+  const JsonValue object_;
   std::vector<std::string_view> known_;
 };
 
-/// Reads an element of an array as an integer in [low, high], or records a fault of the object that has the array.
-int64_t JsonInt(const nlohmann::json& value, int64_t low, int64_t high, std::string_view what, JsonFields* fields);
-/// Reads an element of an array as a finite float, or records a fault.
-float JsonFloat(const nlohmann::json& value, std::string_view what, JsonFields* fields);
+/// Returns an item of a list as an integer in [low, high], or records a fault.
+int64_t IntItem(const JsonValue& item, int64_t low, int64_t high);
+/// Appends the finite numbers of a list, rounded to float; records a fault for anything else.
+void AppendFloats(const JsonValue& list, std::vector<float>* dst);
 
 }  // namespace processor
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/kernels/json_fields.h"
@@ -23,10 +22,10 @@ struct Limits {
 
 class PlanReader {
  public:
-  PlanReader(Limits limits, absl::Status* status) : limits_(limits), status_(status) {}
+  explicit PlanReader(Limits limits) : limits_(limits) {}
 
-  TowerLayer ReadLayer(const nlohmann::json& value, int number) {
-    JsonFields fields(value, absl::StrCat("tower plan: layer ", number), status_);
+  TowerLayer ReadLayer(const JsonValue& value, int number) {
+    JsonFields fields(value);
     TowerLayer layer;
     layer.kind = static_cast<LayerKind>(
         fields.Choice("op", {"dense", "affine", "add", "multiply", "concat", "layer_norm", "mix"}));
@@ -45,8 +44,8 @@ class PlanReader {
         ExpectOneInput(layer, &fields);
         layer.gamma = ReadWeight("gamma", &fields);
         layer.beta = ReadWeight("beta", &fields);
-        layer.epsilon = static_cast<float>(fields.Double("epsilon", 0, 1e6, -1));
-        if (!(layer.epsilon > 0)) fields.RefuseField("epsilon", "a number above 0");
+        layer.epsilon = static_cast<float>(fields.Number("epsilon", 0, 1e6, -1));
+        if (!(layer.epsilon > 0)) fields.Field("epsilon").Refuse("a number above 0");
         break;
       case LayerKind::kMix:
         if (layer.inputs.size() < 2) fields.Refuse("mix of one input", "a gate and at least one more");
@@ -57,8 +56,8 @@ class PlanReader {
         break;
     }
     if (layer.kind != LayerKind::kLayerNorm) {
-      if (const nlohmann::json* activation = fields.Find("activation")) {
-        layer.activation = ReadActivation(*activation, number);
+      if (const JsonValue activation = fields.Field("activation"); activation.present()) {
+        layer.activation = ReadActivation(activation);
       }
     }
     fields.Finish();
@@ -67,17 +66,16 @@ class PlanReader {
 
   std::vector<TowerValue> ReadValues(const char* field, int layers, JsonFields* fields) {
     std::vector<TowerValue> values;
-    for (const nlohmann::json& value : fields->Array(field, kMaxValues)) {
-      values.push_back(ReadValue(value, layers, fields));
-    }
+    const JsonValue list = fields->List(field, kMaxValues);
+    for (size_t i = 0; i < list.size(); ++i) values.push_back(ReadValue(list.Item(i), layers));
     return values;
   }
 
  private:
   // A letter and a number without leading zeros, below that of the layer that asks.
-  TowerValue ReadValue(const nlohmann::json& value, int layers, JsonFields* fields) {
+  TowerValue ReadValue(const JsonValue& value, int layers) const {
     TowerValue read;
-    const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+    const std::string text = value.json().is_string() ? value.json().get<std::string>() : std::string();
     const bool is_layer = !text.empty() && text[0] == 'h';
     int number = 0;
     if (text.size() > 1 && (is_layer || text[0] == 'x') && absl::SimpleAtoi(text.substr(1), &number) && number >= 0 &&
@@ -86,8 +84,7 @@ class PlanReader {
       read.number = number;
       return read;
     }
-    fields->Refuse(absl::StrCat("reference '", absl::Utf8SafeCHexEscape(text).substr(0, 100), "'"),
-                   absl::StrCat("x and a number below ", limits_.inputs, " or h and one below ", layers));
+    value.Refuse(absl::StrCat("x and a number below ", limits_.inputs, " or h and one below ", layers));
     return read;
   }
 
@@ -96,8 +93,9 @@ class PlanReader {
   }
 
   void ReadDense(int number, TowerLayer* layer, JsonFields* fields) {
-    for (const nlohmann::json& value : fields->Array("weights", kMaxValues)) {
-      layer->weights.push_back(static_cast<int>(JsonInt(value, 0, limits_.weights - 1, "weight", fields)));
+    const JsonValue weights = fields->List("weights", kMaxValues);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      layer->weights.push_back(static_cast<int>(IntItem(weights.Item(i), 0, limits_.weights - 1)));
     }
     if (layer->weights.size() != layer->inputs.size()) {
       fields->Refuse(absl::StrCat(layer->weights.size(), " weights for ", layer->inputs.size(), " inputs"), "one each");
@@ -107,8 +105,8 @@ class PlanReader {
     if (fields->Has("add")) layer->add = ReadValues("add", number, fields);
   }
 
-  Activation ReadActivation(const nlohmann::json& value, int layer) {
-    JsonFields fields(value, absl::StrCat("tower plan: layer ", layer, ": activation"), status_);
+  Activation ReadActivation(const JsonValue& value) {
+    JsonFields fields(value);
     Activation activation;
     // In the order of ActivationKind, without its first.
     activation.kind = static_cast<ActivationKind>(
@@ -119,8 +117,8 @@ class PlanReader {
       activation.onednn = fields.Bool("onednn", false);
     }
     if (activation.kind == ActivationKind::kLeakyRelu) {
-      if (!fields.Has("alpha")) fields.RefuseField("alpha", "a number");
-      activation.alpha = static_cast<float>(fields.Double("alpha", -FLT_MAX, FLT_MAX, 0));
+      if (!fields.Has("alpha")) fields.Field("alpha").Refuse("a number");
+      activation.alpha = static_cast<float>(fields.Number("alpha", -FLT_MAX, FLT_MAX, 0));
     }
     if (dice || activation.kind == ActivationKind::kPrelu) activation.weight = RequireWeight("weight", &fields);
     if (dice) {
@@ -142,7 +140,6 @@ class PlanReader {
   }
 
   const Limits limits_;
-  absl::Status* const status_;
 };
 
 }  // namespace
@@ -151,17 +148,18 @@ absl::Status ParseTowerPlan(std::string_view text, int num_inputs, int num_weigh
   nlohmann::json object;
   if (absl::Status s = ParsePlan(text, "tower plan", &object); !s.ok()) return s;
   absl::Status status;
-  JsonFields fields(object, "tower plan", &status);
+  JsonFields fields(JsonValue("tower plan: ", object, &status));
   fields.Int("version", 1, 1);
-  PlanReader reader({num_inputs, num_weights}, &status);
+  PlanReader reader({num_inputs, num_weights});
   TowerPlan read;
-  for (const nlohmann::json& layer : fields.Array("layers", kMaxLayers)) {
-    read.layers.push_back(reader.ReadLayer(layer, static_cast<int>(read.layers.size())));
-    if (!status.ok()) return status;
+  const JsonValue layers = fields.List("layers", kMaxLayers);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    read.layers.push_back(reader.ReadLayer(layers.Item(i), static_cast<int>(i)));
   }
   read.outputs = reader.ReadValues("outputs", static_cast<int>(read.layers.size()), &fields);
   if (read.outputs.size() != static_cast<size_t>(num_outputs)) {
-    fields.Refuse(absl::StrCat(read.outputs.size(), " outputs"), absl::StrCat(num_outputs, ", as the op has"));
+    fields.Field("outputs").Fault(
+        absl::StrCat(read.outputs.size(), " outputs, expected ", num_outputs, ", as the op has"));
   }
   fields.Finish();
   if (status.ok()) *plan = std::move(read);

@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"", "desired.json: ", "not JSON"}, Fault{"[]", "desired.json: ", "expected an object"},
         Fault{R"({"schema": 1, "schema": 1})", "'schema'", "twice"},
         Fault{R"({"a": {"b": 1, "c": {"d": 1, "d": 2}}})", "'d'", "twice"},
-        Fault{R"({"schema": 2})", "desired.json: schema: 2 found", "from 1 to 1"},
+        Fault{R"({"schema": 2})", "desired.json: schema: 2 found", "expected 1"},
         Fault{R"({"generation": 1, "models": {}})", "desired.json: schema: missing", "expected 1"},
         Fault{R"({"schema": 1, "models": {}})", "generation: missing", "expected"},
         Fault{DOCUMENT(R"("modells": {})"), "desired.json: modells: unknown key", "models"},
