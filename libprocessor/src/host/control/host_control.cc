@@ -67,7 +67,7 @@ absl::Status HostControl::ClaimPort(const std::string& address, int port) {
   if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) return status;
   if (!status.ok()) {
     // If the folder cannot be written, as in some containers, the host serves nevertheless.
-    Log(Severity::kWarning, absl::StrCat(status.message(), "; nobody sees to who else listens at port ", port));
+    Log(Severity::kWarning, absl::StrCat(status.message(), "; other hosts are not kept from listening at port ", port));
     return absl::OkStatus();
   }
   std::lock_guard<std::mutex> lock(ports_mutex_);
@@ -144,7 +144,10 @@ void HostControl::Run() {
     if (ending && !loader_.ended()) loader_.EndAll();
     const absl::Status status = Attempt([this] { return Tick(), absl::OkStatus(); });
     // The likely cause is a lack of memory; the next turn tries again.
-    if (!status.ok()) Log(Severity::kError, status.message());
+    if (!status.ok()) {
+      publish_again_ = true;
+      Log(Severity::kError, status.message());
+    }
     lock.lock();
   }
 }
@@ -171,9 +174,9 @@ void HostControl::Tick() {
 void HostControl::Apply() {
   const Plan plan = Reconcile(desired_.state(), instances_.Views(), baselines_);
   Retire(plan);
-  const bool changed = instances_.TakeChanged();
+  const bool changed = instances_.TakeChanged() || publish_again_;
   if (changed) {
-    SettleServing(plan);
+    UpdateServing(plan);
     publisher_.Publish(plan, desired_.state());
   }
   publisher_.DestroyUnused();
@@ -186,7 +189,8 @@ void HostControl::Apply() {
     started_ns_ = NowNs();
     instances_.MarkChanged();
   }
-  if (changed || instances_.changed()) TellActual(plan);
+  if (changed || instances_.changed()) UpdateActual(plan);
+  publish_again_ = false;
 }
 
 // Ends the instances that are no longer desired.
@@ -204,7 +208,7 @@ void HostControl::Retire(const Plan& plan) {
   for (const uint64_t id : plan.give_up) loader_.GiveUp(instances_.At(id));
 }
 
-void HostControl::SettleServing(const Plan& plan) {
+void HostControl::UpdateServing(const Plan& plan) {
   baselines_.clear();
   std::set<int> of_baselines, of_others;
   bool apart = true;
@@ -249,7 +253,7 @@ bool HostControl::HasServed() const {
   return started_ && (actual_.has_endpoints() || NowNs() - started_ns_ >= kServesFirstNs);
 }
 
-void HostControl::TellActual(const Plan& plan) {
+void HostControl::UpdateActual(const Plan& plan) {
   ActualModels models = DescribeModels(plan, desired_.state(), instances_);
   std::vector<HostStats::Key> known;
   for (const auto& [name, versions] : models) {

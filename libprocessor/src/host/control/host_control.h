@@ -76,10 +76,10 @@ class HostControl {
   void Tick();
   void Apply();
   void Retire(const Plan& plan);
-  void SettleServing(const Plan& plan);
+  void UpdateServing(const Plan& plan);
   static void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
   bool HasServed() const;
-  void TellActual(const Plan& plan);
+  void UpdateActual(const Plan& plan);
   void PlaceFrontEnd(int64_t now_ns);
   void StopLateRequests(int64_t now_ns);
   void WriteStats();
@@ -98,6 +98,7 @@ class HostControl {
   std::map<std::string, uint64_t> baselines_;  // the instances that serve, by models
   CpuSet reserved_cpus_;                       // baselines have them to themselves
   bool started_ = false;                       // what the host begins with has been loaded
+  bool publish_again_ = false;                 // the last turn threw, so what it took as changed may be unpublished
   int64_t started_ns_ = 0;
   int64_t write_stats_at_ns_ = 0;
 
