@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The sources of the codecs: the library's, and again the fuzzer's with sanitizers of its own.
+# The sources of the codecs, for the library and, with sanitizers, for the fuzzer.
 set(CODEC_DIR ${CMAKE_CURRENT_SOURCE_DIR}/libprocessor/src/codec)
 
-# Those that see the JSON parser. Its header has 150,000 lines: no other source should.
+# The sources that include the JSON parser. Its header has 150,000 lines, so no other source should include it.
 set(PROCESSOR_JSON_SOURCES
   ${CODEC_DIR}/example_json.cc
   ${CODEC_DIR}/json_document.cc
@@ -23,6 +23,7 @@ set(PROCESSOR_CODEC_SOURCES
   ${CODEC_DIR}/eas.cc
   ${CODEC_DIR}/examples.cc
   ${CODEC_DIR}/kserve.cc
+  ${CODEC_DIR}/kserve_request.cc
   ${CODEC_DIR}/kserve_parameters.cc
   ${CODEC_DIR}/kserve_tensors.cc
   ${CODEC_DIR}/model_spec.cc
@@ -42,7 +43,7 @@ function(add_json_parser target)
   target_compile_options(${target} PRIVATE -fmacro-prefix-map=${SIMDJSON_DIR}/=)
 endfunction()
 
-# In each folder that compiles it: properties of sources are the folder's.
+# Called in each folder that compiles the parser, because properties of sources belong to a folder.
 function(set_json_properties)
   set_source_files_properties(${SIMDJSON_DIR}/simdjson.cpp PROPERTIES COMPILE_OPTIONS -w SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

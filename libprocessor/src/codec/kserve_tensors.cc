@@ -2,6 +2,7 @@
 #include "src/codec/kserve_tensors.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,27 @@ constexpr Datatype kDatatypes[] = {
     {"INT16", tensorflow::DT_INT16},   {"UINT8", tensorflow::DT_UINT8},   {"UINT16", tensorflow::DT_UINT16},
     {"UINT32", tensorflow::DT_UINT32}, {"UINT64", tensorflow::DT_UINT64},
 };
+
+/// Fields of InferTensorContents.
+constexpr ValueLayout IntContents(uint8_t bytes) { return {ValueEncoding::kSigned, 2, bytes, 1, "int_contents"}; }
+constexpr ValueLayout Uints(uint8_t bytes) { return {ValueEncoding::kUnsigned, 4, bytes, 1, "uint_contents"}; }
+
+constexpr std::array<ValueLayout, 24> KserveLayouts() {
+  std::array<ValueLayout, 24> layouts{};
+  layouts[tensorflow::DT_BOOL] = {ValueEncoding::kBool, 1, 1, 1, "bool_contents"};
+  layouts[tensorflow::DT_INT8] = IntContents(1);
+  layouts[tensorflow::DT_INT16] = IntContents(2);
+  layouts[tensorflow::DT_INT32] = IntContents(4);
+  layouts[tensorflow::DT_INT64] = {ValueEncoding::kSigned, 3, 8, 1, "int64_contents"};
+  layouts[tensorflow::DT_UINT8] = Uints(1);
+  layouts[tensorflow::DT_UINT16] = Uints(2);
+  layouts[tensorflow::DT_UINT32] = Uints(4);
+  layouts[tensorflow::DT_UINT64] = {ValueEncoding::kUnsigned, 5, 8, 1, "uint64_contents"};
+  layouts[tensorflow::DT_FLOAT] = {ValueEncoding::kFixed, 6, 4, 1, "fp32_contents"};
+  layouts[tensorflow::DT_DOUBLE] = {ValueEncoding::kFixed, 7, 8, 1, "fp64_contents"};
+  layouts[tensorflow::DT_STRING] = {ValueEncoding::kBytes, 8, sizeof(tensorflow::tstring), 1, "bytes_contents"};
+  return layouts;
+}
 
 using Length = uint32_t;  // before each string, little-endian
 
@@ -171,6 +193,43 @@ char* WriteRaw(const Tensor& tensor, char* dst) {
     dst += sizeof(length) + length;
   }
   return dst;
+}
+
+const ValueLayout& KserveLayout(DataType dtype) {
+  static constexpr std::array<ValueLayout, 24> kLayouts = KserveLayouts();
+  const auto i = static_cast<size_t>(dtype);
+  return kLayouts[i < kLayouts.size() ? i : 0];
+}
+
+absl::Status ReadTyped(const TensorSpec& spec, std::string_view contents, const TensorShape& shape, FeedArena* arena,
+                       Tensor* dst) {
+  const ValueLayout& layout = KserveLayout(spec.dtype);
+  if (layout.encoding == ValueEncoding::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", spec.alias, "': contents of ", DatatypeName(spec.dtype),
+                                                   ", expected raw_input_contents"));
+  }
+  ValueFields values;
+  WireReader reader(contents);
+  WireField field;
+  while (!reader.done()) {
+    const char* const begin = reader.position();
+    if (!reader.Next(&field)) return MalformedInput(spec);
+    const int count = 1 + reader.SkipRow(&field);
+    if (field.number == layout.field) values.Add(field, count, begin, reader.position());
+  }
+  const int64_t given = CountScalars(layout, values);
+  if (given < 0) return MalformedInput(spec);
+  if (given != shape.num_elements()) return WrongCount(spec, given, layout.field_name, shape);
+  const size_t text = layout.encoding == ValueEncoding::kBytes ? values.span.size() : 0;
+  if (absl::Status s = MakeInput(spec, shape, layout.element_bytes(), text, arena, dst); !s.ok()) return s;
+  return ReadScalars(layout, values, given, dst) ? absl::OkStatus() : MalformedInput(spec);
+}
+
+bool HasValues(std::string_view contents) {
+  constexpr uint32_t kLastNumeric = 7;
+  return !ForEachField(contents, [](const WireField& field) {
+    return field.number <= kLastNumeric && field.type == WireType::kBytes && field.payload.empty();
+  });
 }
 
 }  // namespace processor

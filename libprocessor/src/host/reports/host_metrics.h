@@ -3,18 +3,13 @@
 #ifndef PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
 #define PROCESSOR_HOST_REPORTS_HOST_METRICS_H_
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "src/host/reports/actual_state.h"
 #include "src/host/requests/host_stats.h"
 #include "src/host/requests/route_table.h"
 
 namespace processor {
-
-/// Returns the upper ends of the buckets of durations, in nanoseconds: 10 us to 10 s.
-const std::vector<int64_t>& DurationBounds();
 
 /// Returns the name of a status code, such as "INVALID_ARGUMENT".
 std::string CodeName(int code);

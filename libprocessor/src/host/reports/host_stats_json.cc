@@ -8,8 +8,9 @@
 #include "nlohmann/json.hpp"
 #include "src/base/byte_budget.h"
 #include "src/base/json_text.h"
-#include "src/codec/codec.h"
+#include "src/codec/protocols.h"
 #include "src/host/reports/host_metrics.h"
+#include "src/host/reports/metrics_writer.h"
 #include "src/host/request_log/request_log.h"
 
 namespace processor {

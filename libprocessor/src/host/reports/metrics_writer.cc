@@ -33,6 +33,18 @@ std::string Number(double value) {
 
 }  // namespace
 
+const std::vector<int64_t>& DurationBounds() {
+  static const auto* const bounds = [] {
+    auto* const all = new std::vector<int64_t>;
+    for (int64_t decade = 10000; decade < int64_t{10} * 1000000000; decade *= 10) {
+      for (const int64_t tenths : {10, 25, 50}) all->push_back(decade / 10 * tenths);
+    }
+    all->push_back(int64_t{10} * 1000000000);
+    return all;
+  }();
+  return *bounds;
+}
+
 void MetricsWriter::Metric(std::string_view name, std::string_view type, std::string_view help) {
   name_ = std::string(name);
   absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");

@@ -17,6 +17,9 @@ namespace processor {
 /// Names and values, in order.
 using MetricLabels = std::vector<std::pair<std::string_view, std::string>>;
 
+/// Returns the upper ends of the buckets of durations, in nanoseconds: 10 us to 10 s.
+const std::vector<int64_t>& DurationBounds();
+
 /// For one thread. The caller owns the text.
 class MetricsWriter {
  public:
@@ -29,6 +32,11 @@ class MetricsWriter {
   /// Writes a histogram with the buckets `bounds`, in the histogram's unit; `scale` converts it to the metric's unit.
   void Distribution(const MetricLabels& labels, const Histogram::Cumulative& values, const std::vector<int64_t>& bounds,
                     double scale);
+
+  /// Writes durations, in the buckets DurationBounds(); `scale` converts nanoseconds to the metric's unit.
+  void Durations(const MetricLabels& labels, const Histogram& histogram, double scale) {
+    Distribution(labels, histogram.Below(DurationBounds()), DurationBounds(), scale);
+  }
 
   /// Writes sizes, in buckets of powers of two.
   void Sizes(const MetricLabels& labels, const SizeHistogram& sizes);

@@ -15,10 +15,6 @@ namespace processor {
 namespace {
 
 constexpr int64_t kNever = BatchEntry::Seat::kNever;
-// The time that yielding may cost for each request that joins; about the cost of a separate run.
-constexpr int64_t kWorthNs = 50'000;
-constexpr uint32_t kMostBackoff = 512;
-
 // Deadlines that do not fit into nanoseconds count as none.
 int64_t DeadlineNs(int64_t deadline_us) {
   return deadline_us == 0 || deadline_us > INT64_MAX / 1000 ? kNever : 1000 * std::max<int64_t>(deadline_us, 0);
@@ -26,10 +22,7 @@ int64_t DeadlineNs(int64_t deadline_us) {
 
 }  // namespace
 
-Batcher::Batcher(Setup setup)
-    : setup_(std::move(setup)),
-      places_(static_cast<size_t>(setup_.sessions), setup_.places),
-      free_places_(setup_.sessions * setup_.places) {}
+Batcher::Batcher(Setup setup) : setup_(std::move(setup)), places_(setup_.sessions, setup_.places) {}
 
 void Batcher::SetOptions(const BatchOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -37,7 +30,7 @@ void Batcher::SetOptions(const BatchOptions& options) {
   on_.store(options.mode != BatchMode::kOff, std::memory_order_relaxed);
   // Entries may be due now, and waiting threads have the old options.
   for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) entry->overdue_ = true;
-  for (int i = free_places_; i >= 0; --i) HandOut(-1).IgnoreError();
+  for (int i = places_.num_free(); i >= 0; --i) HandOut(-1).IgnoreError();
   wake_.notify_all();
 }
 
@@ -56,7 +49,7 @@ absl::Status Batcher::Run(BatchEntry& entry, int preferred) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopped_) return stop_status_;
-    if (options_.mode != BatchMode::kTimed) session = TakePlace(preferred);
+    if (options_.mode != BatchMode::kTimed) session = places_.Take(preferred);
   }
   // If there is no free place, the request is decoded while it waits.
   if (absl::Status s = Prepare(entry); !s.ok()) {
@@ -104,7 +97,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
       return false;
     }
     if (now_ns < due_ns) continue;
-    *session = TakePlace(preferred);
+    *session = places_.Take(preferred);
     if (*session >= 0) {
       Unlist(&entry);
       return true;
@@ -146,7 +139,7 @@ void Batcher::Serve(int session) noexcept {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       for (int64_t when_ns = kNever; (first = Due(&when_ns)) == nullptr; when_ns = kNever) {
-        if (num_started_ == 0 || watchers_ > 0) return FreePlace(session);
+        if (num_started_ == 0 || watchers_ > 0) return places_.Free(session);
         ++watchers_;
         wake_.wait_until(lock, DeadlinePoint(when_ns / 1000 + 1));
         --watchers_;
@@ -169,7 +162,7 @@ void Batcher::Serve(int session) noexcept {
 
 void Batcher::ReturnPlace(int session) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
-  FreePlace(session);
+  places_.Free(session);
 }
 
 void Batcher::Stop(const absl::Status& status) {
@@ -209,28 +202,18 @@ void Batcher::Lead(BatchEntry* first, int session) noexcept {
   usual_run_ns_.store(usual_ns + (NowNs() - start_ns - usual_ns) / 8, std::memory_order_relaxed);
 }
 
-// If more threads send requests than there are CPUs, a thread that always finds a free place would run its requests one
-// by one until its time slice ends, while other threads are ready to send theirs. So it yields its CPU to threads that
-// are ready to run; if there are none, it continues at once. If yielding brings no requests, or takes long, it is tried
-// rarely.
+// Adds requests to the batch of `first`. If none wait, threads that are about to send one may get this CPU first.
 void Batcher::LetOthersCome(BatchEntry* first) noexcept {
-  const uint32_t patience = patience_.load(std::memory_order_relaxed);
-  if (patience > 0) patience_.store(patience - 1, std::memory_order_relaxed);
+  const bool may_yield = yield_policy_.CountRun();
   if (num_waiting_.load(std::memory_order_relaxed) > 0) {
     Gather(first);
-    return;
+  } else if (may_yield) {
+    const int64_t before_ns = NowNs();
+    sched_yield();
+    const int64_t taken_ns = NowNs() - before_ns;
+    const int64_t joined = num_waiting_.load(std::memory_order_relaxed) > 0 ? Gather(first) : 0;
+    yield_policy_.Learn(taken_ns, joined);
   }
-  if (patience > 0) return;
-  const int64_t before_ns = NowNs();
-  sched_yield();
-  const int64_t taken_ns = NowNs() - before_ns;
-  const int64_t company = num_waiting_.load(std::memory_order_relaxed) > 0 ? Gather(first) : 0;
-  const int64_t old_gain_ns = gain_ns_.load(std::memory_order_relaxed);
-  const int64_t gain_ns = old_gain_ns + (company * kWorthNs - taken_ns - old_gain_ns) / 8;
-  gain_ns_.store(gain_ns, std::memory_order_relaxed);
-  const uint32_t backoff = gain_ns >= 0 ? 0 : backoff_.load(std::memory_order_relaxed);
-  patience_.store(backoff, std::memory_order_relaxed);
-  backoff_.store(std::clamp<uint32_t>(2 * backoff, 1, kMostBackoff), std::memory_order_relaxed);
 }
 
 // \return the number of requests that joined.
@@ -301,7 +284,7 @@ void Batcher::PassOn(int session) noexcept {
     std::lock_guard<std::mutex> lock(mutex_);
     int64_t when_ns = kNever;
     BatchEntry* const next = Due(&when_ns);
-    if (next == nullptr && (num_started_ == 0 || watchers_ > 0)) return FreePlace(session);
+    if (next == nullptr && (num_started_ == 0 || watchers_ > 0)) return places_.Free(session);
     if (next != nullptr && next->seat_ != nullptr) {
       seat = next->seat_;
       Unlist(next);
@@ -341,22 +324,6 @@ void Batcher::Unlist(BatchEntry* entry) {
   waiting_rows_ -= std::max<int64_t>(entry->rows, 1);
   if (entry->seat_ == nullptr) --num_started_;
   num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
-}
-
-// Returns -1 if no place is free.
-int Batcher::TakePlace(int preferred) {
-  if (free_places_ == 0) return -1;
-  const int n = setup_.sessions;
-  int session = std::max(preferred, 0) % n;
-  while (places_[session] == 0) session = (session + 1) % n;
-  --places_[session];
-  --free_places_;
-  return session;
-}
-
-void Batcher::FreePlace(int session) {
-  ++places_[session];
-  ++free_places_;
 }
 
 // Returns when an entry must not wait for more requests any longer, in the mode kTimed.
@@ -399,15 +366,15 @@ absl::Status Batcher::HandOut(int preferred) {
     wake_.notify_all();  // they have places, and check again
     return absl::OkStatus();
   }
-  if (free_places_ == 0 || (next == nullptr && num_started_ == 0)) return absl::OkStatus();
-  const int session = TakePlace(preferred);
+  if (!places_.any_free() || (next == nullptr && num_started_ == 0)) return absl::OkStatus();
+  const int session = places_.Take(preferred);
   if (next != nullptr && next->seat_ != nullptr) {
     Unlist(next);
     next->seat_->Lead(session);
     return absl::OkStatus();
   }
   const absl::Status status = setup_.call_worker(session);
-  if (!status.ok()) FreePlace(session);
+  if (!status.ok()) places_.Free(session);
   return status;
 }
 

@@ -17,10 +17,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "src/runtime/batching/session_places.h"
 #include "src/runtime/batching/waiting_list.h"
+#include "src/runtime/batching/yield_policy.h"
 #include "src/runtime/config/batch_options.h"
 
 namespace processor {
@@ -86,8 +87,7 @@ class Batcher {
   /// Runs a request on this thread, or has another thread run it in its batch, and waits for it.
   /// `preferred`: the session that is taken if it is free.
   /// \return OK if it has been run, else why it has not been: the status of Prepare(), DEADLINE_EXCEEDED, or the status
-  ///         of
-  ///         Stop().
+  ///         of Stop().
   absl::Status Run(BatchEntry& entry, int preferred);
 
   /// Has a request run. The entry must live until it is told of its end.
@@ -122,8 +122,6 @@ class Batcher {
   // With the lock held:
   void List(BatchEntry* entry);
   void Unlist(BatchEntry* entry);
-  int TakePlace(int preferred);
-  void FreePlace(int session);
   int64_t DueNs(const BatchEntry& entry) const;
   BatchEntry* Due(int64_t* when_ns) const;
   int64_t Share() const;
@@ -134,15 +132,11 @@ class Batcher {
   std::atomic<size_t> num_waiting_{0};
   std::atomic<int64_t> usual_run_ns_{0};
   std::atomic<int64_t> running_{0};  // requests in runs
-  // Of LetOthersCome(): what it has gained lately; how many runs will not try it, and how many the next futile try
-  // costs.
-  std::atomic<int64_t> gain_ns_{0};
-  std::atomic<uint32_t> patience_{0}, backoff_{1};
+  YieldPolicy yield_policy_;
 
   mutable std::mutex mutex_;
   BatchOptions options_;
-  std::vector<int> places_;  // free ones of each session
-  int free_places_ = 0;
+  SessionPlaces places_;
   WaitingList<BatchEntry> waiting_;
   int64_t waiting_rows_ = 0;
   size_t num_started_ = 0;  // of those that wait, the ones without a thread

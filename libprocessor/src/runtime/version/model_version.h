@@ -91,6 +91,7 @@ class ModelVersion {
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
                            SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
   absl::Status PrepareSignatures(Session& session, int* failed);
+  static std::vector<int> AllOutputs(const Signature& signature);
 
   /// Returns the number of the callable for those outputs (ascending), or of all outputs if too many subsets have been
   /// asked for, in which case `outputs` becomes all.
