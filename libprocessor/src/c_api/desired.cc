@@ -19,11 +19,11 @@ using processor::DesiredFault;
 std::string FaultsJson(const std::vector<DesiredFault> &faults) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const DesiredFault &fault : faults) {
-    nlohmann::ordered_json one;
-    one["model"] = fault.model.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault.model);
-    one["version"] = fault.version == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault.version);
-    one["message"] = fault.message;
-    list.push_back(std::move(one));
+    nlohmann::ordered_json entry;
+    entry["model"] = fault.model.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault.model);
+    entry["version"] = fault.version == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault.version);
+    entry["message"] = fault.message;
+    list.push_back(std::move(entry));
   }
   return processor::JsonText(list);
 }

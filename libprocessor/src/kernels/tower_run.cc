@@ -47,11 +47,11 @@ uint16_t* TowerRun::Half(const TowerPlace& place, const Block& block) const {
 }
 
 absl::Status TowerRun::ComputeSingles() const {
-  const Block one{0, 1, 1, nullptr, single_ + layout_.single_rounded_offset()};
+  const Block row{0, 1, 1, nullptr, single_ + layout_.single_rounded_offset()};
   for (size_t i = 0; i < tower_.plan().layers.size(); ++i) {
     absl::Status status;
     if (layout_.layer(i).single) {
-      status = ComputeLayer(i, one);
+      status = ComputeLayer(i, row);
     } else if (layout_.layer(i).folded_bias >= 0) {
       status = FoldSingles(i);
     }
@@ -204,15 +204,15 @@ absl::Status TowerRun::FoldSingles(size_t number) const {
   const TowerLayer& layer = tower_.plan().layers[number];
   const DenseTower::Dense& dense = tower_.dense(number);
   const DstRows folded{single_ + layout_.layer(number).folded_bias, 0};
-  const Block one{0, 1, 1, nullptr, nullptr};
+  const Block row{0, 1, 1, nullptr, nullptr};
   CopyRows(1, dense.units(), {dense.bias.data(), 0}, folded);
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     if (!layout_.place(layer.inputs[i]).single) continue;
-    MultiplyPanels(number, i, 1, Read(layer.inputs[i], one), single_ + layout_.single_rounded_offset(), nullptr, false,
+    MultiplyPanels(number, i, 1, Read(layer.inputs[i], row), single_ + layout_.single_rounded_offset(), nullptr, false,
                    folded);
   }
   for (const TowerValue& value : layer.add) {
-    if (layout_.place(value).single) math_.add(1, dense.units(), Read(value, one), folded);
+    if (layout_.place(value).single) math_.add(1, dense.units(), Read(value, row), folded);
   }
   return absl::OkStatus();
 }

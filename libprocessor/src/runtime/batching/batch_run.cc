@@ -53,8 +53,8 @@ absl::Status ConcatenateInput(const std::vector<JointRequest>& requests, size_t 
   if (absl::Status s = MakeJointTensor(arena, model, rows, dst); !s.ok()) return s;
   const size_t element = ElementBytes(model.dtype());
   char* to = static_cast<char*>(dst->data());
-  for (const JointRequest& one : requests) {
-    const Tensor& src = one.request->feeds[index];
+  for (const JointRequest& request : requests) {
+    const Tensor& src = request.request->feeds[index];
     const auto count = static_cast<size_t>(src.NumElements());
     if (count == 0) continue;
     if (model.dtype() == tensorflow::DT_STRING) {
@@ -126,8 +126,8 @@ bool AllAgree(const std::vector<JointRequest>& alone, const std::vector<std::vec
               const Tolerance& tolerance) {
   for (size_t i = 0; i < joint.front().size(); ++i) {
     double largest = 0;
-    for (const JointRequest& one : alone) {
-      if (one.status.ok()) largest = std::max(largest, LargestOf(one.outputs[i]));
+    for (const JointRequest& request : alone) {
+      if (request.status.ok()) largest = std::max(largest, LargestOf(request.outputs[i]));
     }
     for (size_t r = 0; r < alone.size(); ++r) {
       if (alone[r].status.ok() && !Agree(joint[r][i], alone[r].outputs[i], tolerance, largest)) return false;
@@ -137,35 +137,35 @@ bool AllAgree(const std::vector<JointRequest>& alone, const std::vector<std::vec
 }
 
 bool AreCopies(const std::vector<JointRequest>& requests) {
-  return std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& one) {
-    return Same(one.request->feeds, requests.front().request->feeds);
+  return std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& request) {
+    return Same(request.request->feeds, requests.front().request->feeds);
   });
 }
 
 OutputRows::Likeness LikenessOf(const std::vector<JointRequest>& requests) {
   if (AreCopies(requests)) return OutputRows::Likeness::kCopies;
-  const bool same = std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& one) {
-    return one.rows == requests.front().rows && Same(one.outputs, requests.front().outputs);
+  const bool same = std::all_of(requests.begin() + 1, requests.end(), [&](const JointRequest& request) {
+    return request.rows == requests.front().rows && Same(request.outputs, requests.front().outputs);
   });
   return same ? OutputRows::Likeness::kSameAnswers : OutputRows::Likeness::kDifferent;
 }
 
 void RunOneByOne(const RunRequest& run, std::vector<JointRequest>* requests) {
-  for (JointRequest& one : *requests) {
-    one.outputs.clear();
-    one.status = Attempt([&] { return run(*one.request, &one.outputs); });
+  for (JointRequest& request : *requests) {
+    request.outputs.clear();
+    request.status = Attempt([&] { return run(*request.request, &request.outputs); });
   }
 }
 
 bool AllRan(const std::vector<JointRequest>& requests) {
-  return std::all_of(requests.begin(), requests.end(), [](const JointRequest& one) { return one.status.ok(); });
+  return std::all_of(requests.begin(), requests.end(), [](const JointRequest& request) { return request.status.ok(); });
 }
 
 // Runs all requests as one and splits the outputs. `follow`: the first dimensions of the outputs are the rows.
 absl::Status RunJoint(const RunRequest& run, const std::vector<JointRequest>& requests,
                       std::vector<std::vector<Tensor>>* parts, bool* follow) {
   int64_t rows = 0;
-  for (const JointRequest& one : requests) rows += one.rows;
+  for (const JointRequest& request : requests) rows += request.rows;
   DecodedRequest joint;
   std::vector<Tensor> outputs;
   if (absl::Status s = Concatenate(requests, rows, &joint); !s.ok()) return s;
@@ -182,8 +182,8 @@ void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows*
   if (joint.ok() && follow) {
     // In the reverse order, each request has other neighbors and another position.
     std::vector<JointRequest> reversed;
-    for (auto one = requests->rbegin(); one != requests->rend(); ++one)
-      reversed.push_back({one->request, one->rows, {}, {}});
+    for (auto request = requests->rbegin(); request != requests->rend(); ++request)
+      reversed.push_back({request->request, request->rows, {}, {}});
     joint = Attempt([&] { return RunJoint(run, reversed, &reversed_parts, &follow); });
     std::reverse(reversed_parts.begin(), reversed_parts.end());
   }
@@ -204,25 +204,26 @@ void Try(const RunRequest& run, std::vector<JointRequest>* requests, OutputRows*
 // Runs one of the batched requests alone, and records whether its outputs are the same.
 void Check(const RunRequest& run, const std::vector<JointRequest>& requests, OutputRows* known) {
   static std::atomic<size_t> turn{0};
-  const JointRequest& one = requests[turn.fetch_add(1, std::memory_order_relaxed) % requests.size()];
+  const JointRequest& checked = requests[turn.fetch_add(1, std::memory_order_relaxed) % requests.size()];
   std::vector<Tensor> alone;
   // A run that fails, perhaps for lack of memory, says nothing about rows.
-  if (!Attempt([&] { return run(*one.request, &alone); }).ok()) return;
+  if (!Attempt([&] { return run(*checked.request, &alone); }).ok()) return;
   std::string differs;
   for (size_t i = 0; i < alone.size() && differs.empty(); ++i) {
     // If the graph proves independence, rounding alone may change a choice (such as the best of a list).
-    const bool is_choice = !tensorflow::DataTypeIsFloating(alone[i].dtype()) && known->IsProved(*one.request);
-    if (is_choice && alone[i].shape() == one.outputs[i].shape()) continue;
-    if (Agree(one.outputs[i], alone[i], known->tolerance(), LargestOf(alone[i]))) continue;
-    differs = one.request->signature->outputs()[static_cast<size_t>(one.request->fetches[i])].alias;
+    const bool is_choice = !tensorflow::DataTypeIsFloating(alone[i].dtype()) && known->IsProved(*checked.request);
+    if (is_choice && alone[i].shape() == checked.outputs[i].shape()) continue;
+    if (Agree(checked.outputs[i], alone[i], known->tolerance(), LargestOf(alone[i]))) continue;
+    differs = checked.request->signature->outputs()[static_cast<size_t>(checked.request->fetches[i])].alias;
   }
-  known->Checked(*one.request, differs);
+  known->Checked(*checked.request, differs);
 }
 
 JointOutcome RunAll(const RunRequest& run, OutputRows* known, std::vector<JointRequest>* requests) {
   const DecodedRequest& first = *requests->front().request;
-  const bool same = std::all_of(requests->begin(), requests->end(),
-                                [&](const JointRequest& one) { return one.rows > 0 && SameKind(first, *one.request); });
+  const bool same = std::all_of(requests->begin(), requests->end(), [&](const JointRequest& request) {
+    return request.rows > 0 && SameKind(first, *request.request);
+  });
   if (requests->size() == 1 || !same) {
     RunOneByOne(run, requests);
     return {};
@@ -293,7 +294,7 @@ JointOutcome RunTogether(const RunRequest& run, OutputRows* known, std::vector<J
     return absl::OkStatus();
   });
   if (!status.ok()) {
-    for (JointRequest& one : *requests) one.status = status;
+    for (JointRequest& request : *requests) request.status = status;
   }
   return outcome;
 }

@@ -43,8 +43,8 @@ class TowerWidths {
     if (layer.kind == LayerKind::kMix) return Of(layer.inputs[1]);
     if (layer.kind != LayerKind::kConcat) return Of(layer.inputs[0]);
     int64_t sum = 0;
-    for (const TowerValue& one : layer.inputs) {
-      const int64_t width = Of(one);
+    for (const TowerValue& input : layer.inputs) {
+      const int64_t width = Of(input);
       if (width < 0) return -1;
       sum += width;
     }

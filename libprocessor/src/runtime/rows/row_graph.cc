@@ -238,8 +238,8 @@ void RowGraph::SetShape(const Node& node, int output, const std::vector<SizePair
     InferenceContext* const context = shapes_[i]->GetContext(&node);
     if (context == nullptr) return;
     std::vector<DimensionHandle> sizes;
-    for (const SizePair& one : shape) {
-      const int64_t size = i == 0 ? one.first : one.second;
+    for (const SizePair& dim : shape) {
+      const int64_t size = i == 0 ? dim.first : dim.second;
       sizes.push_back(size < 0 ? context->UnknownDim() : context->MakeDim(size));
     }
     shapes_[i]->SetShape(&node, output, context->MakeShape(sizes)).IgnoreError();
@@ -268,9 +268,9 @@ SizePairs RowGraph::Numbers(const Node& node, int output) const {
   const SizePairs shape = Shape(node, output);
   if (!shape.has_value()) return std::nullopt;
   int64_t count = 1;
-  for (const SizePair& one : *shape) {
-    if (!one.known() || one.open() || one.first > kMostNumbers) return std::nullopt;
-    count *= one.first;
+  for (const SizePair& dim : *shape) {
+    if (!dim.known() || dim.open() || dim.first > kMostNumbers) return std::nullopt;
+    count *= dim.first;
     if (count > kMostNumbers) return std::nullopt;
   }
   std::vector<SizePair> numbers(count);
@@ -284,9 +284,9 @@ SizePairs RowGraph::Numbers(const Node& node, int output) const {
     if (!value.ok() || !value->has_value() || (*value)->NumElements() != count) return std::nullopt;
     const Tensor& tensor = **value;
     for (int64_t k = 0; k < count; ++k) {
-      const int64_t one =
+      const int64_t number =
           tensor.dtype() == tensorflow::DT_INT32 ? tensor.flat<int32_t>()(k) : tensor.flat<int64_t>()(k);
-      (i == 0 ? numbers[k].first : numbers[k].second) = one;
+      (i == 0 ? numbers[k].first : numbers[k].second) = number;
     }
   }
   return numbers;

@@ -142,9 +142,9 @@ class RowWalk {
     for (int i = 0; i < n.size(); ++i) {
       if (!n.shapes[i].has_value()) return RowValue::Unknown("takes the shape of a tensor of a rank that is not known");
       if (n.node.type_string() == "Rank") continue;
-      for (const SizePair& one : *n.shapes[i]) {
-        if (!one.known()) return RowValue::Unknown("takes a size that may depend on all rows");
-        open = open || one.open();
+      for (const SizePair& size : *n.shapes[i]) {
+        if (!size.known()) return RowValue::Unknown("takes a size that may depend on all rows");
+        open = open || size.open();
       }
     }
     return open ? RowValue{Kind::kSizes} : RowValue::Free();
@@ -160,8 +160,8 @@ class RowWalk {
     if (n.node.num_outputs() != 1) return RowValue{Kind::kSizes};
     const SizePairs numbers = graph_.Numbers(n.node, 0);
     if (!numbers.has_value()) return RowValue{Kind::kSizes};
-    for (const SizePair& one : *numbers) {
-      if (one.open()) return RowValue{Kind::kSizes};
+    for (const SizePair& number : *numbers) {
+      if (number.open()) return RowValue{Kind::kSizes};
     }
     return RowValue::Free();
   }

@@ -107,8 +107,8 @@ RowValue Squeeze(const RowNode& n) {
   if (axes.empty()) return RowValue::Mixed("drops every dimension of 1, of a single row too");
   if (n.rank(0) < 0) return UnknownRank();
   int before = 0;
-  for (const int64_t one : axes) {
-    const int axis = Wrap(one, n.rank(0));
+  for (const int64_t dim : axes) {
+    const int axis = Wrap(dim, n.rank(0));
     if (axis == n.inputs[0].axis) return RowValue::Mixed("drops the dimension of rows");
     before += axis < n.inputs[0].axis ? 1 : 0;
   }
@@ -122,8 +122,8 @@ RowValue Reduce(const RowNode& n) {
   bool keep = false;
   (void)tensorflow::GetNodeAttr(n.node.attrs(), "keep_dims", &keep);
   int before = 0;
-  for (const SizePair& one : *axes) {
-    const int axis = Wrap(one.first, n.rank(0));
+  for (const SizePair& number : *axes) {
+    const int axis = Wrap(number.first, n.rank(0));
     if (axis == n.inputs[0].axis) return OfFloats(n.node.input_type(0), "reduces over rows");
     before += axis < n.inputs[0].axis ? 1 : 0;
   }
@@ -134,8 +134,8 @@ RowValue Reduce(const RowNode& n) {
 RowValue Along(const RowNode& n) {
   const SizePairs axes = n.numbers(1);
   if (!OnlyRows(n, 0) || !axes.has_value() || n.rank(0) < 0) return RowValue::Unknown(kNotSeen);
-  for (const SizePair& one : *axes) {
-    if (Wrap(one.first, n.rank(0)) == n.inputs[0].axis) return OfFloats(n.node.input_type(0), "goes along the rows");
+  for (const SizePair& number : *axes) {
+    if (Wrap(number.first, n.rank(0)) == n.inputs[0].axis) return OfFloats(n.node.input_type(0), "goes along the rows");
   }
   return n.inputs[0];
 }

@@ -73,8 +73,8 @@ class KeptThread {
 
 // Called with the mutex of `kept` held.
 bool IsKept(const Kept& kept, int thread) {
-  for (const KeptThread* one = kept.first; one != nullptr; one = one->next()) {
-    if (one->id() == thread) return true;
+  for (const KeptThread* entry = kept.first; entry != nullptr; entry = entry->next()) {
+    if (entry->id() == thread) return true;
   }
   return false;
 }

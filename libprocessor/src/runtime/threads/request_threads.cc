@@ -71,9 +71,9 @@ absl::Status RequestThreads::Call(Source* source, Share* share) {
 
 void RequestThreads::Forget(Source* source) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  waiting_.erase(
-      std::remove_if(waiting_.begin(), waiting_.end(), [source](const Waiter& one) { return one.source == source; }),
-      waiting_.end());
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(),
+                                [source](const Waiter& waiter) { return waiter.source == source; }),
+                 waiting_.end());
   source->calls_ = 0;
   left_.wait(lock, [source] { return source->inside_ == 0; });
 }
