@@ -138,7 +138,7 @@ def test_a_refused_file_changes_nothing_even_after_a_restart(
     with processor.Host(state.path) as host:
         wait_for_status(host, lambda status: status["state"] == "ready")
         assert served(host) == 1
-        assert "what was desired before stays" in host.status()["desired_error"]
+        assert "the previous desired state is still followed" in host.status()["desired_error"]
         state.serve(host, {"m": one(other, 2)})
         assert served(host) == 2
         assert host.status()["desired_error"] is None

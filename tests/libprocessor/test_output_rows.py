@@ -116,5 +116,5 @@ def test_a_late_difference_is_found_by_a_check(tmp_path: Path) -> None:
         assert stats["checks"] >= 1
         found = model.info["batching_rows"]["serving_default"]
         assert found["rows"] == "dependent"
-        assert "output 'y' of a request that ran with others differs" in found["reason"]
+        assert "output 'y' of a batched request: differs" in found["reason"]
         same_answers(path, late, model=model)  # each alone from now on

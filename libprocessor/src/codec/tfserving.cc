@@ -69,7 +69,7 @@ struct TfServingProtocol {
     if (!std::all_of(heads.begin(), heads.end(), [&](std::string_view head) { return ReadModelSpec(head, &spec); })) {
       return false;
     }
-    TakeModel(spec, dst);
+    SetModel(spec, dst);
     *signature_name = spec.signature;
     return true;
   }
@@ -114,7 +114,7 @@ struct TfServingProtocol {
     const auto too_large = [&] {
       return absl::InvalidArgumentError(absl::StrCat(
           "input '", spec.alias, "': ", given, " values in ", layout.field_name, " for shape ", shape.DebugString(),
-          ", expected all of them where a request repeats more than ", FeedArena::kMostRepeated >> 20, " MiB"));
+          ", expected all values if a request repeats more than ", FeedArena::kMostRepeated >> 20, " MiB"));
     };
     const auto repeated = static_cast<size_t>(elements - given);
     if (!arena->Repeat(repeated, layout.element_bytes())) return too_large();

@@ -86,7 +86,7 @@ absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number
     table.FindRows(absl::MakeConstSpan(&column.empty_integer, 1), row);
   }
   if (*row == kRefusedRow)
-    return WrongColumn(number, "the key 'empty' is not in table ", table.path(), ", expected one of it");
+    return WrongColumn(number, "the key 'empty' is not in table ", table.path(), ", expected a key of the table");
   return absl::OkStatus();
 }
 

@@ -54,8 +54,8 @@ class IndexCheck {
       }
       const uint64_t home = HomeBucket(bucket.keys[i], header_.home_buckets);
       if (home < run_begin_ || home > number_) {
-        return absl::DataLossError(absl::StrCat("index: key ", bucket.keys[i], " in bucket ", number_,
-                                                ", where no search finds it, expected it from bucket ", home, " on"));
+        return absl::DataLossError(absl::StrCat("index: key ", bucket.keys[i], " found in bucket ", number_,
+                                                ", expected a bucket from ", home, " on"));
       }
     }
     return absl::OkStatus();

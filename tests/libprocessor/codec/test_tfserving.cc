@@ -106,7 +106,7 @@ TEST_F(TfServingTest, RepetitionIsBounded) {
   SetUpInput(tensorflow::DT_FLOAT, {1, kFloats + 1}).add_float_val(1.5f);
   EXPECT_EQ(
       Decode(request_message_),
-      absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [1,16777218], expected all of them where "
+      absl::InvalidArgumentError("input 'x': 1 values in float_val for shape [1,16777218], expected all values if "
                                  "a request repeats more than 64 MiB"));
   SetUpInput(tensorflow::DT_FLOAT, {int64_t{1} << 30, int64_t{1} << 30});
   EXPECT_EQ(Decode(request_message_).code(), absl::StatusCode::kInvalidArgument);
@@ -115,7 +115,7 @@ TEST_F(TfServingTest, RepetitionIsBounded) {
 TEST_F(TfServingTest, RepetitionOfLongStringsIsBoundedByTheirBytes) {
   SetUpInput(tensorflow::DT_STRING, {1000}).add_string_val(std::string(1 << 20, 'x'));
   EXPECT_EQ(Decode(request_message_),
-            absl::InvalidArgumentError("input 'x': 1 values in string_val for shape [1000], expected all of them where "
+            absl::InvalidArgumentError("input 'x': 1 values in string_val for shape [1000], expected all values if "
                                        "a request repeats more than 64 MiB"));
   SetUpInput(tensorflow::DT_STRING, {50}).add_string_val(std::string(1 << 20, 'x'));
   ExpectAsTensorFlow();

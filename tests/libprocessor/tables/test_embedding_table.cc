@@ -146,7 +146,7 @@ const WrongContent kWrongContents[] = {
     {"row", [](std::string* b, size_t index, size_t) { Put<uint32_t>(b, index + 40, 30); }, "leads to row 30"},
     {"count", [](std::string* b, size_t index, size_t) { Put<uint32_t>(b, index + 60, 6); }, "with 6 keys"},
     {"home", [](std::string* b, size_t index, size_t) { Put<uint64_t>(b, index, ~Get<uint64_t>(*b, index)); },
-     "where no search finds it"},
+     "expected a bucket from"},
     {"order", [](std::string* b, size_t, size_t offsets) { Put<uint64_t>(b, offsets + 8, 1000); }, "key_offsets"},
     {"end", [](std::string* b, size_t, size_t offsets) { Put<uint64_t>(b, offsets + 30 * 8, 1 << 20); }, "key_offsets"},
 };

@@ -36,12 +36,13 @@ bool DesiredFile::Read() {
   }
   missing_ = !changed;
   if (!changed) {
-    error_ = absl::StrCat(status.message(), "; what was desired before stays");
+    error_ = absl::StrCat(status.message(), "; the previous desired state is still followed");
     return false;
   }
   AcceptedState accepted;
   status = AcceptDesired(text, accepted_, host_id_, &accepted);
-  error_ = refused_ = status.ok() ? accepted.error : absl::StrCat(status.message(), "; what was desired before stays");
+  error_ = refused_ =
+      status.ok() ? accepted.error : absl::StrCat(status.message(), "; the previous desired state is still followed");
   if (!status.ok()) return false;
   Follow(std::move(accepted));
   dirty_ = true;

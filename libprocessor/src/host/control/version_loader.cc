@@ -127,7 +127,7 @@ void VersionLoader::Fail(Instance& instance, const absl::Status& status) {
 
 void VersionLoader::GiveUp(Instance& instance) {
   instance.given_up = true;
-  instance.progress->GiveUp(absl::CancelledError("load: given up, since nobody wants the version any more"));
+  instance.progress->GiveUp(absl::CancelledError("load: given up, because the version is no longer desired"));
   records_.End(instance.Key(), /*ready=*/false);
   instances_.MarkChanged();
 }

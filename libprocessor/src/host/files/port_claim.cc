@@ -50,7 +50,8 @@ absl::Status MakeOwnFolder(const std::string& folder) {
   struct stat found;
   if (lstat(folder.c_str(), &found) != 0) return FileError(folder, "cannot be looked at", errno);
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat("'", folder, "': of another user, expected a folder of ours"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("'", folder, "': belongs to another user, expected a folder of this user"));
   }
   return absl::OkStatus();
 }

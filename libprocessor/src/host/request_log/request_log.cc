@@ -100,7 +100,7 @@ void ModelLog::Write(const SampledRequest& sampled) noexcept {
     if (status != fault_) {
       Attempt([&] {
         Log(Severity::kError, absl::StrCat("request log of model '", model_, "': ", status.message(),
-                                           "; samples are dropped, and it is tried again"));
+                                           "; samples are dropped until a later attempt succeeds"));
         return absl::OkStatus();
       }).IgnoreError();
     }

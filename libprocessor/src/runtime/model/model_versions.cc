@@ -188,7 +188,7 @@ void ModelVersions::TryUpdate() {
   if (progress_->cancellation.requested()) return;  // the model is being freed
   const std::string error = status.ok() ? "" : status.ToString();
   if (SetText(&error_, error)) {
-    Log(Severity::kError, absl::StrCat("update: ", error, "; the version before goes on serving"));
+    Log(Severity::kError, absl::StrCat("update: ", error, "; the previous version still serves"));
   }
 }
 

@@ -87,13 +87,14 @@ void OutputRows::Checked(const DecodedRequest& request, const std::string& diffe
   checks_.fetch_add(1, std::memory_order_relaxed);
   if (differs.empty()) return;
   const std::string what = absl::StrCat("signature '", request.signature->name(), "': output '", differs,
-                                        "' of a request that ran with others differs from what it is alone");
+                                        "' of a batched request: differs from a separate run");
   {
     std::unique_lock<std::shared_mutex> lock(mutex_);
     if (off_.exchange(true)) return;
     difference_ = what;
   }
-  Log(Severity::kError, absl::StrCat("batching: ", what, ", expected the same; all requests of the version run alone"));
+  Log(Severity::kError,
+      absl::StrCat("batching: ", what, ", expected equal outputs; all requests of the version run alone from now on"));
 }
 
 nlohmann::ordered_json OutputRows::Json(const std::vector<std::unique_ptr<Signature>>& signatures) const {

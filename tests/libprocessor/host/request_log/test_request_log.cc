@@ -149,7 +149,7 @@ TEST_F(RequestLogTest, AFolderThatCannotBeWrittenIsToldOfOnceAndTriedAgain) {
   ASSERT_EQ(lines.size(), 1);
   EXPECT_EQ(lines.front(), absl::StrCat("request log of model 'm': '", folder_.path(),
                                         "/m': no file can be made in it: "
-                                        "Not a directory; samples are dropped, and it is tried again"));
+                                        "Not a directory; samples are dropped until a later attempt succeeds"));
 }
 
 TEST_F(RequestLogTest, WhatWasOfferedIsWrittenBeforeTheEnd) {
