@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,35 @@ def add_reshape(graph: Graph, tensor: Output, dtype: object, shape: Iterable[int
     """Add a reshape to a constant shape."""
     attrs = {"T": dtype, "Tshape": np.int32}
     return graph.add("Reshape", [tensor, int32_const(graph, *shape)], name=name, attrs=attrs).output()
+
+
+def shared_zero(graph: Graph, dtype: Any) -> Output:
+    """Return a shared zero of a dtype."""
+    return shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")
+
+
+def add_column(graph: Graph, vector: Output, dtype: object, name: str) -> Output:
+    """Add a vector [n] as a column [n, 1]."""
+    inputs = [vector, int32_scalar(graph, 1)]
+    return graph.add("ExpandDims", inputs, name=name, attrs={"T": dtype, "Tdim": np.int32}).output()
+
+
+def add_zeroed(graph: Graph, rows: Output, empty: Output, dtype: Any, name: str) -> Output:
+    """Add rows [n, dim] with zeros in those that a mask [n] marks as empty."""
+    column = add_column(graph, empty, np.bool_, f"{name}/empty")
+    inputs = [column, shared_zero(graph, dtype), rows]
+    return graph.add("SelectV2", inputs, name=f"{name}/select", attrs={"T": dtype}).output()
+
+
+def add_places(graph: Graph, mask: Output, name: str) -> Output:
+    """Add the places [k, rank] at which a mask is true."""
+    return graph.add("Where", [mask], name=name, attrs={"T": np.bool_}).output()
+
+
+def add_picked(graph: Graph, tensor: Output, places: Output, dtype: object, name: str) -> Output:
+    """Add the elements or rows of a tensor at some places."""
+    attrs = {"Tparams": dtype, "Tindices": np.int64}
+    return graph.add("GatherNd", [tensor, places], name=name, attrs=attrs).output()
 
 
 def read_variable(graph: Graph, handle: Output, dtype: object, name: str) -> Output:

@@ -11,7 +11,7 @@ from graph_tools.analysis.sizes import SizeFinder, Symbol
 from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
-from graph_tools.rewriting.add_nodes import add_element, add_first_column, int32_scalar, shared_const
+from graph_tools.rewriting.add_nodes import add_element, add_first_column, add_picked, add_places, add_zeroed
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.replace import replace_output
@@ -37,6 +37,7 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
     name = "collapse_safe_embedding_lookup"
 
     def candidates(self, model: Model) -> Iterable[str]:
+        self._written = model.written_variables()
         return [node.name for node in model.graph.of(*SEGMENTS)]
 
     def match(self, model: Model, site: str) -> Outcome[SafeLookup]:
@@ -45,16 +46,11 @@ class CollapseSafeEmbeddingLookup(SitePass[SafeLookup]):
         if not isinstance(found, Found):
             return found
         handle = found.value.rows.handle(model.graph)
-        if handle is not None and handle.node in self._written(model):
+        if handle is not None and handle.node in self._written:
             return Refused(f"variable '{handle.node}' is written while it is served")
         if _is_short(model, found.value, finders):
             return NoMatch()
         return found
-
-    def _written(self, model: Model) -> set[str]:
-        if getattr(self, "_written_at", None) is not model:
-            self._written_at, self._names = model, model.written_variables()
-        return self._names
 
     def rewrite(self, model: Model, site: str, found: SafeLookup) -> None:
         lookup, graph = found, model.graph
@@ -92,24 +88,15 @@ def _add_row_count(model: Model, shape: Output, name: str) -> Output:
     return add_element(model.graph, shape, 0, np.int64, f"{name}/rows")
 
 
-def _add_where(graph: Graph, mask: Output, name: str) -> Output:
-    return graph.add("Where", [mask], name=f"{name}/kept", attrs={"T": np.bool_}).output()
-
-
-def _add_gather_nd(graph: Graph, tensor: Output, places: Output, dtype: object, name: str) -> Output:
-    attrs = {"Tparams": dtype, "Tindices": np.int64}
-    return graph.add("GatherNd", [tensor, places], name=name, attrs=attrs).output()
-
-
 def _add_counted_lookup(model: Model, lookup: SafeLookup, name: str) -> Output:
     """Add the op that returns a given number of rows, with zeros in rows without ids."""
     graph = model.graph
     ids_dtype = attribute(lookup.fill, "T")
     ids, rows = lookup.ids, add_first_column(graph, lookup.indices, np.int64, f"{name}/row_of_id")
     if lookup.mask is not None:
-        places = _add_where(graph, lookup.mask, name)
-        ids = _add_gather_nd(graph, ids, places, ids_dtype, f"{name}/ids")
-        rows = _add_gather_nd(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
+        places = add_places(graph, lookup.mask, f"{name}/kept")
+        ids = add_picked(graph, ids, places, ids_dtype, f"{name}/ids")
+        rows = add_picked(graph, rows, places, np.int64, f"{name}/row_of_kept_id")
     count = _add_row_count(model, lookup.shape, name)
     data, numbers, number_dtype = lookup.rows.add_data(graph, ids, name)
     attrs = {"T": lookup.rows.dtype(graph), "Tidx": number_dtype, "Tsegmentids": np.int64, "Tnumsegments": np.int64}
@@ -122,9 +109,9 @@ def _add_filled_lookup(graph: Graph, lookup: SafeLookup, name: str) -> Output:
     ids_dtype, dtype = attribute(lookup.fill, "T"), lookup.rows.dtype(graph)
     indices, ids = lookup.indices, lookup.ids
     if lookup.mask is not None:
-        places = _add_where(graph, lookup.mask, name)
-        indices = _add_gather_nd(graph, indices, places, np.int64, f"{name}/indices")
-        ids = _add_gather_nd(graph, ids, places, ids_dtype, f"{name}/ids")
+        places = add_places(graph, lookup.mask, f"{name}/kept")
+        indices = add_picked(graph, indices, places, np.int64, f"{name}/indices")
+        ids = add_picked(graph, ids, places, ids_dtype, f"{name}/ids")
     inputs = [indices, ids, lookup.shape, lookup.fill.inputs[3]]
     fill = graph.add("SparseFillEmptyRows", inputs, name=f"{name}/filled", attrs={"T": ids_dtype})
     rows = add_first_column(graph, fill.output(0), np.int64, f"{name}/row_of_id")
@@ -133,9 +120,4 @@ def _add_filled_lookup(graph: Graph, lookup: SafeLookup, name: str) -> Output:
     combined = graph.add(lookup.segment.op, [data, numbers, rows], name=f"{name}/combined", attrs=attrs).output()
     if lookup.default is not None:
         return combined
-    attrs = {"T": np.bool_, "Tdim": np.int32}
-    empty = graph.add(
-        "ExpandDims", [fill.output(2), int32_scalar(graph, 1)], name=f"{name}/empty", attrs=attrs
-    ).output()
-    zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")  # type: ignore[attr-defined]
-    return graph.add("SelectV2", [empty, zero, combined], name=f"{name}/select", attrs={"T": dtype}).output()
+    return add_zeroed(graph, combined, fill.output(2), dtype, name)

@@ -11,7 +11,7 @@ from graph_tools.graph import Graph, Output, attribute
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.columns import Column, find_column
 from graph_tools.recognition.lookups.safe_lookup import SEGMENTS, Finders, SafeLookup, find_safe_lookup
-from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar, shared_const
+from graph_tools.rewriting.add_nodes import add_column, add_reshape, shared_zero
 from graph_tools.rewriting.chains import clone_chain
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.protocol import SitePass
@@ -68,19 +68,16 @@ class CollapseSingleValuedColumns(SitePass[tuple[SafeLookup, Column]]):
         if negative or not fits or lookup.default is not None:
             kept = add_reshape(graph, column.present, np.bool_, (-1,), f"{name}/present")
             if negative:
-                zero = shared_const(graph, np.zeros((), ids_dtype.as_numpy_dtype), f"zero_{ids_dtype.name}")
-                valid = graph.add("GreaterEqual", [ids, zero], name=f"{name}/valid", attrs={"T": ids_dtype})
+                inputs = [ids, shared_zero(graph, ids_dtype)]
+                valid = graph.add("GreaterEqual", inputs, name=f"{name}/valid", attrs={"T": ids_dtype})
                 kept = graph.add("LogicalAnd", [kept, valid.output()], name=f"{name}/kept").output()
-                attrs = {"T": np.bool_, "Tdim": np.int32}
-                present = graph.add(
-                    "ExpandDims", [kept, int32_scalar(graph, 1)], name=f"{name}/rows", attrs=attrs
-                ).output()
+                present = add_column(graph, kept, np.bool_, f"{name}/rows")
             instead = [kept, ids, lookup.fill.inputs[3]]
             ids = graph.add("SelectV2", instead, name=f"{name}/ids", attrs={"T": ids_dtype}).output()
         rows = lookup.rows.add_gather(graph, ids, lookup.rows.number_dtype, f"{name}/gather")
         if lookup.default is None:
-            zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")  # type: ignore[attr-defined]
-            rows = graph.add("SelectV2", [present, rows, zero], name=f"{name}/select", attrs={"T": dtype}).output()
+            inputs = [present, rows, shared_zero(graph, dtype)]
+            rows = graph.add("SelectV2", inputs, name=f"{name}/select", attrs={"T": dtype}).output()
         replace_output(model, lookup.output, rows, dtype, _WHY)
         drop_same_shape_reshapes(model, rows, _WHY)
 

@@ -19,7 +19,7 @@ from graph_tools.recognition.lookups.safe_lookup import (
     peel_reshapes,
     zeroed,
 )
-from graph_tools.rewriting.add_nodes import int32_scalar, shared_const
+from graph_tools.rewriting.add_nodes import add_column, add_picked, add_places, add_zeroed
 from graph_tools.rewriting.matcher import GraphFacts, Match, Pattern
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.pattern import const, op, value
@@ -109,27 +109,17 @@ class CollapseWeightedLookup(SitePass[Weighted]):
         indices, ids, weights = found.indices, found.ids, found.weights
         mask = _add_mask(model, found, site)
         if mask is not None:
-            places = graph.add("Where", [mask], name=f"{site}/kept", attrs={"T": np.bool_}).output()
-            indices, ids, weights = (
-                graph.add(
-                    "GatherNd", [tensor, places], name=f"{site}/{part}", attrs={"Tparams": kind, "Tindices": np.int64}
-                ).output()
-                for tensor, part, kind in (
-                    (indices, "indices", np.int64),
-                    (ids, "ids", ids_dtype),
-                    (weights, "weights", dtype),
-                )
-            )
+            places = add_places(graph, mask, f"{site}/kept")
+            indices = add_picked(graph, indices, places, np.int64, f"{site}/indices")
+            ids = add_picked(graph, ids, places, ids_dtype, f"{site}/ids")
+            weights = add_picked(graph, weights, places, dtype, f"{site}/weights")
         fills = []
         for old, values, kind in ((found.ids_fill, ids, ids_dtype), (found.weights_fill, weights, dtype)):
             inputs = [indices, values, found.shape, old.inputs[3]]
             new = graph.add("SparseFillEmptyRows", inputs, name=f"{old.name}/filled", attrs={"T": kind})
             fills.append(new)
-        attrs = {"T": dtype, "Tdim": np.int32}
-        column = graph.add(
-            "ExpandDims", [fills[1].output(1), int32_scalar(graph, 1)], name=f"{site}/column", attrs=attrs
-        )
-        replace_output(model, found.column, column.output(), dtype, _WHY)
+        column = add_column(graph, fills[1].output(1), dtype, f"{site}/column")
+        replace_output(model, found.column, column, dtype, _WHY)
         rows = found.rows.add_gather(graph, fills[0].output(1), found.rows.number_dtype, f"{site}/rows")
         replace_output(model, found.gathered.output(), rows, attribute(found.gathered, "Tparams"), _WHY)
         _shorten_select(model, found.ids_fill)
@@ -241,14 +231,7 @@ def _shorten_select(model: Model, fill: Node) -> None:
     for node in _ZEROED.sites(graph):
         outcome = _ZEROED.match(facts, node.output(), {_IDS_FILL: fill.output()})
         if isinstance(outcome, Found):
-            combined = outcome.value[_COMBINED]
             dtype = attribute(node, "T")
-            attrs = {"T": np.bool_, "Tdim": np.int32}
-            inputs = [fill.output(2), int32_scalar(graph, 1)]
-            empty = graph.add("ExpandDims", inputs, name=f"{node.name}/empty", attrs=attrs).output()
-            zero = shared_const(graph, np.zeros((), dtype.as_numpy_dtype), f"zero_{dtype.name}")
-            made = graph.add(
-                "SelectV2", [empty, zero, combined], name=f"{node.name}/select", attrs={"T": dtype}
-            ).output()
+            made = add_zeroed(graph, outcome.value[_COMBINED], fill.output(2), dtype, node.name)
             replace_output(model, node.output(), made, dtype, _WHY)
             drop_same_shape_reshapes(model, made, _WHY)
