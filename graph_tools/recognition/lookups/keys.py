@@ -83,9 +83,10 @@ class KeyFinder:
             return self.walk(node.inputs[0], shaped) if self._keeps_every_value(node) else (output, ())
         if node.op == "Bucketize":
             return self._walk_bucketize(node, shaped)
-        before, step = self.step(node)
-        if before is None or step is None:
+        found = self.step(node)
+        if found is None:
             return output, ()
+        before, step = found
         values, steps = self.walk(before, shaped)
         if step == Add(0):
             return values, steps
@@ -122,8 +123,8 @@ class KeyFinder:
             values = skip(self.graph, node.inputs[0])
         return values, (Bucketize(boundaries),)
 
-    def step(self, node: Node) -> tuple[Output | None, Step | None]:
-        """Return the input of a node and the step that the node computes from it."""
+    def step(self, node: Node) -> tuple[Output, Step] | None:
+        """Return the input of a node and the step that the node computes from it; None: a plan has no such step."""
         inputs = node.inputs
         if node.op == "StringToHashBucketFast":
             return inputs[0], FastHash(attribute(node, "num_buckets"))
@@ -134,48 +135,46 @@ class KeyFinder:
         if node.op == "AsString":
             plain = all(attribute(node, key, default) == default for key, default in _AS_STRING.items())
             number = attribute(node, "T").name in ("int32", "int64")
-            return (inputs[0], ToString()) if plain and number else (None, None)
+            return (inputs[0], ToString()) if plain and number else None
         if node.op in {"Select", "SelectV2"}:
             return self._wrap_step(node)
         if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
             return self._arithmetic(node)
         if node.op == "ClipByValue":
             low, high = map(self.number, inputs[1:])
-            return (
-                (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else (None, None)
-            )
-        return None, None
+            return (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else None
+        return None
 
-    def _arithmetic(self, node: Node) -> tuple[Output | None, Step | None]:
+    def _arithmetic(self, node: Node) -> tuple[Output, Step] | None:
         dtype: Any = attribute(node, "T")
         if dtype.name not in ("int32", "int64"):
-            return None, None
+            return None
         number, before = self.number(node.inputs[1]), node.inputs[0]
         if number is None and node.op not in {"Sub", "FloorMod"}:
             number, before = self.number(node.inputs[0]), node.inputs[1]
         if number is None or self.number(before) is not None:
-            return None, None
+            return None
         if node.op == "FloorMod":
-            return (before, Mod(number)) if number > 0 else (None, None)
+            return (before, Mod(number)) if number > 0 else None
         if node.op == "Mul":
-            return (before, Multiply(number)) if dtype.name == "int64" else (None, None)
+            return (before, Multiply(number)) if dtype.name == "int64" else None
         if node.op == "Maximum":
             return before, Clip(number, _MOST)
         if node.op == "Minimum":
             return before, Clip(_LEAST, number)
         return before, Add(-number if node.op == "Sub" else number)
 
-    def _wrap_step(self, select: Node) -> tuple[Output | None, Step | None]:
+    def _wrap_step(self, select: Node) -> tuple[Output, Step] | None:
         """Recognize `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""
         ids = skip(self.graph, select.inputs[2])
         less = source(self.graph, select.inputs[0], "Less")
         added = source(self.graph, select.inputs[1], "AddV2", "Add")
         if less is None or added is None or skip(self.graph, less.inputs[0]) != ids:
-            return None, None
+            return None
         if self.number(less.inputs[1]) != 0 or skip(self.graph, added.inputs[0]) != ids:
-            return None, None
+            return None
         number = self.number(added.inputs[1])
-        return (ids, WrapNegative(number)) if number is not None and number > 0 else (None, None)
+        return (ids, WrapNegative(number)) if number is not None and number > 0 else None
 
     def number(self, output: Output) -> int | None:
         """Return the number that an integer tensor has in every request, which may be the size of a hash table."""

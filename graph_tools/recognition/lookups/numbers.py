@@ -189,21 +189,22 @@ class NumberFinder:
 
     def _counted_from_the_end(self, output: Output, shaped: bool) -> Numbers | None:
         """Recognize numbers of a hash table whose negative ones, of absent keys, count from the end of the rows."""
-        ids, step = self.keys.step(self.graph[output.node])
-        found = (
-            self._hashed(skip(self.graph, ids), shaped) if ids is not None and isinstance(step, WrapNegative) else None
-        )
-        if found is None or not isinstance(found.index, HashIndex) or not isinstance(step, WrapNegative):
+        wrapped = self.keys.step(self.graph[output.node])
+        if wrapped is None or not isinstance(wrapped[1], WrapNegative):
+            return None
+        ids, by = wrapped[0], wrapped[1].by
+        found, lookup = self._hashed(skip(self.graph, ids), shaped), self._before_arithmetic(ids, shaped)
+        if found is None or not isinstance(found.index, HashIndex):
             return None
         vocabulary = value_of(self.vocabularies.of(found.index.handle))
-        peeled = self._before_arithmetic(ids, shaped) if ids is not None else None
         if vocabulary is None or changed(vocabulary.least, found.index.changes) < 0:
             return None
         if found.absent != "error":
             return found
-        default = self._default(peeled) if peeled is not None else None
-        known = default is not None and -step.by <= default < 0
-        return replace(found, absent=DefaultRows(default + step.by)) if known and default is not None else None
+        default = self._default(lookup) if lookup is not None else None
+        if default is None or not -by <= default < 0:
+            return None
+        return replace(found, absent=DefaultRows(default + by))
 
     def _with_absent_branch(self, output: Output, shaped: bool) -> Numbers | None:
         """Recognize `select(found < 0, number of an absent key, found)` and equivalent forms."""
