@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relus that are marked are those that TensorFlow computes together with a product: it is asked."""
+"""The marked relus are those that TensorFlow computes together with a product, as its answers to NaN show."""
 
 from __future__ import annotations
 

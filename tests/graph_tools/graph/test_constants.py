@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The value of constants: through which nodes it is followed."""
+"""The nodes through which the value of a constant is followed."""
 
 from __future__ import annotations
 

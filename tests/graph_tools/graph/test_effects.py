@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nodes change when they run, bodies of branches included."""
+"""The effects of nodes and of the functions that they may run."""
 
 from __future__ import annotations
 

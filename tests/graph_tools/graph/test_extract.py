@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a graph."""
+"""Parts of a graph that are extracted to run them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutable view of a graph, and above all that it knows every user of every node."""
+"""The mutable view of a graph, which knows every user of every node."""
 
 from __future__ import annotations
 

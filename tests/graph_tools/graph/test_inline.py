@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions in the place of their calls."""
+"""Calls are replaced by the bodies of their functions."""
 
 from __future__ import annotations
 

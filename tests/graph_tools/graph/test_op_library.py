@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libprocessor is looked for, and what is said where it is missing, old, or no library of ops."""
+"""The search for libprocessor, and the errors if it is missing, too old, or not a library of ops."""
 
 from __future__ import annotations
 

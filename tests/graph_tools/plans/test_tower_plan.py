@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of dense towers: to and from JSON, and what is refused."""
+"""Plans of dense towers are written to JSON and read back, and wrong ones are refused."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers from a variable become one node; the repair of negative ids goes where it cannot matter."""
+"""Gathers from a variable become one node; the repair of negative ids is removed if no id can be negative."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in parts of a table become one lookup, and give the same bits."""
+"""Lookups in parts of a table become one lookup with bit-identical results."""
 
 from __future__ import annotations
 

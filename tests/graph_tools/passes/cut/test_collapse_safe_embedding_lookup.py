@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of sparse ids become short, and give the same bits."""
+"""Lookups of sparse ids become shorter, with bit-identical results."""
 
 from __future__ import annotations
 

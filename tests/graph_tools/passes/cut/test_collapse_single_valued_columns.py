@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature columns of one value per row become a lookup and a Select, and give the same bits."""
+"""Feature columns with one value per row become a lookup and a Select, with bit-identical results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indicator columns stay dense, and give the same bits."""
+"""Indicator columns stay dense, with bit-identical results."""
 
 from __future__ import annotations
 

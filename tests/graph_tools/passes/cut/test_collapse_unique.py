@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of unique ids become lookups of ids, and give the same bits."""
+"""Lookups of unique ids become lookups of ids, with bit-identical results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weighted lookups become shorter, and give the same bits."""
+"""Weighted lookups become shorter, with bit-identical results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding variables in fewer bytes give the rows that they gave before."""
+"""Embedding variables that are stored in fewer bytes return the same rows as before."""
 
 from __future__ import annotations
 

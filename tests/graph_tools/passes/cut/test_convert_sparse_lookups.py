@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in native ops give what the training system gives: every layout, row type, kind of absent key and of key."""
+"""Native lookups return what the training system returns, for each layout, row type, kind of key and of absent key."""
 
 from __future__ import annotations
 

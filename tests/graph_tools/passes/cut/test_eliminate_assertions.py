@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assertions, prints and summaries go with what only they needed."""
+"""Assertions, prints and summaries are removed, with the nodes that only they needed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control inputs that order nothing go, and writes that no answer depends on."""
+"""Control inputs that order nothing are removed, and writes on which no output depends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branches that are never taken go."""
+"""Branches that are never taken are removed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout that drops nothing goes; dropout that is still on is reported."""
+"""Dropout that drops nothing is removed; dropout that is still on is reported."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that pass on what they are given go; names that clients know stay."""
+"""Nodes that return their inputs unchanged are removed; names that clients know stay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that change neither shape nor elements go, others stay."""
+"""Nodes that change neither shape nor elements are removed; other nodes stay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch normalization goes into the weights beside it, where that keeps scores."""
+"""Batch normalization is folded into adjacent weights if scores stay the same."""
 
 from __future__ import annotations
 

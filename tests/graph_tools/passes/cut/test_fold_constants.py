@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every request would compute alike is computed once."""
+"""Values that are the same in every request are computed before serving."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is computed or stored twice is kept once."""
+"""Nodes and variables that exist twice are kept once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large constants leave the graph."""
+"""Large constants are moved out of the graph."""
 
 from __future__ import annotations
 

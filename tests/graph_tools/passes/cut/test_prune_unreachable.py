@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no signature needs goes, and what fills a table or variable that one needs stays."""
+"""Nodes that no signature needs are removed; initializers of needed tables and variables stay."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names inside the graph become short, names that are known outside stay."""
+"""Names inside the graph become short; names that are known outside stay."""
 
 from __future__ import annotations
 
