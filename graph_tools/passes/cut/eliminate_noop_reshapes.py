@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from graph_tools.analysis.same_value import OPS, RESHAPES, Rules
 from graph_tools.analysis.shapes import shapes
-from graph_tools.graph import Node
+from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.rewriting.protocol import SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 
-class EliminateNoopReshapes(SitePass[None]):
+class EliminateNoopReshapes(SitePass[Output | None]):
     """Remove reshapes, transposes, casts, paddings, slices and arithmetic that return their input unchanged.
 
     Before: `x [?, 8] → ExpandDims → Squeeze → Reshape(-1, 8) → Mul(1) → AddN (of one) → MatMul`, and
@@ -35,34 +35,34 @@ class EliminateNoopReshapes(SitePass[None]):
             self._rules = Rules(model, shapes(model))
         return found
 
-    def match(self, model: Model, site: str) -> Outcome[None]:
+    def match(self, model: Model, site: str) -> Outcome[Output | None]:
+        """Search for the output that equals that of a node, or None if only a reshape before the node is useless."""
         node = model.graph[site]
         assert self._rules is not None
-        if self._rules.equal_input(node) is not None or self._merges(model, node):
-            if node.controls:
-                return Refused("it waits for other nodes, expected none")
-            if anchors_branch(model, site):
-                return Refused("nodes of a branch wait for it, expected none")
-            return Found(None)
-        return NoMatch()
+        equal = self._rules.equal_input(node)
+        if equal is None and not self._merges(model, node):
+            return NoMatch()
+        if node.controls:
+            return Refused("it waits for other nodes, expected none")
+        if anchors_branch(model, site):
+            return Refused("nodes of a branch wait for it, expected none")
+        return Found(equal)
 
     def _merges(self, model: Model, node: Node) -> bool:
         before = model.graph.input(node, 0)
         return node.op == "Reshape" and before.op in RESHAPES and not before.controls
 
-    def rewrite(self, model: Model, site: str, found: None) -> None:
+    def rewrite(self, model: Model, site: str, found: Output | None) -> None:
         graph = model.graph
         node = graph[site]
-        assert self._rules is not None
-        source = self._rules.equal_input(node)
         before = [output.node for output in node.inputs]
-        if source is None:
+        if found is None:
             inner = graph.input(node, 0)
             graph.set_input(node, 0, inner.inputs[0])
             sweep(model, [inner.name], f"{inner.op}: reshaped again right after")
             return
-        graph.replace(node.output(), source)
-        graph.replace_control(site, [source.node])
+        graph.replace(node.output(), found)
+        graph.replace_control(site, [found.node])
         sweep(model, [site], f"{node.op}: changes neither shape nor elements", f"only a {node.op} that changes nothing "
               "needed it")  # fmt: skip
         sweep(model, before, f"only a {node.op} that changes nothing needed it")
