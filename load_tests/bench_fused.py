@@ -172,7 +172,7 @@ def _rows(rows: int) -> str:
 
 
 def _table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="Fused models (codec included) beside other engines (inputs ready made)")
+    table = Table(title="Fused models (codec included) and other engines (inputs prepared as tensors)")
     for heading in ("workload", "rows", "engine"):
         table.add_column(heading)
     for heading in ("requests/s", "over stock", "p50 ms", "p99 ms", "p99/p50", "CPU s/1,000", "max |Δ|"):

@@ -215,7 +215,7 @@ def random_requests(workload: str, rows: int, protocol: Protocol, count: int) ->
 
 
 def default_count(rows: int) -> int:
-    """Return the number of distinct requests in a file: so many that the rows they look up do not all stay cached."""
+    """Return the number of distinct requests in a file, large enough that their rows do not all stay cached."""
     return max(16, 1024 // rows)
 
 

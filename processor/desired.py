@@ -11,7 +11,7 @@ from processor._lib import get_rules
 from processor._tensors import c_text
 from processor.errors import check_error
 
-# Few states have so many faults; if the buffer is too small, the check runs a second time.
+# Most descriptions of faults fit; if the buffer is too small, the check runs a second time.
 _ROOM = 16 * 1024
 
 

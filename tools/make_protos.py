@@ -33,7 +33,7 @@ def file_descriptors(stems: tuple[str, ...]) -> bytes:
     beside = Path(sys.executable).with_name("protoc")
     protoc = str(beside) if beside.is_file() else shutil.which("protoc")
     if protoc is None:
-        raise FileNotFoundError("protoc: not found, expected it in PATH or beside Python")
+        raise FileNotFoundError("protoc: not found, expected it in PATH or next to Python")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "set.binpb")
         paths = (f"--proto_path={PROTOS}", f"--proto_path={PROTOS / 'tensorflow'}")

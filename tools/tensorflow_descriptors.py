@@ -33,7 +33,7 @@ def main(path: str) -> None:
     """Write the files in `MODULES`, and all that they import, to ``path``."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.submodule_search_locations is None:
-        raise SystemExit("TensorFlow: not installed, expected beside this interpreter")
+        raise SystemExit("TensorFlow: not installed, expected in the environment of this interpreter")
     # A package without its __init__ takes milliseconds to import; TensorFlow takes seconds.
     package = types.ModuleType("tensorflow")
     package.__path__ = list(spec.submodule_search_locations)

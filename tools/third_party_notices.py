@@ -60,7 +60,7 @@ def _tensorflow() -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
         return name
-    raise FileNotFoundError("tensorflow-cpu: not installed, expected it beside this interpreter")
+    raise FileNotFoundError("tensorflow-cpu: not installed, expected it in the environment of this interpreter")
 
 
 def _title(name: str, package: str) -> str:

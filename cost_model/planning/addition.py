@@ -59,10 +59,10 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
         raise UsageError(f"{model.name}: found in the plan already, expected a new name")
     workload = replace(before.workload, models=(*before.workload.models, replace(model, share=None, qps=qps)))
     rates = {**before.qps, model.name: qps}
-    anew = plan(workload, before.machine, rates, before.interference)
-    for place, pool, cores in _possible_homes(before, anew, model):
-        given = _cores_to_give(before, anew, place, cores)
-        after = _move_cores(before, anew, place, pool, given) if given is not None else None
+    replanned = plan(workload, before.machine, rates, before.interference)
+    for place, pool, cores in _possible_homes(before, replanned, model):
+        given = _cores_to_give(before, replanned, place, cores)
+        after = _move_cores(before, replanned, place, pool, given) if given is not None else None
         if after is not None and _keeps_slos(before, after, model.name):
             taken = {before.allocations[place].name: count for place, count in (given or {}).items()}
             if cores == 0:
@@ -74,19 +74,19 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
                 sentence = f"needs {_count_text(cores, 'core')}, taken from {_list_cores(taken)}"
             verdict = "fits" if cores == 0 else "needs_cores"
             return Addition(model.name, verdict, sentence + _note_on_missed_slos(before), cores, taken, before, after)
-    taken = _cores_lost(before, anew)
+    taken = _cores_lost(before, replanned)
     cores = sum(taken.values())
-    if _keeps_slos(before, anew, model.name):
+    if _keeps_slos(before, replanned, model.name):
         verdict, sentence = (
             "needs_cores",
-            f"needs a new division of all cores, in which {_list_cores(taken)} would give some",
+            f"needs a new division of all cores; cores would move from: {_list_cores(taken)}",
         )
     else:
-        verdict, sentence = "does_not_fit", f"does not fit, because {_reason(before, anew, model)}"
-    return Addition(model.name, verdict, sentence + _note_on_missed_slos(before), cores, taken, before, anew)
+        verdict, sentence = "does_not_fit", f"does not fit, because {_reason(before, replanned, model)}"
+    return Addition(model.name, verdict, sentence + _note_on_missed_slos(before), cores, taken, before, replanned)
 
 
-def _possible_homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
+def _possible_homes(before: Plan, replanned: Plan, model: Tenant) -> list[tuple[int | None, Sizing, int]]:
     """Return the possible homes of the model, ordered by fewest additional cores, then by most growth.
 
     Each is an allocation's index (None: cores of its own), its pool with the model, and the number of missing cores.
@@ -100,7 +100,7 @@ def _possible_homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int |
     found = []
     for place in places:
         there = before.allocations[place] if place is not None else None
-        pool = sizing_for(anew, (*(there.models if there else ()), model.name), anew.qps)
+        pool = sizing_for(replanned, (*(there.models if there else ()), model.name), replanned.qps)
         lost = set(_models_over_slo(before)) if there else set()
         need = pool.need()
         if need <= pool.most and lost.issuperset((*pool.late_alone, *pool.crowded)):
@@ -109,10 +109,10 @@ def _possible_homes(before: Plan, anew: Plan, model: Tenant) -> list[tuple[int |
     return [(place, pool, cores) for place, pool, cores, _ in sorted(found, key=lambda home: home[2:])]
 
 
-def _cores_to_give(before: Plan, anew: Plan, to: int | None, cores: int) -> dict[int, int] | None:
+def _cores_to_give(before: Plan, replanned: Plan, to: int | None, cores: int) -> dict[int, int] | None:
     """Return how many cores each allocation gives, repeatedly from the one with the most growth; None if impossible."""
     pools = {
-        place: sizing_for(anew, allocation.models, anew.qps)
+        place: sizing_for(replanned, allocation.models, replanned.qps)
         for place, allocation in enumerate(before.allocations)
         if place != to
     }
@@ -129,13 +129,13 @@ def _cores_to_give(before: Plan, anew: Plan, to: int | None, cores: int) -> dict
     return given
 
 
-def _move_cores(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
+def _move_cores(before: Plan, replanned: Plan, to: int | None, pool: Sizing, given: Mapping[int, int]) -> Plan:
     """Return the plan before, with cores moved to the pool of the new model; nothing else changes."""
     nodes = {before.machine.cores[core].node for core in (before.allocations[to].cores if to is not None else ())}
     gained: list[int] = []
     allocations: list[Allocation] = []
     pools = [
-        pool if place == to else sizing_for(anew, allocation.models, anew.qps)
+        pool if place == to else sizing_for(replanned, allocation.models, replanned.qps)
         for place, allocation in enumerate(before.allocations)
     ]
     for place, (allocation, there) in enumerate(zip(before.allocations, pools, strict=True)):
@@ -144,7 +144,7 @@ def _move_cores(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: M
             order = sorted(allocation.cores, key=lambda core: (before.machine.cores[core].node in nodes, core))
             gained += order[-given[place] :]
             allocations.append(allocate(there, tuple(sorted(order[: -given[place]])), before.machine))
-        elif place == to or anew.memory_factor == before.memory_factor:
+        elif place == to or replanned.memory_factor == before.memory_factor:
             allocations.append(allocation)
         else:
             # The new model may have made memory slower.
@@ -158,7 +158,7 @@ def _move_cores(before: Plan, anew: Plan, to: int | None, pool: Sizing, given: M
         allocations[to] = allocate(pool, tuple(sorted((*before.allocations[to].cores, *gained))), before.machine)
     reasons = reasons_of(pools, allocations, before.machine)
     feasible = all(predicted.meets for allocation in allocations for predicted in allocation.predicted.values())
-    return replace(anew, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
+    return replace(replanned, allocations=tuple(allocations), feasible=feasible, reasons=reasons)
 
 
 def _models_over_slo(plan: Plan) -> list[str]:
@@ -193,17 +193,20 @@ def _cores_lost(before: Plan, after: Plan) -> dict[str, int]:
     return taken
 
 
-def _reason(before: Plan, anew: Plan, model: Tenant) -> str:
-    if model.name in sizing_for(anew, [model.name], anew.qps).late_alone:
+def _reason(before: Plan, replanned: Plan, model: Tenant) -> str:
+    if model.name in sizing_for(replanned, [model.name], replanned.qps).late_alone:
         mean_ms = model.points().mean / 1e3
         return (
             f"its requests (mean {mean_ms:.1f} ms) take longer than {model.slo_p99_ms:g} ms in "
             "more than 1 of 100 cases even on idle cores"
         )
-    need = sum(sizing_for(anew, allocation.models, anew.qps).need(most=1 << 14) for allocation in anew.allocations)
-    if need > len(anew.machine.cores):
-        return f"all SLOs together need {need} cores, and there are {len(anew.machine.cores)}"
-    newly_late = [name for name in _models_over_slo(anew) if name not in _models_over_slo(before)]
+    need = sum(
+        sizing_for(replanned, allocation.models, replanned.qps).need(most=1 << 14)
+        for allocation in replanned.allocations
+    )
+    if need > len(replanned.machine.cores):
+        return f"all SLOs together need {need} cores, and there are {len(replanned.machine.cores)}"
+    newly_late = [name for name in _models_over_slo(replanned) if name not in _models_over_slo(before)]
     return f"no division of the cores meets the SLOs of {_first_names(newly_late)}"
 
 
@@ -222,7 +225,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _list_cores(taken: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in taken.items()) or "nobody"
+    return ", ".join(f"{name} ({count})" for name, count in taken.items()) or "none"
 
 
 def _count_text(count: int, what: str) -> str:

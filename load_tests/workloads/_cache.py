@@ -133,7 +133,7 @@ def _locked(cache: Path, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder beside `folder`, so that an interrupted run leaves no incomplete model in the cache."""
+    """Make a temporary folder next to `folder`: an interrupted run leaves no incomplete model in the cache."""
     scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         yield scratch
