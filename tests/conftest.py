@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that every part of the tests may use; each is exported by TensorFlow when it is first asked for."""
+"""Provide models for all tests; TensorFlow exports each when a test first needs it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from helpers.models import model_builders
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# A minute or more each. `make test` hands whole files to its workers, in this order and then in pytest's: one that a
-# worker begins last is waited for by the others.
+# Files that take a minute or more. `make test` distributes whole files to its workers: these first, in this order, and
+# then the others in pytest's order, because a long file at the end would keep the other workers waiting.
 LONGEST_FIRST = [
     "conformance/test_deadly_versions.py",
     "graph_tools/passes/fuse/test_fuse_recurrent_layers.py",
@@ -35,7 +35,7 @@ LONGEST_FIRST = [
     "test_docs.py",
 ]
 
-# `pytest --hypothesis-profile=fuzz`: many examples, other ones each time.
+# `pytest --hypothesis-profile=fuzz`: many examples, different ones each time.
 hypothesis.settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("suite", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("suite")
