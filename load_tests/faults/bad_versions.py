@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-from load_tests.faults.asking import MODEL
+from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case
 
 __all__ = ["aborts", "eats_memory", "hangs"]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from load_tests.faults.asking import FEATURES, MODEL
+from load_tests.faults.clients import FEATURES, MODEL
 from load_tests.faults.case import Case, Stage
 
 __all__ = ["bombs"]

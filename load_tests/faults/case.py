@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from load_tests.faults.asking import MODEL, VERSIONS, Asked, Clients
+from load_tests.faults.clients import MODEL, VERSIONS, Asked, Clients
 from load_tests.faults.service import Service
 from serving_proxy import Client
 from serving_proxy.errors import ProxyError

@@ -10,7 +10,7 @@ import threading
 import time
 from random import Random
 
-from load_tests.faults.asking import MODEL
+from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case, Stage, another
 from serving_proxy.errors import ProxyError
 

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from load_tests.faults.asking import MODEL
+from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case
 from serving_proxy.errors import ProxyError
 

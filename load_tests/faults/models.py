@@ -17,7 +17,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
-from load_tests.faults.asking import FEATURES, VERSIONS, WIDTH
+from load_tests.faults.clients import FEATURES, VERSIONS, WIDTH
 
 Spec = tf.TensorSpec([None, WIDTH], tf.float32, name="x")
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from load_tests.faults.asking import Asked, Clients
+from load_tests.faults.clients import Asked, Clients
 
 
 class Answers(BaseHTTPRequestHandler):
