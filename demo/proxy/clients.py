@@ -27,7 +27,7 @@ class Answer:
     scores: NDArray[np.float32]
 
 
-class Asking(Protocol):
+class ServingClient(Protocol):
     """Define a client; `name` is for the table, `key` for the JSON."""
 
     name: str
@@ -110,7 +110,7 @@ class PlainHttp:
 
 
 @contextmanager
-def clients(grpc_address: str, rest_address: str, model: str) -> Iterator[list[Asking]]:
+def clients(grpc_address: str, rest_address: str, model: str) -> Iterator[list[ServingClient]]:
     """Create the three clients, and close them at the end."""
     import grpc
     import requests

@@ -11,13 +11,13 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from demo.proxy.clients import Asking
+from demo.proxy.clients import ServingClient
 from demo.proxy.stages import Stage
 from demo.proxy.traffic import Sent
 from demo.report import milliseconds
 
 
-def client_table(clients: Sequence[Asking], sent: Sequence[Sent]) -> Table:
+def client_table(clients: Sequence[ServingClient], sent: Sequence[Sent]) -> Table:
     """Return a table of each client's results over the whole time."""
     found = _table("Results of the clients over the whole time", "client", ("requests", "lost", "p50 ms", "p99 ms"))
     for client in clients:
@@ -41,7 +41,7 @@ def stage_table(stages: Sequence[Stage], versions: Sequence[int]) -> Table:
 
 
 def as_json(
-    clients: Sequence[Asking],
+    clients: Sequence[ServingClient],
     stages: Sequence[Stage],
     sent: Sequence[Sent],
     faults: Sequence[str],

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from demo.measure import TOLERANCE
 from demo.movielens import Features
-from demo.proxy.clients import Asking
+from demo.proxy.clients import ServingClient
 
 #: Highest number of requests per client and second; each client has at most one request in flight.
 RATE_PER_S = 50.0
@@ -73,7 +73,7 @@ class Sent:
 class Traffic:
     """Run threads that send from the beginning of the block to its end."""
 
-    def __init__(self, clients: Sequence[Asking], requests: Sequence[Request]) -> None:
+    def __init__(self, clients: Sequence[ServingClient], requests: Sequence[Request]) -> None:
         self.clients, self._requests = clients, requests
         self._prepared = {client.key: [client.prepare(request.features) for request in requests] for client in clients}
         self._sent: dict[str, list[Sent]] = {client.key: [] for client in clients}
@@ -97,7 +97,7 @@ class Traffic:
         """Return the completed requests that were sent between two times of the monotonic clock."""
         return [request for sent in self._sent.values() for request in list(sent) if start <= request.at < end]
 
-    def _send(self, client: Asking, place: int) -> None:
+    def _send(self, client: ServingClient, place: int) -> None:
         prepared = self._prepared[client.key]
         number = place * len(prepared) // len(self.clients)
         due = time.monotonic()
@@ -108,7 +108,7 @@ class Traffic:
             due = max(due + 1.0 / RATE_PER_S, time.monotonic())
             self._end.wait(due - time.monotonic())
 
-    def _send_one(self, client: Asking, prepared: Any, request: Request) -> Sent:
+    def _send_one(self, client: ServingClient, prepared: Any, request: Request) -> Sent:
         start = time.monotonic()
         try:
             answer = client.ask(prepared, request.user)

@@ -7,8 +7,8 @@ import resource
 import time
 from pathlib import Path
 
-from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case
+from load_tests.faults.clients import MODEL
 
 __all__ = ["aborts", "eats_memory", "hangs"]
 

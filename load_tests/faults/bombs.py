@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from load_tests.faults.clients import FEATURES, MODEL
 from load_tests.faults.case import Case, Stage
+from load_tests.faults.clients import FEATURES, MODEL
 
 __all__ = ["bombs"]
 

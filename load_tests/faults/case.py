@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from load_tests.faults.clients import MODEL, VERSIONS, Asked, Clients
+from load_tests.faults.clients import MODEL, VERSIONS, Clients, Responses
 from load_tests.faults.service import Service
 from serving_proxy import Client
 from serving_proxy.errors import ProxyError
@@ -45,7 +45,7 @@ class Found:
     recovery_s: float = 0.0
     problems: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
-    asked: Asked = field(default_factory=Asked)
+    responses: Responses = field(default_factory=Responses)
 
     @property
     def ok(self) -> bool:
@@ -98,8 +98,8 @@ class Case:
                 end = time.monotonic() + _QUIET_S
                 time.sleep(_QUIET_S)
                 self.expect(clients.wait_answered(RECOVERY_S, end), "no answer at the end")
-            self.found.asked = clients.asked
-            wrong = clients.asked.wrong
+            self.found.responses = clients.responses
+            wrong = clients.responses.wrong
             self.expect(not wrong, f"{len(wrong)} wrong answers, the first: {wrong[:1]}")
             worst = self.found.recovery_s
             self.expect(worst <= RECOVERY_S, f"no answer for {worst:.1f} s, expected at most {RECOVERY_S:g} s")
@@ -126,7 +126,7 @@ class Stage:
         begin = time.monotonic()
         yield
         self.clients.wait_answered(3 * RECOVERY_S, time.monotonic())
-        gap = self.clients.asked.longest_gap(begin, time.monotonic()) - lasts()
+        gap = self.clients.responses.longest_gap(begin, time.monotonic()) - lasts()
         self.case.found.faults += 1
         self.case.found.recovery_s = max(self.case.found.recovery_s, gap)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from types import TracebackType
 
-__all__ = ["FEATURES", "MODEL", "VERSIONS", "WIDTH", "Asked", "Clients"]
+__all__ = ["FEATURES", "MODEL", "VERSIONS", "WIDTH", "Clients", "Responses"]
 
 MODEL = "ranking"
 #: Numbers of its good versions, and columns of a row.
@@ -27,7 +27,7 @@ _TIMEOUT_S = 5.0
 
 
 @dataclass
-class Asked:
+class Responses:
     """Contain the results of the clients.
 
     Attributes
@@ -62,7 +62,7 @@ class Clients:
     """
 
     def __init__(self, port: int, count: int, seed: int) -> None:
-        self.asked = Asked()
+        self.responses = Responses()
         self._port = port
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -86,7 +86,7 @@ class Clients:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with self._lock:
-                if self.asked.answered and self.asked.answered[-1] > since:
+                if self.responses.answered and self.responses.answered[-1] > since:
                     return True
             time.sleep(0.02)
         return False
@@ -104,7 +104,7 @@ class Clients:
                     connection.close()
                 connection = None
                 with self._lock:
-                    self.asked.failed[type(error).__name__] += 1
+                    self.responses.failed[type(error).__name__] += 1
 
     def _ask(self, connection: http.client.HTTPConnection, rows: list[list[int]]) -> None:
         key = str(sum(map(sum, rows)))
@@ -116,7 +116,7 @@ class Clients:
         now = time.monotonic()
         if answer.status != 200:
             with self._lock:
-                self.asked.failed[str(answer.status)] += 1
+                self.responses.failed[str(answer.status)] += 1
             return
         version = int(answer.headers.get("x-model-version", "0"))
         scores = [float(load[0] if isinstance(load, list) else load) for load in json.loads(body)["predictions"]]
@@ -124,6 +124,6 @@ class Clients:
         with self._lock:
             # Small integers: exact in float32.
             if scores == wanted:
-                self.asked.answered.append(now)
+                self.responses.answered.append(now)
             else:
-                self.asked.wrong.append(f"version {version}: {scores}, expected {wanted}")
+                self.responses.wrong.append(f"version {version}: {scores}, expected {wanted}")

@@ -10,8 +10,8 @@ import threading
 import time
 from random import Random
 
-from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case, Stage, another
+from load_tests.faults.clients import MODEL
 from serving_proxy.errors import ProxyError
 
 __all__ = ["kills"]

@@ -8,8 +8,8 @@ import os
 import signal
 import time
 
-from load_tests.faults.clients import MODEL
 from load_tests.faults.case import Case
+from load_tests.faults.clients import MODEL
 from serving_proxy.errors import ProxyError
 
 __all__ = ["full_disk", "host_stands_still", "lost_database"]

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from load_tests.faults.clients import Asked, Clients
+from load_tests.faults.clients import Clients, Responses
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -41,9 +41,9 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 def test_longest_gap_includes_both_ends_of_the_period() -> None:
-    asked = Asked(answered=[1.0, 2.0, 5.0, 9.0])
-    assert asked.longest_gap(1.5, 6.0) == 3.0
-    assert asked.longest_gap(5.5, 8.0) == 2.5
+    responses = Responses(answered=[1.0, 2.0, 5.0, 9.0])
+    assert responses.longest_gap(1.5, 6.0) == 3.0
+    assert responses.longest_gap(5.5, 8.0) == 2.5
 
 
 def test_right_responses_are_counted_and_wrong_ones_reported(
@@ -51,12 +51,12 @@ def test_right_responses_are_counted_and_wrong_ones_reported(
 ) -> None:
     with Clients(server.server_port, 2, seed=1) as clients:
         assert clients.wait_answered(10, time.monotonic())
-        assert clients.asked.wrong == []
+        assert clients.responses.wrong == []
         monkeypatch.setattr(Answers, "scale", 3.0)
         until = time.monotonic() + 10
-        while not clients.asked.wrong and time.monotonic() < until:
+        while not clients.responses.wrong and time.monotonic() < until:
             time.sleep(0.01)
-    assert clients.asked.wrong[0].startswith("version 2: ")
+    assert clients.responses.wrong[0].startswith("version 2: ")
 
 
 def test_missing_host_counts_as_a_failure() -> None:
@@ -64,5 +64,5 @@ def test_missing_host_counts_as_a_failure() -> None:
         closed.bind(("127.0.0.1", 0))
         with Clients(closed.getsockname()[1], 1, seed=1) as clients:
             assert not clients.wait_answered(0.3, time.monotonic())
-    assert clients.asked.answered == []
-    assert clients.asked.failed["ConnectionRefusedError"] > 0
+    assert clients.responses.answered == []
+    assert clients.responses.failed["ConnectionRefusedError"] > 0
