@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the native load generator, `loadgen` (libprocessor/go/cmd/loadgen), against hosts.
 
+All measurements of hosts use it, except load scenarios up to 500 requests/s, which locust sends.
+
 In a closed loop, each client sends its next request after the previous response. In an open loop, requests are sent at
 a fixed rate, regardless of response times, and latency counts from the due time.
 """

@@ -75,7 +75,8 @@ def test_tensorflow_extras_are_pinned_to_the_version_built_against() -> None:
 
 
 def test_dependencies_name_no_tensorflow() -> None:
-    assert {Requirement(text).name for text in PROJECT["dependencies"]} == {"cffi", "numpy", "onednn-cpu-gomp"}
+    names = [Requirement(text).name for text in PROJECT["dependencies"]]
+    assert not [name for name in names if "tensorflow" in name]
 
 
 def test_build_requirements_agree_with_the_build_group() -> None:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run models under Poisson arrivals through libprocessor, with the native generator, and record a trace."""
+"""Run models under Poisson arrivals through libprocessor in one process, and record a trace.
+
+The program `bench_open_loop` calls the library itself, as `cost-model profile` does, so that both measure the same
+work: `loadgen`, which sends to hosts (`load_tests.loadgen`), would add the network threads of a host to the core.
+"""
 
 from __future__ import annotations
 
