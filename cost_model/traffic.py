@@ -81,13 +81,6 @@ class Traffic:
         """Return the level of Poisson traffic at a time."""
         return self.level.at(time_s) if isinstance(self.level, Sine) else self.level
 
-    @property
-    def highest_level(self) -> float:
-        """Return the highest level that the traffic reaches."""
-        if self.states:
-            return max(state.level for state in self.states)
-        return self.level.high if isinstance(self.level, Sine) else self.level
-
 
 def parse_traffic(place: str, data: object, models: set[str], groups: set[str]) -> Traffic:
     """Parse one kind of traffic; the models and groups that it names must exist."""

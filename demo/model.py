@@ -11,7 +11,7 @@ H.-T. Cheng et al., "Wide & Deep Learning for Recommender Systems", DLRS 2016.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,6 @@ class WideDeep(tf.Module):  # type: ignore[misc]
             bucket = _map_values(lambda text, n=buckets: tf.strings.to_hash_bucket_fast(text, n), crossed)
             wide.append(_embed(self.crosses[_cross_name(pair)], bucket, "mean"))
         return tf.squeeze(deep + tf.add_n(wide), axis=1) + self.bias
-
-    def sparse_variables(self) -> Iterator[Any]:
-        """Yield the variables that are looked up; a batch uses few of their rows."""
-        for group in (self.embeddings, self.linear, self.crosses):
-            yield from group.values()
 
 
 def export(model: WideDeep, folder: Path) -> None:

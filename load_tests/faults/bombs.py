@@ -24,8 +24,6 @@ _ROUNDS = 3
 #: Byte budget of the host; the memory limit leaves twice as much.
 BUDGET_BYTES = 512 << 20
 
-Sender = Callable[[int], int]
-
 
 def _post(port: int, path: str, body: bytes, headers: dict[str, str]) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

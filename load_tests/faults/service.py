@@ -86,12 +86,6 @@ class Service:
             return self._state
         return Path(f"/proc/{self._process.pid}/root{self._state}")
 
-    @property
-    def proxy_pid(self) -> int:
-        """Return the id of the proxy's process."""
-        assert self._process is not None
-        return self._process.pid
-
     def start(self) -> None:
         """Start the proxy, and wait until it responds."""
         environment = dict(os.environ)

@@ -49,7 +49,6 @@ def test_box128_scenario_is_read_completely() -> None:
     assert box.model("heavy-3").rows == box.model("ranking").rows
     assert box.model("recall-0").rows == RowDistribution.constant(1)
     assert box.traffic[1].level == Sine(3600, 0.35, 1.0)
-    assert box.traffic[2].highest_level == 1.6
     assert box.traffic[4].events[1].service_factor == 1
     assert box.seeds == (1, 2, 3, 4)
     assert sum(box.qps_by_model(1000).values()) == pytest.approx(1000)
