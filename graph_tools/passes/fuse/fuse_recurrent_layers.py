@@ -3,55 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graph_tools.analysis.flat import Flat
-from graph_tools.analysis.loop_terms import Term, Terms
 from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.model import Model
-from graph_tools.recognition.recurrent_cells import Bias, Cell, find_gru, find_lstm
+from graph_tools.recognition.recurrent_cells import Bias
+from graph_tools.recognition.recurrent_loops import TURNED, Layer, Loop, read_layer, read_loop, sequence_of
 from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
 
 _MOST_BIAS_BYTES = 1 << 24
-_TURNED = [1, 0, 2]
-
-
-@dataclass(frozen=True)
-class _Loop:
-    """A loop that processes one position after the other.
-
-    Attributes
-    ----------
-    node : Node
-    returned : list of Term
-        Its results, as terms of its arguments.
-    time : int
-        The argument that counts the positions.
-    """
-
-    node: Node
-    returned: list[Term]
-    time: int
-
-    def is_position(self, term: Term) -> bool:
-        return bool(term[0] == "item" and term[1][0] == "arg" and term[2] == ("arg", self.time))
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """A recurrent layer that a loop computes: the cell, and the arguments of state, results and mask."""
-
-    cell: Cell
-    state: int
-    results: int | None
-    mask: int | None
 
 
 @dataclass(frozen=True)
@@ -120,10 +88,10 @@ class FuseRecurrentLayers(Pass):
 
 
 def _match(flat: Flat, node: Node) -> _Fusion | str:
-    loop = _loop(flat, node)
+    loop = read_loop(flat, node)
     if isinstance(loop, str):
         return f"'{node.name}' is a loop that is no recurrent layer: {loop}"
-    layer = _layer(loop)
+    layer = read_layer(loop)
     if isinstance(layer, str):
         return f"'{node.name}' is a loop that is no GRU and no LSTM: {layer}"
     found = _fusion(flat, loop, layer)
@@ -142,7 +110,7 @@ def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
     if taken.last:
         replaced += [(one, _last_of(flat, states) if sequences else states) for one in taken.last]
     if taken.turned is not None:
-        order = graph.add_const(np.array(_TURNED, np.int32), f"{states.node}/order")
+        order = graph.add_const(np.array(TURNED, np.int32), f"{states.node}/order")
         attrs = {"T": np.float32, "Tperm": np.int32}
         turned = graph.add("Transpose", [states, order], name=f"{states.node}/turned", attrs=attrs)
         replaced.append((taken.turned, turned.output()))
@@ -150,93 +118,7 @@ def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
         replace_output(model, old, new, np.float32, why)
 
 
-def _loop(flat: Flat, node: Node) -> _Loop | str:
-    """Read a loop, and check that it processes every position of a sequence once."""
-    library = flat.graph.library
-    body, condition = (library.get(node.attrs[one].func.name) for one in ("body", "cond"))
-    if body is None or condition is None or node.controls:
-        return "its functions are not known"
-
-    def shape_of(index: int) -> list[int | None] | None:
-        return _shape(flat, node.inputs[index])
-
-    returned, (check,) = Terms(body, shape_of).returned, Terms(condition, shape_of).returned
-    counters = [
-        i
-        for i, one in enumerate(returned)
-        if one[0] == "sum" and ("arg", i) in one[1] and ("const", (1,), ()) in one[1] and len(one[1]) == 2
-        and flat.scalar(node.inputs[i]) == 0
-    ]  # fmt: skip
-    items = {one[2] for one in _walk(returned) if one[0] == "item"}
-    if len(items) != 1:
-        return "it reads no sequence" if not items else "it reads sequences at several places"
-    (place,) = items
-    if place[0] != "arg" or place[1] not in counters:
-        return "it does not read one position after the other"
-    limits = [check] if check[0] == "Less" else list(check[1:]) if check[0] == "LogicalAnd" else []
-    if not limits or any(one[0] != "Less" or one[1][0] != "arg" or one[1][1] not in counters for one in limits):
-        return "its condition is other than a number of positions"
-    lists = {one[1][1] for one in _walk(returned) if one[0] == "item" and one[1][0] == "arg"}
-    given = [_sequence(flat, node.inputs[one]) for one in lists]
-    lengths = [None if one is None else (flat.sizes(one[0]) or [None, None])[1] for one in given]
-    for one in limits:
-        limit = _size(flat, node, one[2])
-        if limit is None or any(length != limit for length in lengths):
-            return "it is not known to go through whole sequences"
-    return _Loop(node, returned, place[1])
-
-
-def _layer(loop: _Loop) -> _Layer | str:
-    """Recognize the layer that a loop computes; return the reason as text if it is not a known layer."""
-    told = "its state is changed in another way"
-    states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
-    for state in states:
-        new, mask = _unmasked(loop, state)
-        cell = find_gru(new, ("arg", state))
-        for memory in states:
-            if cell is None and memory != state:
-                memory_new, memory_mask = _unmasked(loop, memory)
-                cell = find_lstm(new, memory_new, ("arg", state), ("arg", memory))
-                if isinstance(cell, Cell) and memory_mask != mask:
-                    cell = "memory and state have different masks"
-        if isinstance(cell, str):
-            told = cell
-        if isinstance(cell, Cell):
-            if not loop.is_position(cell.x):
-                return "its cell takes other than positions"
-            if mask is not None and not loop.is_position(mask):
-                return "its mask is no sequence"
-            return _results(loop, _Layer(cell, state, None, None if mask is None else mask[1][1]), new)
-    return told
-
-
-def _unmasked(loop: _Loop, state: int) -> tuple[Term, Term | None]:
-    """Return the new state at positions that count, and the mask, of `select(mask, new, state)`."""
-    new = loop.returned[state]
-    if new[0] == "select" and new[3] == ("arg", state):
-        return new[2], new[1]
-    return new, None
-
-
-def _results(loop: _Loop, layer: _Layer, new: Term) -> _Layer | str:
-    """Find the list to which the states are written."""
-    lists = [i for i, one in enumerate(loop.returned) if one[0] == "set"]
-    if len(lists) != 1:
-        return "it writes several lists" if lists else layer
-    _, written, _, value = loop.returned[lists[0]]
-    if written != ("arg", lists[0]):
-        return "it writes another list than it returns"
-    if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
-        # At a position that does not count, the result before is kept; like the state, it begins with zero.
-        before = value[3]
-        if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
-            return "positions that its mask leaves out give other than the result before"
-    elif value != new or layer.mask is not None:
-        return "it writes other than its state"
-    return _Layer(layer.cell, layer.state, lists[0], layer.mask)
-
-
-def _fusion(flat: Flat, loop: _Loop, layer: _Layer) -> _Fusion | str:
+def _fusion(flat: Flat, loop: Loop, layer: Layer) -> _Fusion | str:
     node, cell = loop.node, layer.cell
     zero = [
         i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i not in _counted(loop)
@@ -244,8 +126,8 @@ def _fusion(flat: Flat, loop: _Loop, layer: _Layer) -> _Fusion | str:
     for i in zero:
         if flat.scalar(node.inputs[i]) != 0:
             return f"its first state '{node.inputs[i].node}' is other than zero"
-    x = _sequence(flat, node.inputs[cell.x[1][1]])
-    mask = None if layer.mask is None else _sequence(flat, node.inputs[layer.mask])
+    x = sequence_of(flat, node.inputs[cell.x[1][1]])
+    mask = None if layer.mask is None else sequence_of(flat, node.inputs[layer.mask])
     if x is None or not flat.is_float(x[0]):
         return f"'{node.inputs[cell.x[1][1]].node}' is no sequence of float32"
     if layer.mask is not None and (mask is None or mask[1] != x[1] or flat.known(mask[0])[2:] != [1]):
@@ -267,11 +149,11 @@ def _fusion(flat: Flat, loop: _Loop, layer: _Layer) -> _Fusion | str:
     return _Fusion(inputs, [one for one in biases if one is not None], attrs, taken)
 
 
-def _counted(loop: _Loop) -> set[int]:
+def _counted(loop: Loop) -> set[int]:
     return {i for i, one in enumerate(loop.returned) if one[0] == "sum" and ("const", (1,), ()) in one[1]}
 
 
-def _taken(flat: Flat, loop: _Loop, layer: _Layer) -> _Taken | str:
+def _taken(flat: Flat, loop: Loop, layer: Layer) -> _Taken | str:
     """Find the outputs that are computed from a loop's results; return text if the node cannot replace one of them."""
     graph, node = flat.graph, loop.node
     used = {source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
@@ -293,7 +175,7 @@ def _taken(flat: Flat, loop: _Loop, layer: _Layer) -> _Taken | str:
 
 
 def _is_turned(flat: Flat, node: Node) -> bool:
-    return node.op == "Transpose" and flat.shapes.numbers(node.inputs[1]) == _TURNED
+    return node.op == "Transpose" and flat.shapes.numbers(node.inputs[1]) == TURNED
 
 
 def _users(flat: Flat, output: Output | None) -> list[Node]:
@@ -321,47 +203,6 @@ def _last_of(flat: Flat, states: Output) -> Output:
     bounds = [flat.graph.add_const(np.array(one, np.int32), f"{states.node}/last") for one in ([0, -1], [0, 0], [1, 1])]
     attrs = {"T": np.float32, "Index": np.int32, "begin_mask": 1, "end_mask": 3, "shrink_axis_mask": 2}
     return flat.graph.add("StridedSlice", [states, *bounds], name=f"{states.node}/last", attrs=attrs).output()
-
-
-def _sequence(flat: Flat, output: Output) -> tuple[Output, bool] | None:
-    """Return the tensor [rows, positions, ...] whose positions a list contains, and whether they are reversed."""
-    made = flat.direct(output, "TensorListFromTensor")
-    if made is None:
-        return None
-    given = made.inputs[0]
-    reverse = flat.direct(given, "ReverseV2")
-    if reverse is not None:
-        if flat.shapes.numbers(reverse.inputs[1]) != [0]:
-            return None
-        given = reverse.inputs[0]
-    turned = flat.direct(given, "Transpose")
-    if turned is None or flat.shapes.numbers(turned.inputs[1]) != _TURNED or len(flat.known(turned.inputs[0])) != 3:
-        return None
-    return skip(flat.graph, turned.inputs[0]), reverse is not None
-
-
-def _size(flat: Flat, node: Node, term: Term) -> Any:
-    """Return the number of positions that a term is: a constant of the loop, or an argument that it does not change."""
-    from graph_tools.analysis.symbolic_shapes import Size
-
-    if term[0] == "const" and len(term[1]) == 1:
-        return Size(int(term[1][0]))
-    if term[0] != "arg":
-        return None
-    output = skip(flat.graph, node.inputs[term[1]])
-    largest = flat.direct(output, "Max")
-    value = flat.shapes.value(output if largest is None else largest.inputs[0])
-    return value[0] if value is not None and len(value) == 1 else None
-
-
-def _shape(flat: Flat, output: Output) -> list[int | None] | None:
-    """Return the shape of a weight, or of the variable if the weight is a handle."""
-    node = flat.graph[skip(flat.graph, output).node]
-    if node.op == "VarHandleOp":
-        source = flat.model.variables.get(node.name)
-        return None if source is None else list(source.shape)
-    shape = flat.shape_of(skip(flat.graph, output))
-    return None if shape is None else list(shape)
 
 
 def _is_weight(flat: Flat, output: Output) -> bool:
@@ -399,15 +240,3 @@ def _bias(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
         vector = value if row is None else value[row]
         total = vector if total is None else total + vector
     return None if total is None else np.ascontiguousarray(total.reshape(-1))
-
-
-def _walk(terms: Iterable[Term]) -> Iterable[Term]:
-    """Yield terms and all terms that they contain."""
-    waiting = list(terms)
-    while waiting:
-        term = waiting.pop()
-        if not term or not isinstance(term[0], str):
-            waiting += [one for one in term if isinstance(one, tuple)]
-            continue
-        yield term
-        waiting += [one for one in term[1:] if isinstance(one, tuple)]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the loop of a recurrent layer: its sequence of positions, its cell, its mask and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graph_tools.analysis.flat import Flat
+from graph_tools.analysis.loop_terms import Term, Terms
+from graph_tools.graph import Node, Output, skip
+from graph_tools.recognition.recurrent_cells import Cell, find_gru, find_lstm
+
+#: The order of dimensions that turns [rows, positions, ...] into [positions, rows, ...], and back.
+TURNED = [1, 0, 2]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that processes one position after the other.
+
+    Attributes
+    ----------
+    node : Node
+    returned : list of Term
+        Its results, as terms of its arguments.
+    time : int
+        The argument that counts the positions.
+    """
+
+    node: Node
+    returned: list[Term]
+    time: int
+
+    def is_position(self, term: Term) -> bool:
+        return bool(term[0] == "item" and term[1][0] == "arg" and term[2] == ("arg", self.time))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A recurrent layer that a loop computes: the cell, and the arguments of state, results and mask."""
+
+    cell: Cell
+    state: int
+    results: int | None
+    mask: int | None
+
+
+def read_loop(flat: Flat, node: Node) -> Loop | str:
+    """Read a loop, and check that it processes every position of a sequence once."""
+    library = flat.graph.library
+    body, condition = (library.get(node.attrs[one].func.name) for one in ("body", "cond"))
+    if body is None or condition is None or node.controls:
+        return "its functions are not known"
+
+    def shape_of(index: int) -> list[int | None] | None:
+        return _shape(flat, node.inputs[index])
+
+    returned, (check,) = Terms(body, shape_of).returned, Terms(condition, shape_of).returned
+    counters = [
+        i
+        for i, one in enumerate(returned)
+        if one[0] == "sum" and ("arg", i) in one[1] and ("const", (1,), ()) in one[1] and len(one[1]) == 2
+        and flat.scalar(node.inputs[i]) == 0
+    ]  # fmt: skip
+    items = {one[2] for one in _walk(returned) if one[0] == "item"}
+    if len(items) != 1:
+        return "it reads no sequence" if not items else "it reads sequences at several places"
+    (place,) = items
+    if place[0] != "arg" or place[1] not in counters:
+        return "it does not read one position after the other"
+    limits = [check] if check[0] == "Less" else list(check[1:]) if check[0] == "LogicalAnd" else []
+    if not limits or any(one[0] != "Less" or one[1][0] != "arg" or one[1][1] not in counters for one in limits):
+        return "its condition is other than a number of positions"
+    lists = {one[1][1] for one in _walk(returned) if one[0] == "item" and one[1][0] == "arg"}
+    given = [sequence_of(flat, node.inputs[one]) for one in lists]
+    lengths = [None if one is None else (flat.sizes(one[0]) or [None, None])[1] for one in given]
+    for one in limits:
+        limit = _size(flat, node, one[2])
+        if limit is None or any(length != limit for length in lengths):
+            return "it is not known to go through whole sequences"
+    return Loop(node, returned, place[1])
+
+
+def read_layer(loop: Loop) -> Layer | str:
+    """Recognize the layer that a loop computes; return the reason as text if it is not a known layer."""
+    told = "its state is changed in another way"
+    states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
+    for state in states:
+        new, mask = _unmasked(loop, state)
+        cell = find_gru(new, ("arg", state))
+        for memory in states:
+            if cell is None and memory != state:
+                memory_new, memory_mask = _unmasked(loop, memory)
+                cell = find_lstm(new, memory_new, ("arg", state), ("arg", memory))
+                if isinstance(cell, Cell) and memory_mask != mask:
+                    cell = "memory and state have different masks"
+        if isinstance(cell, str):
+            told = cell
+        if isinstance(cell, Cell):
+            if not loop.is_position(cell.x):
+                return "its cell takes other than positions"
+            if mask is not None and not loop.is_position(mask):
+                return "its mask is no sequence"
+            return _results(loop, Layer(cell, state, None, None if mask is None else mask[1][1]), new)
+    return told
+
+
+def _unmasked(loop: Loop, state: int) -> tuple[Term, Term | None]:
+    """Return the new state at positions that count, and the mask, of `select(mask, new, state)`."""
+    new = loop.returned[state]
+    if new[0] == "select" and new[3] == ("arg", state):
+        return new[2], new[1]
+    return new, None
+
+
+def _results(loop: Loop, layer: Layer, new: Term) -> Layer | str:
+    """Find the list to which the states are written."""
+    lists = [i for i, one in enumerate(loop.returned) if one[0] == "set"]
+    if len(lists) != 1:
+        return "it writes several lists" if lists else layer
+    _, written, _, value = loop.returned[lists[0]]
+    if written != ("arg", lists[0]):
+        return "it writes another list than it returns"
+    if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
+        # At a position that does not count, the result before is kept; like the state, it begins with zero.
+        before = value[3]
+        if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
+            return "positions that its mask leaves out give other than the result before"
+    elif value != new or layer.mask is not None:
+        return "it writes other than its state"
+    return Layer(layer.cell, layer.state, lists[0], layer.mask)
+
+
+def sequence_of(flat: Flat, output: Output) -> tuple[Output, bool] | None:
+    """Return the tensor [rows, positions, ...] whose positions a list contains, and whether they are reversed."""
+    made = flat.direct(output, "TensorListFromTensor")
+    if made is None:
+        return None
+    given = made.inputs[0]
+    reverse = flat.direct(given, "ReverseV2")
+    if reverse is not None:
+        if flat.shapes.numbers(reverse.inputs[1]) != [0]:
+            return None
+        given = reverse.inputs[0]
+    turned = flat.direct(given, "Transpose")
+    if turned is None or flat.shapes.numbers(turned.inputs[1]) != TURNED or len(flat.known(turned.inputs[0])) != 3:
+        return None
+    return skip(flat.graph, turned.inputs[0]), reverse is not None
+
+
+def _size(flat: Flat, node: Node, term: Term) -> Any:
+    """Return the number of positions that a term is: a constant of the loop, or an argument that it does not change."""
+    from graph_tools.analysis.symbolic_shapes import Size
+
+    if term[0] == "const" and len(term[1]) == 1:
+        return Size(int(term[1][0]))
+    if term[0] != "arg":
+        return None
+    output = skip(flat.graph, node.inputs[term[1]])
+    largest = flat.direct(output, "Max")
+    value = flat.shapes.value(output if largest is None else largest.inputs[0])
+    return value[0] if value is not None and len(value) == 1 else None
+
+
+def _shape(flat: Flat, output: Output) -> list[int | None] | None:
+    """Return the shape of a weight, or of the variable if the weight is a handle."""
+    node = flat.graph[skip(flat.graph, output).node]
+    if node.op == "VarHandleOp":
+        source = flat.model.variables.get(node.name)
+        return None if source is None else list(source.shape)
+    shape = flat.shape_of(skip(flat.graph, output))
+    return None if shape is None else list(shape)
+
+
+def _walk(terms: Iterable[Term]) -> Iterable[Term]:
+    """Yield terms and all terms that they contain."""
+    waiting = list(terms)
+    while waiting:
+        term = waiting.pop()
+        if not term or not isinstance(term[0], str):
+            waiting += [one for one in term if isinstance(one, tuple)]
+            continue
+        yield term
+        waiting += [one for one in term[1:] if isinstance(one, tuple)]
