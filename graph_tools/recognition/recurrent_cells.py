@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graph_tools.analysis.loop_terms import Term
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
 #: A bias: an argument of the loop, and its row if it has several.
 Bias = tuple[int, int | None]
@@ -50,27 +51,28 @@ class _Sum:
     rest: tuple[Term, ...] = ()
 
 
-def find_gru(new: Term, state: Term) -> Cell | str | None:
-    """Recognize the new state of a GRU; return the difference as text, or None if it is no GRU."""
+def find_gru(new: Term, state: Term) -> Outcome[Cell]:
+    """Recognize the new state of a GRU."""
     for update, candidate in _mixtures(new, state):
         if update[0] != "Sigmoid":
-            return f"its update gate is '{update[0]}', expected a sigmoid"
+            return Refused(f"its update gate is '{update[0]}', expected a sigmoid")
         if candidate[0] != "Tanh":
-            return f"its activation is '{candidate[0]}', expected tanh"
+            return Refused(f"its activation is '{candidate[0]}', expected tanh")
         units = _units(update[1])
         z, inner = _read(update[1], units), _read(candidate[1], units)
         if z is None or inner is None or z.state is None or z.rest or z.gate != 0 or inner.gate != 2:
-            return "its gates are no sums of products with x and with the state, z, r and h side by side"
-        return _gru(z, inner, state, units) or "its reset gate is applied in an unknown way"
-    return None
+            return Refused("its gates are no sums of products with x and with the state, z, r and h side by side")
+        cell = _gru(z, inner, state, units)
+        return Refused("its reset gate is applied in an unknown way") if cell is None else Found(cell)
+    return NoMatch()
 
 
 def _mixtures(new: Term, state: Term) -> Iterator[tuple[Term, Term]]:
     """Find z and c in `z ∘ state + (1 - z) ∘ c`."""
-    if new[0] != "sum" or len(new[1]) != 2 or any(one[0] != "product" or len(one[1]) != 2 for one in new[1]):
+    if new[0] != "sum" or len(new[1]) != 2 or any(term[0] != "product" or len(term[1]) != 2 for term in new[1]):
         return
     for kept, added in (new[1], new[1][::-1]):
-        for update in (one for one in kept[1] if state in kept[1] and one != state):
+        for update in (factor for factor in kept[1] if state in kept[1] and factor != state):
             for rest, candidate in (added[1], added[1][::-1]):
                 if rest[0] == "-" and rest[1][0] == "const" and rest[1][1] == (1.0,) and rest[2] == update:
                     yield update, candidate
@@ -107,41 +109,41 @@ def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
     return Cell(kind, units, z.x, z.kernel, recurrent, (_ordered(inner.biases), _ordered(recurrent_biases)))
 
 
-def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Cell | str | None:
-    """Recognize the new state and memory of an LSTM; return the difference as text, or None if it is no LSTM."""
+def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Outcome[Cell]:
+    """Recognize the new state and memory of an LSTM."""
     output = _other_factor(new, ("Tanh", memory_new))
     if output is None or memory_new[0] != "sum" or len(memory_new[1]) != 2:
-        return None
+        return NoMatch()
     for kept, added in (memory_new[1], memory_new[1][::-1]):
         forget = _other_factor(kept, memory)
         if forget is None or added[0] != "product" or len(added[1]) != 2:
             continue
         for entry, candidate in (added[1], added[1][::-1]):
-            if candidate[0] != "Tanh" or any(one[0] != "Sigmoid" for one in (entry, forget, output)):
+            if candidate[0] != "Tanh" or any(gate[0] != "Sigmoid" for gate in (entry, forget, output)):
                 continue
             units = _units(output[1])
-            sums = [_read(one[1], units) for one in (entry, forget, candidate, output)]
+            sums = [_read(activated[1], units) for activated in (entry, forget, candidate, output)]
             first = sums[0]
             if first is None or first.state is None or first.state[0] != state:
-                return "its gates are no sums of products with x and with the state"
-            for gate, one in enumerate(sums):
-                if one is None or one.rest or one.gate != gate or _parts(one) != _parts(first):
-                    return "its gates are not i, f, c and o side by side in one matrix"
-            return Cell("lstm", units, first.x, first.kernel, first.state[1], (_ordered(first.biases), ()))
-        return "its gates are other than sigmoid, and its activations other than tanh"
-    return None
+                return Refused("its gates are no sums of products with x and with the state")
+            for number, gate in enumerate(sums):
+                if gate is None or gate.rest or gate.gate != number or _parts(gate) != _parts(first):
+                    return Refused("its gates are not i, f, c and o side by side in one matrix")
+            return Found(Cell("lstm", units, first.x, first.kernel, first.state[1], (_ordered(first.biases), ())))
+        return Refused("its gates are other than sigmoid, and its activations other than tanh")
+    return NoMatch()
 
 
-def _parts(one: _Sum) -> tuple[object, ...]:
-    return one.x, one.kernel, one.state, one.biases
+def _parts(gate: _Sum) -> tuple[object, ...]:
+    return gate.x, gate.kernel, gate.state, gate.biases
 
 
 def _other_factor(term: Term, factor: Term) -> Term | None:
     """Return the other factor of a product of two factors."""
     if term[0] != "product" or len(term[1]) != 2 or factor not in term[1]:
         return None
-    one, other = term[1]
-    found: Term = other if one == factor else one
+    first, second = term[1]
+    found: Term = second if first == factor else first
     return found
 
 
@@ -159,12 +161,12 @@ def _read(term: Term, units: int) -> _Sum | None:
     """Read the sum of a gate; of two products, the one with an element of a list is the product with x."""
     parts = term[1] if term[0] == "sum" else (term,)
     of_x = [part for part in parts if part[0] == "dot" and part[1][0] == "item"]
-    of_state = [one for one in parts if one[0] == "dot" and one[1][0] != "item"]
-    biases = [one for one in parts if one[0] == "columns"]
-    gates = {_gate(one[-2], one[-1], units) for one in [*of_x, *of_state, *biases]}
+    of_state = [part for part in parts if part[0] == "dot" and part[1][0] != "item"]
+    biases = [part for part in parts if part[0] == "columns"]
+    gates = {_gate(part[-2], part[-1], units) for part in [*of_x, *of_state, *biases]}
     if len(of_x) != 1 or len(of_state) > 1 or len(gates) != 1 or None in gates:
         return None
-    rest = tuple(one for one in parts if one[0] not in {"dot", "columns"})
+    rest = tuple(part for part in parts if part[0] not in {"dot", "columns"})
     state = (of_state[0][1], of_state[0][2]) if of_state else None
     named = _named(biases)
     gate = gates.pop()
@@ -175,8 +177,8 @@ def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]
     """Read `h · U + c` of a gate: the state, the weights, the gate and the biases."""
     parts = term[1] if term[0] == "sum" else (term,)
     products = [part for part in parts if part[0] == "dot"]
-    biases = [one for one in parts if one[0] == "columns"]
-    gates = {_gate(one[-2], one[-1], units) for one in [*products, *biases]}
+    biases = [part for part in parts if part[0] == "columns"]
+    gates = {_gate(part[-2], part[-1], units) for part in [*products, *biases]}
     gate = gates.pop() if len(gates) == 1 else None
     named = _named(biases)
     if len(products) != 1 or len(products) + len(biases) != len(parts) or gate is None or named is None:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.analysis.loop_terms import Term, Terms
 from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.recurrent_cells import Cell, find_gru, find_lstm
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 
 #: The order of dimensions that turns [rows, positions, ...] into [positions, rows, ...], and back.
 TURNED = [1, 0, 2]
@@ -47,12 +48,12 @@ class Layer:
     mask: int | None
 
 
-def read_loop(flat: Flat, node: Node) -> Loop | str:
+def read_loop(flat: Flat, node: Node) -> Outcome[Loop]:
     """Read a loop, and check that it processes every position of a sequence once."""
     library = flat.graph.library
-    body, condition = (library.get(node.attrs[one].func.name) for one in ("body", "cond"))
+    body, condition = (library.get(node.attrs[key].func.name) for key in ("body", "cond"))
     if body is None or condition is None or node.controls:
-        return "its functions are not known"
+        return Refused("its functions are not known")
 
     def shape_of(index: int) -> list[int | None] | None:
         return _shape(flat, node.inputs[index])
@@ -60,51 +61,62 @@ def read_loop(flat: Flat, node: Node) -> Loop | str:
     returned, (check,) = Terms(body, shape_of).returned, Terms(condition, shape_of).returned
     counters = [
         i
-        for i, one in enumerate(returned)
-        if one[0] == "sum" and ("arg", i) in one[1] and ("const", (1,), ()) in one[1] and len(one[1]) == 2
+        for i, term in enumerate(returned)
+        if term[0] == "sum" and ("arg", i) in term[1] and ("const", (1,), ()) in term[1] and len(term[1]) == 2
         and flat.scalar(node.inputs[i]) == 0
     ]  # fmt: skip
-    items = {one[2] for one in _walk(returned) if one[0] == "item"}
+    items = {term[2] for term in _walk(returned) if term[0] == "item"}
     if len(items) != 1:
-        return "it reads no sequence" if not items else "it reads sequences at several places"
+        return Refused("it reads sequences at several places" if items else "it reads no sequence")
     (place,) = items
     if place[0] != "arg" or place[1] not in counters:
-        return "it does not read one position after the other"
+        return Refused("it does not read one position after the other")
     limits = [check] if check[0] == "Less" else list(check[1:]) if check[0] == "LogicalAnd" else []
-    if not limits or any(one[0] != "Less" or one[1][0] != "arg" or one[1][1] not in counters for one in limits):
-        return "its condition is other than a number of positions"
-    lists = {one[1][1] for one in _walk(returned) if one[0] == "item" and one[1][0] == "arg"}
-    given = [sequence_of(flat, node.inputs[one]) for one in lists]
-    lengths = [None if one is None else (flat.sizes(one[0]) or [None, None])[1] for one in given]
-    for one in limits:
-        limit = _size(flat, node, one[2])
-        if limit is None or any(length != limit for length in lengths):
-            return "it is not known to go through whole sequences"
-    return Loop(node, returned, place[1])
+    if not limits or any(limit[0] != "Less" or limit[1][0] != "arg" or limit[1][1] not in counters for limit in limits):
+        return Refused("its condition is other than a number of positions")
+    lists = {term[1][1] for term in _walk(returned) if term[0] == "item" and term[1][0] == "arg"}
+    sequences = [sequence_of(flat, node.inputs[index]) for index in lists]
+    lengths = [None if found is None else (flat.sizes(found[0]) or [None, None])[1] for found in sequences]
+    for limit in limits:
+        count = _size(flat, node, limit[2])
+        if count is None or any(length != count for length in lengths):
+            return Refused("it is not known to go through whole sequences")
+    return Found(Loop(node, returned, place[1]))
 
 
-def read_layer(loop: Loop) -> Layer | str:
-    """Recognize the layer that a loop computes; return the reason as text if it is not a known layer."""
-    told = "its state is changed in another way"
-    states = [i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i != loop.time]
+def read_layer(loop: Loop) -> Outcome[Layer]:
+    """Recognize the layer that a loop computes."""
+    refused = Refused("its state is changed in another way")
+    states = [i for i, term in enumerate(loop.returned) if term[0] in {"sum", "product", "select"} and i != loop.time]
     for state in states:
-        new, mask = _unmasked(loop, state)
-        cell = find_gru(new, ("arg", state))
-        for memory in states:
-            if cell is None and memory != state:
-                memory_new, memory_mask = _unmasked(loop, memory)
-                cell = find_lstm(new, memory_new, ("arg", state), ("arg", memory))
-                if isinstance(cell, Cell) and memory_mask != mask:
-                    cell = "memory and state have different masks"
-        if isinstance(cell, str):
-            told = cell
-        if isinstance(cell, Cell):
-            if not loop.is_position(cell.x):
-                return "its cell takes other than positions"
-            if mask is not None and not loop.is_position(mask):
-                return "its mask is no sequence"
-            return _results(loop, Layer(cell, state, None, None if mask is None else mask[1][1]), new)
-    return told
+        outcome = _find_cell(loop, state, states)
+        if isinstance(outcome, Found):
+            return _layer(loop, outcome.value, state)
+        refused = outcome or refused
+    return refused
+
+
+def _find_cell(loop: Loop, state: int, states: list[int]) -> Outcome[Cell]:
+    """Recognize the cell whose state is an argument; another argument may be its memory."""
+    new, mask = _unmasked(loop, state)
+    cell = find_gru(new, ("arg", state))
+    for memory in states:
+        if not cell and memory != state:
+            memory_new, memory_mask = _unmasked(loop, memory)
+            cell = find_lstm(new, memory_new, ("arg", state), ("arg", memory))
+            if isinstance(cell, Found) and memory_mask != mask:
+                cell = Refused("memory and state have different masks")
+    return cell
+
+
+def _layer(loop: Loop, cell: Cell, state: int) -> Outcome[Layer]:
+    """Check the input and the mask of a cell, and find its results."""
+    new, mask = _unmasked(loop, state)
+    if not loop.is_position(cell.x):
+        return Refused("its cell takes other than positions")
+    if mask is not None and not loop.is_position(mask):
+        return Refused("its mask is no sequence")
+    return _with_results(loop, Layer(cell, state, None, None if mask is None else mask[1][1]), new)
 
 
 def _unmasked(loop: Loop, state: int) -> tuple[Term, Term | None]:
@@ -115,22 +127,22 @@ def _unmasked(loop: Loop, state: int) -> tuple[Term, Term | None]:
     return new, None
 
 
-def _results(loop: Loop, layer: Layer, new: Term) -> Layer | str:
+def _with_results(loop: Loop, layer: Layer, new: Term) -> Outcome[Layer]:
     """Find the list to which the states are written."""
-    lists = [i for i, one in enumerate(loop.returned) if one[0] == "set"]
+    lists = [i for i, term in enumerate(loop.returned) if term[0] == "set"]
     if len(lists) != 1:
-        return "it writes several lists" if lists else layer
+        return Refused("it writes several lists") if lists else Found(layer)
     _, written, _, value = loop.returned[lists[0]]
     if written != ("arg", lists[0]):
-        return "it writes another list than it returns"
+        return Refused("it writes another list than it returns")
     if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
         # At a position that does not count, the result before is kept; like the state, it begins with zero.
         before = value[3]
         if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
-            return "positions that its mask leaves out give other than the result before"
+            return Refused("positions that its mask leaves out give other than the result before")
     elif value != new or layer.mask is not None:
-        return "it writes other than its state"
-    return Layer(layer.cell, layer.state, lists[0], layer.mask)
+        return Refused("it writes other than its state")
+    return Found(replace(layer, results=lists[0]))
 
 
 def sequence_of(flat: Flat, output: Output) -> tuple[Output, bool] | None:
@@ -180,7 +192,7 @@ def _walk(terms: Iterable[Term]) -> Iterable[Term]:
     while waiting:
         term = waiting.pop()
         if not term or not isinstance(term[0], str):
-            waiting += [one for one in term if isinstance(one, tuple)]
+            waiting += [part for part in term if isinstance(part, tuple)]
             continue
         yield term
-        waiting += [one for one in term[1:] if isinstance(one, tuple)]
+        waiting += [part for part in term[1:] if isinstance(part, tuple)]

@@ -29,14 +29,14 @@ def chain_between(graph: Graph, begin: Output, end: Output) -> Outcome[list[Node
     begin, end = skip(graph, begin), skip(graph, end)
     order: list[Node] = []
     depends: dict[str, bool] = {begin.node: True}
-    reason = ""
+    reason: str | None = None
 
     def visit(name: str) -> bool:
         nonlocal reason
         if name not in depends:
             depends[name] = False
             node = graph[name]
-            inputs = [visit(one.node) for one in node.inputs]
+            inputs = [visit(source.node) for source in node.inputs]
             if any(inputs):
                 depends[name] = True
                 reason = reason or _not_elementwise(graph, node, inputs)
@@ -45,30 +45,30 @@ def chain_between(graph: Graph, begin: Output, end: Output) -> Outcome[list[Node
 
     if not visit(end.node):
         return Refused(f"'{end.node}' is not made from '{begin.node}'")
-    return Refused(reason) if reason else Found(order)
+    return Found(order) if reason is None else Refused(reason)
 
 
-def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str:
-    """Return why a node is not elementwise in its dependent inputs, or ""."""
+def _not_elementwise(graph: Graph, node: Node, dependent: list[bool]) -> str | None:
+    """Return why a node is not elementwise in its dependent inputs, or None if it is."""
     refusal = f"'{node.name}' ({node.op}) is not known to look at each id alone"
     if node.controls:
         return f"'{node.name}' ({node.op}) runs after '{node.controls[0]}', which may check the ids"
     if node.op == "Fill":
-        return "" if dependent == [True, False] and source(graph, node.inputs[0], "Shape") else refusal
+        return None if dependent == [True, False] and source(graph, node.inputs[0], "Shape") else refusal
     if node.op == "Shape":
-        return "" if all(user.op == "Fill" for user in graph.users(node.name)) else refusal
+        return None if all(user.op == "Fill" for user in graph.users(node.name)) else refusal
     if node.op in FINDS:
         scalar = constant(graph, node.inputs[2])
-        return "" if dependent == [False, True, False] and scalar is not None and scalar.ndim == 0 else refusal
+        return None if dependent == [False, True, False] and scalar is not None and scalar.ndim == 0 else refusal
     if node.op in _DIVISIONS:
         divisor = constant(graph, node.inputs[1])
-        return "" if divisor is not None and divisor.ndim == 0 and divisor != 0 else refusal
+        return None if divisor is not None and divisor.ndim == 0 and divisor != 0 else refusal
     if node.op not in _ELEMENTWISE:
         return refusal
     for output, changes in zip(node.inputs, dependent, strict=True):
         if not changes and _rank(graph, output) != 0:
             return f"'{node.name}' ({node.op}) combines ids with '{output}', which is not a scalar"
-    return ""
+    return None
 
 
 def _rank(graph: Graph, output: Output) -> int | None:
@@ -81,16 +81,16 @@ def _rank(graph: Graph, output: Output) -> int | None:
 
 def clone_chain(graph: Graph, chain: list[Node], begin: Output, end: Output, new: Output) -> Output:
     """Clone a chain so that it computes `end` from `new` instead of `begin`."""
-    made = {skip(graph, begin): new}
+    clones = {skip(graph, begin): new}
     for node in chain:
         if node.op in PASS_THROUGH:
-            made[node.output()] = _made(graph, made, node.inputs[0])
+            clones[node.output()] = _clone_of(graph, clones, node.inputs[0])
             continue
-        inputs = [_made(graph, made, one) for one in node.inputs]
+        inputs = [_clone_of(graph, clones, source) for source in node.inputs]
         clone = graph.add(node.op, inputs, name=f"{node.name}/collapsed", attrs=dict(node.attrs), device=node.device)
-        made[node.output()] = clone.output()
-    return _made(graph, made, end)
+        clones[node.output()] = clone.output()
+    return _clone_of(graph, clones, end)
 
 
-def _made(graph: Graph, made: dict[Output, Output], output: Output) -> Output:
-    return made.get(output) or made.get(skip(graph, output), output)
+def _clone_of(graph: Graph, clones: dict[Output, Output], output: Output) -> Output:
+    return clones.get(output) or clones.get(skip(graph, output), output)

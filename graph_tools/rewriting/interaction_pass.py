@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.add_weights import add_weight
 from graph_tools.rewriting.matcher import Match, Pattern
-from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.outcome import Found, Outcome
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
@@ -50,37 +52,26 @@ class Fusion:
 class InteractionPass(Pass):
     """A pass that examines one node after the other; subclasses define `roots` and `match`."""
 
+    @abstractmethod
     def roots(self, flat: Flat) -> Iterable[Node]:
         """Return the nodes at which a pattern may end."""
-        raise TypeError(f"pass '{self.name}': no roots, expected a method that lists them")
 
-    def match(self, flat: Flat, node: Node) -> Outcome[Fusion] | Fusion | str | None:
-        """Return the fusion that replaces a node's output, text with a refusal, or None if the pattern is absent."""
-        raise TypeError(f"pass '{self.name}': no match, expected a method that makes it")
+    @abstractmethod
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        """Search for the pattern that ends at a node, and return the fusion that replaces the node's output."""
 
     def process(self, model: Model, result: PassResult) -> None:
         flat = Flat(model)
         for node in list(self.roots(flat)):
-            if node.name not in model.graph or node.controls:
-                continue
-            found = self.match(flat, node)
-            if isinstance(found, NoMatch | Refused | Found):
-                found = found.value if isinstance(found, Found) else found.reason if found else None
-            if found is not None and not isinstance(found, str):
-                found = self.left_alone.get(node.name, found)
-            if isinstance(found, str):
-                result.refused.append((node.name, found))
-            elif found is not None:
-                fuse(flat, found)
-                result.applied += 1
-                result.at.append(node.name)
+            if node.name in model.graph and not node.controls:
+                self.handle(node.name, self.match(flat, node), partial(fuse, flat), result)
 
     def ensures(self, model: Model) -> Iterator[str]:
         """Yield the sites that the pass would still fuse."""
         flat = Flat(model)
         for node in list(self.roots(flat)):
             examined = not node.controls and node.name not in self.left_alone
-            if examined and isinstance(self.match(flat, node), Found | Fusion):
+            if examined and isinstance(self.match(flat, node), Found):
                 yield node.name
 
 
@@ -93,12 +84,11 @@ class PatternPass(InteractionPass):
         return self.pattern.sites(flat.graph)
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
-        found = self.pattern.match(flat, node.output())
-        return self.fusion(flat, node, found.value) if isinstance(found, Found) else found
+        return self.pattern.match(flat, node.output()).then(lambda match: self.fusion(flat, node, match))
 
+    @abstractmethod
     def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
         """Return the fusion for a match at a node, or the reason why the node stays as it is."""
-        raise TypeError(f"pass '{self.name}': no fusion, expected a method that makes it")
 
 
 def fuse(flat: Flat, fusion: Fusion) -> None:

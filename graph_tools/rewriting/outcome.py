@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,14 @@ class NoMatch:
 
     def __bool__(self) -> Literal[False]:
         return False
+
+    def then(self, step: Callable[[Any], object]) -> NoMatch:
+        """Return this outcome."""
+        return self
+
+    def in_context(self, context: str) -> NoMatch:
+        """Return this outcome."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -35,12 +45,28 @@ class Refused:
     reason: str
     node: str = ""
 
+    def then(self, step: Callable[[Any], object]) -> Refused:
+        """Return this outcome."""
+        return self
+
+    def in_context(self, context: str) -> Refused:
+        """Return the refusal with the context in front of its reason."""
+        return replace(self, reason=f"{context}: {self.reason}")
+
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
     """The pattern was found and may be rewritten; `value` is the information that the rewrite needs."""
 
     value: T
+
+    def then(self, step: Callable[[T], Outcome[U]]) -> Outcome[U]:
+        """Return the outcome of the next step, which continues with the found value."""
+        return step(self.value)
+
+    def in_context(self, context: str) -> Found[T]:
+        """Return this outcome."""
+        return self
 
 
 Outcome: TypeAlias = NoMatch | Refused | Found[T]

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from graph_tools.json_data import Count
 from graph_tools.model import Model
-from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass
@@ -63,6 +65,17 @@ class Pass(ABC):
     def ensures(self, model: Model) -> Iterator[str]:
         """Yield the names of nodes, or descriptions, that contradict what holds after the pass; tests check this."""
 
+    def handle(self, site: str, outcome: Outcome[U], rewrite: Callable[[U], None], result: PassResult) -> None:
+        """Rewrite a site if its pattern was found and it is not to be left alone, and record what was done."""
+        if isinstance(outcome, Found) and site in self.left_alone:
+            outcome = Refused(self.left_alone[site])
+        if isinstance(outcome, Found):
+            rewrite(outcome.value)
+            result.applied += 1
+            result.at.append(site)
+        elif isinstance(outcome, Refused):
+            result.refused.append((outcome.node or site, outcome.reason))
+
 
 class SitePass(Pass, Generic[T]):
     """A pass that examines one node after the other, and rewrites each node at which it finds its pattern."""
@@ -81,15 +94,8 @@ class SitePass(Pass, Generic[T]):
 
     def process(self, model: Model, result: PassResult) -> None:
         for site in list(self.candidates(model)):
-            outcome = self.match(model, site) if site in model.graph else NoMatch()
-            if isinstance(outcome, Found) and site in self.left_alone:
-                outcome = Refused(self.left_alone[site])
-            if isinstance(outcome, Found):
-                self.rewrite(model, site, outcome.value)
-                result.applied += 1
-                result.at.append(site)
-            elif isinstance(outcome, Refused):
-                result.refused.append((outcome.node or site, outcome.reason))
+            if site in model.graph:
+                self.handle(site, self.match(model, site), partial(self.rewrite, model, site), result)
 
     def ensures(self, model: Model) -> Iterator[str]:
         """Yield the sites that the pass would still rewrite."""

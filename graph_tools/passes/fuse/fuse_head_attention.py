@@ -12,13 +12,14 @@ from graph_tools.graph import Node, Output, attribute, dtype_of, skip
 from graph_tools.recognition.heads import Heads, joined_heads, split_heads, untiled
 from graph_tools.rewriting.add_nodes import add_reshape
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
 _PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _COMPARISONS = ("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual")
 _ADDS = ("Add", "AddV2", "Sub")
 
-#: Makes a mask of four dimensions; called only if the fusion is made.
-Made = Callable[[], Output]
+#: Makes a mask of four dimensions; called only if everything else matches.
+MakeMask = Callable[[], Output]
 
 
 @dataclass
@@ -28,7 +29,7 @@ class _Scores:
     product: Node
     scale: float = 1.0
     padding: float = 0.0
-    masks: dict[str, Made] = field(default_factory=dict)
+    masks: dict[str, MakeMask] = field(default_factory=dict)
 
 
 class FuseHeadAttention(InteractionPass):
@@ -46,35 +47,36 @@ class FuseHeadAttention(InteractionPass):
     def roots(self, flat: Flat) -> Iterable[Node]:
         return flat.graph.of(*_PRODUCTS, "Einsum")
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
-        if node.op == "Einsum":
-            return _of_einsum(flat, node)
-        if flat.adjoined(node) or not _is_softmax(flat, node.inputs[0]):
-            return None
-        values = split_heads(flat, node.inputs[1])
-        if values is None or values.turned:
-            return None
-        scores = _read(flat, node.inputs[0], values, _PRODUCTS)
-        if not isinstance(scores, _Scores):
-            return scores
-        product = scores.product
-        query, key = (split_heads(flat, source) for source in product.inputs)
-        turned = bool(attribute(product, "adj_y", False))
-        if query is None or key is None or attribute(product, "adj_x", False) or key.turned == turned or query.turned:
-            return f"'{product.name}' is no product of positions with positions"
-        if {(one.count, one.layout) for one in (query, key)} != {(values.count, values.layout)}:
-            return f"'{product.name}' and '{node.name}' take heads apart in different ways"
-        root = joined_heads(flat, node.output(), values)
-        if root is None:
-            return f"heads of '{node.name}' are not put side by side again"
-        return _fusion(flat, root, query, key, values, scores)
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
+        return _of_einsum(flat, node) if node.op == "Einsum" else _of_product(flat, node)
 
 
-def _of_einsum(flat: Flat, node: Node) -> Fusion | str | None:
+def _of_product(flat: Flat, node: Node) -> Outcome[Fusion]:
+    """Recognize a product of weights and values, whose heads are split and joined by other nodes."""
+    values = split_heads(flat, node.inputs[1])
+    if flat.adjoined(node) or not _is_softmax(flat, node.inputs[0]) or values is None or values.turned:
+        return NoMatch()
+    outcome = _read_scores(flat, node.inputs[0], values, _PRODUCTS)
+    if not isinstance(outcome, Found):
+        return outcome
+    product = outcome.value.product
+    query, key = (split_heads(flat, source) for source in product.inputs)
+    turned = bool(attribute(product, "adj_y", False))
+    if query is None or key is None or attribute(product, "adj_x", False) or key.turned == turned or query.turned:
+        return Refused(f"'{product.name}' is no product of positions with positions")
+    if {(operand.count, operand.layout) for operand in (query, key)} != {(values.count, values.layout)}:
+        return Refused(f"'{product.name}' and '{node.name}' split heads in different ways")
+    root = joined_heads(flat, node.output(), values)
+    if root is None:
+        return Refused(f"heads of '{node.name}' are not put side by side again")
+    return _fusion(flat, root, query, key, values, outcome.value)
+
+
+def _of_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
     """Recognize Keras's `acbe,aecd->abcd` over `aecd,abcd->acbe`."""
     parts = _letters(node)
     if parts is None:
-        return None
+        return NoMatch()
     (one, two), result = parts
     for place, (weights, values) in enumerate(((one, two), (two, one))):
         if len(result) != 4 or len(weights) != 4 or values[:1] + values[2:] != result[:1] + result[2:]:
@@ -84,24 +86,24 @@ def _of_einsum(flat: Flat, node: Node) -> Fusion | str | None:
         given = skip(flat.graph, node.inputs[1 - place])
         sizes = flat.known(given)
         if len(sizes) != 4 or not sizes[2] or not sizes[3]:
-            return f"heads of '{given.node}' are not known"
+            return Refused(f"heads of '{given.node}' are not known")
         heads = Heads(given, sizes[2], "bhtd")
-        scores = _read(flat, node.inputs[place], heads, ("Einsum",))
-        if not isinstance(scores, _Scores):
-            return scores
-        operands = _dot_operands(scores.product)
+        outcome = _read_scores(flat, node.inputs[place], heads, ("Einsum",))
+        if not isinstance(outcome, Found):
+            return outcome
+        operands = _dot_operands(outcome.value.product)
         if operands is None:
-            return f"'{scores.product.name}' is no product of positions with positions"
+            return Refused(f"'{outcome.value.product.name}' is no product of positions with positions")
         query, key = (Heads(skip(flat.graph, operand), sizes[2], "bhtd") for operand in operands)
-        return _fusion(flat, node.output(), query, key, heads, scores)
-    return None
+        return _fusion(flat, node.output(), query, key, heads, outcome.value)
+    return NoMatch()
 
 
 def _letters(node: Node) -> tuple[tuple[str, str], str] | None:
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")
     operands = left.split(",")
-    if len(operands) != 2 or "." in equation or any(len(set(one)) != len(one) for one in (*operands, result)):
+    if len(operands) != 2 or "." in equation or any(len(set(term)) != len(term) for term in (*operands, result)):
         return None
     return (operands[0], operands[1]), result
 
@@ -127,72 +129,90 @@ def _is_softmax(flat: Flat, output: Output) -> bool:
     return node is not None
 
 
-def _read(flat: Flat, output: Output, heads: Heads, products: tuple[str, ...]) -> _Scores | str | None:
-    """Follow weights back to the product of queries with keys; None if they come from something else."""
-    masks: dict[str, Made] = {}
+def _read_scores(flat: Flat, output: Output, heads: Heads, products: tuple[str, ...]) -> Outcome[_Scores]:
+    """Follow weights back to the product of queries with keys."""
+    masks: dict[str, MakeMask] = {}
     times = flat.direct(output, "Mul")
     if times is not None:
         side = 0 if flat.direct(times.inputs[0], "Softmax") is not None else 1
         gate = _gate(flat, times.inputs[1 - side], heads)
         if gate is None:
-            return f"'{times.name}' multiplies weights with other than a number for each query"
+            return Refused(f"'{times.name}' multiplies weights with other than a number for each query")
         masks["gate"] = lambda: gate
         output = times.inputs[side]
     softmax = flat.direct(output, "Softmax")
     if softmax is None:
-        return None
+        return NoMatch()
     found = _Scores(softmax, masks=masks)
     output, stage = softmax.inputs[0], 0
     while True:
         node = flat.direct(output, *products, "SelectV2", *_ADDS, "Mul", "RealDiv")
         if node is None:
-            return None
+            return NoMatch()
         if node.op in products:
             found.product = node
-            return found
-        step = _step(flat, node, heads, found)
-        if step is None or isinstance(step, str):
+            return Found(found)
+        step = _read_step(flat, node, heads, found)
+        if not isinstance(step, Found):
             return step
-        output, at = step
-        if at < stage:
-            return f"'{node.name}' comes before other masks, expected scale, bias and selection in this order"
-        stage = at
+        output, step_stage = step.value
+        if step_stage < stage:
+            return Refused(f"'{node.name}' comes before other masks, expected scale, bias and selection in this order")
+        stage = step_stage
 
 
-def _step(flat: Flat, node: Node, heads: Heads, found: _Scores) -> tuple[Output, int] | str | None:
-    """Read one op between product and softmax, and return its operand and its place in the order."""
+#: The operand of an op between product and softmax, and the place of the op in the order of such ops.
+_Step = tuple[Output, int]
+
+
+def _read_step(flat: Flat, node: Node, heads: Heads, found: _Scores) -> Outcome[_Step]:
+    """Read one op between product and softmax, and record in `found` what it does."""
     if node.op == "Sub":
-        # Subtracting the largest number does not change a softmax.
-        largest = flat.direct(node.inputs[1], "Max")
-        last = len(flat.known(node.output())) - 1
-        same = largest is not None and skip(flat.graph, largest.inputs[0]) == skip(flat.graph, node.inputs[0])
-        if largest is not None and same and flat.reduced(largest) == (last,):
-            return node.inputs[0], 0
-        return f"'{node.name}' subtracts from scores, expected the largest of each row"
+        return _read_shift(flat, node)
     if node.op == "SelectV2":
-        padding = flat.scalar(node.inputs[2])
-        made = _condition(flat, node.inputs[0], heads)
-        if padding is None or made is None:
-            return f"'{node.name}' selects scores by a mask that is not known to be of positions"
-        if "condition" in found.masks:
-            return f"'{node.name}' is a second selection, expected one"
-        found.padding, found.masks["condition"] = padding, made
-        return node.inputs[1], 1
+        return _read_selection(flat, node, heads, found)
     if node.op in _ADDS:
-        for side in (0, 1):
-            if _leads_to_product(flat, node.inputs[side]):
-                made = _bias(flat, node.inputs[1 - side], heads)
-                if made is None or "bias" in found.masks:
-                    return f"'{node.name}' adds to scores what has no dimension for each of rows, heads and positions"
-                found.masks["bias"] = made
-                return node.inputs[side], 2
-        return None
+        return _read_bias(flat, node, heads, found)
     for side in (0, 1) if node.op == "Mul" else (0,):
         number = flat.scalar(node.inputs[1 - side])
         if number is not None and number:
             found.scale *= number if node.op == "Mul" else 1.0 / number
-            return node.inputs[side], 3
-    return None
+            return Found((node.inputs[side], 3))
+    return NoMatch()
+
+
+def _read_shift(flat: Flat, node: Node) -> Outcome[_Step]:
+    """Skip the subtraction of the largest number of each row, which does not change a softmax."""
+    largest = flat.direct(node.inputs[1], "Max")
+    last = len(flat.known(node.output())) - 1
+    same = largest is not None and skip(flat.graph, largest.inputs[0]) == skip(flat.graph, node.inputs[0])
+    if largest is not None and same and flat.reduced(largest) == (last,):
+        return Found((node.inputs[0], 0))
+    return Refused(f"'{node.name}' subtracts from scores, expected the largest of each row")
+
+
+def _read_selection(flat: Flat, node: Node, heads: Heads, found: _Scores) -> Outcome[_Step]:
+    padding = flat.scalar(node.inputs[2])
+    make_mask = _condition(flat, node.inputs[0], heads)
+    if padding is None or make_mask is None:
+        return Refused(f"'{node.name}' selects scores by a mask that is not known to be of positions")
+    if "condition" in found.masks:
+        return Refused(f"'{node.name}' is a second selection, expected one")
+    found.padding, found.masks["condition"] = padding, make_mask
+    return Found((node.inputs[1], 1))
+
+
+def _read_bias(flat: Flat, node: Node, heads: Heads, found: _Scores) -> Outcome[_Step]:
+    for side in (0, 1):
+        if _leads_to_product(flat, node.inputs[side]):
+            make_mask = _bias(flat, node.inputs[1 - side], heads)
+            if make_mask is None or "bias" in found.masks:
+                return Refused(
+                    f"'{node.name}' adds to scores what has no dimension for each of rows, heads and positions"
+                )
+            found.masks["bias"] = make_mask
+            return Found((node.inputs[side], 2))
+    return NoMatch()
 
 
 def _leads_to_product(flat: Flat, output: Output) -> bool:
@@ -209,7 +229,7 @@ def _gate(flat: Flat, output: Output, heads: Heads) -> Output | None:
     return untiled(flat, output, 2, heads.count)
 
 
-def _condition(flat: Flat, output: Output, heads: Heads) -> Made | None:
+def _condition(flat: Flat, output: Output, heads: Heads) -> MakeMask | None:
     """Return a function that makes the mask of a selection in four dimensions."""
     if heads.layout == "bhtd":
         return _of_four(flat, output)
@@ -239,11 +259,11 @@ def _condition(flat: Flat, output: Output, heads: Heads) -> Made | None:
     return make
 
 
-def _bias(flat: Flat, output: Output, heads: Heads) -> Made | None:
+def _bias(flat: Flat, output: Output, heads: Heads) -> MakeMask | None:
     return _of_four(flat, output) if heads.layout in {"bhtd", "btd"} and flat.is_float(output) else None
 
 
-def _of_four(flat: Flat, output: Output) -> Made | None:
+def _of_four(flat: Flat, output: Output) -> MakeMask | None:
     """Return a function that gives a mask, in four dimensions, for scores [rows, heads, queries, keys]."""
     sizes = flat.known(output)
     if len(sizes) == 4:
@@ -255,14 +275,14 @@ def _of_four(flat: Flat, output: Output) -> Made | None:
         )
     if len(sizes) == 3 and sizes.count(None) <= 1:
         dtype = dtype_of(flat.graph, output)
-        target = [-1 if one is None else one for one in (sizes[0], 1, *sizes[1:])]
+        target = [-1 if size is None else size for size in (sizes[0], 1, *sizes[1:])]
         return lambda: add_reshape(flat.graph, output, dtype, target, f"{output.node}/heads")
     return None
 
 
-def _fusion(flat: Flat, root: Output, query: Heads, key: Heads, value: Heads, scores: _Scores) -> Fusion | str:
-    if not all(flat.is_float(one.given) for one in (query, key, value)):
-        return f"'{query.given.node}' is not float32"
+def _fusion(flat: Flat, root: Output, query: Heads, key: Heads, value: Heads, scores: _Scores) -> Outcome[Fusion]:
+    if not all(flat.is_float(heads.given) for heads in (query, key, value)):
+        return Refused(f"'{query.given.node}' is not float32")
     sizes = flat.known(query.given)
     dims = flat.known(value.given)
     width = dims[2] if len(dims) == 3 else (dims[2] or 0) * (dims[3] or 0)
@@ -270,11 +290,11 @@ def _fusion(flat: Flat, root: Output, query: Heads, key: Heads, value: Heads, sc
     whole = (None, sizes[1], value.count, (width or 0) // value.count)
     known = flat.known(root)
     if not reshapable(flat, root) and len(known) not in (3, 4):
-        return f"shape of '{root.node}' is not known"
+        return Refused(f"shape of '{root.node}' is not known")
     inputs: list[Any] = [query.given, key.given, value.given]
     attrs: dict[str, Any] = {"heads": value.count, "scale": scores.scale, "padding": scores.padding}
     for name, count in (("bias", "num_biases"), ("condition", "num_conditions"), ("gate", "num_gates")):
         attrs[count] = int(name in scores.masks)
         if name in scores.masks:
             inputs.append(scores.masks[name]())
-    return Fusion(root, "RecHeadAttention", inputs, attrs, shape, whole)
+    return Found(Fusion(root, "RecHeadAttention", inputs, attrs, shape, whole))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.recurrent_cells import Bias
 from graph_tools.recognition.recurrent_loops import TURNED, Layer, Loop, read_layer, read_loop, sequence_of
 from graph_tools.rewriting.add_weights import add_weight
+from graph_tools.rewriting.outcome import Found, Outcome, Refused
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.replace import replace_output
 from graph_tools.tensors import Array
@@ -23,7 +25,7 @@ _MOST_BIAS_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _Results:
     """The outputs to replace, which are computed from the results of a loop.
 
     Attributes
@@ -48,7 +50,7 @@ class _Fusion:
     inputs: list[Output]
     biases: list[Array]
     attrs: dict[str, Any]
-    taken: _Taken
+    results: _Results
 
 
 class FuseRecurrentLayers(Pass):
@@ -67,15 +69,7 @@ class FuseRecurrentLayers(Pass):
             flat, before = Flat(model), result.applied
             result.refused = []
             for node in flat.graph.of("While", "StatelessWhile"):
-                found = _match(flat, node)
-                if not isinstance(found, str) and node.name in self.left_alone:
-                    found = self.left_alone[node.name]
-                if isinstance(found, str):
-                    result.refused.append((node.name, found))
-                else:
-                    _fuse(flat, node, found)
-                    result.applied += 1
-                    result.at.append(node.name)
+                self.handle(node.name, _match(flat, node), partial(_fuse, flat, node), result)
             if result.applied == before or not result.refused:
                 break
 
@@ -83,95 +77,92 @@ class FuseRecurrentLayers(Pass):
         """Yield the loops that a node could compute."""
         flat = Flat(model)
         for node in model.graph.of("While", "StatelessWhile"):
-            if node.name not in self.left_alone and not isinstance(_match(flat, node), str):
+            if node.name not in self.left_alone and isinstance(_match(flat, node), Found):
                 yield node.name
 
 
-def _match(flat: Flat, node: Node) -> _Fusion | str:
-    loop = read_loop(flat, node)
-    if isinstance(loop, str):
-        return f"'{node.name}' is a loop that is no recurrent layer: {loop}"
-    layer = read_layer(loop)
-    if isinstance(layer, str):
-        return f"'{node.name}' is a loop that is no GRU and no LSTM: {layer}"
-    found = _fusion(flat, loop, layer)
-    return f"'{node.name}' computes a layer '{layer.cell.kind}': {found}" if isinstance(found, str) else found
+def _match(flat: Flat, node: Node) -> Outcome[_Fusion]:
+    def match_layer(loop: Loop) -> Outcome[_Fusion]:
+        layer = read_layer(loop).in_context(f"'{node.name}' is a loop that is no GRU and no LSTM")
+        return layer.then(
+            lambda found: _fusion(flat, loop, found).in_context(f"'{node.name}' computes a layer '{found.cell.kind}'")
+        )
+
+    return read_loop(flat, node).in_context(f"'{node.name}' is a loop that is no recurrent layer").then(match_layer)
 
 
 def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
-    model, graph, taken = flat.model, flat.graph, found.taken
-    sequences = bool(taken.every or taken.turned)
+    model, graph, results = flat.model, flat.graph, found.results
+    sequences = bool(results.every or results.turned)
     inputs = [*(_weight(flat, source) for source in found.inputs)]
-    inputs += [add_weight(model, f"{loop.name}/bias_{i}", biase) for i, biase in enumerate(found.biases)]
+    inputs += [add_weight(model, f"{loop.name}/bias_{i}", bias) for i, bias in enumerate(found.biases)]
     attrs = {**found.attrs, "sequences": sequences}
     states = graph.add("RecRecurrentLayer", inputs, name=f"{loop.name}/RecRecurrentLayer", attrs=attrs).output()
     why = f"computed by '{states.node}'"
-    replaced = [(one, states) for one in taken.every]
-    if taken.last:
-        replaced += [(one, _last_of(flat, states) if sequences else states) for one in taken.last]
-    if taken.turned is not None:
+    replaced = [(output, states) for output in results.every]
+    if results.last:
+        replaced += [(output, _last_of(flat, states) if sequences else states) for output in results.last]
+    if results.turned is not None:
         order = graph.add_const(np.array(TURNED, np.int32), f"{states.node}/order")
         attrs = {"T": np.float32, "Tperm": np.int32}
         turned = graph.add("Transpose", [states, order], name=f"{states.node}/turned", attrs=attrs)
-        replaced.append((taken.turned, turned.output()))
+        replaced.append((results.turned, turned.output()))
     for old, new in replaced:
         replace_output(model, old, new, np.float32, why)
 
 
-def _fusion(flat: Flat, loop: Loop, layer: Layer) -> _Fusion | str:
+def _fusion(flat: Flat, loop: Loop, layer: Layer) -> Outcome[_Fusion]:
     node, cell = loop.node, layer.cell
-    zero = [
-        i for i, one in enumerate(loop.returned) if one[0] in {"sum", "product", "select"} and i not in _counted(loop)
-    ]
-    for i in zero:
-        if flat.scalar(node.inputs[i]) != 0:
-            return f"its first state '{node.inputs[i].node}' is other than zero"
+    for i, term in enumerate(loop.returned):
+        is_state = term[0] in {"sum", "product", "select"} and i not in _counters(loop)
+        if is_state and flat.scalar(node.inputs[i]) != 0:
+            return Refused(f"its first state '{node.inputs[i].node}' is other than zero")
     x = sequence_of(flat, node.inputs[cell.x[1][1]])
     mask = None if layer.mask is None else sequence_of(flat, node.inputs[layer.mask])
     if x is None or not flat.is_float(x[0]):
-        return f"'{node.inputs[cell.x[1][1]].node}' is no sequence of float32"
+        return Refused(f"'{node.inputs[cell.x[1][1]].node}' is no sequence of float32")
     if layer.mask is not None and (mask is None or mask[1] != x[1] or flat.known(mask[0])[2:] != [1]):
-        return f"'{node.inputs[layer.mask].node}' is no mask of as many positions"
-    kernels = [node.inputs[one] for one in (cell.kernel, cell.recurrent)]
-    biases = [_bias(flat, node, biase) for biase in cell.biases if biase]
-    if not all(_is_weight(flat, kernel) for kernel in kernels) or any(one is None for one in biases):
-        return "its weights are not known before serving"
+        return Refused(f"'{node.inputs[layer.mask].node}' is no mask of as many positions")
+    kernels = [node.inputs[index] for index in (cell.kernel, cell.recurrent)]
+    biases = [_sum_of_biases(flat, node, parts) for parts in cell.biases if parts]
+    if not all(_is_weight(flat, kernel) for kernel in kernels) or any(bias is None for bias in biases):
+        return Refused("its weights are not known before serving")
     if cell.biases[1] and not cell.biases[0]:
-        return "its products with the state alone have a bias"
-    taken = _taken(flat, loop, layer)
-    if isinstance(taken, str):
-        return taken
+        return Refused("its products with the state alone have a bias")
     attrs: dict[str, Any] = {
         "cell": cell.kind, "num_masks": int(mask is not None), "Tmask": np.bool_, "num_biases": len(biases),
         "backwards": x[1],
     }  # fmt: skip
     inputs = [x[0], *([] if mask is None else [mask[0]]), *kernels]
-    return _Fusion(inputs, [one for one in biases if one is not None], attrs, taken)
+    known = [bias for bias in biases if bias is not None]
+    return _find_results(flat, loop, layer).then(lambda results: Found(_Fusion(inputs, known, attrs, results)))
 
 
-def _counted(loop: Loop) -> set[int]:
-    return {i for i, one in enumerate(loop.returned) if one[0] == "sum" and ("const", (1,), ()) in one[1]}
+def _counters(loop: Loop) -> set[int]:
+    return {i for i, term in enumerate(loop.returned) if term[0] == "sum" and ("const", (1,), ()) in term[1]}
 
 
-def _taken(flat: Flat, loop: Loop, layer: Layer) -> _Taken | str:
-    """Find the outputs that are computed from a loop's results; return text if the node cannot replace one of them."""
+def _find_results(flat: Flat, loop: Loop, layer: Layer) -> Outcome[_Results]:
+    """Find the outputs that are computed from a loop's results; refuse if the node cannot replace one of them."""
     graph, node = flat.graph, loop.node
     used = {source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
     if node.name in flat.roots or used - {layer.state, layer.results}:
-        return f"more of '{node.name}' is taken than states and results"
+        return Refused(f"more of '{node.name}' is taken than states and results")
     last, every, turned = [node.output(layer.state)] if layer.state in used else [], [], None
     appended = layer.results is not None and loop.returned[layer.results][2] == ("arg", loop.time)
     for stack in _users(flat, None if layer.results is None else node.output(layer.results)):
         if stack.op != "TensorListStack" or turned is not None:
-            return f"'{stack.name}' takes results in another way"
+            return Refused(f"'{stack.name}' takes results in another way")
         users = _users(flat, stack.output())
-        last += [one.output() for one in users if _is_last(flat, one)]
-        every += [one.output() for one in users if _is_turned(flat, one)]
+        last += [user.output() for user in users if _is_last(flat, user)]
+        every += [user.output() for user in users if _is_turned(flat, user)]
         if len(last) + len(every) < len(users) + (layer.state in used) or stack.name in flat.roots:
             turned = stack.output()
     if not appended and (every or turned):
-        return f"the results of '{node.name}' are taken as if it had one for each position"
-    return _Taken(last, every, turned) if last or every or turned else "nothing takes its results"
+        return Refused(f"the results of '{node.name}' are taken as if it had one for each position")
+    if not last and not every and turned is None:
+        return Refused("nothing uses its results")
+    return Found(_Results(last, every, turned))
 
 
 def _is_turned(flat: Flat, node: Node) -> bool:
@@ -226,7 +217,7 @@ def _weight(flat: Flat, output: Output) -> Output:
     return flat.graph.add("ReadVariableOp", [output], name=f"{node.name}/Read", attrs=attrs).output()
 
 
-def _bias(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
+def _sum_of_biases(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | None:
     """Return the sum of biases, or None if one is not known."""
     total: Array | None = None
     for index, row in parts:

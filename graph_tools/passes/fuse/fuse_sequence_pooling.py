@@ -11,6 +11,7 @@ from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.masks import Mask, alike, comes_from_booleans, find_mask
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
 #: Ops that produce a mask of numbers.
 _ORIGINS = {"Cast", "Placeholder", "PlaceholderWithDefault"}
@@ -39,7 +40,7 @@ class FuseSequencePooling(InteractionPass):
         # Divisions first: a mean contains a sum.
         return [*flat.graph.of("RealDiv", "Div", "DivNoNan"), *flat.graph.of("Sum", "Max")]
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         if node.op == "Sum":
             found = next(_sums(flat, node), None)
         elif node.op == "Max":
@@ -47,15 +48,15 @@ class FuseSequencePooling(InteractionPass):
         else:
             found = _mean(flat, node)
         if found is None:
-            return _why_no_mask(flat, node) if node.op == "Sum" else None
+            return _why_no_mask(flat, node) if node.op == "Sum" else NoMatch()
         dim = flat.known(found.values)[2]
         if not flat.is_float(found.values):
-            return f"'{found.values.node}' is not float32"
+            return Refused(f"'{found.values.node}' is not float32")
         if not reshapable(flat, node.output()):
-            return f"shape of '{node.name}' is not known"
+            return Refused(f"shape of '{node.name}' is not known")
         attrs = {"Tmask": found.mask.dtype, **found.attrs}
         inputs: list[Any] = [found.values, found.mask.given]
-        return Fusion(node.output(), "RecSequencePooling", inputs, attrs, (None, dim), (None, 1, dim))
+        return Found(Fusion(node.output(), "RecSequencePooling", inputs, attrs, (None, dim), (None, 1, dim)))
 
 
 def _sums(flat: Flat, node: Node) -> Iterator[_Pooling]:
@@ -70,24 +71,24 @@ def _sums(flat: Flat, node: Node) -> Iterator[_Pooling]:
             yield _Pooling(values, mask, {"combiner": "sum"})
 
 
-def _why_no_mask(flat: Flat, node: Node) -> str | None:
-    """Return why a sum, a factor of which may be a mask of positions, is not replaced."""
+def _why_no_mask(flat: Flat, node: Node) -> NoMatch | Refused:
+    """Refuse a sum that is not replaced although one of its factors may be a mask of positions."""
     times = flat.direct(node.inputs[0], "Mul")
     if times is None or flat.reduced(node) != (1,):
-        return None
+        return NoMatch()
     for side, other in ((0, 1), (1, 0)):
         mask, values = times.inputs[other], times.inputs[side]
         sizes, whole = flat.known(mask), flat.known(values)
         if len(sizes) != 3 or len(whole) != 3 or sizes[2] != 1 or not comes_from_booleans(flat, mask):
             continue
         if whole[2] is None:
-            return f"the size of the vectors of '{values.node}' is not known"
+            return Refused(f"the size of the vectors of '{values.node}' is not known")
         if None in (sizes[1], whole[1]):
             shown = [f"'{one.node}' {_shown(flat, one)}" for one in (mask, values)]
-            return f"mask {shown[0]} is not known to have one element for each position of {shown[1]}"
+            return Refused(f"mask {shown[0]} is not known to have one element for each position of {shown[1]}")
         if sizes[1] == whole[1]:
-            return f"mask '{mask.node}' may be of other rows than '{values.node}'"
-    return None
+            return Refused(f"mask '{mask.node}' may be of other rows than '{values.node}'")
+    return NoMatch()
 
 
 def _shown(flat: Flat, output: Output) -> str:

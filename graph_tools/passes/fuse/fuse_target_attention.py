@@ -12,10 +12,19 @@ import numpy as np
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.masks import Mask, alike, find_masks
-from graph_tools.recognition.towers.attention_units import is_product_of_rows, read_network, read_parts, weights_of
+from graph_tools.recognition.towers.attention_units import (
+    Layer,
+    Network,
+    Parts,
+    is_product_of_rows,
+    read_network,
+    read_parts,
+    weights_of,
+)
 from graph_tools.recognition.towers.pieces import Site
 from graph_tools.recognition.towers.search import find_pieces
 from graph_tools.rewriting.interaction_pass import Fusion, InteractionPass, reshapable
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 
 
 @dataclass
@@ -47,62 +56,61 @@ class FuseTargetAttention(InteractionPass):
         products = flat.graph.of("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
         return [node for node in products if is_product_of_rows(flat, node)]
 
-    def match(self, flat: Flat, node: Node) -> Fusion | str | None:
+    def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
         keys = skip(flat.graph, node.inputs[1])
-        whole = flat.sizes(keys) or ()
-        scores = _scores(flat, node.inputs[0], whole)
-        if isinstance(scores, str):
-            return scores
+
+        def fusion_of(scores: _Scores) -> Outcome[Fusion]:
+            network = self._network(flat, scores.network)
+            return network.then(
+                lambda found: read_parts(flat, found.x, keys).then(
+                    lambda parts: self._fusion(flat, node, scores, found.layers, parts)
+                )
+            )
+
+        return _scores(flat, node.inputs[0], flat.sizes(keys) or ()).then(fusion_of)
+
+    def _network(self, flat: Flat, output: Output) -> Outcome[Network]:
+        """Read the network that computes scores; some of its views may not be pieces."""
         if self._site is None:
             self._site = Site(flat.model)
             find_pieces(self._site)
-        network = None if scores is None else _network(self._site, flat, scores.network)
-        if scores is None or network is None or isinstance(network, str):
-            return network if isinstance(network, str) else None
-        given, layers = network
-        parts = read_parts(flat, given, keys)
-        if parts is None or isinstance(parts, str):
-            return parts
-        query, names = parts
-        dim = whole[2].known
+        for view in flat.views(output):
+            if view in self._site.pieces:
+                return read_network(self._site, view)
+        return NoMatch()
+
+    def _fusion(self, flat: Flat, node: Node, scores: _Scores, layers: list[Layer], parts: Parts) -> Outcome[Fusion]:
+        keys = skip(flat.graph, node.inputs[1])
+        dim = flat.known(keys)[2]
         if layers[-1].units != 1 or not flat.is_float(keys):
-            return f"the last layer has {layers[-1].units} units, expected 1 and float32"
+            return Refused(f"the last layer has {layers[-1].units} units, expected 1 and float32")
         if not reshapable(flat, node.output()):
-            return f"shape of '{node.name}' is not known"
+            return Refused(f"shape of '{node.name}' is not known")
         weights = weights_of(layers)
         masks = [mask.given for mask in scores.masks]
         attrs: dict[str, Any] = {
             "num_masks": len(masks),
             "Tmask": scores.masks[0].dtype if masks else np.bool_,
             "num_weights": len(weights),
-            "parts": names,
+            "parts": parts.names,
             "activations": [layer.activation for layer in layers],
             "alphas": [one.alpha for one in layers],
             "softmax": scores.softmax,
             "padding": scores.padding,
             "scale": scores.scale,
         }
-        return Fusion(
-            node.output(), "RecTargetAttention", [query, keys, *masks, *weights], attrs, (None, dim), (None, 1, dim)
-        )
+        inputs = [parts.query, keys, *masks, *weights]
+        return Found(Fusion(node.output(), "RecTargetAttention", inputs, attrs, (None, dim), (None, 1, dim)))
 
 
-def _network(site: Site, flat: Flat, output: Output) -> Any:
-    """Read the network that computes scores; some of its views may not be pieces."""
-    for view in flat.views(output):
-        if view in site.pieces:
-            return read_network(site, flat, view)
-    return None
-
-
-def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
-    """Follow scores [rows, 1, length] back to the network; None if they are no scores."""
+def _scores(flat: Flat, output: Output, keys: Any) -> Outcome[_Scores]:
+    """Follow scores [rows, 1, length] back to the network."""
     found = _Scores(output)
     node = flat.node(output, "Softmax")
     if node is not None:
         sizes = flat.known(node.output())
         if sizes[-1:] != [keys[1].known] or any(size != 1 for size in sizes[1:-1]):
-            return None
+            return NoMatch()
         found.softmax, output = True, skip(flat.graph, node.inputs[0])
     output, found.scale = _scaled(flat, output)
     select = flat.node(output, "SelectV2", "Select")
@@ -110,15 +118,15 @@ def _scores(flat: Flat, output: Output, keys: Any) -> _Scores | str | None:
         padding = flat.scalar(select.inputs[2])
         found.masks = find_masks(flat, select.inputs[0], keys[:2])
         if padding is None or not found.masks:
-            return f"'{select.name}' selects by no mask of positions, or something else than one number"
+            return Refused(f"'{select.name}' selects by no mask of positions, or something else than one number")
         if len(flat.known(select.inputs[0])) != len(flat.known(select.output())) or select.op == "Select":
-            return f"'{select.name}' broadcasts its mask, expected one of the shape of the scores"
+            return Refused(f"'{select.name}' broadcasts its mask, expected one of the shape of the scores")
         found.padding, output = padding, skip(flat.graph, select.inputs[1])
     if not found.masks and found.scale == 1.0:
         output, found.scale = _scaled(flat, output)
     found.network = output
     whole = flat.sizes(output)
-    return found if whole and len(whole) > 1 and alike(whole[0], keys[0]) else None
+    return Found(found) if whole and len(whole) > 1 and alike(whole[0], keys[0]) else NoMatch()
 
 
 def _scaled(flat: Flat, output: Output) -> tuple[Output, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.tensors import Array
 
 #: The activations of the op, with the weights that they use.
@@ -49,8 +50,24 @@ class Layer:
     weights: list[Weight] | None = None
 
 
-def read_network(site: Site, flat: Flat, output: Output) -> tuple[Output, list[Layer]] | str | None:
-    """Follow dense layers from a score back, and return the input of the first layer and the layers."""
+@dataclass
+class Network:
+    """Layers one after the other, the first of which reads `x`."""
+
+    x: Output
+    layers: list[Layer]
+
+
+@dataclass
+class Parts:
+    """The query that a network compares with keys, and the names of the combinations of both that it reads."""
+
+    query: Output
+    names: list[str]
+
+
+def read_network(site: Site, output: Output) -> Outcome[Network]:
+    """Follow dense layers from a score back to the input of the first one."""
     layers: list[Layer] = []
     bias: Weight | None = None
     activation: Piece | None = None
@@ -61,26 +78,26 @@ def read_network(site: Site, flat: Flat, output: Output) -> tuple[Output, list[L
             break
         if piece.kind == "affine":
             if set(piece.weights) != {"shift"} or bias is not None:
-                return f"'{output.node}' scales what a layer gives, expected a bias"
+                return Refused(f"'{output.node}' scales what a layer gives, expected a bias")
             bias = piece.weights["shift"]
         elif piece.kind == "activation":
             if bias is not None or activation is not None:
-                return f"'{output.node}' comes before a bias, expected it after"
+                return Refused(f"'{output.node}' comes before a bias, expected it after")
             if piece.activation not in ACTIVATIONS:
-                return f"'{output.node}' computes {piece.activation}, expected an activation of the op"
+                return Refused(f"'{output.node}' computes {piece.activation}, expected an activation of the op")
             activation = piece
         elif piece.kind == "dense":
             layer = _layer(piece, bias, activation)
             if layer is None:
-                return f"weights of '{output.node}' are not stored as they are used"
+                return Refused(f"weights of '{output.node}' are not stored as they are used")
             layers.insert(0, layer)
             bias, activation = None, None
         elif piece.kind != "view":
             break
         output = piece.inputs[0]
     if not layers or bias is not None or activation is not None:
-        return None
-    return output, layers
+        return NoMatch()
+    return Found(Network(output, layers))
 
 
 def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer | None:
@@ -108,27 +125,27 @@ def weights_of(layers: list[Layer]) -> list[Output | Array]:
     return weights
 
 
-def read_parts(flat: Flat, output: Output, keys: Output) -> tuple[Output, list[str]] | str | None:
-    """Split a network's input for each position: return the query, and how each part combines query and key."""
+def read_parts(flat: Flat, output: Output, keys: Output) -> Outcome[Parts]:
+    """Split a network's input for each position into its combinations of query and key."""
     node = flat.node(output, "ConcatV2")
     sizes = flat.known(output)
     if node is None or flat.shapes.numbers(node.inputs[-1]) not in ([2], [-1]):
-        return None
+        return NoMatch()
     length, dim = flat.known(keys)[1:]
     parts: list[str] = []
     queries: set[Output] = set()
     for source in node.inputs[:-1]:
         if flat.known(source)[1:] != [length, dim]:
-            return f"'{source.node}' has not the shape of the keys '{keys.node}'"
+            return Refused(f"'{source.node}' has not the shape of the keys '{keys.node}'")
         found = _part(flat, skip(flat.graph, source), keys)
         if found is None:
-            return f"'{source.node}' is not made from a query and the keys '{keys.node}'"
+            return Refused(f"'{source.node}' is not made from a query and the keys '{keys.node}'")
         parts.append(found[0])
         if found[1] is not None:
             queries.add(found[1])
     if len(queries) != 1 or not sizes:
-        return f"'{node.name}' joins parts of {len(queries)} queries, expected one"
-    return queries.pop(), parts
+        return Refused(f"'{node.name}' joins parts of {len(queries)} queries, expected one")
+    return Found(Parts(queries.pop(), parts))
 
 
 def _part(flat: Flat, output: Output, keys: Output) -> tuple[str, Output | None] | None:

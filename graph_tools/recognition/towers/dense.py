@@ -9,6 +9,7 @@ import numpy as np
 
 from graph_tools.graph import Node, Output, attribute, skip
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
+from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.tensors import Array
 
 PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "_FusedMatMul", "Conv2D")
@@ -19,64 +20,64 @@ _FUSED = {
 }  # fmt: skip
 
 
-def dense(site: Site, node: Node) -> Piece | str | None:
-    """Recognize a layer; return text if a product is no layer, and None if the node is no product."""
+def dense(site: Site, node: Node) -> Outcome[Piece]:
+    """Recognize a layer; refuse a product that is no layer."""
     if node.op not in PRODUCTS:
-        return None
+        return NoMatch()
     found = {"Einsum": _einsum, "Conv2D": _conv}.get(node.op, _mat_mul)(site, node)
-    if found is None or isinstance(found, str):
-        return found
-    dtype = attribute(node, "T")
-    return found if dtype.name == "float32" else f"'{node.name}' computes in {dtype.name}, expected float32"
+    dtype = attribute(node, "T").name
+    if isinstance(found, Found) and dtype != "float32":
+        return Refused(f"'{node.name}' computes in {dtype}, expected float32")
+    return found
 
 
-def _mat_mul(site: Site, node: Node) -> Piece | str | None:
+def _mat_mul(site: Site, node: Node) -> Outcome[Piece]:
     if site.is_constant(node.inputs[0]):
-        return f"the first operand of '{node.name}' is constant, expected the second"
+        return Refused(f"the first operand of '{node.name}' is constant, expected the second")
     if attribute(node, "transpose_a", False) or attribute(node, "adj_x", False):
-        return f"'{node.name}' transposes its first operand, expected rows as they are"
+        return Refused(f"'{node.name}' transposes its first operand, expected rows as they are")
     turned = bool(attribute(node, "transpose_b", False) or attribute(node, "adj_y", False))
     found = _kernel(site, node.inputs[1])
     if found is None:
-        return f"weights of '{node.name}' are not constant"
+        return Refused(f"weights of '{node.name}' are not constant")
     kernel, shape, transposed = found
     if len(shape) != 2:
-        return f"weights of '{node.name}' have {len(shape)} dimensions, expected 2"
+        return Refused(f"weights of '{node.name}' have {len(shape)} dimensions, expected 2")
     # If a graph reads a variable transposed, the variable is used as it is stored.
     shape, transposed = (shape[::-1], not transposed) if turned else (shape, transposed)
     piece = _piece(site, node, kernel, shape[0], shape[1], transposed)
-    return _with_fused_ops(site, node, piece) if node.op == "_FusedMatMul" and isinstance(piece, Piece) else piece
+    return piece.then(lambda found: _with_fused_ops(site, node, found)) if node.op == "_FusedMatMul" else piece
 
 
-def _conv(site: Site, node: Node) -> Piece | str | None:
+def _conv(site: Site, node: Node) -> Outcome[Piece]:
     """Recognize a convolution of width 1: `tf.nn.conv1d` with filters [1, k, units]."""
     ones = all(one == 1 for key in ("strides", "dilations") for one in attribute(node, key, [1]))
     padded = attribute(node, "padding", b"VALID") not in (b"VALID", b"SAME")
     if not ones or padded or attribute(node, "data_format", b"NHWC") != b"NHWC":
-        return None
+        return NoMatch()
     output = skip(site.graph, node.inputs[1])
     shape = [one.known for one in site.shapes.of(output) or ()]
     while site.graph[output.node].op in {"ExpandDims", "Reshape"} and not site.graph[output.node].controls:
         output = skip(site.graph, site.graph[output.node].inputs[0])
     found = _kernel(site, output)
-    if found is None or len(shape) != 4 or shape[:2] != [1, 1] or not shape[2] or not shape[3]:
-        return None
+    if found is None or len(shape) != 4 or shape[:2] != [1, 1] or not shape[2] or not shape[3] or found[2]:
+        return NoMatch()
     matrix = np.ascontiguousarray(read(site, found[0]).reshape((shape[2], shape[3])))
-    return None if found[2] else _piece(site, node, matrix, shape[2], shape[3], False)
+    return _piece(site, node, matrix, shape[2], shape[3], False)
 
 
-def _piece(site: Site, node: Node, kernel: Weight, k: int, units: int, transposed: bool) -> Piece | str:
+def _piece(site: Site, node: Node, kernel: Weight, k: int, units: int, transposed: bool) -> Outcome[Piece]:
     x = site.operand(node, 0)
     sizes = site.shapes.of(x)
     if sizes is None:
-        return f"shape of '{x.node}' is not known"
+        return Refused(f"shape of '{x.node}' is not known")
     if columns(sizes, k) is None or not k or not units:
-        return f"shape of '{x.node}' is {site.text(x)}, expected rows of {k} elements"
+        return Refused(f"shape of '{x.node}' is {site.text(x)}, expected rows of {k} elements")
     if columns(site.shapes.of(node.output()), units) is None:
-        return f"shape of '{node.name}' is not known"
+        return Refused(f"shape of '{node.name}' is not known")
     piece = Piece("dense", node.output(), (x,), (k,), units, {"kernel": kernel}, nodes={node.name})
     piece.transpose = transposed
-    return piece
+    return Found(piece)
 
 
 def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] | None:
@@ -95,33 +96,33 @@ def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] 
     return None
 
 
-def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Piece | str:
+def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Outcome[Piece]:
     names = [one.decode() for one in attribute(node, "fused_ops", [])]
     rest = [name for name in names if name != "BiasAdd"]
     if len(rest) > 1 or any(one not in _FUSED for one in rest) or len(node.inputs) > 3:
-        return f"'{node.name}' does {', '.join(names)}, expected a bias and one activation"
+        return Refused(f"'{node.name}' does {', '.join(names)}, expected a bias and one activation")
     if "BiasAdd" in names:
         bias = site.values.value(node.inputs[2])
         if bias is None or bias.shape != (piece.width,):
-            return f"bias of '{node.name}' is not constant"
+            return Refused(f"bias of '{node.name}' is not constant")
         piece.weights["bias"] = skip(site.graph, node.inputs[2])
     if rest:
         piece.activation = _FUSED[rest[0]]
         piece.alpha = attribute(node, "leakyrelu_alpha", 0.2) if rest[0] == "LeakyRelu" else None
         piece.onednn = rest[0] in {"Relu", "Relu6"}
-    return piece
+    return Found(piece)
 
 
-def _einsum(site: Site, node: Node) -> Piece | str | None:
+def _einsum(site: Site, node: Node) -> Outcome[Piece]:
     """Recognize `ab,bc->ac` and all others that are one product of rows with weights: `...bc,bcde->...de`."""
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")
     operands = left.split(",")
     if len(operands) != 2 or len(node.inputs) != 2:
-        return None
+        return NoMatch()
     found = _kernel(site, node.inputs[1])
     if found is None:
-        return f"weights of '{node.name}' are not constant, expected so of the second operand"
+        return Refused(f"weights of '{node.name}' are not constant, expected so of the second operand")
     kernel, shape, transposed = found
     x, weights = operands
     inner = "".join(one for one in x if one in weights)
@@ -129,11 +130,11 @@ def _einsum(site: Site, node: Node) -> Piece | str | None:
     lead = x[: len(x) - len(inner)]
     plain = x == lead + inner and result == lead + outer and "." not in weights
     if not plain or not inner or not outer or weights not in (inner + outer, outer + inner):
-        return f"'{node.name}' computes {equation}, expected rows times weights"
+        return Refused(f"'{node.name}' computes {equation}, expected rows times weights")
     if len(set(x.replace(".", ""))) != len(x.replace(".", "")) or len(set(weights)) != len(weights):
-        return f"'{node.name}' computes {equation}, expected each letter once"
+        return Refused(f"'{node.name}' computes {equation}, expected each letter once")
     if len(shape) != len(weights):
-        return f"weights of '{node.name}' have {len(shape)} dimensions, expected {len(weights)}"
+        return Refused(f"weights of '{node.name}' have {len(shape)} dimensions, expected {len(weights)}")
     turned = weights != inner + outer
     count = len(inner)
     parts = (shape[len(outer) :], shape[: len(outer)]) if turned else (shape[:count], shape[count:])

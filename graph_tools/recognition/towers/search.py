@@ -9,6 +9,7 @@ from graph_tools.recognition.towers.dense import dense
 from graph_tools.recognition.towers.elements import element
 from graph_tools.recognition.towers.idioms import mixed, spelled
 from graph_tools.recognition.towers.pieces import Piece, Site, controls_others
+from graph_tools.rewriting.outcome import Found, Refused
 
 #: Kinds that may come before the first layer, with their number of inputs. Sums of many inputs belong to lookups.
 _BEFORE = {"view": 1, "affine": 1, "activation": 1, "layer_norm": 1, "add": 2}
@@ -58,10 +59,10 @@ def _is_inside(site: Site, node: Node, claimed: set[str]) -> bool:
 
 def _piece(site: Site, node: Node) -> Piece | None:
     found = dense(site, node)
-    if isinstance(found, str):
-        site.refused[node.name] = found
+    if isinstance(found, Refused):
+        site.refused[node.name] = found.reason
         return None
-    return found or element(site, node)
+    return found.value if isinstance(found, Found) else element(site, node)
 
 
 def takes(site: Site, piece: Piece, index: int) -> Piece | None:
