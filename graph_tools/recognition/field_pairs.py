@@ -35,19 +35,19 @@ class FieldPairs:
 
 def field_pairs(flat: Flat, first: Output, second: Output) -> Outcome[FieldPairs]:
     """Split two joined lists into pairs of vectors."""
-    one, other = _joined(flat, first), _joined(flat, second)
-    if one is None or other is None or len(one) != len(other):
+    first_parts, second_parts = _joined(flat, first), _joined(flat, second)
+    if first_parts is None or second_parts is None or len(first_parts) != len(second_parts):
         return NoMatch()
-    fields = list(dict.fromkeys([*one, *other]))
-    shapes = {tuple(flat.known(each)) for each in fields}
+    fields = list(dict.fromkeys([*first_parts, *second_parts]))
+    shapes = {tuple(flat.known(field)) for field in fields}
     if len(fields) < 2:
         return NoMatch()
     if len(shapes) > 1:
         return Refused(f"shapes of '{fields[0].node}' and others differ, expected vectors of one size")
     dim = shapes.pop()[-1]
-    if not dim or not all(flat.is_float(each) for each in fields):
+    if not dim or not all(flat.is_float(field) for field in fields):
         return Refused(f"shape or dtype of '{fields[0].node}' is not known")
-    pairs = [(fields.index(a), fields.index(b)) for a, b in zip(one, other, strict=True)]
+    pairs = [(fields.index(a), fields.index(b)) for a, b in zip(first_parts, second_parts, strict=True)]
     return Found(FieldPairs(fields, pairs, dim))
 
 

@@ -54,13 +54,13 @@ class Formulas:
         waiting = [end]
         while waiting and len(seen) < _MOST_NODES:
             here = waiting.pop(0)
-            for one in self._inputs(self.graph[here.node]):
-                one = skip(self.graph, one)
-                if one not in seen and self.values.value(one) is None:
-                    seen.add(one)
-                    waiting.append(one)
-                    if one != end:
-                        yield one
+            for output in self._inputs(self.graph[here.node]):
+                output = skip(self.graph, output)
+                if output not in seen and self.values.value(output) is None:
+                    seen.add(output)
+                    waiting.append(output)
+                    if output != end:
+                        yield output
 
     def read(self, end: Output, leaf: Output) -> tuple[Formula, set[str]]:
         """Return the formula of `end` in terms of `leaf`, and the nodes that compute it.

@@ -157,7 +157,7 @@ def _mean(argument: Formula) -> Formula:
     for factors, value in argument.terms.items():
         rows, others = (
             tuple(factor for factor in factors if factor.is_row),
-            tuple(one for one in factors if not one.is_row),
+            tuple(factor for factor in factors if not factor.is_row),
         )
         if value.ndim:
             raise NotAFormulaError
@@ -260,7 +260,7 @@ def _same_factors(one: Factors, two: Factors, tolerance: float) -> bool:
     return not left
 
 
-def _same_atom(one: Atom, two: Atom, tolerance: float) -> bool:
-    if one.name != two.name or one.argument is None or two.argument is None:
-        return one == two
-    return one.key == two.key or close(one.argument, two.argument, tolerance)
+def _same_atom(first: Atom, second: Atom, tolerance: float) -> bool:
+    if first.name != second.name or first.argument is None or second.argument is None:
+        return first == second
+    return first.key == second.key or close(first.argument, second.argument, tolerance)

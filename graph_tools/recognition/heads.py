@@ -97,7 +97,7 @@ def joined_heads(flat: Flat, product: Output, heads: Heads) -> Output | None:
         last = ([-1], [len(flat.known(product)) - 2])
     else:
         return None
-    readers = {one.name for one in flat.graph.users(user.name)}
+    readers = {reader.name for reader in flat.graph.users(user.name)}
     join = flat.graph[readers.pop()] if len(readers) == 1 and user.name not in flat.roots else None
     if join is None or join.op != _CONCAT or join.controls or _split_of(flat, list(join.inputs[:-1])) != user:
         return None

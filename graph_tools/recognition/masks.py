@@ -35,9 +35,9 @@ class Mask:
         return bool(self.dtype.name == "bool")
 
 
-def alike(one: Size, other: Size) -> bool:
+def alike(first: Size, second: Size) -> bool:
     """Return whether two numbers of rows are or may be equal; ops check this for each request."""
-    return one == other or (one.known is None and other.known is None)
+    return first == second or (first.known is None and second.known is None)
 
 
 def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
@@ -67,9 +67,9 @@ def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]
     whole = find_mask(flat, output, positions)
     if whole is None:
         return ()
-    parts = [find_mask(flat, one, positions) for one in _all_of(flat, whole.given)]
+    parts = [find_mask(flat, part, positions) for part in _all_of(flat, whole.given)]
     found = tuple(part for part in parts if part is not None)
-    return found if parts and len(found) == len(parts) and len({one.dtype for one in found}) == 1 else (whole,)
+    return found if parts and len(found) == len(parts) and len({mask.dtype for mask in found}) == 1 else (whole,)
 
 
 def _all_of(flat: Flat, output: Output) -> list[Output]:
@@ -79,7 +79,7 @@ def _all_of(flat: Flat, output: Output) -> list[Output]:
         return []
     if node.op == "LogicalAnd":
         same = all(flat.known(source) == flat.known(node.output()) for source in node.inputs)
-        return [leaf for one in node.inputs for leaf in _all_of(flat, one) or [one]] if same else []
+        return [leaf for source in node.inputs for leaf in _all_of(flat, source) or [source]] if same else []
     joined = flat.direct(node.inputs[0], "ConcatV2")
     last = len(flat.known(node.inputs[0])) - 1
     if joined is None or flat.reduced(node) != (last,) or flat.shapes.numbers(joined.inputs[-1]) not in ([-1], [last]):
@@ -120,8 +120,8 @@ def _lengths(flat: Flat, origin: Output, positions: Sizes) -> Output | None:
     node = flat.direct(origin, "Less", "Greater")
     if node is None:
         return None
-    one, other = (skip(flat.graph, each) for each in node.inputs)
-    numbers, lengths = (one, other) if node.op == "Less" else (other, one)
+    left, right = (skip(flat.graph, source) for source in node.inputs)
+    numbers, lengths = (left, right) if node.op == "Less" else (right, left)
     counted, dtype = flat.values.constant(numbers), attribute(node, "T")
     length = positions[1].known
     if counted is None or length is None or dtype.name not in {"int32", "int64"}:

@@ -66,7 +66,7 @@ def find_products(model: Model, rows: Rows) -> list[SplitProduct]:
         if shape is None or len(shape) != 2 or columns is None:
             continue
         user = [column for column in columns if rows.is_of(column.output, USER)]
-        others = [one for one in columns if one not in user]
+        others = [column for column in columns if column not in user]
         if user and others:
             found.append(SplitProduct(node, node.inputs[1], user, others))
     return found
@@ -108,14 +108,14 @@ def _apart(rows: Rows, whole: Columns) -> list[Columns]:
         parts = _concatenated(rows, node, whole.numbers)
     found = [leaf for part in parts for leaf in _apart(rows, part)]
     # A tensor may stay in one piece if nothing in it is the user's.
-    return found if any(rows.is_of(one.output, USER) for one in found) else [Columns(output, whole.numbers)]
+    return found if any(rows.is_of(column.output, USER) for column in found) else [Columns(output, whole.numbers)]
 
 
 def _row_shape(rows: Rows, output: Output) -> tuple[int, ...] | None:
     sizes = rows.of(output) or ()
     if not rows.has_rows(output) or any(size.known is None for size in sizes[1:]):
         return None
-    return tuple(one.number for one in sizes[1:])
+    return tuple(size.number for size in sizes[1:])
 
 
 def _concatenated(rows: Rows, node: Node, numbers: Array) -> list[Columns]:
@@ -123,9 +123,9 @@ def _concatenated(rows: Rows, node: Node, numbers: Array) -> list[Columns]:
     shapes = [_row_shape(rows, source) for source in node.inputs[:-1]]
     if any(shape is None for shape in shapes):
         return []
-    ends = np.cumsum([one[axis - 1] for one in shapes if one is not None])
+    ends = np.cumsum([shape[axis - 1] for shape in shapes if shape is not None])
     parts = np.split(numbers, ends[:-1], axis - 1)
-    return [Columns(one, part) for one, part in zip(node.inputs[:-1], parts, strict=True)]
+    return [Columns(source, part) for source, part in zip(node.inputs[:-1], parts, strict=True)]
 
 
 def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
@@ -139,11 +139,11 @@ def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
     widths = [(rows.of(source) or sizes)[-1].known for source in node.inputs[:-1]]
     if any(width is None for width in widths) or not all(map(rows.has_rows, node.inputs[:-1])):
         return [Columns(output, whole.numbers)]
-    parts = np.split(whole.numbers, np.cumsum([one or 0 for one in widths])[:-1])
+    parts = np.split(whole.numbers, np.cumsum([width or 0 for width in widths])[:-1])
     return [
         leaf
-        for one, part in zip(node.inputs[:-1], parts, strict=True)
-        for leaf in _last_apart(rows, Columns(one, part))
+        for source, part in zip(node.inputs[:-1], parts, strict=True)
+        for leaf in _last_apart(rows, Columns(source, part))
     ]
 
 
@@ -177,7 +177,7 @@ class ProductSplitter:
         key = tuple(column.output for column in columns)
         if key not in self._joined:
             rank = len(self.rows.of(node.inputs[0]) or ())
-            parts = [self._flat(one) if rank == 2 else one.output for one in columns]
+            parts = [self._flat(column) if rank == 2 else column.output for column in columns]
             self._joined[key] = parts[0]
             if len(parts) > 1:
                 dtype = dtype_of(self.graph, parts[0])

@@ -37,7 +37,7 @@ def int32_scalar(graph: Graph, value: int) -> Output:
 
 def add_first_column(graph: Graph, matrix: Output, dtype: object, name: str) -> Output:
     """Add the slice `matrix[:, 0]`."""
-    bounds = [int32_const(graph, *one) for one in ((0, 0), (0, 1), (1, 1))]
+    bounds = [int32_const(graph, *bound) for bound in ((0, 0), (0, 1), (1, 1))]
     attrs = {"T": dtype, "Index": np.int32, "begin_mask": 1, "end_mask": 1, "shrink_axis_mask": 2}
     attrs |= {"ellipsis_mask": 0, "new_axis_mask": 0}
     return graph.add("StridedSlice", [matrix, *bounds], name=name, attrs=attrs).output()
@@ -45,7 +45,7 @@ def add_first_column(graph: Graph, matrix: Output, dtype: object, name: str) -> 
 
 def add_element(graph: Graph, vector: Output, index: int, dtype: object, name: str) -> Output:
     """Add the slice `vector[index]`."""
-    bounds = [int32_const(graph, one) for one in (index, index + 1, 1)]
+    bounds = [int32_const(graph, number) for number in (index, index + 1, 1)]
     attrs = {"T": dtype, "Index": np.int32, "begin_mask": 0, "end_mask": 0, "shrink_axis_mask": 1}
     attrs |= {"ellipsis_mask": 0, "new_axis_mask": 0}
     return graph.add("StridedSlice", [vector, *bounds], name=name, attrs=attrs).output()

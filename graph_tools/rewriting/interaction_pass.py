@@ -94,9 +94,9 @@ class PatternPass(InteractionPass):
 def fuse(flat: Flat, fusion: Fusion) -> None:
     """Replace the nodes that compute the root by one node, and also views of the root if the node has their shape."""
     model, graph = flat.model, flat.graph
-    root = _settle(flat, fusion)
+    root = _last_view(flat, fusion)
     # For sizes of the root that TensorFlow does not know, use the sizes from the pattern.
-    sizes = _completed(flat.known(root), fusion) if root == fusion.root else flat.known(root)
+    sizes = _with_known_sizes(flat.known(root), fusion) if root == fusion.root else flat.known(root)
     attrs = dict(fusion.attrs)
     given = fusion.shape
     if fusion.keep_dims is not None:
@@ -120,9 +120,9 @@ def reshapable(flat: Flat, root: Output) -> bool:
     return bool(sizes) and sizes.count(None) <= 1
 
 
-def _settle(flat: Flat, fusion: Fusion) -> Output:
+def _last_view(flat: Flat, fusion: Fusion) -> Output:
     """Return the last view of the root that has a shape of the node's output, or the root."""
-    shapes = [one for one in (fusion.shape, fusion.keep_dims) if one is not None]
+    shapes = [shape for shape in (fusion.shape, fusion.keep_dims) if shape is not None]
     output = best = fusion.root
     while True:
         user = flat.only_user(output)
@@ -133,7 +133,7 @@ def _settle(flat: Flat, fusion: Fusion) -> Output:
             best = output
 
 
-def _completed(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
+def _with_known_sizes(sizes: list[int | None], fusion: Fusion) -> list[int | None]:
     """Fill in unknown sizes after the first, if the node's output has as many dimensions."""
     if len(sizes) != len(fusion.shape):
         return sizes

@@ -87,7 +87,7 @@ class Pattern:
         refused: Outcome[Match] = NoMatch()
         for state in self.root.matches(facts, output, State(given)):
             for whole in _with_others(facts, self.others, state):
-                outcome = _settle(facts, whole)
+                outcome = _check_expectations(facts, whole)
                 if isinstance(outcome, Found):
                     return outcome
                 refused = refused or outcome
@@ -102,7 +102,7 @@ def _with_others(facts: Facts, others: tuple[Value, ...], state: State) -> Itera
         yield from _with_others(facts, others[1:], found)
 
 
-def _settle(facts: Facts, state: State) -> Outcome[Match]:
+def _check_expectations(facts: Facts, state: State) -> Outcome[Match]:
     """Check the additional expectations of a match; refuse the match if one does not hold."""
     while state.expected:
         (expected, output), *rest = state.expected
@@ -119,9 +119,9 @@ def _above(facts: Facts, root: Value, state: State) -> Iterator[State]:
     held: list[Value] = []
     steps, anchor = 0, None
     while level and anchor is None:
-        held = [one for one in level if one in state.bound]
+        held = [pattern for pattern in level if pattern in state.bound]
         anchor = held[0] if held else None
-        level = tuple(part for one in level for part in one.parts)
+        level = tuple(part for pattern in level for part in pattern.parts)
         steps += anchor is None
     if anchor is not None:
         for output in dict.fromkeys(_users(facts, state.bound[anchor].node, steps)):

@@ -120,8 +120,8 @@ class _Where(Value):
 
 
 class _Both(Value):
-    def __init__(self, one: Value, other: Value) -> None:
-        super().__init__([one, other], one.ops)
+    def __init__(self, first: Value, second: Value) -> None:
+        super().__init__([first, second], first.ops)
 
     def _matches(self, facts: Facts, output: Output, state: State) -> Iterator[State]:
         return _match_all(facts, [(part, output) for part in self.parts], state)

@@ -55,7 +55,7 @@ def _give_way(model: Model, name: str) -> bool:
     graph, node = model.graph, model.graph[name]
     if any(source.node == name for user in graph.users(name) for source in user.inputs) or anchors_branch(model, name):
         return False
-    effects = [one.node for one in node.inputs if has_effect(graph, graph[one.node])]
+    effects = [source.node for source in node.inputs if has_effect(graph, graph[source.node])]
     graph.replace_control(name, [*node.controls, *effects])
     return True
 

@@ -59,9 +59,9 @@ PASSES: tuple[tuple[type[Pass], Make], ...] = (
 
 def fusing_passes(options: FuseOptions) -> list[Pass]:
     """Return the passes of `fuse` in order."""
-    return [make(options) for one, make in PASSES if one.name not in options.skip_passes]
+    return [make(options) for pass_, make in PASSES if pass_.name not in options.skip_passes]
 
 
 def fusing_pass_names() -> dict[str, str]:
     """Return the names of the passes in order, with a one-line description of each."""
-    return {one.name: (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".") for one, _ in PASSES}
+    return {pass_.name: (inspect.getdoc(pass_) or "").partition("\n")[0].rstrip(".") for pass_, _ in PASSES}

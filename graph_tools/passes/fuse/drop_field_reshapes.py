@@ -60,4 +60,4 @@ def _keeps_rows(flat: Flat, output: Output, sizes: list[int | None]) -> bool:
     before = flat.known(output)
     if len(before) < 2 or None in before[1:] or None in sizes[1:]:
         return False
-    return math.prod(one or 0 for one in before[1:]) == math.prod(size or 0 for size in sizes[1:])
+    return math.prod(size or 0 for size in before[1:]) == math.prod(size or 0 for size in sizes[1:])

@@ -41,7 +41,7 @@ class FuseCrossNetworks(InteractionPass):
                 self._layers[node.output()] = outcome.value
         # A layer without its bias also looks like a layer.
         inside = {name for layer in self._layers.values() for name in layer.nodes - {layer.root.node}}
-        self._layers = {root: one for root, one in self._layers.items() if root.node not in inside}
+        self._layers = {root: layer for root, layer in self._layers.items() if root.node not in inside}
         # The last network first: a network that begins at the end of another one still finds that end in the graph.
         ends = [chain[-1] for chain in reversed(self._chains(flat))]
         return [flat.graph[name] for name in [*self._refused, *(end.root.node for end in ends)]]
@@ -57,9 +57,9 @@ class FuseCrossNetworks(InteractionPass):
             return Refused(f"shape of '{last.root.node}' is not known")
         x = as_matrix(flat, first.given, first.width)
         biases: list[Output | Array] = []
-        if any(one.bias is not None for one in chain):
-            biases = [np.zeros(one.width, np.float32) if one.bias is None else one.bias for one in chain]
-        kernels = [kernel for one in chain for kernel in one.kernels]
+        if any(layer.bias is not None for layer in chain):
+            biases = [np.zeros(layer.width, np.float32) if layer.bias is None else layer.bias for layer in chain]
+        kernels = [kernel for layer in chain for kernel in layer.kernels]
         attrs = {
             "num_kernels": len(kernels),
             "num_biases": len(biases),

@@ -31,6 +31,9 @@ from graph_tools.rewriting.sweep import sweep
 
 _OP = "RecDenseTower"
 
+#: The pieces of a tower, and those of their outputs that something else uses.
+_Region = tuple[list[Piece], list[Output]]
+
 
 class FuseDenseTowers(Pass):
     """Compute dense layers and the nodes between them with one op.
@@ -58,36 +61,35 @@ class FuseDenseTowers(Pass):
         if not model.graph.of(*PRODUCTS):
             return
         site = Site(model)
-        pairs = list(zip(*_settle(site, find_pieces(site)), strict=True))
-        result.at = [outputs[0].node for _, outputs in pairs if outputs[0].node not in self.left_alone]
-        kept = [(region, outputs) for region, outputs in pairs if outputs[0].node in result.at]
-        site.refused |= {
-            pair[0].node: self.left_alone[pair[0].node] for _, pair in pairs if pair[0].node not in result.at
-        }
-        regions, wanted = [one for one, _ in kept], [one for _, one in kept]
-        towers = [make_tower(site, *both) for both in zip(regions, wanted, strict=True)]
+        regions: list[_Region] = []
+        for region, outputs in _find_regions(site):
+            name = outputs[0].node
+            if name in self.left_alone:
+                site.refused[name] = self.left_alone[name]
+            else:
+                regions.append((region, outputs))
+                result.at.append(name)
         # All plans are made before the graph changes, since `site` is a snapshot of it.
-        edges = [_Edges(site, *both) for both in zip(regions, wanted, strict=True)]
+        towers = [(make_tower(site, *region), _Edges(site, *region)) for region in regions]
         renamed: dict[Output, Output] = {}
-        for tower, edge in zip(towers, edges, strict=True):
-            self._rewrite(model, tower, edge, renamed)
+        for tower, edges in towers:
+            self._rewrite(model, tower, edges, renamed)
             result.applied += 1
-        for region, found in zip(regions, wanted, strict=True):
-            _replace(model, region, found, renamed)
+        for region, outputs in regions:
+            _replace(model, region, outputs, renamed)
         result.refused = [(name, why) for name, why in site.refused.items() if name in model.graph]
 
     def ensures(self, model: Model) -> Iterator[str]:
         """Yield the first outputs of towers that are not fused."""
         if model.graph.of(*PRODUCTS):
-            site = Site(model)
-            _, wanted = _settle(site, find_pieces(site))
-            yield from (outputs[0].node for outputs in wanted if outputs[0].node not in self.left_alone)
+            names = (outputs[0].node for _, outputs in _find_regions(Site(model)))
+            yield from (name for name in names if name not in self.left_alone)
 
-    def _rewrite(self, model: Model, tower: Tower, edge: _Edges, renamed: dict[Output, Output]) -> None:
+    def _rewrite(self, model: Model, tower: Tower, edges: _Edges, renamed: dict[Output, Output]) -> None:
         """Add the op, and record in `renamed` which of its outputs replaces each output of the graph."""
         graph = model.graph
         inputs = [
-            add_matrix(edge.site, source, edge.widths[source]) if source in edge.turned else source
+            add_matrix(edges.site, source, edges.widths[source]) if source in edges.turned else source
             for source in tower.inputs
         ]
         weights = [
@@ -102,7 +104,7 @@ class FuseDenseTowers(Pass):
             "precision": self.precision,
         }
         node = graph.add(_OP, [*inputs, *weights], name="dense_tower", attrs=attrs)
-        for port, (output, target) in enumerate(zip(edge.wanted, edge.targets, strict=True)):
+        for port, (output, target) in enumerate(zip(edges.wanted, edges.targets, strict=True)):
             given = node.output(port)
             if target is not None:
                 given = add_reshape(graph, given, np.float32, target, f"{output.node}/shape")
@@ -125,42 +127,43 @@ class _Edges:
     def __init__(self, site: Site, region: list[Piece], wanted: list[Output]) -> None:
         self.site, self.wanted = site, wanted
         self.widths = outside_inputs(region)
-        self.turned = {one for one, width in self.widths.items() if not takes_as_is(site, one, width)}
+        self.turned = {source for source, width in self.widths.items() if not takes_as_is(site, source, width)}
         lead = leading(site, self.widths)
         widths = {piece.output: piece.width for piece in region}
         self.targets: list[list[int] | None] = []
         self.misfits: list[Output] = []
-        for one in wanted:
-            sizes = site.shapes.of(one)
-            target = None if fits(sizes, lead, widths[one]) else shape_of_result(sizes)
+        for output in wanted:
+            sizes = site.shapes.of(output)
+            target = None if fits(sizes, lead, widths[output]) else shape_of_result(sizes)
             self.targets.append(target)
-            if target is None and not fits(sizes, lead, widths[one]):
-                self.misfits.append(one)
+            if target is None and not fits(sizes, lead, widths[output]):
+                self.misfits.append(output)
 
     @property
     def reshapes(self) -> int:
         return len(self.turned) + sum(target is not None for target in self.targets)
 
 
-def _settle(site: Site, pieces: list[Piece]) -> tuple[list[list[Piece]], list[list[Output]]]:
-    """Return regions, and their outputs, that need few reshapes and whose outputs can all keep their shapes."""
+def _find_regions(site: Site) -> list[_Region]:
+    """Find regions that need few reshapes and whose outputs can all keep their shapes."""
+    pieces = find_pieces(site)
     while True:
         regions = Regions(site, pieces)
         regions.join_neighbors()
         regions.join_siblings()
         found = regions.found()
-        used = [both for both in zip(found, wanted_outputs(site, found), strict=True) if both[1]]
+        used = [(region, wanted) for region, wanted in zip(found, wanted_outputs(site, found), strict=True) if wanted]
         misfits = [misfit for region, wanted in used for misfit in _Edges(site, region, wanted).misfits]
-        for one in misfits:
-            if site.pieces.pop(one).kind == "dense":
-                site.refused[one.node] = (
-                    f"shape of '{one.node}' is {site.text(one)}, expected one size that is not known"
+        for output in misfits:
+            if site.pieces.pop(output).kind == "dense":
+                site.refused[output.node] = (
+                    f"shape of '{output.node}' is {site.text(output)}, expected one size that is not known"
                 )
         views = [] if misfits else [view for region, wanted in used for view in _costly_views(site, region, wanted)]
-        for one in views:
-            del site.pieces[one]
+        for view in views:
+            del site.pieces[view]
         if not misfits and not views:
-            return [region for region, _ in used], [wanted for _, wanted in used]
+            return used
         pieces = useful(site)
 
 
@@ -172,7 +175,7 @@ def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list
     gone = {piece.output for piece in views}
     if not views or gone & set(wanted):
         return []
-    with_views, without = (_Edges(site, one, wanted) for one in (region, rest))
+    with_views, without = (_Edges(site, pieces, wanted) for pieces in (region, rest))
     fewer = without.reshapes + len(views) < with_views.reshapes and not without.misfits
     return list(gone) if fewer else []
 
@@ -180,15 +183,15 @@ def _costly_views(site: Site, region: list[Piece], wanted: list[Output]) -> list
 def _replace(model: Model, region: list[Piece], wanted: list[Output], renamed: dict[Output, Output]) -> None:
     """Connect users to the outputs of the op, and remove the nodes that only the old nodes needed."""
     graph, roots = model.graph, model.outputs()
-    for one in wanted:
-        graph.replace(one, renamed[one])
-    for one in wanted:
-        if one.node in roots:
-            node = graph[one.node]
-            before = [*(each.node for each in node.inputs), *node.controls]
+    for output in wanted:
+        graph.replace(output, renamed[output])
+    for output in wanted:
+        if output.node in roots:
+            node = graph[output.node]
+            before = [*(source.node for source in node.inputs), *node.controls]
             node.op, node.attrs = "Identity", {"T": attr_value(np.float32)}
-            graph.set_inputs(node, [renamed[one]], [])
-            sweep(model, before, _why(renamed[one]), give_way=True)
+            graph.set_inputs(node, [renamed[output]], [])
+            sweep(model, before, _why(renamed[output]), give_way=True)
     for piece in reversed(region):
         sweep(model, [piece.output.node], _why(renamed[wanted[0]]), give_way=True)
 

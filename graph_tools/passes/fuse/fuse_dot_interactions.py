@@ -191,13 +191,13 @@ def matrix_of(flat: Flat, output: Output, count: int) -> Array | None:
         bounds = [flat.shapes.numbers(source) for source in node.inputs[1:]]
         if inner is None or not all(bound is not None and len(bound) == 1 for bound in bounds):
             return None
-        lower, upper = (one[0] for one in bounds if one)
+        lower, upper = (bound[0] for bound in bounds if bound)
         i, j = np.indices(inner.shape)
         return np.where(((lower < 0) | (i - j <= lower)) & ((upper < 0) | (j - i <= upper)), inner, 0)
     if node.op == "LogicalNot":
         inner = matrix_of(flat, node.inputs[0], count)
         return None if inner is None else 1.0 - inner
     if node.op == "Sub":
-        one, other = (matrix_of(flat, each, count) for each in node.inputs)
-        return None if one is None or other is None else one - other
+        minuend, subtrahend = (matrix_of(flat, source, count) for source in node.inputs)
+        return None if minuend is None or subtrahend is None else minuend - subtrahend
     return None

@@ -40,7 +40,7 @@ class FuseEmbeddingGroups(Pass):
         finder = _find(model)
         tables = TableMaker(model, finder.lookups.vocabularies)
         groups = [find_group for find_group in find_groups(finder) if self._keep(find_group, finder)]
-        result.at = [root.output.node for one in groups for root in one.roots]
+        result.at = [root.output.node for group in groups for root in group.roots]
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:
             for old, new in outputs.items():
@@ -70,11 +70,11 @@ def _find(model: Model) -> PieceFinder:
     if not joined:
         return finder
     finder = PieceFinder(model)
-    useless = [one for one in joined if any(Output(name) not in finder.pieces for name in one.added)]
-    for one in useless:
-        model.graph.set_inputs(one.node, one.inputs)
-        model.graph.set_attr(one.node, "N", len(joined_parts(one.node)))
-        for name in one.added:
+    useless = [join for join in joined if any(Output(name) not in finder.pieces for name in join.added)]
+    for join in useless:
+        model.graph.set_inputs(join.node, join.inputs)
+        model.graph.set_attr(join.node, "N", len(joined_parts(join.node)))
+        for name in join.added:
             model.graph.remove(name, "lookups that cannot be joined")
     return PieceFinder(model) if useless else finder
 
@@ -96,12 +96,12 @@ def _join_runs(model: Model, node: Node, runs: list[list[int]]) -> _Joined:
     added = []
     for run in runs:
         attrs = dict(node.attrs) | {"N": len(run)}
-        one = graph.add(node.op, [*(parts[i] for i in run), *axis], name=f"{node.name}/lookups", attrs=attrs)
-        added.append(one.name)
+        join = graph.add(node.op, [*(parts[i] for i in run), *axis], name=f"{node.name}/lookups", attrs=attrs)
+        added.append(join.name)
         for i in run:
             left[i] = None
-        left[run[0]] = one.output()
-    inputs = [one for one in left if one is not None]
+        left[run[0]] = join.output()
+    inputs = [part for part in left if part is not None]
     graph.set_inputs(node, [*inputs, *axis])
     graph.set_attr(node, "N", len(inputs))
     return _Joined(node, before, added)

@@ -19,7 +19,7 @@ def _kernel(flat: Flat, output: Output) -> tuple[Output, list[int]] | None:
     if found is not None:
         return found
     inner, shape = flat.source(output), flat.known(output)
-    return (inner, [one or 0 for one in shape]) if flat.kernel(inner) is not None and None not in shape else None
+    return (inner, [size or 0 for size in shape]) if flat.kernel(inner) is not None and None not in shape else None
 
 
 _FIRST, _SECOND, _KERNEL = value(), value(), value().where(_kernel)

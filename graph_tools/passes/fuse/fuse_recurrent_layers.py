@@ -191,7 +191,9 @@ def _is_last(flat: Flat, node: Node) -> bool:
 
 def _last_of(flat: Flat, states: Output) -> Output:
     """Add `x[:, -1]`."""
-    bounds = [flat.graph.add_const(np.array(one, np.int32), f"{states.node}/last") for one in ([0, -1], [0, 0], [1, 1])]
+    bounds = [
+        flat.graph.add_const(np.array(bound, np.int32), f"{states.node}/last") for bound in ([0, -1], [0, 0], [1, 1])
+    ]
     attrs = {"T": np.float32, "Index": np.int32, "begin_mask": 1, "end_mask": 3, "shrink_axis_mask": 2}
     return flat.graph.add("StridedSlice", [states, *bounds], name=f"{states.node}/last", attrs=attrs).output()
 

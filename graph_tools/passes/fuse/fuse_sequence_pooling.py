@@ -84,7 +84,7 @@ def _why_no_mask(flat: Flat, node: Node) -> NoMatch | Refused:
         if whole[2] is None:
             return Refused(f"the size of the vectors of '{values.node}' is not known")
         if None in (sizes[1], whole[1]):
-            shown = [f"'{one.node}' {_shown(flat, one)}" for one in (mask, values)]
+            shown = [f"'{output.node}' {_shown(flat, output)}" for output in (mask, values)]
             return Refused(f"mask {shown[0]} is not known to have one element for each position of {shown[1]}")
         if sizes[1] == whole[1]:
             return Refused(f"mask '{mask.node}' may be of other rows than '{values.node}'")
@@ -92,7 +92,7 @@ def _why_no_mask(flat: Flat, node: Node) -> NoMatch | Refused:
 
 
 def _shown(flat: Flat, output: Output) -> str:
-    return "[" + ", ".join("?" if one is None else str(one) for one in flat.known(output)) + "]"
+    return "[" + ", ".join("?" if size is None else str(size) for size in flat.known(output)) + "]"
 
 
 def _mask(flat: Flat, values: Output, output: Output) -> Mask | None:

@@ -94,7 +94,7 @@ class FuseTargetAttention(InteractionPass):
             "num_weights": len(weights),
             "parts": parts.names,
             "activations": [layer.activation for layer in layers],
-            "alphas": [one.alpha for one in layers],
+            "alphas": [layer.alpha for layer in layers],
             "softmax": scores.softmax,
             "padding": scores.padding,
             "scale": scores.scale,

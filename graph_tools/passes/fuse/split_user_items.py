@@ -78,8 +78,12 @@ class _Group:
     def items(self) -> dict[Output, bool]:
         """Return the other inputs, and whether all signatures have them."""
         inputs = [{end.tensor for end in signature.inputs.values()} for signature in self.signatures.values()]
-        found = dict.fromkeys(end.tensor for one in self.signatures.values() for end in one.inputs.values())
-        return {one: all(one in each for each in inputs) for one in found if one not in self.user}
+        found = dict.fromkeys(end.tensor for signature in self.signatures.values() for end in signature.inputs.values())
+        return {
+            tensor: all(tensor in signature_inputs for signature_inputs in inputs)
+            for tensor in found
+            if tensor not in self.user
+        }
 
 
 def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterable[_Group]:
@@ -87,7 +91,7 @@ def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterab
     groups: dict[frozenset[Output], _Group] = {}
     for name, signature in model.signatures.items():
         keys = matching(patterns, signature.inputs)
-        used = [one for one in (signature.inputs[key].tensor for key in keys) if model.graph.uses(one)]
+        used = [tensor for tensor in (signature.inputs[key].tensor for key in keys) if model.graph.uses(tensor)]
         split = user_inputs(model.graph, signature)
         if split:
             # The model is fused again: it is split already.
@@ -95,8 +99,8 @@ def _groups(model: Model, patterns: Sequence[str], result: PassResult) -> Iterab
                 result.refused.append((name, f"it is split already: the user's are {', '.join(split)}"))
         elif used:
             groups.setdefault(frozenset(used), _Group(used, {})).signatures[name] = signature
-    for one, group in groups.items():
-        if any(one & other for other in groups if other != one):
+    for inputs, group in groups.items():
+        if any(inputs & other for other in groups if other != inputs):
             names = ", ".join(group.signatures)
             result.refused.append((names, "another signature has some of its user inputs, expected all or none"))
         else:
@@ -122,9 +126,9 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     """Prove that rows may be computed separately, or return the reasons against it."""
     graph, items = model.graph, group.items
     rows = Rows(model, group.user, items)
-    for one in group.user:
-        if not rows.has_rows(one):
-            return [(one.node, "it has no first dimension of any size, expected one for the rows")]
+    for tensor in group.user:
+        if not rows.has_rows(tensor):
+            return [(tensor.node, "it has no first dimension of any size, expected one for the rows")]
     like = _with_a_row_for_each_item(rows, [item for item, everywhere in items.items() if everywhere])
     if like is None:
         return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
@@ -149,7 +153,7 @@ def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | 
     The parts of sparse and ragged tensors have other rows; they are not followed beyond the op that makes them dense.
     """
     meeting = {source: _meets(rows, source) for source in inputs if rows.has_rows(source)}
-    return next((one for strict in (True, False) for one, found in meeting.items() if strict in found), None)
+    return next((source for strict in (True, False) for source, found in meeting.items() if strict in found), None)
 
 
 def _meets(rows: Rows, output: Output) -> set[bool]:
@@ -207,15 +211,17 @@ class _Splitter:
         if node.op not in BROADCASTS and node.op not in BATCH_PRODUCTS:
             return False
         has_all = any(self.rows.has_rows(source) for source in node.inputs if not self._is_user(source))
-        return has_all and all(self.rows.has_rows(one) for one in node.inputs if self._is_user(one))
+        return has_all and all(self.rows.has_rows(source) for source in node.inputs if self._is_user(source))
 
     def _add_apart(self, node: Node) -> None:
         user = [source for source in node.inputs if self._is_user(source)]
-        others = [one for one in node.inputs if not self._is_user(one)]
+        others = [source for source in node.inputs if not self._is_user(source)]
         if not user:
             return
         if not any(map(self.rows.has_rows, others)):
-            self.graph.set_inputs(node, [self._expanded(one) if one in user else one for one in node.inputs])
+            self.graph.set_inputs(
+                node, [self._expanded(source) if source in user else source for source in node.inputs]
+            )
             return
         dtype = attribute(node, "T")
         terms = []
@@ -266,11 +272,11 @@ class _Splitter:
         return self.graph.add(EXPAND, [output, self.like], name=f"{output.node}/rows", attrs=attrs).output()
 
     def _collapse(self) -> None:
-        used = {one: self.graph.uses(one) for one in self.group.user}
-        attrs = {"T": [dtype_of(self.graph, one) for one in used], "Tlike": dtype_of(self.graph, self.like)}
+        used = {tensor: self.graph.uses(tensor) for tensor in self.group.user}
+        attrs = {"T": [dtype_of(self.graph, tensor) for tensor in used], "Tlike": dtype_of(self.graph, self.like)}
         node = self.graph.add(COLLAPSE, [*used, self.like], name="user_rows", attrs=attrs)
         for port, uses in enumerate(used.values()):
             for user, index in uses:
                 self.graph.set_input(user, index, node.output(port))
-        unused = [one.name for one in self.graph if self._is_user(one.output()) and not self.graph.users(one.name)]
+        unused = [node.name for node in self.graph if self._is_user(node.output()) and not self.graph.users(node.name)]
         sweep(self.model, unused, _WHY, give_way=True)

@@ -92,7 +92,7 @@ class Affines:
             source.node == node.name and source.port for user in self.graph.users(node.name) for source in user.inputs
         ):
             return None
-        gamma, beta, mean, variance = (self.values.value(one) for one in node.inputs[1:5])
+        gamma, beta, mean, variance = (self.values.value(source) for source in node.inputs[1:5])
         if gamma is None or beta is None or mean is None or variance is None:
             return None
         epsilon = attribute(node, "epsilon", 1e-4)
@@ -117,10 +117,10 @@ class Affines:
             if whole is not None and start.node in self.roots:
                 return whole
             node = self.only_user(start)
-            one = self.of(node) if node is not None else None
-            if node is None or one is None or one.source != start:
+            affine = self.of(node) if node is not None else None
+            if node is None or affine is None or affine.source != start:
                 return whole
-            whole = one if whole is None else whole.then(one)
+            whole = affine if whole is None else whole.then(affine)
             start = node.output()
 
     def only_user(self, output: Output) -> Node | None:

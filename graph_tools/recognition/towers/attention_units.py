@@ -112,7 +112,7 @@ def _layer(piece: Piece, bias: Weight | None, activation: Piece | None) -> Layer
         names = ACTIVATIONS[layer.activation]
         if any(name not in activation.weights for name in names):
             return None
-        layer.weights = [activation.weights[one] for one in names]
+        layer.weights = [activation.weights[name] for name in names]
     return layer
 
 
@@ -157,11 +157,11 @@ def _part(flat: Flat, output: Output, keys: Output) -> tuple[str, Output | None]
     node = flat.direct(output, "Sub", "Mul")
     if node is None:
         return None
-    one, other = (skip(flat.graph, each) for each in node.inputs)
-    if other == keys:
-        query = _for_each_key(flat, one, keys)
+    left, right = (skip(flat.graph, source) for source in node.inputs)
+    if right == keys:
+        query = _for_each_key(flat, left, keys)
         return None if query is None else ("product" if node.op == "Mul" else "query-key", query)
-    query = _for_each_key(flat, other, keys) if one == keys else None
+    query = _for_each_key(flat, right, keys) if left == keys else None
     return None if query is None else ("product" if node.op == "Mul" else "key-query", query)
 
 

@@ -145,14 +145,14 @@ def _factors(flat: Flat, product: Output, root: Output) -> list[tuple[Output, Ou
     node = flat.direct(product, "Mul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
     if node is None or flat.sizes(product) != flat.sizes(root):
         return []
-    one, two = (skip(flat.graph, each) for each in node.inputs)
+    left, right = (skip(flat.graph, source) for source in node.inputs)
     if node.op != "Mul":
         # [rows, width, 1] · [rows, 1, 1]
-        ones = len(flat.known(two)) == 3 and flat.known(two)[1:] == [1, 1] and flat.known(one)[2:] == [1]
-        return [(one, two)] if ones and not flat.adjoined(node) else []
+        ones = len(flat.known(right)) == 3 and flat.known(right)[1:] == [1, 1] and flat.known(left)[2:] == [1]
+        return [(left, right)] if ones and not flat.adjoined(node) else []
     whole = flat.sizes(product)
     found = []
-    for start, factor in ((one, two), (two, one)):
+    for start, factor in ((left, right), (right, left)):
         if flat.sizes(start) == whole and len(flat.known(factor)) == len(whole or ()):
             found.append((start, factor))
     return found

@@ -51,12 +51,12 @@ def _mat_mul(site: Site, node: Node) -> Outcome[Piece]:
 
 def _conv(site: Site, node: Node) -> Outcome[Piece]:
     """Recognize a convolution of width 1: `tf.nn.conv1d` with filters [1, k, units]."""
-    ones = all(one == 1 for key in ("strides", "dilations") for one in attribute(node, key, [1]))
+    ones = all(step == 1 for key in ("strides", "dilations") for step in attribute(node, key, [1]))
     padded = attribute(node, "padding", b"VALID") not in (b"VALID", b"SAME")
     if not ones or padded or attribute(node, "data_format", b"NHWC") != b"NHWC":
         return NoMatch()
     output = skip(site.graph, node.inputs[1])
-    shape = [one.known for one in site.shapes.of(output) or ()]
+    shape = [size.known for size in site.shapes.of(output) or ()]
     while site.graph[output.node].op in {"ExpandDims", "Reshape"} and not site.graph[output.node].controls:
         output = skip(site.graph, site.graph[output.node].inputs[0])
     found = _kernel(site, output)
@@ -92,14 +92,14 @@ def _kernel(site: Site, output: Output) -> tuple[Output, tuple[int, ...], bool] 
         return output, tuple(site.model.variables[handle].shape), False
     if node.op == "Const" and not node.controls:
         shape = attribute(node, "value").tensor_shape
-        return output, tuple(int(one.size) for one in shape.dim), False
+        return output, tuple(int(dimension.size) for dimension in shape.dim), False
     return None
 
 
 def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Outcome[Piece]:
-    names = [one.decode() for one in attribute(node, "fused_ops", [])]
+    names = [name.decode() for name in attribute(node, "fused_ops", [])]
     rest = [name for name in names if name != "BiasAdd"]
-    if len(rest) > 1 or any(one not in _FUSED for one in rest) or len(node.inputs) > 3:
+    if len(rest) > 1 or any(name not in _FUSED for name in rest) or len(node.inputs) > 3:
         return Refused(f"'{node.name}' does {', '.join(names)}, expected a bias and one activation")
     if "BiasAdd" in names:
         bias = site.values.value(node.inputs[2])
@@ -125,7 +125,7 @@ def _einsum(site: Site, node: Node) -> Outcome[Piece]:
         return Refused(f"weights of '{node.name}' are not constant, expected so of the second operand")
     kernel, shape, transposed = found
     x, weights = operands
-    inner = "".join(one for one in x if one in weights)
+    inner = "".join(letter for letter in x if letter in weights)
     outer = "".join(weight for weight in weights if weight not in inner)
     lead = x[: len(x) - len(inner)]
     plain = x == lead + inner and result == lead + outer and "." not in weights

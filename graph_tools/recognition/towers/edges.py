@@ -15,10 +15,10 @@ def outside_inputs(region: list[Piece]) -> dict[Output, int]:
     """Return the inputs of a region from outside, with the number of elements of a row."""
     inside = {piece.output for piece in region}
     return {
-        one: width
+        source: width
         for piece in region
-        for one, width in zip(piece.inputs, piece.widths, strict=True)
-        if one not in inside
+        for source, width in zip(piece.inputs, piece.widths, strict=True)
+        if source not in inside
     }
 
 
@@ -80,7 +80,7 @@ def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
     if sizes is None or len(sizes) != len(lead) + 1 or sizes[-1] != Size(width):
         return False
     different = [(one, two) for one, two in zip(sizes[:-1], lead, strict=True) if one != two]
-    return not different or (len(different) == 1 and all(one.known is None for one in different[0]))
+    return not different or (len(different) == 1 and all(size.known is None for size in different[0]))
 
 
 def shape_of_result(sizes: Sizes | None) -> list[int] | None:

@@ -104,10 +104,16 @@ def _difference(site: Site, node: Node) -> Piece | None:
 def _gate(site: Site, node: Node, inputs: tuple[Output, ...]) -> Piece | None:
     """Recognize the product of a row with one number for each row."""
     for gate, x in (inputs, inputs[::-1]):
-        one, other = site.shapes.of(gate), site.shapes.of(x)
+        gate_shape, shape = site.shapes.of(gate), site.shapes.of(x)
         width = site.width(x)
-        fits = one and other and len(one) == len(other) and one[:-1] == other[:-1] and one[-1] == Size(1)
-        if fits and width and width > 1 and site.width(gate) == 1 and columns(other, width) == 1:
+        fits = (
+            gate_shape
+            and shape
+            and len(gate_shape) == len(shape)
+            and gate_shape[:-1] == shape[:-1]
+            and gate_shape[-1] == Size(1)
+        )
+        if fits and width and width > 1 and site.width(gate) == 1 and columns(shape, width) == 1:
             return Piece("mix", node.output(), (gate, x), (1, width), width, nodes={node.name})
     return None
 
@@ -118,12 +124,12 @@ def _concat(site: Site, node: Node) -> Piece | None:
     found = [site.shapes.of(source) for source in inputs]
     if not axis or not found[0] or axis[0] % len(found[0]) != len(found[0]) - 1:
         return None
-    widths = [site.last(one) for one in inputs]
+    widths = [site.last(source) for source in inputs]
     if not all(widths):
         return None
     # Concatenation itself checks, for each request, that sizes that are not known before are equal.
     first = (found[0] or ())[:-1]
-    if any(site.is_constant(one) for one in inputs) or not all(_may_be_equal(first, (one or ())[:-1]) for one in found):
+    if any(map(site.is_constant, inputs)) or not all(_may_be_equal(first, (shape or ())[:-1]) for shape in found):
         return None
     known = tuple(width or 0 for width in widths)
     return Piece("concat", node.output(), inputs, known, sum(known), nodes={node.name})

@@ -31,7 +31,7 @@ def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
     if node.op not in ENDS or node.controls or not site.is_float(node):
         return None
     leaves = list(formulas.leaves(node.output()))
-    if not any(site.graph[one.node].op in _BENDS for one in [node.output(), *leaves]):
+    if not any(site.graph[output.node].op in _BENDS for output in [node.output(), *leaves]):
         return None
     for leaf in leaves:
         try:
@@ -118,12 +118,12 @@ def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> 
     if widths or not width or stack.controls or rank < 2 or attribute(stack, "axis", 0) not in (rank - 1, -2):
         return None
     inputs = (gate, *experts)
-    leads = {(site.shapes.of(one) or ())[:-1] for one in experts}
+    leads = {(site.shapes.of(expert) or ())[:-1] for expert in experts}
     gates = site.shapes.of(gate) or ()
     same = all(len(lead) == len(gates) - 1 and _may_equal(lead, gates[:-1]) for lead in leads)
     if not same or site.width(gate) != len(experts) or columns(site.shapes.of(node.output()), width) is None:
         return None
-    if any(columns(site.shapes.of(one), width) != 1 for one in experts) or any(site.is_constant(one) for one in inputs):
+    if any(columns(site.shapes.of(expert), width) != 1 for expert in experts) or any(map(site.is_constant, inputs)):
         return None
     return Piece("mix", node.output(), inputs, (len(experts), *(width for _ in experts)), width, nodes=nodes)
 

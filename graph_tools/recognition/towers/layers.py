@@ -65,7 +65,7 @@ class Drafts:
             if piece.kind == "view":
                 self.same[piece.output] = self.rows(piece.inputs[0])
         used = [self.rows(source) for piece in pieces if piece.kind != "view" for source in piece.inputs]
-        self._uses = Counter([*used, *(self.rows(one) for one in wanted)])
+        self._uses = Counter([*used, *(self.rows(output) for output in wanted)])
         self.layers: list[Draft] = []
         self._of: dict[Output, Draft] = {}
         for piece in pieces:
@@ -145,13 +145,13 @@ class Drafts:
             return weight
         return np.full(width, value.ravel()[0], np.float32)
 
-    def _sum(self, one: Weight | None, two: Weight, width: int) -> Weight | None:
-        if one is None:
-            return two
-        values = [self.site.values.value(each) if isinstance(each, Output) else each for each in (one, two)]
-        if any(each is None for each in values):
+    def _sum(self, first: Weight | None, second: Weight, width: int) -> Weight | None:
+        if first is None:
+            return second
+        values = [self.site.values.value(bias) if isinstance(bias, Output) else bias for bias in (first, second)]
+        if any(bias is None for bias in values):
             return None
-        return np.ascontiguousarray(sum(np.broadcast_to(each, (width,)) for each in values if each is not None))
+        return np.ascontiguousarray(sum(np.broadcast_to(bias, (width,)) for bias in values if bias is not None))
 
     def _add(self, piece: Piece, inputs: list[Output]) -> None:
         parts: list[Output] = []
@@ -167,8 +167,8 @@ class Drafts:
         if not hosts:
             return self._new(Draft("add", piece.output, piece.width, parts))
         host = hosts[-1]
-        joined = [one for one in hosts[:-1] if self._join(host, one, piece.width)]
-        gone = {one.output for one in joined} | {host.output}
+        joined = [draft for draft in hosts[:-1] if self._join(host, draft, piece.width)]
+        gone = {draft.output for draft in joined} | {host.output}
         host.add += [part for part in parts if part not in gone]
         for other in joined:
             self.layers.remove(other)
@@ -223,7 +223,7 @@ def make_tower(site: Site, pieces: list[Piece], wanted: list[Output]) -> Tower:
     numbers = {draft.output: f"h{i}" for i, draft in enumerate(drafts.layers)}
     maker = _Maker(numbers)
     layers = tuple(maker.layer(draft) for draft in drafts.layers)
-    plan = plans.TowerPlan(layers, tuple(maker.reference(drafts.rows(one)) for one in wanted))
+    plan = plans.TowerPlan(layers, tuple(maker.reference(drafts.rows(output)) for output in wanted))
     plan.check(len(maker.inputs), len(maker.weights))
     return Tower(plan, list(maker.inputs), maker.weights)
 
@@ -254,7 +254,7 @@ class _Maker:
         weights, activation = draft.weights, self._activation(draft.activation)
         if draft.kind == "dense":
             kernels = tuple(self.weight(kernel) or 0 for kernel in draft.kernels)
-            add = tuple(self.reference(one) for one in draft.add)
+            add = tuple(self.reference(source) for source in draft.add)
             return plans.Dense(inputs, kernels, self.weight(weights.get("bias")), add, draft.transpose, activation)
         if draft.kind == "affine":
             return plans.Affine(

@@ -124,9 +124,9 @@ class Site(GraphFacts):
     def common_width(self, outputs: tuple[Output, ...]) -> int | None:
         """Return the number of elements of a row of tensors of one shape, from a piece that computes one of them."""
         made = [self.pieces[output].width for output in outputs if output in self.pieces]
-        widths: set[int | None] = {*made} or {self.width(one) for one in outputs}
+        widths: set[int | None] = {*made} or {self.width(output) for output in outputs}
         width = widths.pop()
-        if widths or not width or any(columns(self.shapes.of(one), width) is None for one in outputs):
+        if widths or not width or any(columns(self.shapes.of(output), width) is None for output in outputs):
             return None
         return width
 
@@ -164,9 +164,9 @@ class Site(GraphFacts):
         """Return whether outputs have equal shapes; first dimensions may differ if all of them are unknown."""
         found = [self.shapes.of(output) for output in outputs]
         first = found[0]
-        if not first or any(one is None or len(one) != len(first) for one in found):
+        if not first or any(shape is None or len(shape) != len(first) for shape in found):
             return False
-        for axis, sizes in enumerate(zip(*(one or () for one in found), strict=True)):
+        for axis, sizes in enumerate(zip(*(shape or () for shape in found), strict=True)):
             if len(set(sizes)) > 1 and (axis or any(size.known is not None for size in sizes)):
                 return False
         return True
@@ -175,7 +175,9 @@ class Site(GraphFacts):
         """Return a shape as text for a message."""
         shape = self.shapes.shape_of(output)
         return (
-            "not known" if shape is None else "[" + ", ".join("?" if one is None else str(one) for one in shape) + "]"
+            "not known"
+            if shape is None
+            else "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
         )
 
     def is_float(self, node: Node) -> bool:

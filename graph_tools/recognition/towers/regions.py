@@ -27,8 +27,8 @@ class Regions:
         for node in site.graph:
             i = self._place.get(node.name)
             before = [*node.inputs, *map(Output, node.controls)] if i is None else pieces[i].inputs
-            for one in before:
-                self._users.setdefault(one.node, set()).add(node.name)
+            for source in before:
+                self._users.setdefault(source.node, set()).add(node.name)
 
     def join_neighbors(self) -> None:
         """Join each piece to the pieces that compute its inputs."""
@@ -47,8 +47,8 @@ class Regions:
             for output, width in zip(piece.inputs, piece.widths, strict=True):
                 takers.setdefault((output, width), []).append(i)
         for found in takers.values():
-            for one, other in pairwise(found):
-                self._join(one, other)
+            for first, second in pairwise(found):
+                self._join(first, second)
 
     def found(self) -> list[list[Piece]]:
         """Return the regions that have a layer, in the order of their first pieces."""
@@ -59,14 +59,14 @@ class Regions:
         return any(self.pieces[member].kind == "dense" for member in self._members[self._region[i]])
 
     def _join(self, i: int, k: int) -> bool:
-        one, two = self._region[i], self._region[k]
-        if one == two:
+        first, second = self._region[i], self._region[k]
+        if first == second:
             return True
-        if self._leads_around(one, two) or self._leads_around(two, one):
+        if self._leads_around(first, second) or self._leads_around(second, first):
             return False
-        for member in self._members[two]:
-            self._region[member] = one
-        self._members[one] += self._members.pop(two)
+        for member in self._members[second]:
+            self._region[member] = first
+        self._members[first] += self._members.pop(second)
         return True
 
     def _leads_around(self, begin: int, end: int) -> bool:

@@ -76,7 +76,7 @@ def useful(site: Site) -> list[Piece]:
     deep: set[Output] = set()
     for output, piece in site.pieces.items():
         before = [takes(site, piece, i) for i in range(len(piece.inputs))]
-        if piece.kind == "dense" or any(one is not None and one.output in deep for one in before):
+        if piece.kind == "dense" or any(earlier is not None and earlier.output in deep for earlier in before):
             deep.add(output)
     kept = _Kept(site)
     for output, piece in reversed(site.pieces.items()):
