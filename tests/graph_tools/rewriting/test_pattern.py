@@ -53,7 +53,7 @@ class Program:
         return outcome.value  # type: ignore[no-any-return]
 
 
-def test_a_value_is_read_with_its_pattern() -> None:
+def test_pattern_is_the_key_to_its_value() -> None:
     program = Program("x")
     program.Relu("relu", "x")
     program.Neg("y", "relu")
@@ -73,7 +73,7 @@ def test_another_op_or_another_number_of_inputs_does_not_match() -> None:
     assert program.found(op("Add|Sub", value(), value()), "z")
 
 
-def test_one_pattern_in_two_places_is_one_value() -> None:
+def test_pattern_in_two_places_matches_one_value() -> None:
     program = Program("x", "y")
     program.Mul("square", "x", "x")
     program.Mul("product", "x", "y")
@@ -83,7 +83,7 @@ def test_one_pattern_in_two_places_is_one_value() -> None:
     assert program.found(op("Mul", value(), value()), "product")
 
 
-def test_a_shared_node_must_be_the_same_node() -> None:
+def test_shared_pattern_requires_the_same_node() -> None:
     program = Program("x")
     program.Exp("e", "x")
     program.Exp("f", "x")
@@ -106,7 +106,7 @@ def test_operands_of_a_commutative_op_match_in_either_order() -> None:
     assert program.match(op("Sub", relu, y), "difference") == NoMatch()
 
 
-def test_the_order_that_fits_what_comes_later_is_found() -> None:
+def test_matcher_backtracks_to_the_order_that_fits_later_parts() -> None:
     program = Program("x", "y")
     program.Mul("product", "x", "y")
     program.Sub("one", "product", "x")
@@ -116,7 +116,7 @@ def test_the_order_that_fits_what_comes_later_is_found() -> None:
         assert program.found(op("Sub", op("Mul", value(), y), y), end)[y] == Output(right)
 
 
-def test_of_alternatives_the_one_that_is_there_is_in_the_match() -> None:
+def test_match_contains_the_alternative_that_was_found() -> None:
     program = Program("x", "y")
     program.Square("square", "x")
     program.Mul("product", "x", "x")
@@ -129,7 +129,7 @@ def test_of_alternatives_the_one_that_is_there_is_in_the_match() -> None:
     assert program.match(square | product | op("Pow", x, const(2)), "x") == NoMatch()
 
 
-def test_what_is_optional_may_be_absent() -> None:
+def test_optional_part_may_be_absent() -> None:
     program = Program("x")
     program.Relu("plain", "x")
     program.Cast("cast", "x")
@@ -142,7 +142,7 @@ def test_what_is_optional_may_be_absent() -> None:
     assert cast in program.found(pattern, "casted")
 
 
-def test_links_of_a_chain_match_as_often_as_they_are_there() -> None:
+def test_repeated_links_match_any_number_of_times() -> None:
     program = Program("x")
     program.Mul("a", "x", 1.0)
     program.Add("b", "a", 0.0)
@@ -155,7 +155,7 @@ def test_links_of_a_chain_match_as_often_as_they_are_there() -> None:
     assert program.found(repeated(lambda inner: op("Add|Mul", inner, const()), placeholder), "c")[placeholder]
 
 
-def test_identities_are_seen_through_unless_they_wait() -> None:
+def test_identities_are_skipped_unless_they_have_control_inputs() -> None:
     program = Program("x", "before")
     program.Relu("r", "x")
     program.Identity("i", "r")
@@ -167,14 +167,14 @@ def test_identities_are_seen_through_unless_they_wait() -> None:
     assert program.match(op("Neg", relu), "not_through") == NoMatch()
 
 
-def test_a_node_with_control_inputs_matches_only_where_it_may_wait() -> None:
+def test_node_with_control_inputs_matches_only_with_waits() -> None:
     program = Program("x", "before")
     program.Relu("r", "x", controls=("before",))
     assert program.match(op("Relu", value()), "r") == NoMatch()
     assert program.found(op("Relu", value(), waits=True), "r")
 
 
-def test_constants_are_told_by_their_elements() -> None:
+def test_constants_match_by_their_elements() -> None:
     program = Program("x")
     program.Mul("half", "x", 0.5)
     program.Mul("product", "x", "x")
@@ -187,7 +187,7 @@ def test_constants_are_told_by_their_elements() -> None:
     assert program.match(op("Mul", value(), const()), "product") == NoMatch()
 
 
-def test_one_constant_pattern_may_stand_for_two_constants() -> None:
+def test_constant_pattern_in_two_places_may_match_two_constants() -> None:
     program = Program("x")
     program.Add("a", "x", 0.0)
     program.Add("b", "a", 0.0)
@@ -195,7 +195,7 @@ def test_one_constant_pattern_may_stand_for_two_constants() -> None:
     assert program.found(op("Add", op("Add", value(), zero), zero), "b")
 
 
-def test_attributes_are_compared_and_an_absent_one_counts_as_false() -> None:
+def test_absent_attribute_counts_as_false() -> None:
     program = Program("x")
     program.MatMul("plain", "x", "x")
     program.MatMul("turned", "x", "x", transpose_b=True)
@@ -205,7 +205,7 @@ def test_attributes_are_compared_and_an_absent_one_counts_as_false() -> None:
     assert program.found(op("MatMul", ..., transpose_b=lambda found: found), "turned")
 
 
-def test_one_attribute_in_two_places_has_one_value() -> None:
+def test_attribute_pattern_in_two_places_matches_one_value() -> None:
     program = Program("x")
     program.Sum("a", "x", 1, keep_dims=True)
     program.Sum("b", "x", 1, keep_dims=True)
@@ -221,7 +221,7 @@ def test_one_attribute_in_two_places_has_one_value() -> None:
     assert program.found(pattern, "alike")
 
 
-def test_an_ellipsis_stands_for_any_number_of_inputs() -> None:
+def test_ellipsis_matches_any_number_of_inputs() -> None:
     program = Program("x", "y", "z")
     program.ConcatV2("joined", "x", "y", "z", 1)
     first, axis = value(), const()
@@ -231,7 +231,7 @@ def test_an_ellipsis_stands_for_any_number_of_inputs() -> None:
     assert program.match(op("ConcatV2", ..., first, first), "joined") == NoMatch()
 
 
-def test_another_output_of_a_node_is_told_by_its_number() -> None:
+def test_output_pattern_matches_the_numbered_output() -> None:
     program = Program("x")
     program.Unique("unique", "x")
     program.Neg("values", "unique:0")
@@ -242,7 +242,7 @@ def test_another_output_of_a_node_is_told_by_its_number() -> None:
     assert program.match(op("Neg", unique), "numbers") == NoMatch()
 
 
-def test_conditions_and_steps_ask_what_is_known_of_the_graph() -> None:
+def test_conditions_and_steps_use_the_facts_of_the_pass() -> None:
     program = Program("x")
     program.Relu("r", "x")
     program.Neg("y", "r")
@@ -254,7 +254,7 @@ def test_conditions_and_steps_ask_what_is_known_of_the_graph() -> None:
     assert program.match(op("Neg", through(lambda facts, output: None, x)), "y") == NoMatch()
 
 
-def test_used_once_looks_at_users_and_signatures() -> None:
+def test_used_once_counts_users_and_signatures() -> None:
     program = Program("x")
     program.Relu("r", "x")
     program.Neg("y", "r")
@@ -267,7 +267,7 @@ def test_used_once_looks_at_users_and_signatures() -> None:
     assert program.match(pattern, "y") == NoMatch()
 
 
-def test_a_site_that_lacks_what_is_expected_is_refused() -> None:
+def test_site_without_an_expected_part_is_refused() -> None:
     program = Program("x", "y")
     program.Relu("r", "x")
     program.Mul("scaled", "r", "y")
@@ -280,7 +280,7 @@ def test_a_site_that_lacks_what_is_expected_is_refused() -> None:
     assert program.match(pattern, "other") == NoMatch()
 
 
-def test_what_is_expected_is_looked_at_last_and_in_order() -> None:
+def test_expectations_are_checked_last_and_in_order() -> None:
     program = Program("x", "y")
     program.Exp("e", "y")
     program.Select("s", "x", "y", "e")
@@ -289,7 +289,7 @@ def test_what_is_expected_is_looked_at_last_and_in_order() -> None:
     assert program.match(op("Select", one, other, op("Log", value())), "s") == NoMatch()
 
 
-def test_a_way_that_is_refused_gives_way_to_one_that_is_found() -> None:
+def test_found_alternative_wins_over_a_refused_one() -> None:
     program = Program("x")
     program.Exp("e", "x")
     program.Exp("f", "e")
@@ -299,7 +299,7 @@ def test_a_way_that_is_refused_gives_way_to_one_that_is_found() -> None:
     assert program.found(pattern, "y")[placeholder] == Output("x")
 
 
-def test_a_second_root_uses_what_the_first_one_found() -> None:
+def test_second_root_uses_a_value_of_the_first() -> None:
     program = Program("x", "y")
     program.Where("where", "x")
     program.GatherNd("other", "y", "x")
@@ -312,7 +312,7 @@ def test_a_second_root_uses_what_the_first_one_found() -> None:
     assert program.match(Pattern(where, op("Neg", where)), "where") == NoMatch()
 
 
-def test_a_root_may_be_several_nodes_above_and_behind_identities() -> None:
+def test_second_root_may_be_several_nodes_above() -> None:
     program = Program("x")
     program.Relu("r", "x")
     program.Identity("i", "r")
@@ -322,7 +322,7 @@ def test_a_root_may_be_several_nodes_above_and_behind_identities() -> None:
     assert program.found(Pattern(relu, op("Exp", op("Neg", relu))), "r")
 
 
-def test_a_match_grows_by_what_may_be_there() -> None:
+def test_above_extends_a_match_by_an_optional_root() -> None:
     program = Program("x")
     program.Relu("r", "x")
     program.Mul("half", "r", 0.5)
@@ -335,7 +335,7 @@ def test_a_match_grows_by_what_may_be_there() -> None:
     assert match.above(op("Mul", relu, const(2.0))) is None
 
 
-def test_sites_are_the_nodes_of_the_ops_of_a_root() -> None:
+def test_sites_are_the_nodes_with_ops_of_the_root() -> None:
     program = Program("x")
     program.Relu("r", "x")
     program.Exp("e", "r")
@@ -344,7 +344,7 @@ def test_sites_are_the_nodes_of_the_ops_of_a_root() -> None:
     assert [node.name for node in Pattern(root).sites(program.graph)] == ["r", "n"]
 
 
-def test_two_patterns_may_hold_of_one_value() -> None:
+def test_and_requires_both_patterns_of_one_value() -> None:
     program = Program("x", "y")
     program.MatMul("plain", "x", "y")
     program.MatMul("turned", "x", "y", transpose_b=True)
@@ -354,7 +354,7 @@ def test_two_patterns_may_hold_of_one_value() -> None:
     assert program.match(pattern, "turned") == Refused("'turned' transposes")
 
 
-def test_a_value_may_be_given() -> None:
+def test_given_values_restrict_the_match() -> None:
     program = Program("x", "y")
     program.Mul("product", "x", "y")
     x, other = value(), value()

@@ -51,7 +51,7 @@ def _waits(model: Model, x: Output, source: Node) -> Node:
     return model.graph.add("Neg", [x], name="y", attrs=FLOAT, controls=[after.name])
 
 
-def test_a_node_that_is_only_waited_for_gives_way_if_asked() -> None:
+def test_node_for_which_others_only_wait_is_removed_with_give_way() -> None:
     for give_way in (False, True):
         model, x = _model()
         waits = _waits(model, x, model.graph.add("Abs", [x], name="abs", attrs=FLOAT))
@@ -59,7 +59,7 @@ def test_a_node_that_is_only_waited_for_gives_way_if_asked() -> None:
         assert waits.controls == ([] if give_way else ["after"])
 
 
-def test_a_node_that_tells_that_a_branch_runs_never_gives_way() -> None:
+def test_node_that_anchors_a_branch_stays_with_give_way() -> None:
     model, x = _model()
     taken = model.graph.add("Placeholder", name="taken", attrs={"dtype": np.bool_}).output()
     waits = _waits(model, x, model.graph.add("Switch", [x, taken], name="switch", attrs=FLOAT))
@@ -67,7 +67,7 @@ def test_a_node_that_tells_that_a_branch_runs_never_gives_way() -> None:
     assert waits.controls == ["after"]
 
 
-def test_a_node_with_an_effect_stays_while_what_is_given_way_to_waits_for_it() -> None:
+def test_node_with_an_effect_stays_with_give_way() -> None:
     model, x = _model()
     printed = model.graph.add("Print", [x, x], name="print", attrs=FLOAT | {"U": [np.float32]})
     waits = _waits(model, x, printed)

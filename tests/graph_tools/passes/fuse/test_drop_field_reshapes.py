@@ -17,7 +17,7 @@ def pairwise(x: Any) -> Any:
     return 0.5 * (tf.square(tf.reduce_sum(x, 1)) - tf.reduce_sum(x * x, 1))
 
 
-def test_a_chain_of_reshapes_goes(tmp_path: Path) -> None:
+def test_chain_of_reshapes_is_removed(tmp_path: Path) -> None:
     def function(x: Any) -> Any:
         # The first pass leaves out one reshape itself; of another it takes what that gives.
         return pairwise(tf.reshape(tf.squeeze(tf.expand_dims(x, 1), 1), [-1, 5, 8]))
@@ -27,7 +27,7 @@ def test_a_chain_of_reshapes_goes(tmp_path: Path) -> None:
     assert found.attributes("RecFmInteraction", "dim") == [8]
 
 
-def test_other_rows_stay(tmp_path: Path) -> None:
+def test_reshape_to_other_rows_stays(tmp_path: Path) -> None:
     def function(x: Any) -> Any:
         # Two rows of the interaction are one of the request.
         return pairwise(tf.reshape(2.0 * x, [-1, 5, 4]))
@@ -36,7 +36,7 @@ def test_other_rows_stay(tmp_path: Path) -> None:
     assert found.ops == {"RecFmInteraction": 1, "Reshape": 1, "Mul": 1}
 
 
-def test_what_others_use_stays(tmp_path: Path) -> None:
+def test_reshape_that_another_node_uses_stays(tmp_path: Path) -> None:
     def function(x: Any) -> dict[str, Any]:
         fields = tf.reshape(2.0 * x, [-1, 5, 8])
         return {"fields": fields, "y": pairwise(fields)}

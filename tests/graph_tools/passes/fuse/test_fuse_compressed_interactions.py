@@ -43,14 +43,14 @@ def run(tmp_path: Path, function: Callable[..., Any], *passes: Any) -> Fused:
     return fuse(tmp_path, function, FEEDS, FuseCompressedInteractions(), *passes, filters=FILTERS, biases=BIASES)
 
 
-def test_all_layers(tmp_path: Path) -> None:
+def test_products_of_every_layer_are_fused(tmp_path: Path) -> None:
     found = run(tmp_path, cin)
     assert found.ops[OP] == 2
     assert not {"BatchMatMulV2", "Pack"} & set(found.ops)
     assert not found.reasons
 
 
-def test_convolutions_are_layers(tmp_path: Path) -> None:
+def test_convolutions_of_width_one_become_dense_layers(tmp_path: Path) -> None:
     found = run(tmp_path, cin, FuseDenseTowers())
     assert (found.ops[OP], found.ops["RecDenseTower"]) == (2, 2)
     assert not {"Conv2D", "BiasAdd", "Relu"} & set(found.ops)
@@ -68,13 +68,13 @@ ALONE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = run(tmp_path, ALONE[which])
     assert OP not in found.ops
     assert not found.reasons
 
 
-def test_wider_convolutions_stay(tmp_path: Path) -> None:
+def test_wider_convolutions_are_not_fused(tmp_path: Path) -> None:
     filters = tf.Variable(floats(3, FIELDS**2, UNITS))
     made = fuse(
         tmp_path,
@@ -88,13 +88,13 @@ def test_wider_convolutions_stay(tmp_path: Path) -> None:
     assert made.ops["Conv2D"] == 1
 
 
-def test_other_dtypes_stay(tmp_path: Path) -> None:
+def test_other_dtypes_are_not_fused(tmp_path: Path) -> None:
     found = run(tmp_path, lambda x: products(tf.cast(x, tf.float64), tf.cast(x, tf.float64)))
     assert OP not in found.ops
     assert "is not float32" in found.reasons[0]
 
 
-def test_bits_are_the_same(tmp_path: Path) -> None:
+def test_scores_are_equal_bit_for_bit(tmp_path: Path) -> None:
     values = np.array([[[np.nan, 1, 0, -0.0], [np.inf, -1, 3, 1e-40]] + [[1, 2, 3, 4]] * 3], np.float32)
     found = fuse(tmp_path, lambda x: products(x, x), [{"x": values}], FuseCompressedInteractions())
     assert found.ops == {OP: 1}

@@ -77,7 +77,7 @@ def tfrs_low_rank(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_vectors(layers: int, tmp_path: Path) -> None:
+def test_layers_with_vectors_become_one_node(layers: int, tmp_path: Path) -> None:
     spellings: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = [
         (deepctr_vector, (WIDTH, 1), (WIDTH, 1)),
         (plain_vector, (WIDTH, 1), (WIDTH,)),
@@ -92,7 +92,7 @@ def test_vectors(layers: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_matrices(layers: int, tmp_path: Path) -> None:
+def test_layers_with_matrices_become_one_node(layers: int, tmp_path: Path) -> None:
     for i, (function, bias, transposed) in enumerate(((deepctr_matrix, (WIDTH, 1), True), (tfrs, (WIDTH,), False))):
         (tmp_path / str(i)).mkdir()
         found = run(tmp_path / str(i), function, variables(layers, WIDTH, WIDTH, bias=bias))
@@ -101,7 +101,7 @@ def test_matrices(layers: int, tmp_path: Path) -> None:
         assert not found.reasons
 
 
-def test_low_rank(tmp_path: Path) -> None:
+def test_layers_with_two_thin_matrices_become_one_node(tmp_path: Path) -> None:
     kernels = [tf.Variable(floats(*size, seed=i)) for i, size in enumerate([(WIDTH, 3), (3, WIDTH)] * 2)]
     biases = [tf.Variable(floats(WIDTH, seed=i)) for i in range(2)]
     found = run(tmp_path, tfrs_low_rank, (kernels, biases))
@@ -109,7 +109,7 @@ def test_low_rank(tmp_path: Path) -> None:
     assert found.attributes(OP, "version", "num_kernels", "num_biases") == [b"low_rank", 4, 2]
 
 
-def test_layers_without_bias(tmp_path: Path) -> None:
+def test_layers_without_bias_become_one_node(tmp_path: Path) -> None:
     held = variables(2, WIDTH, WIDTH)
 
     def without(x: Any, kernels: list[Any], _: list[Any]) -> Any:
@@ -123,7 +123,7 @@ def test_layers_without_bias(tmp_path: Path) -> None:
     assert found.attributes(OP, "num_biases") == [0]
 
 
-def test_some_layers_without_bias(tmp_path: Path) -> None:
+def test_missing_biases_of_some_layers_become_zeros(tmp_path: Path) -> None:
     def first_only(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
         y = x * tf.matmul(x, kernels[0]) + biases[0] + x
         return x * tf.matmul(y, kernels[1]) + y
@@ -133,7 +133,7 @@ def test_some_layers_without_bias(tmp_path: Path) -> None:
     assert found.attributes(OP, "num_biases") == [2]
 
 
-def test_a_result_that_is_used_elsewhere_ends_a_network(tmp_path: Path) -> None:
+def test_layer_whose_result_is_used_elsewhere_ends_a_network(tmp_path: Path) -> None:
     def both(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
         first = x * tf.matmul(x, kernels[0]) + biases[0] + x
         return tf.concat([first, x * tf.matmul(first, kernels[1]) + biases[1] + first], 1)
@@ -144,7 +144,7 @@ def test_a_result_that_is_used_elsewhere_ends_a_network(tmp_path: Path) -> None:
     assert "expected a layer before it" in found.reasons[0]
 
 
-def test_a_network_that_begins_where_another_ends(tmp_path: Path) -> None:
+def test_network_that_begins_at_the_end_of_another_is_fused(tmp_path: Path) -> None:
     """Each layer crosses its own input: as many networks as layers, of which one takes what the other gives."""
 
     def chained(x: Any, kernels: list[Any], biases: list[Any]) -> Any:
@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_graphs_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     function, why = REFUSED[which]
     found = run(tmp_path, function, variables(2, WIDTH, WIDTH))
     assert OP not in found.ops
@@ -191,13 +191,13 @@ ALONE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = run(tmp_path, ALONE[which], variables(2, WIDTH, WIDTH))
     assert OP not in found.ops
     assert not found.reasons
 
 
-def test_other_dtypes_stay(tmp_path: Path) -> None:
+def test_other_dtypes_are_not_fused(tmp_path: Path) -> None:
     kernel = tf.Variable(np.random.default_rng(0).normal(size=(WIDTH, 1)))
 
     def wide(x: Any) -> Any:

@@ -35,7 +35,7 @@ def dense(v1: Any, x: Any, units: int, name: str, bias: bool = True) -> Any:
     return v1.nn.bias_add(y, weight(v1, f"{name}/bias", units)) if bias else y
 
 
-def test_layers_are_one_op(tmp_path: Path) -> None:
+def test_layers_become_one_op(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.sigmoid(dense(v1, v1.nn.relu(dense(v1, x, 16, "one")), 1, "two"))
 
@@ -62,7 +62,7 @@ def test_weights_stay_variables(tmp_path: Path) -> None:
     assert [attribute(node, f"num_{one}") for one in ("inputs", "weights", "outputs")] == [1, 2, 1]
 
 
-def test_precision_is_what_was_asked_for(tmp_path: Path) -> None:
+def test_op_has_the_requested_precision(tmp_path: Path) -> None:
     model = read_model(from_graph(tmp_path, lambda v1, x: v1.nn.relu(dense(v1, x, 16, "one")), 8))
     PruneUnreachable().apply(model)
     FuseDenseTowers("bf16").apply(model)
@@ -97,7 +97,7 @@ def test_products_that_are_added_are_one_layer(tmp_path: Path) -> None:
     assert not left
 
 
-def test_what_is_used_outside_is_an_output(tmp_path: Path) -> None:
+def test_results_that_other_nodes_use_are_outputs(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x = v1.placeholder(v1.float32, [None, 8], name="x")
         hidden = v1.nn.relu(dense(v1, x, 4, "one"), name="hidden")
@@ -122,7 +122,7 @@ def test_towers_over_the_same_rows_are_one_op(tmp_path: Path) -> None:
     assert left == {"Max", "Pack"}
 
 
-def test_no_path_leaves_a_tower_and_comes_back(tmp_path: Path) -> None:
+def test_paths_that_leave_and_return_split_a_tower(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         y = v1.nn.relu(dense(v1, x, 8, "one"))
         sorted_rows = v1.sort(y, axis=1)
@@ -134,7 +134,7 @@ def test_no_path_leaves_a_tower_and_comes_back(tmp_path: Path) -> None:
     assert left & {"TopKV2", "Neg"}
 
 
-def test_concatenation_inside_is_a_layer_and_before_the_first_is_not(tmp_path: Path) -> None:
+def test_concatenation_is_a_layer_only_after_the_first_dense_layer(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         both = v1.concat([x, v1.sort(x, axis=1)], -1)
         y = v1.nn.relu(dense(v1, both, 8, "one"))
@@ -145,7 +145,7 @@ def test_concatenation_inside_is_a_layer_and_before_the_first_is_not(tmp_path: P
     assert "ConcatV2" in left
 
 
-def test_products_and_differences_of_rows(tmp_path: Path) -> None:
+def test_products_and_differences_of_rows_are_layers(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         y, z = (dense(v1, x, 4, name) for name in ("one", "two"))
         return v1.sigmoid(y * z - v1.square(z) + 0.5 / (1.0 + v1.square(y))[:, :1] * y)
@@ -157,7 +157,7 @@ def test_products_and_differences_of_rows(tmp_path: Path) -> None:
     assert "add" in names
 
 
-def test_one_number_for_each_row_scales_it(tmp_path: Path) -> None:
+def test_gate_with_one_number_per_row_is_a_layer(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         gate = v1.sigmoid(dense(v1, x, 1, "gate"))
         return v1.nn.relu(gate * dense(v1, x, 4, "one"))
@@ -177,7 +177,7 @@ def test_scales_that_no_weights_take_are_layers(tmp_path: Path) -> None:
     assert layers(plans)[:2] == ["dense relu", "affine"]
 
 
-def test_bias_is_subtracted_and_divided_by(tmp_path: Path) -> None:
+def test_biases_that_are_subtracted_or_divided_by_are_layers(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         y = v1.nn.relu(v1.matmul(x, weight(v1, "kernel", 8, 4)) - weight(v1, "bias", 4))
         return (weight(v1, "from", 4) - y) / weight(v1, "by", 4, low=0.5)
@@ -188,7 +188,7 @@ def test_bias_is_subtracted_and_divided_by(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["transpose_b", "Transpose", "adj_y", "Einsum", "Einsum turned"])
-def test_weights_may_be_transposed(tmp_path: Path, spelling: str) -> None:
+def test_transposed_weights_are_used_as_stored(tmp_path: Path, spelling: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         kernel = weight(v1, "kernel", 5, 8)
         if spelling == "Transpose":
@@ -205,7 +205,7 @@ def test_weights_may_be_transposed(tmp_path: Path, spelling: str) -> None:
     assert not left - {"StridedSlice"}
 
 
-def test_einsum_with_several_outer_and_inner_dimensions(tmp_path: Path) -> None:
+def test_einsum_with_several_outer_and_inner_dimensions_is_a_layer(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         heads = v1.einsum("abc,cde->abde", x, weight(v1, "one", 6, 2, 3)) + weight(v1, "bias", 2, 3)
         return v1.einsum("abde,def->abf", v1.nn.relu(heads), weight(v1, "two", 2, 3, 4)) + weight(v1, "last", 4)
@@ -216,7 +216,7 @@ def test_einsum_with_several_outer_and_inner_dimensions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [5, None])
-def test_layers_over_more_than_two_dimensions(tmp_path: Path, length: int | None) -> None:
+def test_layers_over_more_than_two_dimensions_are_fused(tmp_path: Path, length: int | None) -> None:
     def function(x: Any) -> Any:
         import tensorflow as tf
 
@@ -234,7 +234,7 @@ def test_layers_over_more_than_two_dimensions(tmp_path: Path, length: int | None
     assert not left
 
 
-def test_rows_that_lost_their_last_dimension(tmp_path: Path) -> None:
+def test_rows_without_their_last_dimension_are_fused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x = v1.placeholder(v1.float32, [None, 8], name="x")
         wide = v1.placeholder(v1.float32, [None], name="wide")
@@ -247,7 +247,7 @@ def test_rows_that_lost_their_last_dimension(tmp_path: Path) -> None:
     assert left == {"Reshape"}
 
 
-def test_one_row_for_all(tmp_path: Path) -> None:
+def test_row_that_is_added_to_all_rows_is_fused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         user, item = (v1.placeholder(v1.float32, [None, 8], name=name) for name in ("user", "item"))
         y = v1.sigmoid(dense(v1, user, 4, "one") + dense(v1, item, 4, "two"), name="y")
@@ -258,7 +258,7 @@ def test_one_row_for_all(tmp_path: Path) -> None:
     assert layers(plans) == ["dense sigmoid"]
 
 
-def test_tables_of_rows_are_no_biases(tmp_path: Path) -> None:
+def test_tables_of_rows_are_not_biases(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(v1.matmul(x, weight(v1, "kernel", 6, 4)) + weight(v1, "position", 5, 4))
 
@@ -267,7 +267,7 @@ def test_tables_of_rows_are_no_biases(tmp_path: Path) -> None:
     assert left == {"AddV2", "Relu"}
 
 
-def test_no_row_gives_no_row(tmp_path: Path) -> None:
+def test_request_without_rows_gets_no_scores(tmp_path: Path) -> None:
     source = from_graph(tmp_path, lambda v1, x: v1.nn.relu(dense(v1, x, 16, "one")), 8)
     towers(source, [{"x": np.zeros((0, 8), np.float32)}])
 
@@ -298,7 +298,7 @@ def _refused(case: str, v1: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_product_that_is_no_layer(tmp_path: Path, case: str) -> None:
+def test_products_that_are_not_layers_are_refused_with_a_reason(tmp_path: Path, case: str) -> None:
     shapes: dict[str, Any] = {"rank": None, "transposed": [8, None], "first": [8, None]}
 
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -313,7 +313,7 @@ def test_product_that_is_no_layer(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_weights_say_how_wide_rows_are(tmp_path: Path, joined: bool) -> None:
+def test_width_of_rows_follows_from_weights(tmp_path: Path, joined: bool) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x = v1.placeholder(v1.float32, [None, None], name="x")
         fed = {"x": x}
@@ -359,7 +359,7 @@ def test_another_signature_may_take_other_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer["y"], np.maximum(floats(3, 5), 0))
 
 
-def test_a_product_of_two_inputs_does_not_keep_others_from_being_fused(tmp_path: Path) -> None:
+def test_product_of_two_inputs_does_not_prevent_other_fusions(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         y = v1.nn.relu(dense(v1, x, 8, "one"))
         return v1.sigmoid(dense(v1, v1.matmul(v1.matmul(y, y, transpose_b=True), x), 1, "two"))
@@ -370,7 +370,7 @@ def test_a_product_of_two_inputs_does_not_keep_others_from_being_fused(tmp_path:
     assert left == {"MatMul"}
 
 
-def test_wide_and_deep_model_on_ids(idwdl_model: Path, tmp_path: Path) -> None:
+def test_wide_and_deep_model_is_fused(idwdl_model: Path, tmp_path: Path) -> None:
     plans, left, result = towers(idwdl_model, requests_for(idwdl_model)["serving_default"], out=tmp_path / "towers")
     assert layers(plans) == ["dense relu", "dense relu", "dense relu", "dense sigmoid"]
     assert not result.refused

@@ -172,7 +172,7 @@ NORMS = [norm_of_deepctr, norm_of_keras_3, norm_by_squares, norm_of_keras_2]
 
 
 @pytest.mark.parametrize("kind", OPS)
-def test_ops(tmp_path: Path, kind: str) -> None:
+def test_activation_ops_are_part_of_layers(tmp_path: Path, kind: str) -> None:
     source = from_graph(tmp_path, lambda v1, x: OPS[kind](v1, 3.0 * dense(v1, x, WIDTH, "one")), 8)
     plans, left, _ = towers(source, x_of(8))
     assert layers(plans) == [f"dense {kind}"]
@@ -180,7 +180,7 @@ def test_ops(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda one: one.__name__)
-def test_activations(tmp_path: Path, spelling: Spelling) -> None:
+def test_spelled_activations_are_part_of_layers(tmp_path: Path, spelling: Spelling) -> None:
     def build(v1: Any, x: Any) -> Any:
         return dense(v1, spelling(v1, dense(v1, x, WIDTH, "one") + vector(v1, "bias")), 2, "two")
 
@@ -190,7 +190,7 @@ def test_activations(tmp_path: Path, spelling: Spelling) -> None:
 
 
 @pytest.mark.parametrize("spelling", NORMS, ids=lambda one: one.__name__)
-def test_layer_normalization(tmp_path: Path, spelling: Spelling) -> None:
+def test_spelled_layer_normalization_is_a_layer(tmp_path: Path, spelling: Spelling) -> None:
     def build(v1: Any, x: Any) -> Any:
         y = dense(v1, x, WIDTH, "one")
         return dense(v1, v1.tanh(spelling(v1, y + dense(v1, v1.nn.relu(y), WIDTH, "two"))), 2, "three")
@@ -203,7 +203,7 @@ def test_layer_normalization(tmp_path: Path, spelling: Spelling) -> None:
     assert not left
 
 
-def test_weights_of_idioms_stay_where_they_are(tmp_path: Path) -> None:
+def test_weights_of_idioms_stay_variables(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return norm_of_deepctr(v1, dense(v1, x, WIDTH, "one"))
 
@@ -222,7 +222,7 @@ LOOK_ALIKES: dict[str, Spelling] = {
 
 
 @pytest.mark.parametrize("case", LOOK_ALIKES)
-def test_look_alikes_keep_their_scores(tmp_path: Path, case: str) -> None:
+def test_similar_formulas_keep_their_scores(tmp_path: Path, case: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         return dense(v1, LOOK_ALIKES[case](v1, dense(v1, x, WIDTH, "one")), 2, "two")
 
@@ -242,7 +242,7 @@ def gates(v1: Any, x: Any, experts: list[Any], how: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize("how", ["sum", "product"])
-def test_gates_over_shared_experts(tmp_path: Path, how: str) -> None:
+def test_gates_over_shared_experts_become_one_tower(tmp_path: Path, how: str) -> None:
     def build(v1: Any, x: Any) -> Any:
         experts = [v1.nn.relu(dense(v1, x, WIDTH, f"expert_{i}")) for i in range(3)]
         tasks = [gates(v1, x, experts, how, f"gate_{i}") for i in range(2)]
@@ -254,7 +254,7 @@ def test_gates_over_shared_experts(tmp_path: Path, how: str) -> None:
     assert not left
 
 
-def test_experts_that_are_wanted_outside_stay_stacked(tmp_path: Path) -> None:
+def test_experts_that_are_outputs_stay_stacked(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         experts = [v1.nn.relu(dense(v1, x, WIDTH, f"expert_{i}")) for i in range(3)]
         stacked = v1.stack(experts, 1)

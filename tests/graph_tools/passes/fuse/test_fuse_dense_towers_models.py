@@ -50,7 +50,7 @@ else:
 
 
 @pytest.mark.parametrize("version", [pytest.param("2", marks=pytest.mark.slow), "3"])
-def test_keras_layers(tmp_path: Path, version: str) -> None:
+def test_keras_layers_become_towers(tmp_path: Path, version: str) -> None:
     out = tmp_path / "source"
     subprocess.run([sys.executable, "-c", KERAS, str(out), version], check=True, timeout=300)
     feeds = [{"x": floats(rows, 13), "seq": floats(rows, length, 6)} for rows, length in ((1, 1), (4, 7))]
@@ -63,7 +63,7 @@ def test_keras_layers(tmp_path: Path, version: str) -> None:
     assert len(normed) == 2 * len(read_model(out).signatures)
 
 
-def test_deepctr_models(deepctr_model: Path, tmp_path: Path) -> None:
+def test_deepctr_models_become_towers(deepctr_model: Path, tmp_path: Path) -> None:
     feeds = requests_for(deepctr_model)["serving_default"]
     plans, left, result = towers(deepctr_model, feeds, out=tmp_path / "towers")
     assert {"MatMul", "Relu", "BiasAdd", "Sigmoid", "Prod"} & left == set()

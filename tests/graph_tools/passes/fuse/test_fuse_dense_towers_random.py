@@ -82,7 +82,7 @@ class Growing:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_graphs(tmp_path: Path, seed: int) -> None:
+def test_random_graphs_keep_their_scores(tmp_path: Path, seed: int) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         graph = Growing(v1, seed)
         for _ in range(24):

@@ -81,7 +81,7 @@ SPELLINGS: dict[str, tuple[Callable[[Any], Any], list[int]]] = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_it_becomes_one_node(spelling: str, tmp_path: Path) -> None:
+def test_spellings_become_one_node(spelling: str, tmp_path: Path) -> None:
     function, pairs = SPELLINGS[spelling]
     found = fuse(tmp_path, function, FEEDS, FuseDotInteractions())
     assert found.ops[OP] == 1
@@ -90,7 +90,7 @@ def test_it_becomes_one_node(spelling: str, tmp_path: Path) -> None:
     assert not found.reasons
 
 
-def test_products_of_two_lists(tmp_path: Path) -> None:
+def test_products_of_two_lists_become_one_node(tmp_path: Path) -> None:
     """Write the inner products of PNN, which list the vectors of each pair."""
 
     def inner(x: Any) -> Any:
@@ -106,7 +106,7 @@ def test_products_of_two_lists(tmp_path: Path) -> None:
     assert found.attributes(OP, "pairs") == [[i * COUNT + j for i in range(COUNT) for j in range(i + 1, COUNT)]]
 
 
-def test_vectors_that_are_joined_already_are_taken_so(tmp_path: Path) -> None:
+def test_existing_join_of_vectors_is_reused(tmp_path: Path) -> None:
     def inner(x: Any) -> dict[str, Any]:
         a, b, c = tf.split(x[:, :3], 3, 1)
         p, q = tf.concat([a, a, b], 1), tf.concat([b, c, c], 1)
@@ -157,14 +157,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_graphs_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     function, why = REFUSED[which]
     found = fuse(tmp_path, function, FEEDS, FuseDotInteractions())
     assert OP not in found.ops
     assert any(why in reason for reason in found.reasons)
 
 
-def test_what_is_not_the_pattern_stays(tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(tmp_path: Path) -> None:
     def attention(x: Any) -> dict[str, Any]:
         other = tf.matmul(x, x * 2.0, transpose_b=True)
         return {"a": tf.gather(tf.reshape(other, [-1, 25]), [1], axis=1), "b": tf.matmul(products(x), x)}

@@ -56,7 +56,7 @@ def look_up_ids(path: Path, made: Callable[[Any], Any], dtype: str = "int64", ro
     )
 
 
-def test_rows_beside_numbers_are_one_output(tmp_path: Path) -> None:
+def test_rows_and_numbers_become_one_output(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = [variable(10, 4), variable(20, 3, 1)]
@@ -83,7 +83,7 @@ def test_rows_beside_numbers_are_one_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ids", [[10], [0, -1]])
-def test_a_row_that_is_not_there_is_refused_as_before(ids: list[int], tmp_path: Path) -> None:
+def test_request_for_a_missing_row_fails_as_before(ids: list[int], tmp_path: Path) -> None:
     look_up_ids(tmp_path, lambda x: x).refuses({"ids": np.array(ids)})
 
 
@@ -107,7 +107,7 @@ STEPS: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_what_makes_ids_of_a_feature_is_done_by_the_group(case: str, tmp_path: Path) -> None:
+def test_group_computes_ids_from_features(case: str, tmp_path: Path) -> None:
     import tensorflow as tf
 
     dtype, make, steps = STEPS[case]
@@ -132,7 +132,9 @@ def test_what_makes_ids_of_a_feature_is_done_by_the_group(case: str, tmp_path: P
         ("int32", lambda tf, x: tf.math.floormod(x * 3, 10)),
     ],
 )
-def test_what_no_step_does_stays_before_the_group(dtype: str, make: Callable[[Any, Any], Any], tmp_path: Path) -> None:
+def test_unknown_preprocessing_stays_before_the_group(
+    dtype: str, make: Callable[[Any, Any], Any], tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     made = look_up_ids(tmp_path, lambda x: make(tf, x), dtype)
@@ -140,7 +142,7 @@ def test_what_no_step_does_stays_before_the_group(dtype: str, make: Callable[[An
     made.check({"ids": np.array([0, 3, 9], dtype)})
 
 
-def test_ids_that_count_from_the_end_stay_so(tmp_path: Path) -> None:
+def test_negative_ids_still_count_from_the_end(tmp_path: Path) -> None:
     import tensorflow as tf
 
     made = look_up_ids(tmp_path, lambda x: tf.where(x < 0, x + 10, x))
@@ -179,7 +181,7 @@ MASKS: dict[str, tuple[str, Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", MASKS)
-def test_a_value_that_counts_as_none_reads_as_zeros(case: str, tmp_path: Path) -> None:
+def test_marks_of_missing_values_give_zeros(case: str, tmp_path: Path) -> None:
     import tensorflow as tf
 
     dtype, make, fields = MASKS[case]
@@ -193,7 +195,7 @@ def test_a_value_that_counts_as_none_reads_as_zeros(case: str, tmp_path: Path) -
     made.check({"ids": ids}, {"ids": ids[:1]})
 
 
-def test_a_mask_of_something_else_stays(tmp_path: Path) -> None:
+def test_mask_of_another_feature_is_not_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     weights = variable(10, 4)
@@ -206,7 +208,7 @@ def test_a_mask_of_something_else_stays(tmp_path: Path) -> None:
     assert ["mask" in why for _, why in made.result.refused] == [True]
 
 
-def test_the_wide_part_is_added_up(tmp_path: Path) -> None:
+def test_wide_part_becomes_one_sum(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = [variable(10, 1, i) for i in range(3)]
@@ -228,7 +230,7 @@ def test_the_wide_part_is_added_up(tmp_path: Path) -> None:
     made.check(feeds, exact=False)
 
 
-def test_a_sum_with_other_numbers_takes_the_lookups_at_once(tmp_path: Path) -> None:
+def test_lookups_in_a_sum_with_other_numbers_are_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = [variable(10, 2, i) for i in range(2)]
@@ -245,7 +247,7 @@ def test_a_sum_with_other_numbers_takes_the_lookups_at_once(tmp_path: Path) -> N
     made.check({"a": np.array([0, 9]), "b": np.array([4, 4]), "x": table(2, 3)})
 
 
-def test_fields_are_stacked(tmp_path: Path) -> None:
+def test_stacked_fields_become_one_output(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = [variable(10, 4, i) for i in range(3)]
@@ -259,7 +261,7 @@ def test_fields_are_stacked(tmp_path: Path) -> None:
     made.check({"a": np.array([0, 9]), "b": np.array([4, 4]), "c": np.array([2, 1])})
 
 
-def test_rows_with_several_values(tmp_path: Path) -> None:
+def test_features_with_several_values_are_pooled(tmp_path: Path) -> None:
     import tensorflow as tf
 
     weights = variable(10, 4)
@@ -284,7 +286,7 @@ def test_rows_with_several_values(tmp_path: Path) -> None:
     made.check({"ids": ids, "more": np.array([[0, 0, 0, 0, 0], [1, 0, 2, 3, 0]])}, exact=False)
 
 
-def test_histories_are_sequences(tmp_path: Path) -> None:
+def test_histories_become_sequences(tmp_path: Path) -> None:
     import tensorflow as tf
 
     items, cates = variable(10, 4), variable(5, 3, 1)
@@ -304,7 +306,7 @@ def test_histories_are_sequences(tmp_path: Path) -> None:
     made.check({"items_seen": seen, "cates_seen": seen % 4, "item": np.array([1, 2])}, exact=False)
 
 
-def test_a_value_of_one_dimension_and_tables_of_any_shape(tmp_path: Path) -> None:
+def test_inputs_of_one_dimension_and_tables_of_any_shape_are_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     bias, cube = tf.Variable(table(10, 1)[:, 0]), tf.Variable(table(10, 6).reshape(10, 2, 3))

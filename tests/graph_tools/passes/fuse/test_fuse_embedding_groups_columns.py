@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Fused:
     return fused(export_graph(tmp_path_factory.mktemp("columns") / "in", _build))
 
 
-def test_feature_columns_are_one_group(made: Fused) -> None:
+def test_feature_columns_become_one_group(made: Fused) -> None:
     assert sorted(output.width for output in made.plan.outputs) == [1, 6 * 4 + 5 + 1]
     assert made.ops() == {"RealDiv"}  # what makes a number of another one
     assert made.result.refused == []
@@ -56,7 +56,7 @@ def test_feature_columns_are_one_group(made: Fused) -> None:
     assert not made.model.init
 
 
-def test_they_answer_as_before(made: Fused) -> None:
+def test_fused_feature_columns_keep_their_scores(made: Fused) -> None:
     def column(*values: Any, dtype: Any = object) -> np.ndarray:
         return np.array(values, dtype)[:, None]
 
@@ -69,7 +69,7 @@ def test_they_answer_as_before(made: Fused) -> None:
     made.check(feeds, {key: value[:1] for key, value in feeds.items()}, exact=False)
 
 
-def test_a_mean_of_words_leaves_out_those_that_are_not_in_the_vocabulary(tmp_path: Path) -> None:
+def test_mean_of_words_omits_words_outside_the_vocabulary(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         from tensorflow import feature_column as columns
 

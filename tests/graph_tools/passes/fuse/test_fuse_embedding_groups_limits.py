@@ -27,7 +27,7 @@ def variables(count: int = 3, dim: int = 4) -> list[Any]:
     return [tf.Variable(table(10, dim, i)) for i in range(count)]
 
 
-def test_batches_that_may_differ_are_in_groups_of_their_own(tmp_path: Path) -> None:
+def test_batches_that_may_differ_get_their_own_groups(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables()
@@ -41,7 +41,7 @@ def test_batches_that_may_differ_are_in_groups_of_their_own(tmp_path: Path) -> N
     made.check({"user": np.array([3]), "item": np.array([0, 9]), "shop": np.array([1, 1])})
 
 
-def test_a_sum_that_broadcasts_is_left_alone(tmp_path: Path) -> None:
+def test_sum_that_broadcasts_is_not_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(2)
@@ -54,7 +54,7 @@ def test_a_sum_that_broadcasts_is_left_alone(tmp_path: Path) -> None:
     assert len(made.groups) == 2
 
 
-def test_a_lookup_that_needs_another_is_in_a_later_group(tmp_path: Path) -> None:
+def test_lookup_that_needs_another_lookup_gets_its_own_group(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(2)
@@ -73,7 +73,7 @@ def test_a_lookup_that_needs_another_is_in_a_later_group(tmp_path: Path) -> None
     assert first.name in made.model.graph.ancestors([second.name])
 
 
-def test_numbers_that_need_a_lookup_are_joined_after_the_group(tmp_path: Path) -> None:
+def test_numbers_that_depend_on_a_lookup_are_joined_after_the_group(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(3)
@@ -88,7 +88,7 @@ def test_numbers_that_need_a_lookup_are_joined_after_the_group(tmp_path: Path) -
     assert sorted(output.width for output in made.plan.outputs) == [4, 8]
 
 
-def test_signatures_have_groups_of_their_own(tmp_path: Path) -> None:
+def test_signatures_get_their_own_groups(tmp_path: Path) -> None:
     import tensorflow as tf
 
     module = tf.Module()
@@ -102,7 +102,7 @@ def test_signatures_have_groups_of_their_own(tmp_path: Path) -> None:
     made.check({"item": np.array([5])}, signature="items")
 
 
-def test_a_variable_that_is_written_while_it_serves_is_no_table(tmp_path: Path) -> None:
+def test_variable_that_is_written_while_served_is_not_a_table(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(2)
@@ -116,7 +116,7 @@ def test_a_variable_that_is_written_while_it_serves_is_no_table(tmp_path: Path) 
     assert ["is written while it" in why or "runs after" in why for _, why in made.result.refused] == [True]
 
 
-def test_branches_of_tensorflow_1_are_left_alone(tmp_path: Path) -> None:
+def test_branches_of_tensorflow_1_are_not_fused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         ids, flag = v1.placeholder("int64", [None], name="ids"), v1.placeholder("bool", [], name="flag")
         weights = v1.get_variable("weights", initializer=table(10, 4))
@@ -129,7 +129,7 @@ def test_branches_of_tensorflow_1_are_left_alone(tmp_path: Path) -> None:
     assert {why for _, why in made.result.refused} == {"it runs in a branch or loop of TensorFlow 1"}
 
 
-def test_a_repeated_row_is_left_to_what_repeats_it(tmp_path: Path) -> None:
+def test_join_of_one_repeated_row_is_not_part_of_the_group(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(1)
@@ -143,7 +143,7 @@ def test_a_repeated_row_is_left_to_what_repeats_it(tmp_path: Path) -> None:
     assert [output.width for output in made.plan.outputs] == [4]
 
 
-def test_the_sums_of_an_interaction_are_left_to_it(tmp_path: Path) -> None:
+def test_sums_of_an_interaction_stay_for_its_pass(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(3)
@@ -157,7 +157,7 @@ def test_the_sums_of_an_interaction_are_left_to_it(tmp_path: Path) -> None:
     assert "Sum" in made.ops()
 
 
-def test_rows_that_every_request_reads_alike_are_left_alone(tmp_path: Path) -> None:
+def test_rows_that_do_not_depend_on_the_request_are_not_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(1)
@@ -174,7 +174,7 @@ def test_rows_that_every_request_reads_alike_are_left_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fetched", [False, True])
-def test_a_tensor_that_is_fetched_is_an_output_too(fetched: bool, tmp_path: Path) -> None:
+def test_lookup_that_clients_fetch_is_an_output(fetched: bool, tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(2)
@@ -205,7 +205,7 @@ def test_lookups_of_one_feature_share_its_key(tmp_path: Path) -> None:
     made.check({"word": strings("a", "b")})
 
 
-def test_a_variable_that_something_else_reads_stays(tmp_path: Path) -> None:
+def test_variable_with_another_reader_stays(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = variables(1)

@@ -50,7 +50,7 @@ VALUES = np.array([3, 19, 0, 0, 7, 7])
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_safe_embedding_lookup_sparse(combiner: str, weighted: bool, tmp_path: Path) -> None:
+def test_safe_embedding_lookup_sparse_becomes_a_group(combiner: str, weighted: bool, tmp_path: Path) -> None:
     made = fuse_sparse(
         tmp_path,
         lambda tf, held, ids, weights: tf.nn.safe_embedding_lookup_sparse(held, ids, weights, combiner=combiner),
@@ -66,7 +66,7 @@ def test_safe_embedding_lookup_sparse(combiner: str, weighted: bool, tmp_path: P
     made.check(*feeds(VALUES, weighted), *feeds(np.array([3, -1, -5, -2, -1, 7]), weighted), exact=False)
 
 
-def test_rows_without_a_value_are_given_a_default(tmp_path: Path) -> None:
+def test_rows_without_values_get_the_default_row(tmp_path: Path) -> None:
     made = fuse_sparse(
         tmp_path, lambda tf, held, ids, _: tf.nn.safe_embedding_lookup_sparse(held, ids, combiner="sum", default_id=5)
     )
@@ -76,7 +76,7 @@ def test_rows_without_a_value_are_given_a_default(tmp_path: Path) -> None:
     made.check(*feeds(VALUES), exact=False)
 
 
-def test_words_are_hashed_by_the_group(tmp_path: Path) -> None:
+def test_group_hashes_words(tmp_path: Path) -> None:
     def function(tf: Any, held: Any, words: Any, _: Any) -> Any:
         ids = tf.SparseTensor(words.indices, tf.strings.to_hash_bucket_fast(words.values, 20), words.dense_shape)
         return tf.nn.safe_embedding_lookup_sparse(held, ids, combiner="mean")
@@ -86,7 +86,7 @@ def test_words_are_hashed_by_the_group(tmp_path: Path) -> None:
     made.check(*feeds(strings("a", "b", "", "a", "c", "d")), exact=False)
 
 
-def test_rows_that_depend_on_the_ids_stay(tmp_path: Path) -> None:
+def test_number_of_rows_that_depends_on_ids_prevents_fusion(tmp_path: Path) -> None:
     made = fuse_sparse(
         tmp_path, lambda tf, held, ids, _: tf.nn.embedding_lookup_sparse(held, ids, None, combiner="mean")
     )
@@ -94,7 +94,7 @@ def test_rows_that_depend_on_the_ids_stay(tmp_path: Path) -> None:
     assert "depends on the ids" in made.result.refused[0][1]
 
 
-def test_words_of_a_text(tmp_path: Path) -> None:
+def test_words_of_a_text_are_split_by_the_group(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = tf.Variable(table(20, 4))
@@ -109,7 +109,7 @@ def test_words_of_a_text(tmp_path: Path) -> None:
     made.check({"text": strings("a b c", "", "a", "d  d")}, exact=False)
 
 
-def test_bags_of_words_are_dense(tmp_path: Path) -> None:
+def test_dense_bags_of_words_are_fused(tmp_path: Path) -> None:
     import tensorflow as tf
 
     tables = [tf.Variable(table(20, 4, i)) for i in range(2)]
@@ -131,7 +131,7 @@ def test_bags_of_words_are_dense(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row_type", ["fp32", "int8", "bf16"])
-def test_equal_rows_of_a_combined_table_stay_shared(row_type: str, tmp_path: Path) -> None:
+def test_equal_rows_of_a_pooled_table_stay_shared(row_type: str, tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = tf.Variable(np.repeat(table(5, 64), 400, axis=0))

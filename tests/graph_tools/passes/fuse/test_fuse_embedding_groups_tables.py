@@ -53,7 +53,7 @@ ABSENT = strings("apple", "nothing", "fig", "", "apple ")
 
 
 @pytest.mark.parametrize("values", [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6], [4, 0, 8, 2, 6], [1, 1, 0, 1, 8]])
-def test_a_vocabulary_and_its_rows_are_one_table(values: list[int], tmp_path: Path) -> None:
+def test_vocabulary_and_rows_become_one_table(values: list[int], tmp_path: Path) -> None:
     made = fuse_words(tmp_path, find, values, 7)
     (held,) = made.tables
     assert (held.index_kind, held.absent_key, held.rows.shape, held.default_rows.shape) == (
@@ -68,13 +68,13 @@ def test_a_vocabulary_and_its_rows_are_one_table(values: list[int], tmp_path: Pa
     made.check({"x": ABSENT})
 
 
-def test_a_word_that_has_no_row_is_refused_as_before(tmp_path: Path) -> None:
+def test_request_for_a_word_without_a_row_fails_as_before(tmp_path: Path) -> None:
     made = fuse_words(tmp_path, find, [0, 1, 2, 3, 4], -1)
     made.check({"x": strings("fig", "apple")})
     made.refuses({"x": ABSENT})
 
 
-def test_a_word_that_is_absent_gives_zeros_where_a_mask_says_so(tmp_path: Path) -> None:
+def test_masked_absent_words_give_zeros(tmp_path: Path) -> None:
     import tensorflow as tf
 
     held = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(list(WORDS), np.arange(5, dtype=np.int64)), -1)
@@ -116,7 +116,7 @@ OUT_OF_VOCABULARY: dict[str, tuple[str, Callable[[Any, Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("case", OUT_OF_VOCABULARY)
-def test_buckets_of_words_out_of_the_vocabulary_are_default_rows(case: str, tmp_path: Path) -> None:
+def test_buckets_for_unknown_words_become_default_rows(case: str, tmp_path: Path) -> None:
     dtype, numbers = OUT_OF_VOCABULARY[case]
     made = fuse_words(tmp_path, numbers, [0, 1, 2, 3, 4], -1, dtype=dtype)
     (held,) = made.tables
@@ -126,7 +126,7 @@ def test_buckets_of_words_out_of_the_vocabulary_are_default_rows(case: str, tmp_
     made.check({"x": ABSENT if dtype == "string" else np.array([7, -1, -2, -9, 12345, 1 << 40, 5])})
 
 
-def test_words_out_of_the_vocabulary_that_are_hashed_otherwise_stay_before_the_group(tmp_path: Path) -> None:
+def test_other_hashes_of_unknown_words_stay_before_the_group(tmp_path: Path) -> None:
     def numbers(tf: Any, held: Any, x: Any) -> Any:
         hashed = tf.strings.to_hash_bucket_fast(tf.strings.as_string(x), 4) + np.int64(5)
         return tf.where(held.lookup(x) < 0, hashed, held.lookup(x))
@@ -137,13 +137,13 @@ def test_words_out_of_the_vocabulary_that_are_hashed_otherwise_stay_before_the_g
     made.check({"x": np.array([7, -1, -2, 0])})
 
 
-def test_rows_beyond_the_table_leave_the_hash_table_alone(tmp_path: Path) -> None:
+def test_hash_table_with_rows_beyond_the_variable_stays(tmp_path: Path) -> None:
     made = fuse_words(tmp_path, find, [0, 1, 2, 3, 11], 0)
     assert "LookupTableFindV2" in made.ops()
     assert any("beyond the 9 rows" in why for _, why in made.result.refused)
 
 
-def test_a_file_of_words(tmp_path: Path) -> None:
+def test_vocabulary_file_becomes_a_table(tmp_path: Path) -> None:
     import tensorflow as tf
 
     file = tmp_path / "words.txt"
@@ -164,7 +164,7 @@ def test_a_file_of_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("oov", [1, 3])
 @pytest.mark.parametrize("kind", ["StringLookup", "IntegerLookup", "Hashing"])
-def test_keras_preprocessing(kind: str, oov: int, tmp_path: Path) -> None:
+def test_keras_preprocessing_layers_are_fused(kind: str, oov: int, tmp_path: Path) -> None:
     import keras
 
     text = kind == "StringLookup"
@@ -204,7 +204,7 @@ ABSENT_ROWS = {"zeros": None, "one row": table(1, 5, 3), "powers": table(8, 5, 3
 @pytest.mark.parametrize(
     "keys", [SPARSE_KEYS, DENSE_KEYS, np.append(DENSE_KEYS[::3], 7)], ids=["hashed", "dense", "gaps"]
 )
-def test_tables_of_other_systems_keep_what_absent_keys_are_given(keys: np.ndarray, absent: str, tmp_path: Path) -> None:
+def test_tables_of_other_systems_keep_their_rows_of_absent_keys(keys: np.ndarray, absent: str, tmp_path: Path) -> None:
     made, held = _converted(tmp_path, keys, ABSENT_ROWS[absent])
     asked = np.concatenate([keys, [1, 2, -1, -(1 << 63), (1 << 63) - 1, 39, 64, 70]])
     assert len(made.model.graph.of("RecEmbeddingGroup")) == 1
@@ -212,7 +212,7 @@ def test_tables_of_other_systems_keep_what_absent_keys_are_given(keys: np.ndarra
     assert reference(held, asked).shape == (len(asked), 5)
 
 
-def test_string_keys_of_another_system(tmp_path: Path) -> None:
+def test_string_keys_of_another_system_are_looked_up(tmp_path: Path) -> None:
     made, _ = _converted(tmp_path, strings("a", "b", "", "ü", "e"), table(1, 5, 3))
     assert made.tables[0].index_kind == "string"
     made.check({"keys": strings("a", "x", "", "ü", "b")})
@@ -220,7 +220,7 @@ def test_string_keys_of_another_system(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row_type", ["int8", "int4", "bf16", "fp16"])
 @pytest.mark.parametrize("dim", [16, 7])
-def test_rows_stay_in_the_type_that_cut_stored_them_in(row_type: str, dim: int, tmp_path: Path) -> None:
+def test_rows_keep_the_type_in_which_cut_stored_them(row_type: str, dim: int, tmp_path: Path) -> None:
     import tensorflow as tf
 
     weights = tf.Variable(table(50, dim))

@@ -48,7 +48,7 @@ SPELLINGS: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_it_becomes_one_node(spelling: str, tmp_path: Path) -> None:
+def test_spellings_become_one_node(spelling: str, tmp_path: Path) -> None:
     function, ops = SPELLINGS[spelling]
     found = fuse(tmp_path, function, FEEDS, FuseFmInteractions())
     assert set(found.ops) == ops
@@ -57,14 +57,14 @@ def test_it_becomes_one_node(spelling: str, tmp_path: Path) -> None:
     assert not found.reasons
 
 
-def test_columns_need_no_reshape(tmp_path: Path) -> None:
+def test_columns_are_read_without_a_reshape(tmp_path: Path) -> None:
     function, _ = SPELLINGS["columns"]
     found = fuse(tmp_path, function, FEEDS, FuseFmInteractions())
     assert found.attributes(OP, "dim") == [8]
     assert found.model.graph.input(found.node(OP), 0).op == "Mul"
 
 
-def test_what_else_is_used_stays(tmp_path: Path) -> None:
+def test_intermediate_results_with_other_users_stay(tmp_path: Path) -> None:
     def both(x: Any) -> dict[str, Any]:
         total = tf.reduce_sum(x, 1)
         return {"total": total, "y": tf.reduce_sum(total * total - tf.reduce_sum(x * x, 1), 1, keepdims=True) * 0.5}
@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_graphs_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     function, why = REFUSED[which]
     found = fuse(tmp_path, function, FEEDS, FuseFmInteractions())
     assert OP not in found.ops
@@ -101,7 +101,7 @@ ALONE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = fuse(tmp_path, ALONE[which], FEEDS, FuseFmInteractions())
     assert OP not in found.ops
     assert not found.reasons

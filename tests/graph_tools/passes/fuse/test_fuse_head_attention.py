@@ -94,7 +94,7 @@ SPELLINGS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_spellings(spelling: str, tmp_path: Path) -> None:
+def test_spellings_become_one_node(spelling: str, tmp_path: Path) -> None:
     found = run(tmp_path, SPELLINGS[spelling])
     assert found.ops[OP] == 1
     assert not {"Softmax", "BatchMatMulV2", "Einsum", "Split"} & set(found.ops)
@@ -104,7 +104,7 @@ def test_spellings(spelling: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_masks_of_queries_and_keys(tmp_path: Path, heads: int) -> None:
+def test_masks_of_queries_and_keys_become_inputs(tmp_path: Path, heads: int) -> None:
     found = run(tmp_path, lambda x, length: bst(x, length, heads), length=lengths)
     assert found.ops[OP] == 1
     assert found.attributes(OP, "heads", "num_conditions", "num_gates") == [heads, 1, 1]
@@ -112,7 +112,7 @@ def test_masks_of_queries_and_keys(tmp_path: Path, heads: int) -> None:
 
 
 @pytest.mark.parametrize("length", [FIELDS, None])
-def test_keras_layers(tmp_path: Path, length: int | None) -> None:
+def test_keras_layers_become_one_node(tmp_path: Path, length: int | None) -> None:
     """Export SASRec's block: attention that a mask bounds, a residual and its normalization."""
     x = tf.keras.Input((length, DIM), name="x")
     attended = tf.keras.layers.MultiHeadAttention(HEADS, DIM // HEADS)(x, x, use_causal_mask=True)
@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_graphs_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     function, why = REFUSED[which]
     found = run(tmp_path, function)
     assert OP not in found.ops
@@ -167,7 +167,7 @@ ALONE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = run(tmp_path, ALONE[which])
     assert OP not in found.ops
     assert not found.reasons

@@ -41,7 +41,9 @@ def weighted(x: Any, kernel: Any) -> Any:
     ("kind", "function", "shape"),
     [("matrix", bilinear, (DIM, PAIRS, DIM)), ("vector", weighted, (PAIRS, DIM)), ("scalar", weighted, (PAIRS, 1))],
 )
-def test_it_becomes_one_node(kind: str, function: Callable[..., Any], shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_spellings_become_one_node(
+    kind: str, function: Callable[..., Any], shape: tuple[int, ...], tmp_path: Path
+) -> None:
     kernel = tf.Variable(floats(*shape))
     found = fuse(tmp_path, lambda x: function(x, kernel), FEEDS, FuseProducts(), kernel=kernel)
     assert found.ops == {OP: 1, "Split": 1, "ConcatV2": 1}
@@ -50,7 +52,7 @@ def test_it_becomes_one_node(kind: str, function: Callable[..., Any], shape: tup
     assert not found.reasons
 
 
-def test_one_pair(tmp_path: Path) -> None:
+def test_single_pair_becomes_one_node(tmp_path: Path) -> None:
     kernel = tf.Variable(floats(1, DIM))
 
     def one(x: Any) -> Any:
@@ -62,7 +64,7 @@ def test_one_pair(tmp_path: Path) -> None:
     assert found.attributes(OP, "pairs") == [[1]]
 
 
-def test_other_weights_are_named(tmp_path: Path) -> None:
+def test_weights_of_other_shapes_are_refused_with_a_reason(tmp_path: Path) -> None:
     kernel = tf.Variable(floats(1, DIM))
     found = fuse(tmp_path, lambda x: weighted(x, kernel), FEEDS, FuseProducts(), kernel=kernel)
     assert OP not in found.ops
@@ -78,7 +80,7 @@ ALONE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = fuse(tmp_path, ALONE[which], FEEDS, FuseProducts())
     assert OP not in found.ops
     assert not found.reasons

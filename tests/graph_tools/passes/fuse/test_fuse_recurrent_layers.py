@@ -70,7 +70,7 @@ def sequences(rows: int, length: int = LENGTH) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "length"), [("2", LENGTH), ("3", LENGTH), ("3", None)])
-def test_keras_layers(tmp_path: Path, version: str, length: int | None) -> None:
+def test_keras_layers_become_one_node(tmp_path: Path, version: str, length: int | None) -> None:
     source = tmp_path / "source"
     subprocess.run([sys.executable, "-c", KERAS, str(source), version, str(length)], check=True, timeout=300)
     feeds = [{"x": sequences(rows)} for rows in (1, 2, 29)] + ([] if length else [{"x": sequences(3, 1)}])
@@ -85,7 +85,7 @@ def test_keras_layers(tmp_path: Path, version: str, length: int | None) -> None:
 
 
 @pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
-def test_what_is_not_a_number_stays_so(tmp_path: Path, strange: float) -> None:
+def test_nan_and_infinities_give_the_same_states(tmp_path: Path, strange: float) -> None:
     x = tf.keras.Input((LENGTH, DIM), name="x")
     gru, lstm = (one(UNITS, return_sequences=True)(x) for one in (tf.keras.layers.GRU, tf.keras.layers.LSTM))
     tf.keras.Model(x, {"gru": gru, "lstm": lstm}).export(str(tmp_path / "source"), verbose=False)
@@ -95,7 +95,7 @@ def test_what_is_not_a_number_stays_so(tmp_path: Path, strange: float) -> None:
     assert found.ops[OP] == 2 * len(found.model.signatures)
 
 
-def test_the_last_state_beside_all(tmp_path: Path) -> None:
+def test_last_state_and_all_states_come_from_one_node(tmp_path: Path) -> None:
     x = tf.keras.Input((LENGTH, DIM), name="x")
     states, last = tf.keras.layers.GRU(UNITS, return_sequences=True, return_state=True)(x)
     model = tf.keras.Model(x, {"states": states, "last": last})
@@ -123,7 +123,7 @@ class Calls:
         return self.call(self.layer, x, *others)
 
 
-def test_a_first_state_is_named(tmp_path: Path) -> None:
+def test_first_state_other_than_zero_is_refused(tmp_path: Path) -> None:
     layer = Calls(tf.keras.layers.GRU(UNITS), lambda one, x, state: one(x, initial_state=state))
     found = run(tmp_path, layer, state=lambda rows: floats(rows, UNITS))
     assert OP not in found.ops
@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_layers_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     make, why = REFUSED[which]
     x = tf.keras.Input((LENGTH, DIM), name="x")
     y = make()(tf.keras.layers.Masking()(x) if which == "zeros" else x)
@@ -156,7 +156,7 @@ def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
     assert all(why in reason for reason in found.reasons), found.reasons
 
 
-def test_other_loops_are_named(tmp_path: Path) -> None:
+def test_other_loops_are_refused_with_a_reason(tmp_path: Path) -> None:
     def function(x: Any) -> Any:
         (found,) = tf.while_loop(lambda y: tf.reduce_sum(y) < 10.0, lambda y: (y * 2 + 1,), [tf.abs(x[:, 0, :1])])
         return found

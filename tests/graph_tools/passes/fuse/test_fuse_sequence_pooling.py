@@ -104,7 +104,7 @@ MASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("spelling", MASKED)
-def test_masks(spelling: str, tmp_path: Path) -> None:
+def test_pooling_by_masks_becomes_one_node(spelling: str, tmp_path: Path) -> None:
     function, attributes = MASKED[spelling]
     found = run(tmp_path, function, ids=ids)
     assert found.ops[OP] == 1
@@ -133,13 +133,13 @@ def test_nan_and_infinities_are_pooled_as_tensorflow_pools_them(spelling: str, t
 
 
 @pytest.mark.parametrize("combiner", ["sum", "mean", "max"])
-def test_lengths(combiner: str, tmp_path: Path) -> None:
+def test_pooling_by_lengths_becomes_one_node(combiner: str, tmp_path: Path) -> None:
     found = run(tmp_path, deepctr_lengths(combiner), lengths=counts)
     assert found.ops == {OP: 1}
     assert found.attributes(OP, "Tmask", "by_length") == [tf.int32, combiner == "mean" or None]
 
 
-def test_weights_that_cancel_keep_their_division(tmp_path: Path) -> None:
+def test_mean_by_weights_that_may_cancel_keeps_its_division(tmp_path: Path) -> None:
     def function(x: Any, mask: Any) -> Any:
         return tf.math.divide_no_nan(tf.reduce_sum(x * mask[:, :, None], 1), tf.reduce_sum(mask, 1, keepdims=True))
 
@@ -153,7 +153,7 @@ def test_weights_that_cancel_keep_their_division(tmp_path: Path) -> None:
     assert found.ops["DivNoNan"] == 1
 
 
-def test_masks_of_numbers_that_clients_give(tmp_path: Path) -> None:
+def test_masks_from_clients_become_inputs(tmp_path: Path) -> None:
     def function(x: Any, mask: Any) -> Any:
         return tf.reduce_sum(x * mask[:, :, None], 1) / (tf.reduce_sum(mask, 1, keepdims=True) + 0.5)
 
@@ -162,7 +162,7 @@ def test_masks_of_numbers_that_clients_give(tmp_path: Path) -> None:
     assert found.attributes(OP, "Tmask", "epsilon") == [tf.float32, 0.5]
 
 
-def test_sequences_of_single_numbers(tmp_path: Path) -> None:
+def test_sequences_of_single_numbers_are_pooled(tmp_path: Path) -> None:
     def function(x: Any, ids: Any) -> Any:
         mask = tf.cast(tf.not_equal(ids, 0), tf.float32)
         return tf.reduce_sum(mask[:, :, None] * x[:, :, :1], 1) / (tf.reduce_sum(mask, 1, keepdims=True) + 1e-8)
@@ -172,14 +172,14 @@ def test_sequences_of_single_numbers(tmp_path: Path) -> None:
     assert found.attributes(OP, "combiner") == [b"mean"]
 
 
-def test_one_mask_for_two_sequences(tmp_path: Path) -> None:
+def test_mask_of_two_sequences_is_shared(tmp_path: Path) -> None:
     def function(x: Any, ids: Any) -> Any:
         return tf.concat([deepctr("mean")(x, ids), deepctr("mean")(2.0 * x, ids)], 2)
 
     assert run(tmp_path, function, ids=ids).ops == {OP: 2, "NotEqual": 1, "Mul": 1, "ConcatV2": 1}
 
 
-def test_a_mean_by_another_number_keeps_its_division(tmp_path: Path) -> None:
+def test_mean_by_another_number_keeps_its_division(tmp_path: Path) -> None:
     def function(x: Any, ids: Any) -> Any:
         mask = tf.cast(ids > 0, tf.float32)
         return tf.reduce_sum(x * mask[:, :, None], 1) / (2.0 + tf.reduce_sum(mask[:, 1:], 1, keepdims=True))
@@ -190,7 +190,7 @@ def test_a_mean_by_another_number_keeps_its_division(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [LENGTH, None])
-def test_masks_of_histories_of_any_length(tmp_path: Path, length: int | None) -> None:
+def test_masks_of_histories_of_any_length_become_inputs(tmp_path: Path, length: int | None) -> None:
     table = tf.Variable(floats(50, DIM))
 
     def function(ids: Any) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_masks_of_histories_of_any_length(tmp_path: Path, length: int | None) ->
     assert report.verification.passed
 
 
-def test_a_mask_of_another_length_stays(tmp_path: Path) -> None:
+def test_mask_of_another_length_is_not_fused(tmp_path: Path) -> None:
     """A mask of one position counts for all where sizes are not known before."""
     table = tf.Variable(floats(50, DIM))
     specs = [tf.TensorSpec([None, None], tf.int64, name=name) for name in ("ids", "others")]
@@ -232,7 +232,7 @@ ALONE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("which", ALONE)
-def test_what_is_not_the_pattern_stays(which: str, tmp_path: Path) -> None:
+def test_graphs_without_the_pattern_are_unchanged(which: str, tmp_path: Path) -> None:
     found = run(tmp_path, ALONE[which], ids=ids)
     assert OP not in found.ops
     assert not found.reasons

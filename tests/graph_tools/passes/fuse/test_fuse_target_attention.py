@@ -89,7 +89,7 @@ def run(tmp_path: Path, function: Callable[..., Any], network: Network, history:
 
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("activation", ["sigmoid", "dice", "prelu", "relu"])
-def test_deepctr(activation: str, softmax: bool, tmp_path: Path) -> None:
+def test_deepctr_attention_becomes_one_node(activation: str, softmax: bool, tmp_path: Path) -> None:
     network = Network(4, activation=activation)
     found = run(tmp_path, deepctr(network, softmax), network)
     assert found.ops == {OP: 1, "NotEqual": 1}
@@ -103,14 +103,14 @@ def test_deepctr(activation: str, softmax: bool, tmp_path: Path) -> None:
     assert not found.reasons
 
 
-def test_lengths(tmp_path: Path) -> None:
+def test_mask_from_lengths_becomes_an_input(tmp_path: Path) -> None:
     network = Network(4)
     found = run(tmp_path, deepctr(network, True, by_length=True), network, lengths)
     assert found.ops == {OP: 1}
     assert found.attributes(OP, "Tmask") == [tf.int32]
 
 
-def test_two_masks_of_which_both_must_hold(tmp_path: Path) -> None:
+def test_two_masks_become_two_inputs(tmp_path: Path) -> None:
     """Write what Keras makes of the masks of joined histories."""
     network = Network(4)
 
@@ -137,14 +137,14 @@ def hand_written(network: Network) -> Callable[[Any, Any, Any], Any]:
     return function
 
 
-def test_hand_written(tmp_path: Path) -> None:
+def test_hand_written_attention_becomes_one_node(tmp_path: Path) -> None:
     network = Network(3, units=(6,), activation="relu")
     found = run(tmp_path, hand_written(network), network)
     assert found.ops == {OP: 1, "Greater": 1}
     assert found.attributes(OP, "parts", "scale") == [[b"query", b"product", b"key-query"], pytest.approx(0.5)]
 
 
-def test_no_mask(tmp_path: Path) -> None:
+def test_attention_without_a_mask_becomes_one_node(tmp_path: Path) -> None:
     network = Network(2, units=(), activation="relu")
 
     def function(query: Any, keys: Any, history: Any) -> Any:
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[str, Callable[[Network], Callable[..., Any]], str]] = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
+def test_similar_graphs_are_refused_with_a_reason(which: str, tmp_path: Path) -> None:
     activation, make, why = REFUSED[which]
     network = Network(4, activation=activation)
 
@@ -199,7 +199,7 @@ def test_what_looks_alike_is_named(which: str, tmp_path: Path) -> None:
     assert any(why in reason for reason in found.reasons) or which in ("another activation",)
 
 
-def test_attention_without_a_network_stays(tmp_path: Path) -> None:
+def test_attention_without_a_network_is_not_fused(tmp_path: Path) -> None:
     network = Network(4)
 
     def function(query: Any, keys: Any, history: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def requests(*sizes: int) -> list[dict[str, np.ndarray]]:
     ]
 
 
-def test_a_layer_over_both_is_a_product_for_each(tmp_path: Path) -> None:
+def test_layer_over_both_sides_becomes_a_product_per_side(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         x = v1.concat([item[:, :1], user, item[:, 1:]], 1)
         return v1.sigmoid(dense(v1, v1.nn.relu(dense(v1, x, 8, "one")), 1, "two"))
@@ -73,7 +73,7 @@ def test_a_layer_over_both_is_a_product_for_each(tmp_path: Path) -> None:
     assert not any(shape == (2 * DIM, 8) for name, shape in kernels.items() if name in model.graph)
 
 
-def test_tasks_over_the_same_columns_share_them(tmp_path: Path) -> None:
+def test_tasks_over_the_same_columns_share_the_split(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         fields = v1.stack([user, item, user * 0.5], 1)
         x = v1.concat([v1.reshape(fields, [-1, 3 * DIM]), item], 1)
@@ -89,7 +89,7 @@ def test_tasks_over_the_same_columns_share_them(tmp_path: Path) -> None:
     )
 
 
-def test_products_of_more_dimensions_and_turned_weights(tmp_path: Path) -> None:
+def test_products_of_more_dimensions_and_transposed_weights_are_split(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         x = v1.concat([v1.reshape(user, [-1, 2, 2]), v1.reshape(item, [-1, 2, 2])], 2)
         y = v1.linalg.matmul(x, variable(v1, "kernel", 3, 4)[None], transpose_b=True)
@@ -101,7 +101,7 @@ def test_products_of_more_dimensions_and_turned_weights(tmp_path: Path) -> None:
     assert count(model, "MatMul") == 2
 
 
-def test_terms_of_a_sum_are_added_apart(tmp_path: Path) -> None:
+def test_terms_of_a_sum_are_added_per_side(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         both = user * item
         one = v1.add_n([user, item, v1.sin(user), v1.tanh(item), both])
@@ -113,7 +113,7 @@ def test_terms_of_a_sum_are_added_apart(tmp_path: Path) -> None:
     assert [node.inputs[0].node for node in model.graph.of(EXPAND)] == ["only"]
 
 
-def test_two_towers_meet_in_a_product(tmp_path: Path) -> None:
+def test_two_towers_that_meet_in_a_product_are_split(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         a, b = (v1.math.l2_normalize(dense(v1, one, 4, name), 1) for one, name in ((user, "user"), (item, "item")))
         return v1.reduce_sum(a * b, 1, keepdims=True) - v1.reduce_max(a, 1, keepdims=True)
@@ -123,7 +123,7 @@ def test_two_towers_meet_in_a_product(tmp_path: Path) -> None:
     assert (count(model, COLLAPSE), count(model, EXPAND)) == (1, 0)
 
 
-def test_what_does_not_broadcast_is_repeated_side_by_side(tmp_path: Path) -> None:
+def test_rows_that_do_not_broadcast_are_repeated(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         fields = v1.stack([user, v1.sin(user), item], 1)
         joined = v1.concat([user, v1.cos(user), item, user], 1)
@@ -140,7 +140,7 @@ def test_what_does_not_broadcast_is_repeated_side_by_side(tmp_path: Path) -> Non
     ]
 
 
-def test_a_product_and_others_may_take_the_same_columns(tmp_path: Path) -> None:
+def test_columns_of_a_split_product_keep_their_other_users(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         x = v1.concat([user, item], 1)
         cross = x * v1.matmul(x, variable(v1, "cross", 2 * DIM, 1)) + x
@@ -151,7 +151,7 @@ def test_a_product_and_others_may_take_the_same_columns(tmp_path: Path) -> None:
     assert (count(model, "MatMul"), count(model, EXPAND)) == (4, 1)
 
 
-def test_numbers_of_rows_are_those_of_the_side(tmp_path: Path) -> None:
+def test_number_of_rows_is_that_of_each_side(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         rows = v1.shape(user)[0]
         ones = v1.fill([rows, 2], 1.5)
@@ -163,7 +163,7 @@ def test_numbers_of_rows_are_those_of_the_side(tmp_path: Path) -> None:
     assert result.applied == 1
 
 
-def test_a_history_is_attended_to_by_each_item(tmp_path: Path) -> None:
+def test_items_attend_to_one_history_of_the_user(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         history, item = (
             v1.placeholder(v1.int64, [None, None], name="history"),
@@ -210,7 +210,7 @@ CROSSING: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("op", CROSSING)
-def test_an_op_that_may_mix_rows_is_refused_by_name(tmp_path: Path, op: str) -> None:
+def test_op_that_may_mix_rows_is_refused_with_its_name(tmp_path: Path, op: str) -> None:
     _, result = split(export(tmp_path, CROSSING[op]), "user")
     assert result.applied == 0
     assert len(result.refused) == 1
@@ -219,7 +219,7 @@ def test_an_op_that_may_mix_rows_is_refused_by_name(tmp_path: Path, op: str) -> 
 
 
 @pytest.mark.parametrize("op", ["Mul", "Maximum", "SelectV2"])
-def test_arithmetic_on_one_number_of_the_whole_batch_is_refused(tmp_path: Path, op: str) -> None:
+def test_numbers_computed_from_the_whole_batch_are_refused(tmp_path: Path, op: str) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         mean = v1.reduce_mean(user)
         made = {"Mul": mean * 2.0, "Maximum": v1.maximum(mean, 0.5), "SelectV2": v1.where_v2(mean > 0, mean, 1.0)}
@@ -229,7 +229,7 @@ def test_arithmetic_on_one_number_of_the_whole_batch_is_refused(tmp_path: Path, 
     assert result.refused[0][1].endswith("(Mean) may mix rows, expected an op on each row alone")
 
 
-def test_numbers_that_are_the_same_for_any_rows_do_not_matter(tmp_path: Path) -> None:
+def test_numbers_that_do_not_depend_on_rows_are_accepted(tmp_path: Path) -> None:
     def score(v1: Any, words: Any, item: Any) -> Any:
         rows = v1.gather(variable(v1, "table", 11, DIM), v1.strings.to_hash_bucket_fast(words, 11))
         return item * v1.sin(v1.reduce_sum(rows, 1) / v1.sqrt(1.0 + v1.cast(v1.shape(words)[1], v1.float32)))
@@ -238,7 +238,7 @@ def test_numbers_that_are_the_same_for_any_rows_do_not_matter(tmp_path: Path) ->
     assert (result.applied, result.refused) == (1, [])
 
 
-def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> None:
+def test_ops_that_mix_only_item_rows_are_accepted(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         centered = item - v1.reduce_mean(item, 0, keepdims=True)
         return v1.sin(user) * centered + v1.cumsum(item, 0)
@@ -256,13 +256,13 @@ def test_what_the_items_do_among_themselves_does_not_matter(tmp_path: Path) -> N
         ((), None),
     ],
 )
-def test_there_must_be_a_user_and_items(tmp_path: Path, user: tuple[str, ...], why: str | None) -> None:
+def test_model_without_user_or_items_is_refused(tmp_path: Path, user: tuple[str, ...], why: str | None) -> None:
     _, result = split(export(tmp_path, lambda v1, user, item: v1.sin(user) + item), *user)
     assert result.applied == 0
     assert result.refused == ([] if why is None else [(KEY, why)])
 
 
-def test_nothing_to_win_is_said(tmp_path: Path) -> None:
+def test_model_without_user_computations_is_refused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
         return {"x": x, "z": z}, {"y": v1.identity(x[:, None] + z[:, None], name="y")}
@@ -271,7 +271,7 @@ def test_nothing_to_win_is_said(tmp_path: Path) -> None:
     assert result.refused == [(KEY, "nothing is computed of the user's inputs alone")]
 
 
-def test_columns_of_an_input_are_worth_it(tmp_path: Path) -> None:
+def test_columns_of_one_input_are_split(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
         return {"x": x, "z": z}, {"y": v1.identity(dense(v1, v1.concat([x, z], 1), 2, "one"), name="y")}
@@ -282,7 +282,7 @@ def test_columns_of_an_input_are_worth_it(tmp_path: Path) -> None:
     assert count(model, EXPAND) == 0
 
 
-def test_inputs_without_rows(tmp_path: Path) -> None:
+def test_user_input_without_rows_is_refused(tmp_path: Path) -> None:
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         x, z = (v1.placeholder(v1.float32, [None, 3], name=name) for name in "xz")
         scale = v1.placeholder(v1.float32, [], name="scale")
@@ -295,7 +295,7 @@ def test_inputs_without_rows(tmp_path: Path) -> None:
     checked(source, feeds, "x")
 
 
-def test_rows_are_counted_where_they_must_be_as_many(tmp_path: Path) -> None:
+def test_expected_rows_come_from_an_op_that_needs_equal_rows(tmp_path: Path) -> None:
     """An input that meets the user's by a product may have one row, and parts of a sparse tensor have others."""
 
     def build(v1: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -315,7 +315,7 @@ def test_rows_are_counted_where_they_must_be_as_many(tmp_path: Path) -> None:
     assert all("is not known to act on each row alone" in why for _, why in result.refused)
 
 
-def test_signatures_have_their_own_user_or_share_one(tmp_path: Path) -> None:
+def test_signatures_share_all_user_inputs_or_none(tmp_path: Path) -> None:
     model, result = split(two_signatures(tmp_path / "same", ("x",), ("x",)), "x", "w")
     assert [[source.node for source in node.inputs] for node in model.graph.of(COLLAPSE)] == [["x", "z"]]
     model, result = split(two_signatures(tmp_path / "others", ("x",), ("w",)), "x", "w")
@@ -344,7 +344,7 @@ def two_signatures(path: Path, one: tuple[str, ...], other: tuple[str, ...]) -> 
     return path
 
 
-def test_einsum_and_normalization_act_on_rows(tmp_path: Path) -> None:
+def test_einsum_and_normalization_keep_rows_apart(tmp_path: Path) -> None:
     def score(v1: Any, user: Any, item: Any) -> Any:
         kernel = variable(v1, "kernel", DIM, 3, 2)
         a, b = (v1.einsum("bi,ijk->bjk", one, kernel) for one in (user, item))
@@ -377,7 +377,7 @@ def bag_requests() -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("combiner", ["mean", "sum", "sqrtn"])
-def test_bags_of_a_user_are_pooled_once(tmp_path: Path, combiner: str) -> None:
+def test_bags_of_the_user_are_pooled_once(tmp_path: Path, combiner: str) -> None:
     def score(v1: Any, words: Any, item: Any) -> Any:
         parts = [item]
         for which in (words, v1.where(v1.equal(words, b"a"), v1.fill(v1.shape(words), b""), words)):
@@ -393,7 +393,7 @@ def test_bags_of_a_user_are_pooled_once(tmp_path: Path, combiner: str) -> None:
     assert (count(model, COLLAPSE), count(model, EXPAND), count(model, "MatMul")) == (1, 0, 2)
 
 
-def test_entries_are_followed_to_segments(tmp_path: Path) -> None:
+def test_sparse_entries_are_followed_to_their_segments(tmp_path: Path) -> None:
     def score(v1: Any, words: Any, item: Any) -> Any:
         sparse = v1.sparse.from_dense(words)
         filled, _ = v1.sparse.fill_empty_rows(sparse, b"none")
@@ -424,7 +424,7 @@ MIXED_ENTRIES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", MIXED_ENTRIES)
-def test_entries_of_several_rows_are_refused(tmp_path: Path, what: str) -> None:
+def test_segments_with_entries_of_several_rows_are_refused(tmp_path: Path, what: str) -> None:
     def score(v1: Any, words: Any, item: Any) -> Any:
         places = v1.where(v1.not_equal(words, b""))
         numbers, columns = v1.cast(places[:, 0], v1.int32), v1.cast(places[:, 1], v1.float32)
@@ -435,7 +435,7 @@ def test_entries_of_several_rows_are_refused(tmp_path: Path, what: str) -> None:
     assert result.refused
 
 
-def test_wide_and_deep(wdl_model: Path, tmp_path: Path) -> None:
+def test_wide_and_deep_model_is_split(wdl_model: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(2)
     words = np.array([b"", b"7", b"68fd1e64", b"a word"], object)
     feeds = {f"C{i}": random.choice(words, 5) for i in range(1, 27)} | {
