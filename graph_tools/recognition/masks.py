@@ -45,7 +45,7 @@ def find_mask(flat: Flat, output: Output, positions: Sizes) -> Mask | None:
 
     The output may be the mask repeated along a last dimension, cast, or made from lengths.
     """
-    output = _unrepeated(flat, output)
+    output = _before_repetition(flat, output)
     sizes = flat.sizes(output)
     if not sizes or product(sizes[1:]) != positions[1] or not alike(sizes[0], positions[0]):
         return None
@@ -67,19 +67,19 @@ def find_masks(flat: Flat, output: Output, positions: Sizes) -> tuple[Mask, ...]
     whole = find_mask(flat, output, positions)
     if whole is None:
         return ()
-    parts = [find_mask(flat, part, positions) for part in _all_of(flat, whole.given)]
+    parts = [find_mask(flat, part, positions) for part in _conjuncts(flat, whole.given)]
     found = tuple(part for part in parts if part is not None)
     return found if parts and len(found) == len(parts) and len({mask.dtype for mask in found}) == 1 else (whole,)
 
 
-def _all_of(flat: Flat, output: Output) -> list[Output]:
+def _conjuncts(flat: Flat, output: Output) -> list[Output]:
     """Return the terms of a conjunction: `All(ConcatV2(a, b), -1)` with a and b expanded, or LogicalAnd."""
     node = flat.node(output, "All", "LogicalAnd")
     if node is None:
         return []
     if node.op == "LogicalAnd":
         same = all(flat.known(source) == flat.known(node.output()) for source in node.inputs)
-        return [leaf for source in node.inputs for leaf in _all_of(flat, source) or [source]] if same else []
+        return [leaf for source in node.inputs for leaf in _conjuncts(flat, source) or [source]] if same else []
     joined = flat.direct(node.inputs[0], "ConcatV2")
     last = len(flat.known(node.inputs[0])) - 1
     if joined is None or flat.reduced(node) != (last,) or flat.shapes.numbers(joined.inputs[-1]) not in ([-1], [last]):
@@ -103,7 +103,7 @@ def _is_boolean(flat: Flat, output: Output) -> bool:
     return bool(dtype_of(flat.graph, output) == tf.bool)
 
 
-def _unrepeated(flat: Flat, output: Output) -> Output:
+def _before_repetition(flat: Flat, output: Output) -> Output:
     """Return the input of a Tile or BroadcastTo that repeats dimensions of size 1 after the second."""
     for view in flat.views(output):
         node = flat.direct(view, "Tile", "BroadcastTo")

@@ -59,7 +59,7 @@ def find_gru(new: Term, state: Term) -> Outcome[Cell]:
         if candidate[0] != "Tanh":
             return Refused(f"its activation is '{candidate[0]}', expected tanh")
         units = _units(update[1])
-        z, inner = _read(update[1], units), _read(candidate[1], units)
+        z, inner = _read_gate(update[1], units), _read_gate(candidate[1], units)
         if z is None or inner is None or z.state is None or z.rest or z.gate != 0 or inner.gate != 2:
             return Refused("its gates are no sums of products with x and with the state, z, r and h side by side")
         cell = _gru(z, inner, state, units)
@@ -101,12 +101,12 @@ def _gru(z: _Sum, inner: _Sum, state: Term, units: int) -> Cell | None:
             return None
     if reset[0] != "Sigmoid":
         return None
-    r = _read(reset[1], units)
+    r = _read_gate(reset[1], units)
     if r is None or r.rest or r.gate != 1 or r.state != z.state or (r.x, r.kernel) != (z.x, z.kernel):
         return None
     if inner.biases & recurrent_biases or not z.biases == r.biases == inner.biases | recurrent_biases:
         return None
-    return Cell(kind, units, z.x, z.kernel, recurrent, (_ordered(inner.biases), _ordered(recurrent_biases)))
+    return Cell(kind, units, z.x, z.kernel, recurrent, (_sorted_biases(inner.biases), _sorted_biases(recurrent_biases)))
 
 
 def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Outcome[Cell]:
@@ -122,14 +122,14 @@ def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Outcome
             if candidate[0] != "Tanh" or any(gate[0] != "Sigmoid" for gate in (entry, forget, output)):
                 continue
             units = _units(output[1])
-            sums = [_read(activated[1], units) for activated in (entry, forget, candidate, output)]
+            sums = [_read_gate(activated[1], units) for activated in (entry, forget, candidate, output)]
             first = sums[0]
             if first is None or first.state is None or first.state[0] != state:
                 return Refused("its gates are no sums of products with x and with the state")
             for number, gate in enumerate(sums):
                 if gate is None or gate.rest or gate.gate != number or _parts(gate) != _parts(first):
                     return Refused("its gates are not i, f, c and o side by side in one matrix")
-            return Found(Cell("lstm", units, first.x, first.kernel, first.state[1], (_ordered(first.biases), ())))
+            return Found(Cell("lstm", units, first.x, first.kernel, first.state[1], (_sorted_biases(first.biases), ())))
         return Refused("its gates are other than sigmoid, and its activations other than tanh")
     return NoMatch()
 
@@ -153,22 +153,22 @@ def _units(term: Term) -> int:
     return next((part[4] - part[3] for part in parts if part[0] == "dot"), 0)
 
 
-def _gate(begin: int, end: int, units: int) -> int | None:
+def _gate_number(begin: int, end: int, units: int) -> int | None:
     return begin // units if units and end - begin == units and begin % units == 0 else None
 
 
-def _read(term: Term, units: int) -> _Sum | None:
+def _read_gate(term: Term, units: int) -> _Sum | None:
     """Read the sum of a gate; of two products, the one with an element of a list is the product with x."""
     parts = term[1] if term[0] == "sum" else (term,)
     of_x = [part for part in parts if part[0] == "dot" and part[1][0] == "item"]
     of_state = [part for part in parts if part[0] == "dot" and part[1][0] != "item"]
     biases = [part for part in parts if part[0] == "columns"]
-    gates = {_gate(part[-2], part[-1], units) for part in [*of_x, *of_state, *biases]}
+    gates = {_gate_number(part[-2], part[-1], units) for part in [*of_x, *of_state, *biases]}
     if len(of_x) != 1 or len(of_state) > 1 or len(gates) != 1 or None in gates:
         return None
     rest = tuple(part for part in parts if part[0] not in {"dot", "columns"})
     state = (of_state[0][1], of_state[0][2]) if of_state else None
-    named = _named(biases)
+    named = _set_of_biases(biases)
     gate = gates.pop()
     return None if named is None or gate is None else _Sum(of_x[0][1], of_x[0][2], state, named, gate, rest)
 
@@ -178,18 +178,18 @@ def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]
     parts = term[1] if term[0] == "sum" else (term,)
     products = [part for part in parts if part[0] == "dot"]
     biases = [part for part in parts if part[0] == "columns"]
-    gates = {_gate(part[-2], part[-1], units) for part in [*products, *biases]}
+    gates = {_gate_number(part[-2], part[-1], units) for part in [*products, *biases]}
     gate = gates.pop() if len(gates) == 1 else None
-    named = _named(biases)
+    named = _set_of_biases(biases)
     if len(products) != 1 or len(products) + len(biases) != len(parts) or gate is None or named is None:
         return None
     return products[0][1], products[0][2], gate, named
 
 
-def _named(biases: list[Term]) -> frozenset[Bias] | None:
+def _set_of_biases(biases: list[Term]) -> frozenset[Bias] | None:
     named = frozenset((biase[1], biase[2]) for biase in biases)
     return named if len(named) == len(biases) else None
 
 
-def _ordered(biases: frozenset[Bias]) -> tuple[Bias, ...]:
+def _sorted_biases(biases: frozenset[Bias]) -> tuple[Bias, ...]:
     return tuple(sorted(biases, key=repr))

@@ -86,11 +86,11 @@ def _columns(rows: Rows, output: Output) -> list[Columns] | None:
     if not rows.has_rows(output) or sizes is None or sizes[-1].known is None:
         return None
     if len(sizes) == 2:
-        return _apart(rows, Columns(output, np.arange(sizes[-1].known)))
-    return _last_apart(rows, Columns(output, np.arange(sizes[-1].known)))
+        return _split_columns(rows, Columns(output, np.arange(sizes[-1].known)))
+    return _split_last_dimension(rows, Columns(output, np.arange(sizes[-1].known)))
 
 
-def _apart(rows: Rows, whole: Columns) -> list[Columns]:
+def _split_columns(rows: Rows, whole: Columns) -> list[Columns]:
     graph = rows.graph
     output = skip(graph, whole.output)
     node = graph[output.node]
@@ -106,7 +106,7 @@ def _apart(rows: Rows, whole: Columns) -> list[Columns]:
         parts = [Columns(source, whole.numbers.take(i, axis - 1)) for i, source in enumerate(node.inputs)]
     elif node.op == "ConcatV2":
         parts = _concatenated(rows, node, whole.numbers)
-    found = [leaf for part in parts for leaf in _apart(rows, part)]
+    found = [leaf for part in parts for leaf in _split_columns(rows, part)]
     # A tensor may stay in one piece if nothing in it is the user's.
     return found if any(rows.is_of(column.output, USER) for column in found) else [Columns(output, whole.numbers)]
 
@@ -128,7 +128,7 @@ def _concatenated(rows: Rows, node: Node, numbers: Array) -> list[Columns]:
     return [Columns(source, part) for source, part in zip(node.inputs[:-1], parts, strict=True)]
 
 
-def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
+def _split_last_dimension(rows: Rows, whole: Columns) -> list[Columns]:
     """Split tensors that are joined along the last of more than two dimensions."""
     graph = rows.graph
     output = skip(graph, whole.output)
@@ -143,7 +143,7 @@ def _last_apart(rows: Rows, whole: Columns) -> list[Columns]:
     return [
         leaf
         for source, part in zip(node.inputs[:-1], parts, strict=True)
-        for leaf in _last_apart(rows, Columns(source, part))
+        for leaf in _split_last_dimension(rows, Columns(source, part))
     ]
 
 

@@ -37,9 +37,9 @@ class FuseEmbeddingGroups(Pass):
     name = "fuse_embedding_groups"
 
     def process(self, model: Model, result: PassResult) -> None:
-        finder = _find(model)
+        finder = _find_pieces(model)
         tables = TableMaker(model, finder.lookups.vocabularies)
-        groups = [find_group for find_group in find_groups(finder) if self._keep(find_group, finder)]
+        groups = [group for group in find_groups(finder) if self._remove_left_alone(group, finder)]
         result.at = [root.output.node for group in groups for root in group.roots]
         made = [(group, emit(model, group, tables, "embedding_group")) for group in groups]
         for group, outputs in made:
@@ -55,7 +55,7 @@ class FuseEmbeddingGroups(Pass):
         roots = [root.output.node for group in find_groups(PieceFinder(model)) for root in group.roots]
         return (name for name in roots if name not in self.left_alone)
 
-    def _keep(self, group: Group, finder: PieceFinder) -> bool:
+    def _remove_left_alone(self, group: Group, finder: PieceFinder) -> bool:
         """Remove the roots that are to be left alone from a group, and return whether others remain."""
         left = {root.output.node for root in group.roots} & set(self.left_alone)
         finder.refused |= {name: self.left_alone[name] for name in left}
@@ -63,7 +63,7 @@ class FuseEmbeddingGroups(Pass):
         return bool(group.roots)
 
 
-def _find(model: Model) -> PieceFinder:
+def _find_pieces(model: Model) -> PieceFinder:
     """Find the tensors that groups may produce; lookups that a node joins with other tensors are joined before it."""
     finder = PieceFinder(model)
     joined = [_join_runs(model, node, runs) for node, runs in partial_joins(finder)]

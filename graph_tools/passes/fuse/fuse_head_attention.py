@@ -48,10 +48,10 @@ class FuseHeadAttention(InteractionPass):
         return flat.graph.of(*_PRODUCTS, "Einsum")
 
     def match(self, flat: Flat, node: Node) -> Outcome[Fusion]:
-        return _of_einsum(flat, node) if node.op == "Einsum" else _of_product(flat, node)
+        return _match_einsum(flat, node) if node.op == "Einsum" else _match_product(flat, node)
 
 
-def _of_product(flat: Flat, node: Node) -> Outcome[Fusion]:
+def _match_product(flat: Flat, node: Node) -> Outcome[Fusion]:
     """Recognize a product of weights and values, whose heads are split and joined by other nodes."""
     values = split_heads(flat, node.inputs[1])
     if flat.adjoined(node) or not _is_softmax(flat, node.inputs[0]) or values is None or values.turned:
@@ -72,9 +72,9 @@ def _of_product(flat: Flat, node: Node) -> Outcome[Fusion]:
     return _fusion(flat, root, query, key, values, outcome.value)
 
 
-def _of_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
+def _match_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
     """Recognize Keras's `acbe,aecd->abcd` over `aecd,abcd->acbe`."""
-    parts = _letters(node)
+    parts = _terms_of_equation(node)
     if parts is None:
         return NoMatch()
     (one, two), result = parts
@@ -99,7 +99,7 @@ def _of_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
     return NoMatch()
 
 
-def _letters(node: Node) -> tuple[tuple[str, str], str] | None:
+def _terms_of_equation(node: Node) -> tuple[tuple[str, str], str] | None:
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     left, _, result = equation.partition("->")
     operands = left.split(",")
@@ -110,7 +110,7 @@ def _letters(node: Node) -> tuple[tuple[str, str], str] | None:
 
 def _dot_operands(node: Node) -> tuple[Output, Output] | None:
     """Return the queries and keys of `aecd,abcd->acbe`."""
-    parts = _letters(node)
+    parts = _terms_of_equation(node)
     if parts is None:
         return None
     (one, two), result = parts
@@ -232,7 +232,7 @@ def _gate(flat: Flat, output: Output, heads: Heads) -> Output | None:
 def _condition(flat: Flat, output: Output, heads: Heads) -> MakeMask | None:
     """Return a function that makes the mask of a selection in four dimensions."""
     if heads.layout == "bhtd":
-        return _of_four(flat, output)
+        return _in_four_dimensions(flat, output)
     if heads.layout not in {"ntd", "btd"}:
         return None
     compared = flat.direct(output, *_COMPARISONS)
@@ -260,10 +260,10 @@ def _condition(flat: Flat, output: Output, heads: Heads) -> MakeMask | None:
 
 
 def _bias(flat: Flat, output: Output, heads: Heads) -> MakeMask | None:
-    return _of_four(flat, output) if heads.layout in {"bhtd", "btd"} and flat.is_float(output) else None
+    return _in_four_dimensions(flat, output) if heads.layout in {"bhtd", "btd"} and flat.is_float(output) else None
 
 
-def _of_four(flat: Flat, output: Output) -> MakeMask | None:
+def _in_four_dimensions(flat: Flat, output: Output) -> MakeMask | None:
     """Return a function that gives a mask, in four dimensions, for scores [rows, heads, queries, keys]."""
     sizes = flat.known(output)
     if len(sizes) == 4:

@@ -129,7 +129,7 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     for tensor in group.user:
         if not rows.has_rows(tensor):
             return [(tensor.node, "it has no first dimension of any size, expected one for the rows")]
-    like = _with_a_row_for_each_item(rows, [item for item, everywhere in items.items() if everywhere])
+    like = _input_with_item_rows(rows, [item for item, everywhere in items.items() if everywhere])
     if like is None:
         return [(", ".join(group.signatures), "no input meets the user's with a row for each item")]
     crossing = {name: why for name, why in rows.crossing.items() if USER in rows.sides[name]}
@@ -147,7 +147,7 @@ def _plan(model: Model, group: _Group) -> _Plan | list[tuple[str, str]]:
     return _Plan(rows, products, like)
 
 
-def _with_a_row_for_each_item(rows: Rows, inputs: Iterable[Output]) -> Output | None:
+def _input_with_item_rows(rows: Rows, inputs: Iterable[Output]) -> Output | None:
     """Return an input whose rows meet those of the user, preferably at an op that demands equal numbers of rows.
 
     The parts of sparse and ragged tensors have other rows; they are not followed beyond the op that makes them dense.
@@ -185,7 +185,7 @@ class _Splitter:
             splitter.split(product)
         for node in self.graph.ordered():
             if self.rows.sides.get(node.name, frozenset()) == {USER, ITEMS}:
-                self._join(node)
+                self._join_sides(node)
         for signature in self.group.signatures.values():
             for key, endpoint in signature.outputs.items():
                 if self._is_user(endpoint.tensor):
@@ -195,10 +195,10 @@ class _Splitter:
     def _is_user(self, output: Output) -> bool:
         return self.rows.is_of(output, USER)
 
-    def _join(self, node: Node) -> None:
+    def _join_sides(self, node: Node) -> None:
         """Repeat the user's inputs of a node that uses both sides, unless they broadcast to the items' rows."""
         if node.op == "AddN":
-            self._add_apart(node)
+            self._add_per_side(node)
         elif node.op == "ConcatV2":
             self._join_runs(node)
         elif not self._broadcasts(node):
@@ -213,7 +213,7 @@ class _Splitter:
         has_all = any(self.rows.has_rows(source) for source in node.inputs if not self._is_user(source))
         return has_all and all(self.rows.has_rows(source) for source in node.inputs if self._is_user(source))
 
-    def _add_apart(self, node: Node) -> None:
+    def _add_per_side(self, node: Node) -> None:
         user = [source for source in node.inputs if self._is_user(source)]
         others = [source for source in node.inputs if not self._is_user(source)]
         if not user:

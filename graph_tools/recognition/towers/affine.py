@@ -75,14 +75,14 @@ class Affines:
             for side in (1, 0):
                 vector = self._vector(node, side)
                 if vector is not None:
-                    return _made(node, 1 - side, *((vector, 0.0) if node.op == "Mul" else (1.0, vector)))
+                    return _affine_of(node, 1 - side, *((vector, 0.0) if node.op == "Mul" else (1.0, vector)))
             return None
         vector = self._vector(node, 1) if node.op in {"Sub", "RealDiv", "Div", "BiasAdd"} else None
         if vector is None or attribute(node, "data_format", b"NHWC") != b"NHWC":
             return None
         if node.op in {"RealDiv", "Div"}:
-            return _made(node, 0, 1.0 / vector, 0.0) if np.all(vector != 0) else None
-        return _made(node, 0, 1.0, -vector if node.op == "Sub" else vector)
+            return _affine_of(node, 0, 1.0 / vector, 0.0) if np.all(vector != 0) else None
+        return _affine_of(node, 0, 1.0, -vector if node.op == "Sub" else vector)
 
     def _batch_norm(self, node: Node) -> Affine | None:
         training, layout = attribute(node, "is_training", True), attribute(node, "data_format", b"NHWC")
@@ -97,7 +97,7 @@ class Affines:
             return None
         epsilon = attribute(node, "epsilon", 1e-4)
         scale = gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
-        return _made(node, 0, scale, beta - mean * scale)
+        return _affine_of(node, 0, scale, beta - mean * scale)
 
     def _vector(self, node: Node, index: int) -> Array | None:
         """Return a known operand: one number, or one for each element of the other operand's last axis."""
@@ -128,7 +128,7 @@ class Affines:
         return users[0] if len(users) == 1 and users[0].inputs.count(output) == 1 else None
 
 
-def _made(node: Node, source: int, scale: Any, offset: Any) -> Affine:
+def _affine_of(node: Node, source: int, scale: Any, offset: Any) -> Affine:
     return Affine(
         node.inputs[source], np.asarray(scale, np.float64), np.asarray(offset, np.float64), False, [node.name]
     )

@@ -62,7 +62,7 @@ def _conv(site: Site, node: Node) -> Outcome[Piece]:
     found = _kernel(site, output)
     if found is None or len(shape) != 4 or shape[:2] != [1, 1] or not shape[2] or not shape[3] or found[2]:
         return NoMatch()
-    matrix = np.ascontiguousarray(read(site, found[0]).reshape((shape[2], shape[3])))
+    matrix = np.ascontiguousarray(read_weight(site, found[0]).reshape((shape[2], shape[3])))
     return _piece(site, node, matrix, shape[2], shape[3], False)
 
 
@@ -142,10 +142,10 @@ def _einsum(site: Site, node: Node) -> Outcome[Piece]:
     if len(shape) == 2:
         return _piece(site, node, kernel, k, units, transposed != turned)
     matrix = (units, k) if turned else (k, units)
-    return _piece(site, node, np.ascontiguousarray(read(site, kernel).reshape(matrix)), k, units, turned)
+    return _piece(site, node, np.ascontiguousarray(read_weight(site, kernel).reshape(matrix)), k, units, turned)
 
 
-def read(site: Site, output: Output) -> Array:
+def read_weight(site: Site, output: Output) -> Array:
     """Return the elements of a constant weight of any size."""
     handle = site.values.handle(output)
     value = site.model.variables[handle].read() if handle is not None else site.values.constant(output)

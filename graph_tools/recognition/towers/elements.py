@@ -135,9 +135,9 @@ def _concat(site: Site, node: Node) -> Piece | None:
     return Piece("concat", node.output(), inputs, known, sum(known), nodes={node.name})
 
 
-def _may_be_equal(one: tuple[Size, ...], two: tuple[Size, ...]) -> bool:
-    pairs = zip(one, two, strict=False)
-    return len(one) == len(two) and all(a.known is None or b.known is None or a == b for a, b in pairs)
+def _may_be_equal(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a.known is None or b.known is None or a == b for a, b in pairs)
 
 
 def _view(site: Site, node: Node) -> Piece | None:

@@ -26,7 +26,7 @@ _BENDS = {
 }  # fmt: skip
 
 
-def spelled(site: Site, formulas: Formulas, node: Node) -> Piece | None:
+def formula_piece(site: Site, formulas: Formulas, node: Node) -> Piece | None:
     """Recognize an activation or layer normalization that is written with several nodes and ends in this one."""
     if node.op not in ENDS or node.controls or not site.is_float(node):
         return None
@@ -99,7 +99,7 @@ def _sums_experts(site: Site, node: Node) -> bool:
     return bool(sizes) and axes in ([len(sizes or ()) - 2], [-2])
 
 
-def mixed(site: Site, node: Node) -> Piece | None:
+def gated_experts(site: Site, node: Node) -> Piece | None:
     """Recognize a gate over experts: `sum(stack(experts, 1) * gate[:, :, None], 1)`, or a product of the two."""
     outcome = _MIX.match(site, node.output())
     if not isinstance(outcome, Found) or not site.is_float(node):
@@ -128,9 +128,9 @@ def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> 
     return Piece("mix", node.output(), inputs, (len(experts), *(width for _ in experts)), width, nodes=nodes)
 
 
-def _may_equal(one: tuple[Size, ...], two: tuple[Size, ...]) -> bool:
+def _may_equal(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
     """Return whether sizes are equal; the first sizes may both be unknown instead, since the batch may be the same."""
     return all(
         a == b or (not axis and (a.known is None and b.known is None))
-        for axis, (a, b) in enumerate(zip(one, two, strict=True))
+        for axis, (a, b) in enumerate(zip(first, second, strict=True))
     )

@@ -7,7 +7,7 @@ from graph_tools.graph import Node, Output
 from graph_tools.recognition.formula_graph import Formulas
 from graph_tools.recognition.towers.dense import dense
 from graph_tools.recognition.towers.elements import element
-from graph_tools.recognition.towers.idioms import mixed, spelled
+from graph_tools.recognition.towers.idioms import formula_piece, gated_experts
 from graph_tools.recognition.towers.pieces import Piece, Site, controls_others
 from graph_tools.rewriting.outcome import Found, Refused
 
@@ -43,7 +43,7 @@ def _find_idioms(site: Site, plain: list[Node]) -> dict[Output, Piece]:
     for node in reversed(plain):
         if _is_inside(site, node, claimed):
             continue
-        piece = mixed(site, node) or spelled(site, formulas, node)
+        piece = gated_experts(site, node) or formula_piece(site, formulas, node)
         if piece is not None and piece.nodes <= names:
             found[piece.output] = piece
             claimed |= piece.nodes
