@@ -81,8 +81,8 @@ class LateError(ProxyError, TimeoutError):
 
 
 BY_STATUS: dict[str, type[ProxyError]] = {
-    one.status: one
-    for one in (
+    kind.status: kind
+    for kind in (
         ProxyError,
         InvalidError,
         NotFoundError,

@@ -41,7 +41,7 @@ def read_token(file: Path, named: str = "--token-file ") -> str:
     except (ProxyError, ValueError) as error:
         said = str(error) if isinstance(error, ProxyError) else f"{file}: {error}, expected a file with a token"
         raise InvalidError(f"{named}{said}") from error
-    if len(token) < _LEAST_TOKEN or any(one.isspace() for one in token):
+    if len(token) < _LEAST_TOKEN or any(character.isspace() for character in token):
         raise InvalidError(f"{named}{file}: {len(token)} characters, expected one word of at least {_LEAST_TOKEN}")
     return token
 
@@ -141,7 +141,7 @@ def _folders() -> list[Path]:
     found.append(Path(f"/run/user/{user}"))
     with contextlib.suppress(RuntimeError):
         found.append(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"))
-    places = [one / "recprocessor" for one in found if one.is_absolute()]
+    places = [folder / "recprocessor" for folder in found if folder.is_absolute()]
     return [*places, Path(tempfile.gettempdir()) / f"recprocessor-{user}"]
 
 

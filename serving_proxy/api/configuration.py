@@ -45,7 +45,7 @@ def configuration_routes(plane: Plane) -> APIRouter:
             raise InvalidError(f"content-type: '{kind[:80]}', expected text/plain or application/x-protobuf")
         before = {model.name for model in plane.control.models.values() if model.policy is not None}
         plane.watcher.apply(configured)
-        names = [one.name for one in configured]
+        names = [model.name for model in configured]
         if wait > 0:
             await plane.availability.of_configured(configured, set(names) - before, wait)
         return ReloadAnswer(models=names)

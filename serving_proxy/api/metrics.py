@@ -57,8 +57,8 @@ class PlaneCollector(Collector):
         demand = GaugeMetricFamily(f"{_PREFIX}core_demand", "Cores that its requests keep busy", labels=labels)
         for name, mine in allocator.cores.items():
             cores.add_metric(name.rsplit("/", 1), len(mine))
-        for name, one in ({} if allocator.state is None else allocator.state.estimates).items():
-            demand.add_metric(name.rsplit("/", 1), one.cores)
+        for name, estimate in ({} if allocator.state is None else allocator.state.estimates).items():
+            demand.add_metric(name.rsplit("/", 1), estimate.cores)
         limit = GaugeMetricFamily(f"{_PREFIX}core_limit", "Requests at a time, where cores are too few", labels=labels)
         for name, most in allocator.limits.items():
             limit.add_metric(name.rsplit("/", 1), most.most)

@@ -57,8 +57,8 @@ class Guarding:
         if length.isdecimal() and int(length) > MOST_BODY_BYTES:
             return "INVALID_ARGUMENT", f"body: {length} bytes, expected at most {MOST_BODY_BYTES}", 413
         if any(
-            scope["path"] == one or (len(one) > 1 and one.endswith("/") and scope["path"].startswith(one))
-            for one in self._open
+            scope["path"] == path or (len(path) > 1 and path.endswith("/") and scope["path"].startswith(path))
+            for path in self._open
         ):
             return None
         if self._sessions is not None:

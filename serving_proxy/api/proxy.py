@@ -33,7 +33,7 @@ def proxy_routes(plane: Plane) -> APIRouter:
     async def events(after: After = 0, model: Name | None = None, limit: Limit = 100) -> list[EventView]:
         """Show events by rising id: those after an id, or the newest ones."""
         found = plane.control.repository.events(after, model, limit, newest=after == 0)
-        return [event_view(one) for one in found]
+        return [event_view(event) for event in found]
 
     @router.post("/drain")
     async def drain(body: DrainBody) -> list[HostView]:
@@ -58,7 +58,7 @@ def _add_jobs(router: APIRouter, plane: Plane) -> None:
     @router.get("/jobs")
     async def jobs(limit: Limit = 100) -> list[JobView]:
         """Show long operations, the newest first."""
-        return [job_view(one) for one in plane.jobs.list(limit)]
+        return [job_view(job) for job in plane.jobs.list(limit)]
 
     @router.get("/jobs/{number}")
     async def job(number: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> JobView:

@@ -62,7 +62,9 @@ def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, lim
     while model["baseline"] != version:
         if model["candidate"] != version:
             reasons = [
-                one["reason"] for one in model["versions"] if one["version"] == version and one["state"] != "ready"
+                entry["reason"]
+                for entry in model["versions"]
+                if entry["version"] == version and entry["state"] != "ready"
             ]
             raise PreconditionError(
                 f"{model['name']}/{version}: not promoted, {''.join(reasons) or 'another verb came'}"

@@ -85,8 +85,8 @@ def set_parameters(
         for parameter in signature.parameters.values()
         if parameter.name not in without
     ]
-    arguments = [one for one in own if one.default is one.empty]
-    options = [one for one in own if one.default is not one.empty]
+    arguments = [parameter for parameter in own if parameter.default is parameter.empty]
+    options = [parameter for parameter in own if parameter.default is not parameter.empty]
     parameters = [*arguments, *((*added, *options) if first else (*options, *added))]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

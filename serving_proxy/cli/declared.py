@@ -78,14 +78,14 @@ def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Com
         @functools.wraps(command)
         def run(**values: Any) -> Any:
             given: dict[str, Any] = {}
-            for one in declared:
-                value = values.pop(one.parameter.name)
+            for declaration in declared:
+                value = values.pop(declaration.parameter.name)
                 if value is not None and value is not False and value != []:
-                    place = given if one.group is None else given.setdefault(one.group, {})
-                    place[one.field] = one.read(value)
+                    place = given if declaration.group is None else given.setdefault(declaration.group, {})
+                    place[declaration.field] = declaration.read(value)
             return command(**values, given=given)
 
-        added = [one.parameter for one in declared]
+        added = [declaration.parameter for declaration in declared]
         set_parameters(run, command, without={"given"}, added=added, first=True)
         return run
 
@@ -120,7 +120,7 @@ def _kind(annotation: Any) -> type:
     if origin in (Union, types.UnionType):
         return _kind(next(arg for arg in get_args(annotation) if arg is not type(None)))
     plain: tuple[type, ...] = (bool, int, float)
-    return next((one for one in plain if annotation is one), list if origin is list else str)
+    return next((kind for kind in plain if annotation is kind), list if origin is list else str)
 
 
 def _number(text: str, flag: str) -> float:

@@ -70,10 +70,10 @@ def seconds(text: str, option: str) -> float:
     if (
         not parts
         or "".join(part[0] for part in parts) != text.strip()
-        or (len(parts) > 1 and any(not one[2] for one in parts))
+        or (len(parts) > 1 and any(not part[2] for part in parts))
     ):
         raise InvalidError(f"{option}: '{text}', expected a duration such as 30s, 15m or 1h")
-    return sum(float(one[1]) * _UNITS[one[2]] for one in parts)
+    return sum(float(part[1]) * _UNITS[part[2]] for part in parts)
 
 
 def shares(texts: list[str]) -> dict[int | str, float]:

@@ -33,7 +33,7 @@ def render_status(status: dict[str, Any]) -> RenderableType:
         parts.append(_models(status["models"]))
     else:
         parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
-    parts += [Text(f"{one['model']}/{one['version']}: {one['kind']}, {one['step']}") for one in status["jobs"]]
+    parts += [Text(f"{job['model']}/{job['version']}: {job['kind']}, {job['step']}") for job in status["jobs"]]
     return Group(*parts)
 
 
@@ -44,19 +44,19 @@ def render_model(model: dict[str, Any]) -> RenderableType:
     )  # fmt: skip
     rows = [
         [
-            str(one["version"]),
-            _state(one),
-            one["role"] + _ramp(model, one["version"]),
-            _percent(one["traffic"]),
-            _percent(one["shadow"]),
-            ", ".join(one["labels"]),
-            clock(one["since"]),
-            _on_hosts(one, "precision"),
-            "" if one["bytes"] is None else _bytes(one["bytes"]),
-            (one["sha256"] or "")[:12],
-            escape(one["source"]) + (f" [dim](optimized, {one['optimize']})[/]" if one["optimize"] else ""),
+            str(version["version"]),
+            _state(version),
+            version["role"] + _ramp(model, version["version"]),
+            _percent(version["traffic"]),
+            _percent(version["shadow"]),
+            ", ".join(version["labels"]),
+            clock(version["since"]),
+            _on_hosts(version, "precision"),
+            "" if version["bytes"] is None else _bytes(version["bytes"]),
+            (version["sha256"] or "")[:12],
+            escape(version["source"]) + (f" [dim](optimized, {version['optimize']})[/]" if version["optimize"] else ""),
         ]
-        for one in model["versions"]
+        for version in model["versions"]
     ]
     title = model["name"] + (", paused" if model["paused"] else "")
     return _table(title, columns, rows, right=("version", "traffic", "shadow", "bytes"))
@@ -90,14 +90,14 @@ def render_guard(name: str, found: dict[str, Any]) -> RenderableType:
     rows = [
         [
             number,
-            one["role"],
-            one["ruling"],
-            str(one["requests"]),
-            "" if one["error_percent"] is None else f"{one['error_percent']:.3g} %",
-            "" if one["p99_ms"] is None else f"{one['p99_ms']:.3g} ms",
-            escape(one["reason"]),
+            verdict["role"],
+            verdict["ruling"],
+            str(verdict["requests"]),
+            "" if verdict["error_percent"] is None else f"{verdict['error_percent']:.3g} %",
+            "" if verdict["p99_ms"] is None else f"{verdict['p99_ms']:.3g} ms",
+            escape(verdict["reason"]),
         ]
-        for number, one in found["versions"].items()
+        for number, verdict in found["versions"].items()
     ]
     text = Text(f"{name}: {limits}")
     if not rows:
@@ -111,7 +111,9 @@ def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
     share = "none" if sample is None else f"{sample:g} %"
     written = f"{_bytes(found['bytes'])} in {len(found['files'])} files"
     text = Text(f"{name}: {share} of the requests written down; {written}")
-    rows = [[clock(one["began"]), one["host"], _bytes(one["bytes"]), escape(one["path"])] for one in found["files"]]
+    rows = [
+        [clock(file["began"]), file["host"], _bytes(file["bytes"]), escape(file["path"])] for file in found["files"]
+    ]
     return Group(text, _table("Files", ("since", "host", "bytes", "path"), rows, right=("bytes",))) if rows else text
 
 
@@ -146,21 +148,21 @@ def _models(models: list[dict[str, Any]]) -> RenderableType:
     rows = []
     for model in models:
         name = escape(model["name"]) + (" [yellow](paused)[/]" if model["paused"] else "")
-        for one in model["versions"]:
-            hosts = one["hosts"].values()
+        for version in model["versions"]:
+            hosts = version["hosts"].values()
             rows.append(
                 [
                     name,
-                    str(one["version"]),
-                    _state(one),
-                    one["role"] + _ramp(model, one["version"]),
-                    _percent(one["traffic"]),
-                    _percent(one["shadow"]),
-                    ", ".join(one["labels"]),
+                    str(version["version"]),
+                    _state(version),
+                    version["role"] + _ramp(model, version["version"]),
+                    _percent(version["traffic"]),
+                    _percent(version["shadow"]),
+                    ", ".join(version["labels"]),
                     str(sum(host.get("in_flight", 0) for host in hosts) or ""),
-                    _on_hosts(one, "cpuset"),
-                    _on_hosts(one, "precision"),
-                    escape(one["reason"]),
+                    _on_hosts(version, "cpuset"),
+                    _on_hosts(version, "precision"),
+                    escape(version["reason"]),
                 ]
             )
             name = ""
@@ -168,7 +170,7 @@ def _models(models: list[dict[str, Any]]) -> RenderableType:
 
 
 def _ramp(model: dict[str, Any], version: int) -> str:
-    found = [one for one in model["ramps"] if one["version"] == version]
+    found = [ramp for ramp in model["ramps"] if ramp["version"] == version]
     return f", to {found[0]['to']:g} %" if found else ""
 
 

@@ -66,7 +66,7 @@ class Observer:
         models = self._control.models
         return WatchView(
             points=point_views(self._history.newest()),
-            guards={name: guard_view(item, self._guard.watched(name)) for name, item in sorted(models.items())},
+            guards={name: guard_view(model, self._guard.watched(name)) for name, model in sorted(models.items())},
             machine=self.machine(),
         )
 

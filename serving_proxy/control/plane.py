@@ -125,7 +125,7 @@ class Plane:
     def status(self) -> StatusView:
         """Return the view of the whole control plane."""
         control = self.control
-        models = [model_view(item, control.hosts) for _, item in sorted(control.models.items())]
+        models = [model_view(model, control.hosts) for _, model in sorted(control.models.items())]
         return StatusView(
             version=version(),
             pid=os.getpid(),
@@ -135,7 +135,7 @@ class Plane:
             draining=self.supervisor.draining or self.closing.is_set(),
             hosts=self.supervisor.views(),
             models=[model for model in models if model.versions],
-            jobs=[job_view(one) for one in self.jobs.running()],
+            jobs=[job_view(job) for job in self.jobs.running()],
             last_event=control.last_event,
         )
 

@@ -85,7 +85,7 @@ class Allocator:
         paths = {tenant.name: tenant.path for tenant in tenants}
         self.costs = {name: cost for name, cost in self.costs.items() if paths.get(name) == cost.path}
         reason = "planned for what requests need" if same else "planned for what is deployed"
-        first = self.state is None and not any(self._rates.get(one.name) for one in tenants)
+        first = self.state is None and not any(self._rates.get(tenant.name) for tenant in tenants)
         self._blind = (first or self._blind) and not settled
         moves = self._replan(tuple(tenants), machine, profiles, reason, now_s)
         if not self._blind:
@@ -99,7 +99,7 @@ class Allocator:
         """Update the estimates from the hosts' counters, and in mode `control` move cores if needed."""
         if self.state is None:
             return ()
-        known = {name: one for name, one in seen.items() if name in self.state.tenants}
+        known = {name: observation for name, observation in seen.items() if name in self.state.tenants}
         known = within_cores(known, self._sharing(), elapsed_s)
         paths = {tenant.name: tenant.path for tenant in self._tenants}
         estimates = learning.learn(self.costs, self.state.estimates, known, paths)
@@ -171,7 +171,7 @@ class Allocator:
     def to_json(self) -> dict[str, Any]:
         """Return what was learned, for the next proxy."""
         found = {} if self.state is None else self.state.estimates
-        rates = {name: round(one.qps, 1) for name, one in found.items()} or self._rates
+        rates = {name: round(estimate.qps, 1) for name, estimate in found.items()} or self._rates
         return {"costs": learning.to_json(self.costs), "rates": rates}
 
     def _replan(
@@ -190,12 +190,16 @@ class Allocator:
         }
         controlled = [
             ControlledTenant(
-                one.name, one.role, learning.cost_us(one, self.costs, measured), one.slo_ms, rates[one.name]
+                tenant.name,
+                tenant.role,
+                learning.cost_us(tenant, self.costs, measured),
+                tenant.slo_ms,
+                rates[tenant.name],
             )
-            for one in tenants
+            for tenant in tenants
         ]
         # For versions without any requests so far, use the present expectation.
-        old = {name: one for name, one in old.items() if name in self.costs and self.costs[name].completed}
+        old = {name: estimate for name, estimate in old.items() if name in self.costs and self.costs[name].completed}
         made = planning.make_plan(controlled, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":
@@ -203,14 +207,14 @@ class Allocator:
         else:
             state = begin(range(len(machine.cores)), controlled)
             isolated = frozenset(name for pool in before if pool.kind == "isolated" for name in pool.models)
-            kept = {one.name: old.get(one.name, state.estimates[one.name]) for one in tenants}
+            kept = {tenant.name: old.get(tenant.name, state.estimates[tenant.name]) for tenant in tenants}
             grouped = group_models(state.tenants, kept, state.settings, before, isolated & set(kept))
             pools = planning.sized(made, grouped, before)
-        state = begin(range(len(machine.cores)), controlled, [(one.kind, one.models, one.cores) for one in pools])
+        state = begin(range(len(machine.cores)), controlled, [(pool.kind, pool.models, pool.cores) for pool in pools])
         kept = {name: old.get(name, estimate) for name, estimate in state.estimates.items()}
         self.state = self._on_probation(replace(state, pools=pools, estimates=kept), before, now_s)
         self.plan, self.machine, self._tenants = made, machine, tenants
-        variants = {one.name for one in tenants if one.role == "variant"}
+        variants = {tenant.name for tenant in tenants if tenant.role == "variant"}
         self.limits = {name: limit for name, limit in self.limits.items() if name in variants}
         if self._blind:
             return ()
@@ -271,11 +275,11 @@ class Allocator:
         """Return the estimates, with a former baseline's requests added to the version that replaces it."""
         found = {} if self.state is None else dict(self.state.estimates)
         before = {tenant.model: tenant.name for tenant in self._tenants if tenant.role == "baseline"}
-        for one in tenants:
-            former = before.get(one.model, one.name)
-            if one.role == "baseline" and former != one.name and former in found and one.name in found:
-                qps = found[former].qps + found[one.name].qps
-                found[one.name] = replace(found[one.name], qps=qps)
+        for tenant in tenants:
+            former = before.get(tenant.model, tenant.name)
+            if tenant.role == "baseline" and former != tenant.name and former in found and tenant.name in found:
+                qps = found[former].qps + found[tenant.name].qps
+                found[tenant.name] = replace(found[tenant.name], qps=qps)
                 found[former] = replace(found[former], qps=0.0)
         return found
 

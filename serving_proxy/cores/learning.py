@@ -43,11 +43,11 @@ class Cost:
         """Return whether enough requests were seen to recognize an unusual cost."""
         return self.completed >= ENOUGH
 
-    def seen(self, one: Observation) -> Cost:
+    def seen(self, observation: Observation) -> Cost:
         """Return the cost after more requests; once it is learned, it stays."""
-        if self.learnt or not one.completed:
+        if self.learnt or not observation.completed:
             return self
-        completed, busy = self.completed + one.completed, self.busy_us + one.busy_us
+        completed, busy = self.completed + observation.completed, self.busy_us + observation.busy_us
         return replace(self, completed=completed, busy_us=busy, usual_us=busy / completed)
 
     def followed(self, service_us: float, elapsed_s: float) -> Cost:
@@ -125,9 +125,9 @@ def from_json(data: Any) -> dict[str, Cost]:
     """Read the costs from JSON data."""
     kept = data if isinstance(data, dict) else {}
     return {
-        str(name): Cost(str(one["path"]), ENOUGH, ENOUGH * float(one["us"]), float(one["us"]))
-        for name, one in kept.items()
-        if isinstance(one, dict) and "path" in one and float(one.get("us", 0.0)) > 0
+        str(name): Cost(str(entry["path"]), ENOUGH, ENOUGH * float(entry["us"]), float(entry["us"]))
+        for name, entry in kept.items()
+        if isinstance(entry, dict) and "path" in entry and float(entry.get("us", 0.0)) > 0
     }
 
 

@@ -45,10 +45,10 @@ def follow(before: Mapping[str, Limit], wanted: Mapping[str, Limit], elapsed_s: 
     elapsed_s : float [s]
     """
     found = {}
-    for name, one in wanted.items():
+    for name, limit in wanted.items():
         old = before.get(name)
-        near = old is not None and old.most / _NEAR <= one.most <= old.most * _NEAR
-        found[name] = replace(old, unwanted_s=0.0) if near and old is not None else one
+        near = old is not None and old.most / _NEAR <= limit.most <= old.most * _NEAR
+        found[name] = replace(old, unwanted_s=0.0) if near and old is not None else limit
     for name, old in before.items():
         unwanted_s = old.unwanted_s + elapsed_s
         if name not in wanted and unwanted_s < LIFTED_AFTER_S:

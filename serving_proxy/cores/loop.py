@@ -100,7 +100,7 @@ class Cores:
         there = tenants(self._control.models)
         if there:
             machine, apart = self._machine(live)
-            profiles = {one.name: found.table for one in there if (found := self.profiles.of(one)) is not None}
+            profiles = {tenant.name: found.table for tenant in there if (found := self.profiles.of(tenant)) is not None}
             moves = self.allocator.deploy(there, machine, profiles, now, apart)
             self._note(moves, machine)
             try:
@@ -125,7 +125,7 @@ class Cores:
 
     def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
         """Return the cores that can be divided, and whether operators have given other cores to versions."""
-        sets = {format_cpus(read_cpus(one.cpus)) for one in live}
+        sets = {format_cpus(read_cpus(host.cpus)) for host in live}
         if len(sets) != 1:
             raise PreconditionError(f"hosts: CPUs {' and '.join(sorted(sets))}, expected the same on each")
         cpus = read_cpus(sets.pop())
@@ -137,7 +137,7 @@ class Cores:
         """Store the decision, then apply it; versions that grow get CPUs a second before others lose them."""
         assert self.allocator is not None
         # Include hosts that are down: when they start again, they load with the CPUs of the others.
-        hosts = [one.name for one in self._control.hosts]
+        hosts = [host.name for host in self._control.hosts]
         wanted = self.allocator.cpusets
         next_step = grown(self._in_force, wanted)
         chosen = wanted if next_step is None else next_step
@@ -196,4 +196,4 @@ def machine_of(cpus: frozenset[int]) -> Machine:
 def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
     """Return the cores before and after, without cores of an earlier, larger machine."""
     count = len(machine.cores)
-    return [one for one in move.before if one < count], [one for one in move.after if one < count]
+    return [core for core in move.before if core < count], [core for core in move.after if core < count]

@@ -43,8 +43,8 @@ class Meter:
     def due(self, hosts: Sequence[HostSeen]) -> bool:
         """Return whether every host has counted since the last reading, except hosts that are late."""
         newest = max((host.counted_at for host in hosts), default=0.0)
-        fresh = [self._is_fresh(one) for one in hosts]
-        late = [newest - one.counted_at > PATIENCE_S for one in hosts]
+        fresh = [self._is_fresh(host) for host in hosts]
+        late = [newest - host.counted_at > PATIENCE_S for host in hosts]
         return any(fresh) and all(new or old for new, old in zip(fresh, late, strict=True))
 
     def read(
@@ -62,8 +62,8 @@ class Meter:
         """
         parts: dict[str, list[tuple[Observation, float]]] = {}
         passed = []
-        marks = {one.name: self._marks[one.name] for one in hosts if one.name in self._marks}
-        for host in (one for one in hosts if self._is_fresh(one)):
+        marks = {host.name: self._marks[host.name] for host in hosts if host.name in self._marks}
+        for host in (live for live in hosts if self._is_fresh(live)):
             gauges = read_gauges([host.stats])
             totals = {tenant.name: counted((tenant.model, tenant.version), host.name) for tenant in tenants}
             before, marks[host.name] = marks.get(host.name), _Mark(host.counted_at, totals, gauges)
@@ -72,16 +72,16 @@ class Meter:
             if before is None or elapsed_s <= 0:
                 continue
             passed.append(elapsed_s)
-            for one in tenants:
-                if one.name in before.counted:
-                    was, now = (found.get(one.name, Gauges()) for found in (before.gauges, gauges))
-                    seen = observation(totals[one.name] - before.counted[one.name], was, now, one.slo_ms)
-                    parts.setdefault(one.name, []).append((seen, elapsed_s))
+            for tenant in tenants:
+                if tenant.name in before.counted:
+                    was, now = (found.get(tenant.name, Gauges()) for found in (before.gauges, gauges))
+                    seen = observation(totals[tenant.name] - before.counted[tenant.name], was, now, tenant.slo_ms)
+                    parts.setdefault(tenant.name, []).append((seen, elapsed_s))
         self._marks = marks
         if not passed:
             return {}, 0.0
         usual_s = sum(passed) / len(passed)
-        return {name: added_up(some, usual_s) for name, some in parts.items()}, usual_s
+        return {name: added_up(observations, usual_s) for name, observations in parts.items()}, usual_s
 
     def _is_fresh(self, host: HostSeen) -> bool:
         mark = self._marks.get(host.name)

@@ -70,13 +70,13 @@ def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Ob
         return sum(value(part) * elapsed_s / own_s for part, own_s in parts)
 
     return Observation(
-        arrivals=round(total(lambda one: one.arrivals)),
-        completed=round(total(lambda one: one.completed)),
-        sheds=round(total(lambda one: one.sheds)),
-        missed=round(total(lambda one: one.missed)),
-        queued=sum(one.queued for one, _ in parts),
-        in_flight=sum(one.in_flight for one, _ in parts),
-        busy_us=total(lambda one: one.busy_us),
+        arrivals=round(total(lambda part: part.arrivals)),
+        completed=round(total(lambda part: part.completed)),
+        sheds=round(total(lambda part: part.sheds)),
+        missed=round(total(lambda part: part.missed)),
+        queued=sum(part.queued for part, _ in parts),
+        in_flight=sum(part.in_flight for part, _ in parts),
+        busy_us=total(lambda part: part.busy_us),
     )
 
 

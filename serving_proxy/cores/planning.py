@@ -32,11 +32,11 @@ def make_plan(
     its requests are assumed to have the number of rows whose profiled mean is the observed one.
     """
     loads = []
-    for one in controlled:
-        profile = profiles.get(one.name)
-        service = ServiceTime(max(one.service_us, 1.0), 0.0, UNKNOWN_CV) if profile is None else profile
-        rows = RowDistribution.constant(1 if profile is None else _rows(profile, one.service_us))
-        loads.append(Tenant(one.name, one.role, service, rows, one.slo_ms, qps=rates.get(one.name, 0.0)))
+    for tenant in controlled:
+        profile = profiles.get(tenant.name)
+        service = ServiceTime(max(tenant.service_us, 1.0), 0.0, UNKNOWN_CV) if profile is None else profile
+        rows = RowDistribution.constant(1 if profile is None else _rows(profile, tenant.service_us))
+        loads.append(Tenant(tenant.name, tenant.role, service, rows, tenant.slo_ms, qps=rates.get(tenant.name, 0.0)))
     return plan(Workload(None, tuple(loads)), machine, {load.name: load.qps or 0.0 for load in loads})
 
 

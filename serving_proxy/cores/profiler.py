@@ -74,13 +74,13 @@ class Profiler:
         await self._profiles.look(there)
         if self._control.closing or any(job.row.kind == KIND for job in self._jobs.running()):
             return
-        for one in there:
-            version = self._control.models[one.model].versions[one.version]
-            known = self._profiles.of(one)
+        for tenant in there:
+            version = self._control.models[tenant.model].versions[tenant.version]
+            known = self._profiles.of(tenant)
             if version.state != State.READY or (known is not None and known.how != "found"):
                 continue
-            if time.monotonic() >= self._failed.get((one.path, version.deployed_at), _NOT_YET).again_at:
-                self._jobs.begin(KIND, one.model, one.version, partial(self._run, tenant=one))
+            if time.monotonic() >= self._failed.get((tenant.path, version.deployed_at), _NOT_YET).again_at:
+                self._jobs.begin(KIND, tenant.model, tenant.version, partial(self._run, tenant=tenant))
                 return
 
     async def _run(self, job: Job, tenant: DeployedTenant) -> None:

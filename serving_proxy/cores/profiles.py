@@ -72,10 +72,10 @@ class Profiles:
         files = await asyncio.to_thread(_listed, self._control.options.profiles)
         wanted = {(tenant.path, tenant.profile): tenant for tenant in tenants}
         if files == self._files:
-            wanted = {key: one for key, one in wanted.items() if key not in self._known}
+            wanted = {key: tenant for key, tenant in wanted.items() if key not in self._known}
         # The earlier result is used until the new one is found.
-        for key, item in sorted(wanted.items(), key=str):
-            self._known[key] = await self._found(item)
+        for key, tenant in sorted(wanted.items(), key=str):
+            self._known[key] = await self._found(tenant)
         self._files = files
         self._looked.set()
 
@@ -116,9 +116,9 @@ class Profiles:
     async def record(self, path: str, file: Path, how: str) -> None:
         """Remember which profile a model's folder has."""
         alive = {version.path for model in self._control.models.values() for version in model.versions.values()}
-        self._records = {one: found for one, found in self._records.items() if one in alive}
+        self._records = {folder: found for folder, found in self._records.items() if folder in alive}
         self._records[path] = (file.name, how)
-        self._control.repository.set_setting(_STORED, {one: list(found) for one, found in self._records.items()})
+        self._control.repository.set_setting(_STORED, {folder: list(found) for folder, found in self._records.items()})
         found = await asyncio.to_thread(_find, path, self._records[path], [file])
         for key, known in list(self._known.items()):
             # A profile that was given meanwhile takes precedence.
@@ -129,9 +129,9 @@ class Profiles:
 def _records(kept: object) -> dict[str, tuple[str, str]]:
     found = kept if isinstance(kept, dict) else {}
     return {
-        str(path): (str(one[0]), str(one[1]))
-        for path, one in found.items()
-        if isinstance(one, list) and len(one) == 2 and one[1] in _SOURCES
+        str(path): (str(record[0]), str(record[1]))
+        for path, record in found.items()
+        if isinstance(record, list) and len(record) == 2 and record[1] in _SOURCES
     }
 
 

@@ -49,8 +49,8 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
         if baseline is None or not baseline.desired:
             continue
         usual = baseline.slo_p99_ms or DEFAULT_SLO_MS
-        for number, item in sorted(model.versions.items()):
-            if _is_asked(model, item) and item.path is not None and not is_manual(item.settings):
+        for number, version in sorted(model.versions.items()):
+            if _is_asked(model, version) and version.path is not None and not is_manual(version.settings):
                 first = number == model.baseline
                 found.append(
                     DeployedTenant(
@@ -58,13 +58,13 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
                         name,
                         number,
                         "baseline" if first else "variant",
-                        item.slo_p99_ms or usual,
-                        item.path,
+                        version.slo_p99_ms or usual,
+                        version.path,
                         None if first else f"{name}/{model.baseline}",
-                        item.profile,
+                        version.profile,
                     )
                 )
-    return tuple(sorted(found, key=lambda one: one.role != "baseline"))
+    return tuple(sorted(found, key=lambda tenant: tenant.role != "baseline"))
 
 
 def _is_asked(model: Model, version: Version) -> bool:

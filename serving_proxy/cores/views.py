@@ -124,16 +124,18 @@ def _figures(cores: Cores, allocator: Allocator, name: str) -> list[str]:
 
 def _lines(allocator: Allocator, name: str, pool: Pool) -> list[str]:
     assert allocator.state is not None
-    one, others = allocator.state.estimates[name], [other for other in pool.models if other != name]
+    estimate, others = allocator.state.estimates[name], [other for other in pool.models if other != name]
     has = allocator.cpusets.get(name)
     shared = f", shared with {', '.join(others[:4])}{' and more' if others[4:] else ''}" if others else ""
     where = f"CPUs {has}{shared}" if has is not None else "all CPUs: there is nothing to divide"
     lines = [
-        f"Cores ({allocator.mode}): {where}. Its {one.qps:.1f} requests/s of {one.service_us / 1000:.2f} ms "
-        f"keep {one.cores:.2f} cores busy."
+        f"Cores ({allocator.mode}): {where}. Its {estimate.qps:.1f} requests/s of {estimate.service_us / 1000:.2f} ms "
+        f"keep {estimate.cores:.2f} cores busy."
     ]
     if pool.kind == "isolated":
-        lines.append(f"It takes more than it used to ({one.usual_us / 1000:.2f} ms) and is set apart from the others.")
+        lines.append(
+            f"It takes more than it used to ({estimate.usual_us / 1000:.2f} ms) and is set apart from the others."
+        )
     if pool.kind == "baseline" and allocator.borrowing:
         lines.append(f"Its own CPUs, {_cpus(allocator, pool)}, are too few: it may use those of the variants as well.")
     if name in allocator.limits:
@@ -154,7 +156,7 @@ def _notes(allocator: Allocator) -> list[str]:
     found = list(allocator.plan.reasons) if allocator.plan is not None else []
     if allocator.pools and not allocator.cpusets:
         found.append("there is nothing to divide: one pool, or one core")
-    found += [f"{name}: at most {item.most} requests at a time" for name, item in sorted(allocator.limits.items())]
+    found += [f"{name}: at most {limit.most} requests at a time" for name, limit in sorted(allocator.limits.items())]
     if allocator.borrowing:
         found.append("baselines may use the variants' cores as well: their own are too few")
     return found

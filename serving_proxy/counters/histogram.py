@@ -36,14 +36,14 @@ class Histogram:
         if not other.counts or not self.counts:
             return other if other.counts else self
         if self.bounds != other.bounds:
-            return max(self, other, key=lambda one: one.count)
+            return max(self, other, key=lambda histogram: histogram.count)
         return Histogram(self.bounds, _sums(self.counts, other.counts, 1))
 
     def __sub__(self, earlier: Histogram) -> Histogram:
         """Return the counts since the earlier ones; all counts if the two cannot be compared."""
         if not earlier.counts or self.bounds != earlier.bounds:
             return self
-        return Histogram(self.bounds, tuple(max(0, one) for one in _sums(self.counts, earlier.counts, -1)))
+        return Histogram(self.bounds, tuple(max(0, count) for count in _sums(self.counts, earlier.counts, -1)))
 
     def quantile(self, fraction: float) -> float | None:
         """Return the latency [us] that this fraction does not exceed, interpolated linearly in a bucket; None if it is
@@ -68,4 +68,4 @@ class Histogram:
 
 
 def _sums(counts: Sequence[int], others: Sequence[int], sign: int) -> tuple[int, ...]:
-    return tuple(one + sign * other for one, other in zip_longest(counts, others, fillvalue=0))
+    return tuple(count + sign * other_count for count, other_count in zip_longest(counts, others, fillvalue=0))

@@ -37,8 +37,8 @@ def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
 
 def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:
     found = {}
-    for model, one in _mapping(data.get("models")).items():
-        for number, counted in _mapping(_mapping(one).get("versions")).items():
+    for model, entry in _mapping(data.get("models")).items():
+        for number, counted in _mapping(_mapping(entry).get("versions")).items():
             if str(number).isascii() and str(number).isdecimal() and len(str(number)) < 20:
                 found[str(model), int(number)] = _mapping(counted)
     return found
@@ -70,10 +70,10 @@ def _histogram(data: Mapping[str, Any]) -> Histogram:
     pairs = data.get("buckets")
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return Histogram()
-    bounds = tuple(_number(one[0]) for one in pairs)
+    bounds = tuple(_number(pair[0]) for pair in pairs)
     if not bounds or not all(low < high for low, high in pairwise(bounds)):
         return Histogram()
-    below = [0, *(_count(one[1]) for one in pairs), _count(data.get("count"))]
+    below = [0, *(_count(pair[1]) for pair in pairs), _count(data.get("count"))]
     return Histogram(bounds, tuple(max(0, later - earlier) for earlier, later in pairwise(below)))
 
 

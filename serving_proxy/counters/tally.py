@@ -161,10 +161,10 @@ class Tally:
         return self.shadow.get("compared", 0) + self.shadow.get("failed", 0)
 
 
-def _combined(one: Tally, other: Tally, sign: int) -> Tally:
+def _combined(first: Tally, second: Tally, sign: int) -> Tally:
     values: dict[str, Any] = {}
     for part in fields(Tally):
-        mine, theirs = getattr(one, part.name), getattr(other, part.name)
+        mine, theirs = getattr(first, part.name), getattr(second, part.name)
         if isinstance(mine, Mapping):
             names = {**mine, **theirs}
             values[part.name] = {name: mine.get(name, 0) + sign * theirs.get(name, 0) for name in names}

@@ -63,7 +63,7 @@ class Totals:
         """Return the counters of a version, of all hosts or of one."""
         if host is not None:
             return self._hosts[host].totals.get(key, _NOTHING) if host in self._hosts else _NOTHING
-        return sum((one.totals[key] for one in self._hosts.values() if key in one.totals), _NOTHING)
+        return sum((host.totals[key] for host in self._hosts.values() if key in host.totals), _NOTHING)
 
     def keep(self, keys: set[Key]) -> None:
         """Forget all versions except these."""

@@ -42,10 +42,10 @@ def adopt_unknown(control: Control) -> None:
     if body is None:
         return
     found = adopt(body, time.time())
-    for what in found.left:
-        if what.partition("/")[0].partition(":")[0] not in control.models:
-            log.error("not adopted from desired.json: %s", what)
-            control.note("adopt", f"not adopted from desired.json: {what}")
+    for reason in found.left:
+        if reason.partition("/")[0].partition(":")[0] not in control.models:
+            log.error("not adopted from desired.json: %s", reason)
+            control.note("adopt", f"not adopted from desired.json: {reason}")
     for name, model in found.models.items():
         if name not in control.models:
             whole = model.change(versions={number: _looked_at(version) for number, version in model.versions.items()})

@@ -49,9 +49,9 @@ def adopt(body: Mapping[str, Any], now: float) -> Adopted:
     left: list[str] = []
     for name, entry in sorted(_mapping(body.get("models")).items()):
         versions: dict[int, Version] = {}
-        for number, item in sorted(_mapping(_mapping(entry).get("versions")).items()):
+        for number, version in sorted(_mapping(_mapping(entry).get("versions")).items()):
             try:
-                versions[int(number)] = _version(int(number), item, now)
+                versions[int(number)] = _version(int(number), version, now)
             except (ValidationError, ValueError, TypeError, KeyError) as error:
                 left.append(f"{name}/{number}: {_reason(error)}")
         try:
@@ -87,7 +87,7 @@ def _model(name: str, entry: Mapping[str, Any], versions: dict[int, Version]) ->
         values["last_good"] = max(held, default=None)
     model = Model.model_validate({**values, **kept})
     named = {arm.version for arm in model.arms} | {ramp.version for ramp in model.ramps}
-    gone = {one for one in (model.candidate, model.last_good) if one is not None} - versions.keys()
+    gone = {number for number in (model.candidate, model.last_good) if number is not None} - versions.keys()
     if named - versions.keys():
         raise ValueError(f"arms of versions {sorted(named - versions.keys())}, expected versions that can be read")
     for role in ("candidate", "last_good"):

@@ -52,8 +52,8 @@ def stop(model: Model, number: int, now: float, reason: str = "") -> Change:
     never_there = version.state in GATED or version.path is None
     changed = without_traffic(model, number)
     changed = changed.with_version(version.model_copy(update={"held": False, "shadow": 0}))
-    labels = {label: one for label, one in changed.labels.items() if one != number}
-    published = {label: one for label, one in changed.published.items() if one != number}
+    labels = {label: target for label, target in changed.labels.items() if target != number}
+    published = {label: target for label, target in changed.published.items() if target != number}
     changed = changed.change(labels=labels, published=published)
     for role in ("candidate", "last_good", "baseline"):
         if getattr(changed, role) == number:
@@ -87,8 +87,8 @@ def undeploy(model: Model, number: int | None, now: float) -> Change:
             "promoted first, or the whole model to be undeployed"
         )
     change = Change(model)
-    for one in list(model.versions) if number is None else [number]:
-        change = change.then(stop(change.model, one, now, "undeployed"))
+    for chosen in list(model.versions) if number is None else [number]:
+        change = change.then(stop(change.model, chosen, now, "undeployed"))
     return change
 
 
@@ -152,7 +152,9 @@ def start_ramp(model: Model, number: int, target: int, seconds: float, taken: It
     whole = reassign(model, goals | {number: max(target, current)}, taken)
     if seconds <= 0:
         weights = model.weights | {number: target}
-        changed = reassign(model, {one: weight for one, weight in weights.items() if weight}, taken).change(ramps=kept)
+        changed = reassign(model, {version: weight for version, weight in weights.items() if weight}, taken).change(
+            ramps=kept
+        )
         how = "at once"
     else:
         ramp = Ramp(version=number, start=current, target=target, seconds=seconds)

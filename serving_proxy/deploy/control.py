@@ -234,7 +234,7 @@ class Control:
         passed, self._last = now - self._last, now
         self._run_clocks(min(passed, _MOST_PASSED_S))
         hosts = self.actual.read()
-        if [_uncounted(host) for host in hosts] != [_uncounted(one) for one in self.hosts]:
+        if [_uncounted(host) for host in hosts] != [_uncounted(host) for host in self.hosts]:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()

@@ -129,9 +129,11 @@ def choose_number(model: Model, asked: Deployment) -> int:
 def forget_stopped(model: Model) -> Model:
     """Return the model without the oldest of its stopped versions."""
     stopped = [version for version in model.versions.values() if version.state == State.STOPPED]
-    oldest = sorted(stopped, key=lambda one: one.since)[: max(0, len(stopped) - _KEPT_STOPPED)]
-    gone = {one.number for one in oldest}
-    return model.change(versions={n: one for n, one in model.versions.items() if n not in gone}) if gone else model
+    oldest = sorted(stopped, key=lambda version: version.since)[: max(0, len(stopped) - _KEPT_STOPPED)]
+    gone = {version.number for version in oldest}
+    return (
+        model.change(versions={n: version for n, version in model.versions.items() if n not in gone}) if gone else model
+    )
 
 
 def _apply_routing(model: Model, asked: Deployment) -> Model:
@@ -218,7 +220,7 @@ def _apply_shares(change: Change, number: int, asked: Deployment, taken: Iterabl
     is_baseline = number == model.baseline
     if asked.traffic is not None and not is_baseline:
         weights = {**model.weights, number: asked.traffic}
-        weights = {one: weight for one, weight in weights.items() if weight}
+        weights = {version: weight for version, weight in weights.items() if weight}
         if weights != model.weights:
             kept = tuple(ramp for ramp in model.ramps if ramp.version != number)
             model = reassign(model, weights, taken).change(ramps=kept)

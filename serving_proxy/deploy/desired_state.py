@@ -61,10 +61,10 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
         rendered = _model(model, settings)
         if rendered is not None:
             body["models"][name] = rendered
-    refused = {name: one for name, model in sorted(models.items()) if (one := _refused(model))}
+    refused = {name: reason for name, model in sorted(models.items()) if (reason := _refused(model))}
     if refused:
         body["refused"] = refused
-    named = {f"{name}/{number}" for name, one in body["models"].items() for number in one["versions"]}
+    named = {f"{name}/{number}" for name, entry in body["models"].items() for number in entry["versions"]}
     hosts = {
         host: {"cpusets": kept}
         for host, cpusets in sorted(settings.cpusets.items())
@@ -92,12 +92,16 @@ def _model(model: Model, host: HostSettings) -> dict[str, Any] | None:
     rendered: dict[str, Any] = {
         "baseline": model.baseline,
         "routing": _routing(model, set(versions)),
-        "versions": {str(number): _version(model, one, host) for number, one in versions.items()},
+        "versions": {str(number): _version(model, version, host) for number, version in versions.items()},
     }
     labels = {label: number for label, number in sorted(model.published.items()) if number in versions}
     if labels:
         rendered["labels"] = labels
-    shadow = [{"version": n, "weight": one.shadow} for n, one in versions.items() if one.shadow and n != model.baseline]
+    shadow = [
+        {"version": n, "weight": version.shadow}
+        for n, version in versions.items()
+        if version.shadow and n != model.baseline
+    ]
     if shadow:
         rendered["shadow"] = shadow
     if model.request_log is not None:
@@ -138,7 +142,7 @@ def _routing(model: Model, there: set[int]) -> dict[str, Any]:
     return {
         "layer": model.layer_name,
         "key": {"input": model.key_input} if model.key_input else None,
-        "arms": [one for one in arms_data(model) if one["version"] in there],
+        "arms": [arm for arm in arms_data(model) if arm["version"] in there],
         "paused": model.paused,
     }
 

@@ -78,7 +78,7 @@ class Checker:
         found = self._faults(after, settings)
         if found and before is not None:
             known = set(self._faults(before, settings))
-            found = [one for one in found if one not in known]
+            found = [refusal for refusal in found if refusal not in known]
         if found:
             more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
             raise InvalidError("; ".join(found[:_MOST_TOLD]) + more)
@@ -116,7 +116,7 @@ class Checker:
             log.warning("settings are not checked before hosts have them: %s", error)
             self._check = None
             return []
-        return [(one.model, one.version, one.message) for one in found]
+        return [(refusal.model, refusal.version, refusal.message) for refusal in found]
 
 
 def prospective(model: Model) -> Model:
@@ -130,7 +130,7 @@ def prospective(model: Model) -> Model:
     baseline = model.baseline
     if baseline is None or not versions[baseline].desired:
         # Otherwise nothing would be rendered, and nothing checked.
-        baseline = next((number for number, one in versions.items() if one.desired), baseline)
+        baseline = next((number for number, version in versions.items() if version.desired), baseline)
     return model.change(versions=versions, baseline=baseline)
 
 
@@ -139,15 +139,15 @@ def unwritable(value: Any, key: str = "") -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     left = [(key, value)]
     while left:
-        place, one = left.pop()
-        if isinstance(one, float) and not math.isfinite(one):
-            found.append((place, f"{one} found, expected a finite number"))
-        elif isinstance(one, str) and not _is_text(one):
-            found.append((place, f"{one!a} found, expected text that UTF-8 can hold"))
-        elif isinstance(one, dict):
-            left += [(place or str(name), inner) for name, inner in one.items()]
-        elif isinstance(one, list):
-            left += [(place, inner) for inner in one]
+        place, item = left.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            found.append((place, f"{item} found, expected a finite number"))
+        elif isinstance(item, str) and not _is_text(item):
+            found.append((place, f"{item!a} found, expected text that UTF-8 can hold"))
+        elif isinstance(item, dict):
+            left += [(place or str(name), inner) for name, inner in item.items()]
+        elif isinstance(item, list):
+            left += [(place, inner) for inner in item]
     return found
 
 

@@ -32,15 +32,15 @@ async def _look(control: Control, name: str, number: int, path: Path) -> None:
     version = None if model is None else model.versions.get(number)
     if model is None or version is None or version.ops is not None or version.path != str(path):
         return
-    ops = tuple(sorted({one.op for one in found}))
+    ops = tuple(sorted({use.op for use in found}))
     changed = model.with_version(version.model_copy(update={"ops": ops}))
-    refused = [one for one in ops if one not in {*control.options.allowed_ops, *version.allowed_ops}]
-    first = {one.op: str(one) for one in reversed(found)}
+    refused = [op for op in ops if op not in {*control.options.allowed_ops, *version.allowed_ops}]
+    first = {use.op: str(use) for use in reversed(found)}
     notes = (
         Note(
             kind="ops",
-            message=f"{name}/{number}: {'; '.join(first[one] for one in refused)}. It stays deployed; deployed anew it "
-            f"needs {' '.join(f'--allow-op {one}' for one in refused)}",
+            message=f"{name}/{number}: {'; '.join(first[op] for op in refused)}. It stays deployed; deployed anew it "
+            f"needs {' '.join(f'--allow-op {op}' for op in refused)}",
             model=name,
             version=number,
             data={"ops": refused},

@@ -89,7 +89,7 @@ class Operations:
         self._control.commit(change)
         version = change.model.versions[number]
         job = self._pipeline.begin(name, number) if version.state in GATED else None
-        running = (one for one in self._jobs.running(name, number) if one.deployed_at == version.deployed_at)
+        running = (job for job in self._jobs.running(name, number) if job.deployed_at == version.deployed_at)
         notes = _notes_without_effect(model, number, asked)
         if asked.given_profile is not None and self._control.options.cores == "off":
             notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)

@@ -112,8 +112,8 @@ def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
 
 def _moved(model: Model, version: Version, state: State, reason: str, now: float) -> Change:
     change = Change(model)
-    for one in way(version.state, state):
-        change = change.then(move(change.model, version.number, one, now, reason if one == state else ""))
+    for step in way(version.state, state):
+        change = change.then(move(change.model, version.number, step, now, reason if step == state else ""))
     found = change.model.versions[version.number]
     if found.reason != reason:
         change = change.then(Change(model.with_version(found.model_copy(update={"reason": reason}))))
@@ -122,12 +122,18 @@ def _moved(model: Model, version: Version, state: State, reason: str, now: float
 
 def _heir(model: Model) -> Change:
     """Make another version the baseline if no host ever got as far as trying the present one."""
-    if model.baseline is not None and (one := model.versions[model.baseline]) and (one.active or one.desired):
+    if (
+        model.baseline is not None
+        and (baseline := model.versions[model.baseline])
+        and (baseline.active or baseline.desired)
+    ):
         return Change(model)
     able = [version for version in model.versions.values() if version.state in SERVED and not version.rejected]
     if not able:
         return Change(model)
-    heir = max(able, key=lambda one: (one.number == model.last_good, one.state == State.READY, one.number))
+    heir = max(
+        able, key=lambda version: (version.number == model.last_good, version.state == State.READY, version.number)
+    )
     changed = without_traffic(model, heir.number).with_version(heir.model_copy(update={"held": False, "shadow": 0}))
     message = f"{model.name}/{heir.number}: is the baseline, the one before failed"
     note = Note(kind="baseline", message=message, model=model.name, version=heir.number)

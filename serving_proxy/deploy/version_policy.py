@@ -62,8 +62,8 @@ def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> P
     found = set(there)
     wanted = wanted_versions(policy, found | _vanished(model, found))
     deployed = {number for number, version in model.versions.items() if version.active}
-    failed = [one for one in model.versions.values() if one.state == State.FAILED]
-    tried = {one.number for one in failed if there.get(one.number, one.stamp) == one.stamp}
+    failed = [version for version in model.versions.values() if version.state == State.FAILED]
+    tried = {version.number for version in failed if there.get(version.number, version.stamp) == version.stamp}
     named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()
     missing = (named | set(model.labels.values())) - found - deployed
     kept = wanted | {model.baseline, model.last_good, model.candidate} | set(model.labels.values()) | set(model.weights)
@@ -88,12 +88,12 @@ def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
 
 def _served_meanwhile(wanted: frozenset[int], model: Model) -> bool:
     """Return whether a wanted version is ready, so that others may be unloaded."""
-    return any(model.versions[one].state == State.READY for one in wanted if one in model.versions)
+    return any(model.versions[number].state == State.READY for number in wanted if number in model.versions)
 
 
 def _follow(wanted: Iterable[int], model: Model) -> int | None:
     """Return the largest version that is not known to be bad, or None if that is the baseline or candidate already."""
-    good = [one for one in wanted if not _bad(model, one)]
+    good = [number for number in wanted if not _bad(model, number)]
     largest = max(good, default=None)
     return None if largest in {None, model.baseline, model.candidate} else largest
 

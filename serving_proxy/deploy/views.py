@@ -133,7 +133,7 @@ def model_view(model: Model, hosts: Sequence[HostSeen], stopped: bool = False) -
             )
             for ramp in model.ramps
         ],
-        versions=[version_view(model, one, hosts) for one in shown],
+        versions=[version_view(model, version, hosts) for version in shown],
     )
 
 
@@ -147,7 +147,7 @@ def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> V
         role=role(model, version),
         traffic=share(model, number),
         shadow=to_percent(version.shadow),
-        labels=sorted(label for label, one in model.labels.items() if one == number),
+        labels=sorted(label for label, target in model.labels.items() if target == number),
         source=version.source,
         path=version.path,
         since=version.since,

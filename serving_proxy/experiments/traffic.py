@@ -87,7 +87,7 @@ def assign(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable
 
 def overlapping(arms: Iterable[Arm]) -> bool:
     """Return whether two arms share a bucket."""
-    return any(one.end > other.offset for one, other in pairwise(sorted(arms, key=_offset)))
+    return any(arm.end > following.offset for arm, following in pairwise(sorted(arms, key=_offset)))
 
 
 def _offset(arm: Arm) -> int:

@@ -34,7 +34,7 @@ def files_of(folder: Path) -> Iterator[Path]:
         try:
             found = place.stat()
             with os.scandir(place) as entries:
-                sorted_entries = sorted(entries, key=lambda one: os.fsencode(one.name))
+                sorted_entries = sorted(entries, key=lambda entry: os.fsencode(entry.name))
         except OSError:
             continue
         known = (found.st_dev, found.st_ino)

@@ -67,32 +67,34 @@ def check_ops(named: str, graph: Any, allowed: Collection[str]) -> tuple[str, ..
         An op is not allowed.
     """
     found = reached_ops(graph)
-    refused = {one.op: one for one in reversed(found) if one.op not in allowed}
+    refused = {use.op: use for use in reversed(found) if use.op not in allowed}
     if refused:
-        shown = sorted(refused.values(), key=lambda one: one.op)
+        shown = sorted(refused.values(), key=lambda use: use.op)
         more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
         said = "; ".join(map(str, shown[:_MOST_NAMED]))
-        option = " ".join(f"--allow-op {one.op}" for one in shown)
+        option = " ".join(f"--allow-op {use.op}" for use in shown)
         raise DeniedError(f"model {named}: {said}{more}, expected a model that only computes; {option} permits it")
-    return tuple(sorted({one.op for one in found}))
+    return tuple(sorted({use.op for use in found}))
 
 
 def reached_ops(graph: Any) -> list[Reached]:
     """Return the ops of the list that a `MetaGraphDef` reaches; each node appears once for each root."""
-    functions = {one.signature.name: one for one in graph.graph_def.library.function}
-    nodes = {one.name: one for one in graph.graph_def.node}
-    served = {name: item for name, item in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}}
+    functions = {function.signature.name: function for function in graph.graph_def.library.function}
+    nodes = {node.name: node for node in graph.graph_def.node}
+    served = {
+        name: signature for name, signature in sorted(graph.signature_def.items()) if name not in {_INIT, _NOT_SERVED}
+    }
     fed = {name: {_tensor(source.name) for source in signature.inputs.values()} for name, signature in served.items()}
     # Hosts feed the paths of the files while a model is initialized; later the values come from the graph or from
     # clients.
-    assets = {_tensor(one.tensor_info.name)[0] for one in graph.asset_file_def if _is_inside(one.filename)}
+    assets = {_tensor(asset.tensor_info.name)[0] for asset in graph.asset_file_def if _is_inside(asset.filename)}
     later = {asset for asset in assets if asset in nodes and nodes[asset].op == "Placeholder"}
     later -= {node for tensors in fed.values() for node, _ in tensors}
     found: list[Reached] = []
     for name, signature in served.items():
         wanted = {output.name for output in signature.outputs.values()}
         found += _Walk(functions, f"signature '{name}'").run(_main(nodes, functions, later), wanted, fed[name])
-    wanted = {one.name for name in (_INIT,) if name in graph.signature_def for one in _outputs(graph, name)}
+    wanted = {output.name for name in (_INIT,) if name in graph.signature_def for output in _outputs(graph, name)}
     for name in _INIT_COLLECTIONS:
         if name in graph.collection_def:
             wanted |= set(graph.collection_def[name].node_list.value)
@@ -115,9 +117,11 @@ class _Scope:
 def _main(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[str]) -> _Scope:
     """Return the graph, in which variables that are only ever assigned paths of assets count as such paths."""
     scope = _Scope(nodes, assets)
-    named = Counter(_shared_name(one) for one in nodes.values() if one.op == _VARIABLE)
-    named.update(_shared_name(one) for each in functions.values() for one in each.node_def if one.op == _VARIABLE)
-    variables = {name for name, one in nodes.items() if one.op == _VARIABLE and named[_shared_name(one)] == 1}
+    named = Counter(_shared_name(node) for node in nodes.values() if node.op == _VARIABLE)
+    named.update(
+        _shared_name(node) for function in functions.values() for node in function.node_def if node.op == _VARIABLE
+    )
+    variables = {name for name, node in nodes.items() if node.op == _VARIABLE and named[_shared_name(node)] == 1}
     given: set[str] = set()
     for node in nodes.values():
         for place, text in enumerate(_data(node)):
@@ -137,7 +141,7 @@ def _shared_name(node: Any) -> str:
 
 
 def _data(node: Any) -> list[str]:
-    return [one for one in node.input if not one.startswith("^")]
+    return [name for name in node.input if not name.startswith("^")]
 
 
 class _Walk:
@@ -152,7 +156,7 @@ class _Walk:
         self._calls: list[tuple[Any, tuple[bool, ...]]] = []
 
     def run(self, scope: _Scope, wanted: Iterable[str], fed: set[tuple[str, int]]) -> list[Reached]:
-        left, seen = [_tensor(one) for one in wanted], set()
+        left, seen = [_tensor(name) for name in wanted], set()
         while left:
             tensor = left.pop()
             name = tensor[0]
@@ -161,12 +165,12 @@ class _Walk:
             seen.add(name)
             node = scope.nodes[name]
             self._look(scope, node, node.name)
-            left += [_tensor(one) for one in node.input]
+            left += [_tensor(name) for name in node.input]
         while self._calls:
             function, given = self._calls.pop()
-            names = [one.name for one in function.signature.input_arg]
+            names = [argument.name for argument in function.signature.input_arg]
             assets = {name for name, is_asset in zip(names, given, strict=False) if is_asset}
-            inner = _Scope({one.name: one for one in function.node_def}, assets)
+            inner = _Scope({node.name: node for node in function.node_def}, assets)
             for node in function.node_def:
                 self._look(inner, node, f"{function.signature.name}/{node.name}")
         return self._found
@@ -180,7 +184,7 @@ class _Walk:
                 continue
             passed = node.op in _CALLS or node.op == name
             data = _data(node) if passed else []
-            given = tuple(_is_asset(scope, one) for one in data) if len(self._seen) < _MOST_CALLS else ()
+            given = tuple(_is_asset(scope, name) for name in data) if len(self._seen) < _MOST_CALLS else ()
             if (name, given) not in self._seen:
                 self._seen.add((name, given))
                 self._calls.append((function, given))
@@ -193,7 +197,7 @@ def _functions_of(node: Any) -> Iterator[str]:
         if attribute.WhichOneof("value") == "func":
             yield attribute.func.name
         elif attribute.WhichOneof("value") == "list":
-            yield from (one.name for one in attribute.list.func)
+            yield from (function.name for function in attribute.list.func)
 
 
 def _is_harmless(scope: _Scope, node: Any) -> bool:
@@ -203,7 +207,7 @@ def _is_harmless(scope: _Scope, node: Any) -> bool:
         name, values = NAMES_NOTHING[node.op]
         attribute = node.attr.get(name)
         if attribute is None or attribute.WhichOneof("value") == "list":
-            return attribute is None or all(one in values for one in attribute.list.s)
+            return attribute is None or all(value in values for value in attribute.list.s)
         return attribute.s in values
     if node.op in CACHES:
         origin = scope.nodes.get(_origin(scope, data[1])) if len(data) > 1 else None

@@ -78,9 +78,9 @@ def read_signatures(folder: Path) -> Signatures:
 def signatures_of(folder: Path, graph: Any) -> Signatures:
     """Return the signatures that clients may use of a SavedModel's graph; raise the errors of `read_signatures`."""
     found = {
-        name: {"inputs": _tensors(item.inputs), "outputs": _tensors(item.outputs)}
-        for name, item in sorted(graph.signature_def.items())
-        if not name.startswith(_HIDDEN) and item.outputs
+        name: {"inputs": _tensors(signature.inputs), "outputs": _tensors(signature.outputs)}
+        for name, signature in sorted(graph.signature_def.items())
+        if not name.startswith(_HIDDEN) and signature.outputs
     }
     if not found:
         raise InvalidError(f"{folder}: no signature with outputs, expected one to serve")
@@ -93,12 +93,12 @@ def differences(old: Signatures, new: Signatures) -> list[str]:
     An additional signature does no harm. A dimension that only one of the models leaves open is not a difference.
     """
     found = []
-    for name, item in sorted(old.items()):
+    for name, signature in sorted(old.items()):
         if name not in new:
             found.append(f"signature '{name}' is missing")
             continue
         for kind in ("inputs", "outputs"):
-            found += _tensor_differences(f"{kind[:-1]} of '{name}'", item[kind], new[name][kind])
+            found += _tensor_differences(f"{kind[:-1]} of '{name}'", signature[kind], new[name][kind])
     return found
 
 
@@ -121,8 +121,8 @@ def _fits(old: list[int] | None, new: list[int] | None) -> bool:
 
 def _tensors(tensors: Any) -> dict[str, dict[str, Any]]:
     return {
-        name: {"dtype": _dtype(item.dtype), "shape": _shape(item.tensor_shape)}
-        for name, item in sorted(tensors.items())
+        name: {"dtype": _dtype(tensor.dtype), "shape": _shape(tensor.tensor_shape)}
+        for name, tensor in sorted(tensors.items())
     }
 
 
@@ -131,4 +131,4 @@ def _dtype(number: int) -> str:
 
 
 def _shape(shape: Any) -> list[int] | None:
-    return None if shape.unknown_rank else [one.size for one in shape.dim]
+    return None if shape.unknown_rank else [dimension.size for dimension in shape.dim]

@@ -55,11 +55,11 @@ def excess(hits: float, trials: float, other_hits: float, other_trials: float, z
     low, high = wilson(hits, trials, z)
     other_low, other_high = wilson(other_hits, other_trials, z)
     rate = hits / trials if trials > 0 else 0.5
-    other = other_hits / other_trials if other_trials > 0 else 0.5
-    difference = rate - other
+    other_rate = other_hits / other_trials if other_trials > 0 else 0.5
+    difference = rate - other_rate
     return (
-        difference - math.hypot(rate - low, other_high - other),
-        difference + math.hypot(high - rate, other - other_low),
+        difference - math.hypot(rate - low, other_high - other_rate),
+        difference + math.hypot(high - rate, other_rate - other_low),
     )
 
 

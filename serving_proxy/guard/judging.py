@@ -30,14 +30,16 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
     if sample < settings.min_requests:
         kind = "copies of requests" if subject.role == Role.SHADOW else "requests"
         return Verdict(Ruling.WAIT, f"{sample} {kind} in {settings.window_s:g} s, expected {settings.min_requests}")
-    findings = tuple(one for one in _all(settings, subject, quantile(settings.confidence)) if one is not None)
+    findings = tuple(
+        finding for finding in _all(settings, subject, quantile(settings.confidence)) if finding is not None
+    )
     if not findings:
         return Verdict(Ruling.OK, "no limit is set")
     for ruling in (Ruling.BAD, Ruling.WAIT):
         texts = [finding.text for finding in findings if finding.ruling == ruling]
         if texts:
             return Verdict(ruling, "; ".join(texts), findings)
-    texts = [one.text for one in findings]
+    texts = [finding.text for finding in findings]
     if settings.promote_after_s is not None and subject.role == Role.ARM:
         if subject.within_s >= settings.promote_after_s:
             texts.append(f"within its limits for {subject.within_s:.0f} s, expected {settings.promote_after_s:g} s")
@@ -59,24 +61,24 @@ def _all(settings: GuardSettings, subject: Evidence, z: float) -> list[Finding |
 def _errors(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
     if settings.error_percent is None:
         return None
-    tally, other = subject.tally, subject.baseline
+    tally, baseline = subject.tally, subject.baseline
     if subject.role == Role.SHADOW:
         hits, trials = tally.shadow.get("failed", 0), tally.copies
         return _rate("errors", "copies failed", hits, trials, None, settings.error_percent, z)
-    if other is not None and other.judged >= settings.min_requests:
+    if baseline is not None and baseline.judged >= settings.min_requests:
         # Clients that send invalid requests send them to both.
-        against = (float(other.failures), other.judged)
+        against = (float(baseline.failures), baseline.judged)
         return _rate("errors", "requests failed", tally.failures, tally.judged, against, settings.error_percent, z)
     # Without a baseline to compare with, errors that a client may have caused are not counted.
     return _rate("errors", "requests failed", tally.faults, tally.judged, None, settings.error_percent, z)
 
 
 def _nan(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None:
-    tally, other = subject.tally, subject.baseline
+    tally, baseline = subject.tally, subject.baseline
     scores = tally.scores + tally.shadow_scores
     if settings.nan_percent is None or scores.answers < settings.min_requests:
         return None
-    measure = tally.baseline_scores + (other.scores if other is not None else Scores())
+    measure = tally.baseline_scores + (baseline.scores if baseline is not None else Scores())
     against = (measure.bad, measure.answers) if measure.answers >= settings.min_requests else None
     return _rate("nan", "answers with NaN or infinite scores", scores.bad, scores.answers, against,
                  settings.nan_percent, z)  # fmt: skip
@@ -90,13 +92,13 @@ def _latency(settings: GuardSettings, subject: Evidence, z: float) -> Finding | 
     slow, count = histogram.above(slo * 1000), histogram.count
     p99 = (histogram.quantile(0.99) or 0.0) / 1000
     text = f"p99 {p99:.3g} ms of {count} requests, {slow} above the objective of {slo:g} ms"
-    other = subject.baseline.latency if subject.baseline is not None else Histogram()
+    baseline = subject.baseline.latency if subject.baseline is not None else Histogram()
     limit, more, against = slo, 1.0, None
-    if other.count >= settings.min_requests:
-        against = (other.quantile(0.99) or 0.0) / 1000
+    if baseline.count >= settings.min_requests:
+        against = (baseline.quantile(0.99) or 0.0) / 1000
         limit = max(slo, SLOWER * against)
         beyond = histogram.above(limit * 1000)
-        more, _ = excess(beyond, count, other.above(limit * 1000), other.count, z)
+        more, _ = excess(beyond, count, baseline.above(limit * 1000), baseline.count, z)
         text += f", the baseline's p99 {against:.3g} ms"
     low = 100 * wilson(histogram.above(limit * 1000), count, z)[0]
     if low > _SLOW_PERCENT and more > 0:

@@ -86,65 +86,65 @@ class Guard:
 
     def watched(self, name: str) -> dict[int, WatchedVersion]:
         """Return the judged versions of a model."""
-        return {number: one for (model, number), one in self._watched.items() if model == name}
+        return {number: watched for (model, number), watched in self._watched.items() if model == name}
 
     def _look(self, model: Model, number: int, role: Role, now: float) -> None:
         """Add the counters of a version up to now to its window."""
         key = (model.name, number)
         mark = (role.value, model.versions[number].deployed_at)
-        one = self._watched.get(key)
-        if one is None or one.mark != mark:
+        watched = self._watched.get(key)
+        if watched is None or watched.mark != mark:
             recorded = self._rulings.get(f"{model.name}/{number}", {})
             same = tuple(recorded.get("mark", ())) == mark
             window = Window(model.guard.window_s, now)
-            one = WatchedVersion(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
-            self._watched[key] = one
-        one.window.seconds = model.guard.window_s
-        one.recent = one.window.add(now, self._totals.of(key))
+            watched = WatchedVersion(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
+            self._watched[key] = watched
+        watched.window.seconds = model.guard.window_s
+        watched.recent = watched.window.add(now, self._totals.of(key))
 
     def _rule(self, model: Model, number: int, now: float) -> bool:
         """Judge a version, and act the first time that it is found bad; return whether there is a new ruling."""
-        one = self._watched[model.name, number]
+        watched = self._watched[model.name, number]
         # An action for another version of the model may have changed the role of this one.
-        if judged_roles(model).get(number) != one.role or model.versions[number].state != State.READY:
+        if judged_roles(model).get(number) != watched.role or model.versions[number].state != State.READY:
             return False
         baseline = self._watched.get((model.name, model.baseline)) if model.baseline is not None else None
         slo = model.versions[number].slo_p99_ms
-        against = None if one.role == Role.BASELINE or baseline is None else baseline.recent
-        within = 0.0 if one.within_since is None else now - one.within_since
-        one.verdict = judge(model.guard, Evidence(one.role, one.recent, against, slo, within))
-        self._count_within(one, now)
-        ruling = one.verdict.ruling
-        if ruling == Ruling.WAIT or ruling.value == one.recorded:
+        against = None if watched.role == Role.BASELINE or baseline is None else baseline.recent
+        within = 0.0 if watched.within_since is None else now - watched.within_since
+        watched.verdict = judge(model.guard, Evidence(watched.role, watched.recent, against, slo, within))
+        self._count_within(watched, now)
+        ruling = watched.verdict.ruling
+        if ruling == Ruling.WAIT or ruling.value == watched.recorded:
             return False
         try:
-            self._enter(model, number, one, now)
+            self._enter(model, number, watched, now)
         except ProxyError:
             # The disk is full: the guard tries again in a second.
-            log.exception("%s/%s: %s", model.name, number, one.verdict.reason)
+            log.exception("%s/%s: %s", model.name, number, watched.verdict.reason)
             return False
-        one.recorded = ruling.value
-        self._rulings[f"{model.name}/{number}"] = {"mark": list(one.mark), "ruling": ruling.value, "at": now}
+        watched.recorded = ruling.value
+        self._rulings[f"{model.name}/{number}"] = {"mark": list(watched.mark), "ruling": ruling.value, "at": now}
         return True
 
-    def _count_within(self, one: WatchedVersion, now: float) -> None:
-        ruling = one.verdict.ruling
+    def _count_within(self, watched: WatchedVersion, now: float) -> None:
+        ruling = watched.verdict.ruling
         if ruling in {Ruling.OK, Ruling.PROMOTE}:
-            one.within_since = one.within_since or now
-        elif ruling == Ruling.BAD or one.verdict.findings:
+            watched.within_since = watched.within_since or now
+        elif ruling == Ruling.BAD or watched.verdict.findings:
             # The verdict is in doubt; having too few requests is not a doubt.
-            one.within_since = None
+            watched.within_since = None
 
-    def _enter(self, model: Model, number: int, one: WatchedVersion, now: float) -> None:
-        verdict = one.verdict
+    def _enter(self, model: Model, number: int, watched: WatchedVersion, now: float) -> None:
+        verdict = watched.verdict
         if verdict.ruling == Ruling.OK:
             message = f"{model.name}/{number}: within its limits; {verdict.reason}"
-            note = Note(kind="guard", message=message, model=model.name, version=number, data=_data(one, "none"))
+            note = Note(kind="guard", message=message, model=model.name, version=number, data=_data(watched, "none"))
             self._control.commit(Change(model, (note,)))
             return
         since = self._baselines.get(model.name, {}).get("since", now)
-        done = action_for(model, number, one.role, verdict, now - since)
-        note = done.change.notes[0].model_copy(update={"data": _data(one, done.action)})
+        done = action_for(model, number, watched.role, verdict, now - since)
+        note = done.change.notes[0].model_copy(update={"data": _data(watched, done.action)})
         self._control.commit(Change(done.change.model, (note, *done.change.notes[1:])))
         self._control.step()
         if self._alerts is not None:
@@ -160,7 +160,7 @@ class Guard:
 
     def _forget(self, watched: set[Key]) -> bool:
         """Forget what is no longer judged, so that judging starts again if it returns."""
-        self._watched = {key: one for key, one in self._watched.items() if key in watched}
+        self._watched = {key: version for key, version in self._watched.items() if key in watched}
         names = {f"{model}/{number}" for model, number in watched}
         gone = self._rulings.keys() - names
         models = self._baselines.keys() - self._control.models.keys()
@@ -177,9 +177,9 @@ class Guard:
             log.exception("the guard's rulings could not be kept")
 
 
-def _data(one: WatchedVersion, action: str) -> dict[str, Any]:
-    verdict = one.verdict.to_json()
-    return {"role": one.role.value, "action": action, **verdict, "ruling": one.verdict.ruling.value}
+def _data(watched: WatchedVersion, action: str) -> dict[str, Any]:
+    verdict = watched.verdict.to_json()
+    return {"role": watched.role.value, "action": action, **verdict, "ruling": watched.verdict.ruling.value}
 
 
 def with_settings(model: Model, settings: GuardSettings) -> Change:

@@ -65,17 +65,17 @@ class GuardView(View):
 
 def guard_view(model: Model, watched: Mapping[int, WatchedVersion]) -> GuardView:
     """Return the limits and verdicts of a model."""
-    versions = {str(number): _verdict(item) for number, item in sorted(watched.items())}
+    versions = {str(number): _verdict(version) for number, version in sorted(watched.items())}
     return GuardView(settings=model.guard, versions=versions)
 
 
-def _verdict(one: WatchedVersion) -> VerdictView:
-    recent = one.recent
+def _verdict(watched: WatchedVersion) -> VerdictView:
+    recent = watched.recent
     return VerdictView(
-        role=one.role.value,
-        ruling=one.verdict.ruling.value,
-        reason=one.verdict.reason,
-        within_since=one.within_since,
+        role=watched.role.value,
+        ruling=watched.verdict.ruling.value,
+        reason=watched.verdict.reason,
+        within_since=watched.within_since,
         requests=recent.judged,
         error_percent=_percent(recent.failures, recent.judged),
         p50_ms=_milliseconds(recent, 0.5),
@@ -92,7 +92,7 @@ def _verdict(one: WatchedVersion) -> VerdictView:
                 text=found.text,
                 baseline=found.baseline,
             )
-            for found in one.verdict.findings
+            for found in watched.verdict.findings
         ],
     )
 

@@ -106,7 +106,7 @@ def _refusing(found: Any) -> Any:
         if request is _MALFORMED:
             await context.abort(grpc.StatusCode.INTERNAL, "request: malformed or truncated bytes, expected its message")
 
-    async def one(request: Any, context: Any) -> Any:
+    async def answer_single(request: Any, context: Any) -> Any:
         await check(request, context)
         return await (found.unary_stream if found.response_streaming else found.unary_unary)(request, context)
 
@@ -115,10 +115,14 @@ def _refusing(found: Any) -> Any:
             await check(request, context)
             yield request
 
-    async def many(requests: Any, context: Any) -> AsyncIterator[Any]:
+    async def answer_stream(requests: Any, context: Any) -> AsyncIterator[Any]:
         async for answer in found.stream_stream(checked(requests, context), context):
             yield answer
 
     if found.request_streaming:
-        return found._replace(stream_stream=many)
-    return found._replace(unary_stream=one) if found.response_streaming else found._replace(unary_unary=one)
+        return found._replace(stream_stream=answer_stream)
+    return (
+        found._replace(unary_stream=answer_single)
+        if found.response_streaming
+        else found._replace(unary_unary=answer_single)
+    )

@@ -81,7 +81,9 @@ class Readiness:
 def _is_loading(status: Mapping[str, Any]) -> bool:
     """Return whether a version is being loaded or unloaded."""
     versions = (version for model in status["models"].values() for version in model["versions"].values())
-    return any(one["state"] in _PASSING for version in versions for one in (version, version.get("replacement")) if one)
+    return any(
+        state["state"] in _PASSING for version in versions for state in (version, version.get("replacement")) if state
+    )
 
 
 def ready_models(status: Mapping[str, Any]) -> dict[str, bool]:

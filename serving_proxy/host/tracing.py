@@ -33,7 +33,7 @@ def chosen_exporter(environment: Mapping[str, str]) -> str | None:
     """
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    named = environment.get(_EXPORTER) or ("otlp" if any(environment.get(one) for one in _ENDPOINTS) else "none")
+    named = environment.get(_EXPORTER) or ("otlp" if any(environment.get(name) for name in _ENDPOINTS) else "none")
     if named not in {"none", "otlp", "console"}:
         raise FailedPreconditionError(f"{_EXPORTER}: '{named}', expected otlp, console or none")
     return None if named == "none" else named

@@ -268,7 +268,7 @@ class Supervisor:
 
     def _host(self, name: str) -> HostProcess:
         host = self._hosts.get(name)
-        if host is None and any(one.name == name for one in self._control.hosts):
+        if host is None and any(seen.name == name for seen in self._control.hosts):
             raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
         if host is None:
             raise NotFoundError(f"host '{name[:80]}': unknown, expected one of {', '.join(self._hosts) or 'none'}")

@@ -110,7 +110,7 @@ def observe(hosts: Sequence[HostSeen], model: str, number: int, path: str | None
     if all(entry is None for _, entry in entries):
         return Seen(State.STOPPED, "no host has it yet")
     seen = [_on_host(name, entry, path) for name, entry in entries]
-    return min(seen, key=lambda one: (_RANK[one.state], not one.reason))
+    return min(seen, key=lambda version: (_RANK[version.state], not version.reason))
 
 
 # The lowest rank of all hosts is the state of the version.

@@ -70,7 +70,7 @@ def log_files(state_dir: Path, model: str) -> list[LogFile]:
         if path.stem.isascii() and path.stem.isdecimal():
             with contextlib.suppress(OSError):
                 found.append(LogFile(path, path.parts[-4], int(path.stem), path.stat().st_size))
-    return sorted(found, key=lambda one: (one.began, one.host))
+    return sorted(found, key=lambda file: (file.began, file.host))
 
 
 def frames(path: Path, broken: list[Path] | None = None) -> Iterator[bytes]:
@@ -104,9 +104,9 @@ def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECOR
     newest: deque[bytes] = deque()
     broken: list[Path] = []
     size = 0
-    for one in found:
+    for file in found:
         with contextlib.suppress(FileNotFoundError):  # a host has removed it meanwhile
-            for frame in frames(one.path, broken):
+            for frame in frames(file.path, broken):
                 newest.append(frame)
                 size += len(frame)
                 while len(newest) > most_records or (size > _MOST_BYTES and len(newest) > 1):
@@ -127,16 +127,16 @@ def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECOR
 def bound(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
     """Remove all but the newest files of each host, as a running host does itself; return the removed files."""
     by_host: dict[str, list[LogFile]] = {}
-    for one in found:
-        by_host.setdefault(one.host, []).append(one)
-    return remove(one for group in by_host.values() for one in group[: max(0, len(group) - most_files)])
+    for file in found:
+        by_host.setdefault(file.host, []).append(file)
+    return remove(file for group in by_host.values() for file in group[: max(0, len(group) - most_files)])
 
 
 def remove(found: Iterable[LogFile]) -> list[LogFile]:
     """Remove files, and return those that existed."""
     gone = []
-    for one in found:
+    for file in found:
         with contextlib.suppress(OSError):
-            one.path.unlink()
-            gone.append(one)
+            file.path.unlink()
+            gone.append(file)
     return gone

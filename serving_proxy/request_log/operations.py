@@ -74,9 +74,10 @@ class RequestLogs:
             sample=None if wanted is None else to_percent(wanted.sample),
             max_bytes=shown.max_bytes,
             max_files=shown.max_files,
-            bytes=sum(one.bytes for one in found),
+            bytes=sum(file.bytes for file in found),
             files=[
-                LogFileView(host=one.host, path=str(one.path), began=one.began / 1e6, bytes=one.bytes) for one in found
+                LogFileView(host=file.host, path=str(file.path), began=file.began / 1e6, bytes=file.bytes)
+                for file in found
             ],
         )
 
@@ -124,7 +125,7 @@ class RequestLogs:
             if model.request_log is not None:
                 found = await asyncio.to_thread(log_files, state_dir, model.name)
                 await asyncio.to_thread(bound, found, model.request_log.max_files)
-        await asyncio.to_thread(_remove_unused, self._folder, {one for one in used if one is not None})
+        await asyncio.to_thread(_remove_unused, self._folder, {path for path in used if path is not None})
 
 
 def _remove_unused(folder: Path, used: set[str]) -> None:

@@ -37,16 +37,16 @@ class Availability:
             A label is for a version that is not available.
         LateError
         """
-        seen = {one.name: self._watcher.looks(one.name) for one in configured}
+        seen = {model.name: self._watcher.looks(model.name) for model in configured}
         fresh = set(new)
 
         def pending() -> str | None:
-            for one in configured:
-                looked = self._watcher.looks(one.name) - seen[one.name] >= _LOOKS
-                if one.name in fresh and (waits := self._model_waits(one.name, looked)):
+            for model in configured:
+                looked = self._watcher.looks(model.name) - seen[model.name] >= _LOOKS
+                if model.name in fresh and (waits := self._model_waits(model.name, looked)):
                     return waits
-                for label, number in one.labels.items():
-                    if waits := self._label_waits(one.name, label, number, looked):
+                for label, number in model.labels.items():
+                    if waits := self._label_waits(model.name, label, number, looked):
                         return waits
             return self._hosts_wait()
 
@@ -83,11 +83,11 @@ class Availability:
         versions = [] if model is None else list(model.versions.values())
         if any(version.state == State.READY for version in versions):
             return None
-        if any(one.active for one in versions):
+        if any(version.active for version in versions):
             return f"model '{name}': a version is being loaded"
-        failed = [one for one in versions if one.state == State.FAILED]
+        failed = [version for version in versions if version.state == State.FAILED]
         if failed:
-            last = max(failed, key=lambda one: one.number)
+            last = max(failed, key=lambda version: version.number)
             raise NotLoadedError(f"model '{name}' version {last.number}: did not become available: {last.reason}")
         if looked:
             where = "" if model is None or model.base_path is None else f" in {model.base_path}"

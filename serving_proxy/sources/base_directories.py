@@ -91,7 +91,7 @@ class BaseDirectories:
         # Versions that are still being copied are not missing.
         missing = [number for number in wanted.missing if number not in watched.directory.seen]
         if missing:
-            listed = ", ".join(str(one) for one in missing)
+            listed = ", ".join(str(path) for path in missing)
             self._notes.enter(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
 
     def _note_folders(self, name: str, directory: BaseDirectory) -> None:

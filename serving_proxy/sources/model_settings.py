@@ -51,8 +51,8 @@ def parse_settings(text: str, named: str) -> SettingsFile:
     """
     try:
         found = SettingsFile.model_validate_json(text)
-        for one in (found.defaults, *found.models.values()):
-            check_allowed(one.allow_ops, "allow_ops")
+        for settings in (found.defaults, *found.models.values()):
+            check_allowed(settings.allow_ops, "allow_ops")
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))

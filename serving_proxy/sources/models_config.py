@@ -76,16 +76,16 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
         return None
     found: dict[str, ConfiguredModel] = {}
     refused: dict[str, str] = {}
-    for one in _listed(message, named):
+    for entry in _listed(message, named):
         try:
-            if one.name in found:
-                raise InvalidError(f"{named}: model '{one.name}' is there twice, expected once")
-            left_out = _without_zero(one)
+            if entry.name in found:
+                raise InvalidError(f"{named}: model '{entry.name}' is there twice, expected once")
+            left_out = _without_zero(entry)
             if left_out:
-                refused[one.name] = f"{named}: model '{one.name}': {left_out} not served, expected numbers from 1"
-            found[one.name] = _model(one, named)
+                refused[entry.name] = f"{named}: model '{entry.name}': {left_out} not served, expected numbers from 1"
+            found[entry.name] = _model(entry, named)
         except InvalidError as error:
-            refused[one.name] = str(error)
+            refused[entry.name] = str(error)
     return tuple(found.values()), refused
 
 
@@ -98,9 +98,9 @@ def _listed(config: Any, named: str) -> Sequence[Any]:
     return entries
 
 
-def _without_zero(one: Any) -> str:
+def _without_zero(entry: Any) -> str:
     """Remove versions below 1, which requests cannot name here, from an entry; return a text that lists them."""
-    versions = one.model_version_policy.specific.versions
+    versions = entry.model_version_policy.specific.versions
     left_out = [f"version {number}" for number in versions if number < 1]
     if left_out and len(left_out) < len(versions):
         kept = [number for number in versions if number > 0]
@@ -108,10 +108,10 @@ def _without_zero(one: Any) -> str:
         versions.extend(kept)
     else:
         left_out = []
-    for label, number in sorted(one.version_labels.items()):
+    for label, number in sorted(entry.version_labels.items()):
         if number < 1:
             left_out.append(f"label {label} of version {number}")
-            del one.version_labels[label]
+            del entry.version_labels[label]
     return " and ".join(left_out) + (" is" if len(left_out) == 1 else " are") if left_out else ""
 
 
@@ -142,29 +142,29 @@ def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
 
 def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
     found: dict[str, ConfiguredModel] = {}
-    for one in _listed(config, named):
-        model = _model(one, named)
+    for entry in _listed(config, named):
+        model = _model(entry, named)
         if model.name in found:
             raise InvalidError(f"{named}: model '{model.name}' is there twice, expected once")
         found[model.name] = model
     return tuple(found.values())
 
 
-def _model(one: Any, named: str) -> ConfiguredModel:
-    name = check_name(one.name)
-    if one.model_platform not in {"", "tensorflow"} or (not one.model_platform and one.model_type == _OTHER):
-        found, wanted = f"platform '{one.model_platform}'", "'tensorflow'"
-        if not one.model_platform:
+def _model(entry: Any, named: str) -> ConfiguredModel:
+    name = check_name(entry.name)
+    if entry.model_platform not in {"", "tensorflow"} or (not entry.model_platform and entry.model_type == _OTHER):
+        found, wanted = f"platform '{entry.model_platform}'", "'tensorflow'"
+        if not entry.model_platform:
             found, wanted = "model_type OTHER", "TENSORFLOW"
         raise InvalidError(f"{named}: model '{name}' has {found}, expected {wanted}")
-    base_path = _local(one.base_path)
+    base_path = _local(entry.base_path)
     if not base_path.startswith("/"):
-        raise InvalidError(f"{named}: model '{name}' has base_path '{one.base_path}', expected an absolute path")
-    for label, version in one.version_labels.items():
+        raise InvalidError(f"{named}: model '{name}' has base_path '{entry.base_path}', expected an absolute path")
+    for label, version in entry.version_labels.items():
         if not _LABEL.fullmatch(label) or version < 1:
             raise InvalidError(f"{named}: model '{name}' has label '{label}': {version}, expected a name and a version")
     return ConfiguredModel(
-        name=name, base_path=base_path, policy=_policy(one, named), labels=dict(sorted(one.version_labels.items()))
+        name=name, base_path=base_path, policy=_policy(entry, named), labels=dict(sorted(entry.version_labels.items()))
     )
 
 
@@ -173,14 +173,14 @@ def _local(path: str) -> str:
     return re.sub(r"^file://(localhost)?(?=/)", "", path)
 
 
-def _policy(one: Any, named: str) -> Policy:
-    policy = one.model_version_policy
+def _policy(entry: Any, named: str) -> Policy:
+    policy = entry.model_version_policy
     kind = policy.WhichOneof("policy_choice")
     if kind == "all":
         return Policy(kind=PolicyKind.ALL)
     if kind == "specific":
         versions = tuple(sorted(set(policy.specific.versions)))
         if not versions or versions[0] < 1:
-            raise InvalidError(f"{named}: model '{one.name}' has versions {list(versions)}, expected numbers from 1")
+            raise InvalidError(f"{named}: model '{entry.name}' has versions {list(versions)}, expected numbers from 1")
         return Policy(kind=PolicyKind.SPECIFIC, versions=versions)
     return Policy(count=policy.latest.num_versions or 1)

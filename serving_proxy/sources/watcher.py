@@ -78,7 +78,7 @@ class Watcher:
     def settled(self) -> bool:
         """Return whether every configured model has been looked at, and is in `desired.json` or refused."""
         models = self._control.models.values()
-        gated = any(version.state in GATED for one in models for version in one.versions.values())
+        gated = any(version.state in GATED for model in models for version in model.versions.values())
         looked = (self._config is None or self._config.at_rest) and all(
             self._directories.looks(model.name) >= _LOOKS for model in models if model.policy is not None
         )
@@ -114,46 +114,48 @@ class Watcher:
             A model is invalid and `alone` is false: nothing was changed.
         """
         kept, possible = {*kept}, []
-        for one in configured:
+        for wanted in configured:
             try:
-                self._check(one, alone)
-                possible.append(one)
+                self._check(wanted, alone)
+                possible.append(wanted)
             except ProxyError as error:
                 if not alone:
                     raise
-                kept.add(one.name)
-                self._notes.enter(f"{one.name}/refused", str(error), one.name)
+                kept.add(wanted.name)
+                self._notes.enter(f"{wanted.name}/refused", str(error), wanted.name)
         configured = possible
-        names = {one.name for one in configured} | kept
-        for model in [one for one in self._control.models.values() if one.policy is not None and one.name not in names]:
+        names = {wanted.name for wanted in configured} | kept
+        for model in [
+            model for model in self._control.models.values() if model.policy is not None and model.name not in names
+        ]:
             self._operations.undeploy(model.name, by_policy=True)
             # From now on it is like any other model that was undeployed.
             left = choose(self._control.model(model.name), ()).model
             self._control.commit(Change(left.change(policy=None, base_path=None)))
             self._directories.forget(model.name)
-        for one in configured:
-            self._configure(one)
+        for wanted in configured:
+            self._configure(wanted)
 
-    def _check(self, one: ConfiguredModel, may_be_absent: bool) -> None:
+    def _check(self, wanted: ConfiguredModel, may_be_absent: bool) -> None:
         """Raise `ProxyError` if a model cannot be followed."""
         try:
-            resolved(one.base_path, self._control.options.model_roots, "base_path")
+            resolved(wanted.base_path, self._control.options.model_roots, "base_path")
         except NotFoundError:
             if not may_be_absent:
                 raise
-        model = self._control.models.get(one.name)
+        model = self._control.models.get(wanted.name)
         if model is not None and model.policy is None and any(version.active for version in model.versions.values()):
-            raise PreconditionError(f"model '{one.name}': was deployed by hand, expected it to be undeployed first")
+            raise PreconditionError(f"model '{wanted.name}': was deployed by hand, expected it to be undeployed first")
 
-    def _configure(self, one: ConfiguredModel) -> None:
-        model = self._control.models.get(one.name) or Model(name=one.name)
-        values = {"base_path": one.base_path, "policy": one.policy, "labels": one.labels}
+    def _configure(self, wanted: ConfiguredModel) -> None:
+        model = self._control.models.get(wanted.name) or Model(name=wanted.name)
+        values = {"base_path": wanted.base_path, "policy": wanted.policy, "labels": wanted.labels}
         changed = model.change(**values)
         if changed != model:
-            kind, message = "config", f"{one.name}: {one.policy.kind} versions of {one.base_path}"
-            self._control.commit(Change(changed, (Note(kind=kind, message=message, model=one.name),)))
-        if model.base_path != one.base_path:
-            self._directories.forget(one.name)
+            kind, message = "config", f"{wanted.name}: {wanted.policy.kind} versions of {wanted.base_path}"
+            self._control.commit(Change(changed, (Note(kind=kind, message=message, model=wanted.name),)))
+        if model.base_path != wanted.base_path:
+            self._directories.forget(wanted.name)
 
     def looks(self, name: str) -> int:
         """Return how often a model's base directory was read and the result was applied."""
@@ -198,12 +200,12 @@ class Watcher:
         self._use(parse_settings(text, str(path)))
         # Recorded now, because the settings are in force even if a full disk delays their use for deployed versions.
         self._notes.enter("/settings", f"{path}: read again")
-        for model in [one for one in self._control.models.values() if one.policy is not None]:
+        for model in [model for model in self._control.models.values() if model.policy is not None]:
             await self._give_settings(model)
 
     async def _give_settings(self, model: Model) -> None:
         settings = self._settings.of(model.name)
-        for version in [one for one in model.versions.values() if one.active]:
+        for version in [version for version in model.versions.values() if version.active]:
             asked = settings.deployment(version.source, version.number)
             # The optimization of a version never changes; the next version is made according to the file.
             asked = asked.model_copy(update={"optimize": version.optimize})

@@ -135,8 +135,8 @@ def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
     """Read an `actual.json`; invalid values count as absent."""
     models = {
         str(model): versions
-        for model, one in _mapping(data.get("models")).items()
-        if (versions := _versions(_mapping(one).get("versions")))
+        for model, entry in _mapping(data.get("models")).items()
+        if (versions := _versions(_mapping(entry).get("versions")))
     }
     return HostSeen(
         name=name,
@@ -153,8 +153,10 @@ def parse_actual(name: str, data: Mapping[str, Any]) -> HostSeen:
 
 
 def _versions(data: Any) -> dict[int, VersionSeen]:
-    found = {int(number): _version(_mapping(one)) for number, one in _mapping(data).items() if str(number).isdecimal()}
-    return {number: one for number, one in found.items() if one is not None}
+    found = {
+        int(number): _version(_mapping(entry)) for number, entry in _mapping(data).items() if str(number).isdecimal()
+    }
+    return {number: version for number, version in found.items() if version is not None}
 
 
 def _version(details: Mapping[str, Any]) -> VersionSeen | None:

@@ -127,7 +127,7 @@ class Repository:
                 Event(number, at, kind, of, version, message, json.loads(data))
                 for number, at, kind, of, version, message, data in rows
             ]
-        return sorted(found, key=lambda one: one.id)
+        return sorted(found, key=lambda event: event.id)
 
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""

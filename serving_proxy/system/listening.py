@@ -37,8 +37,8 @@ class Server(uvicorn.Server):
         """Begin to listen."""
         self.config.backlog = _AT_ONCE
         await super().startup(sockets)
-        for one in sockets or []:
-            one.listen(_BACKLOG)
+        for sock in sockets or []:
+            sock.listen(_BACKLOG)
 
 
 def raise_file_limit() -> None:

@@ -34,7 +34,7 @@ def main(text: str) -> int:
     from cost_model.profiling.measure import profile_model
 
     out, reuse = Path(asked["out"]), Path(asked["reuse"]) if asked["reuse"] else None
-    rows = [int(one) for one in asked["rows"]]
+    rows = [int(count) for count in asked["rows"]]
     done = 0
 
     def told(step: str) -> None:

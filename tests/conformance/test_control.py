@@ -116,8 +116,8 @@ class Served:
         request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name=name))
         answer = model_service_pb2_grpc.ModelServiceStub(self.channel).GetModelStatus(request, timeout=20)
         return [
-            (one.version, one.state, one.status.error_code, one.status.error_message)
-            for one in answer.model_version_status
+            (version.version, version.state, version.status.error_code, version.status.error_message)
+            for version in answer.model_version_status
         ]
 
 
@@ -195,7 +195,7 @@ def test_status_keeps_versions_that_failed(served: Served) -> None:
     assert f"{place}: a graph that does not parse" in message
     assert served.score("halves") == pytest.approx(1)
     rest = httpx.get(f"http://{served.rest}/v1/models/halves", timeout=20).json()["model_version_status"]
-    assert [(one["version"], one["state"]) for one in rest] == [("2", "END"), ("1", "AVAILABLE")]
+    assert [(version["version"], version["state"]) for version in rest] == [("2", "END"), ("1", "AVAILABLE")]
     assert rest[0]["status"]["error_code"] == "INVALID_ARGUMENT"
 
 
@@ -214,13 +214,13 @@ def test_status_of_a_model_without_a_version_that_could_be_loaded(served: Served
         served.score("hopeless")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     index = httpx.post(f"http://{served.rest}/v2/repository/index", timeout=20).json()
-    (entry,) = (one for one in index if one["name"] == "hopeless")
+    (entry,) = (model for model in index if model["name"] == "hopeless")
     assert (entry["version"], entry["state"], entry["reason"]) == ("7", "UNAVAILABLE", message)
     # Once it is right, it is served, and the reason is gone.
     (place / "saved_model.pb").unlink()
     place.rmdir()
     served.build("hopeless", 8)
-    wait_for(lambda: (8, AVAILABLE) in [one[:2] for one in served.status("hopeless")], 60)
+    wait_for(lambda: (8, AVAILABLE) in [status[:2] for status in served.status("hopeless")], 60)
     assert served.score("hopeless") == pytest.approx(8)
 
 
@@ -289,7 +289,7 @@ def test_deadline_of_a_reload(served: Served) -> None:
         served.reload({"name": "late"}, timeout=0.3)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert time.monotonic() - began < 10
-    wait_for(lambda: any(one[1] == AVAILABLE for one in _status_or_none(served, "late")), 60)
+    wait_for(lambda: any(status[1] == AVAILABLE for status in _status_or_none(served, "late")), 60)
 
 
 def _status_or_none(served: Served, name: str) -> list[tuple[int, int, int, str]]:

@@ -98,7 +98,7 @@ class Kept(ServedHost):
 
     def longest_gap(self) -> float:
         """Return the longest time without an answer [s]."""
-        answered = [one.at for one in self.asked if one.good]
+        answered = [answer.at for answer in self.asked if answer.good]
         return max((b - a for a, b in itertools.pairwise(answered)), default=float("inf"))
 
     def actual(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def kept(kind: str, state_dir: Path, models: dict[str, Any]) -> Iterator[Kept]:
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: any(one.good for one in host.asked), timeout=120)
+        wait_until(lambda: any(answer.good for answer in host.asked), timeout=120)
         yield host
     finally:
         host.ending = True
@@ -148,7 +148,7 @@ def test_a_version_that_aborts_is_found_out(
         wait_until(lambda: host.asked[-1].good, timeout=60)
         seen = len(host.asked)
         wait_until(lambda: len(host.asked) > seen + 50, timeout=60)
-        assert all(one.good for one in host.asked[seen:])
+        assert all(answer.good for answer in host.asked[seen:])
         assert host.deaths == [-signal.SIGABRT] * 2
         assert host.longest_gap() < _RECOVERY_S
         # An operator's restart changes nothing of that, another entry does.

@@ -46,7 +46,7 @@ def test_predict_of_a_version(http: httpx.Client, place: str) -> None:
 
 def test_empty_request_asks_for_the_signature(http: httpx.Client) -> None:
     signature = http.post("/api/predict/ranking", content=b"").json()
-    assert [one["name"] for one in signature["inputs"]] == ["x"]
+    assert [declared["name"] for declared in signature["inputs"]] == ["x"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def _check_serves(host: ServedHost) -> None:
 
 def _states(actual: dict[str, Any]) -> set[str]:
     """Return the states that versions of `ranking` have."""
-    return {one["state"] for one in actual["models"].get("ranking", {"versions": {}})["versions"].values()}
+    return {version["state"] for version in actual["models"].get("ranking", {"versions": {}})["versions"].values()}
 
 
 def _descriptors(host: ServedHost) -> int:

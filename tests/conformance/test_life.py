@@ -61,7 +61,7 @@ def test_a_signal_answers_what_is_in_flight(start_host, served_models, number: s
         waiting = SlowRequest(host, loops=1)
         wait_until(lambda: in_flight(host) == 2)
         assert host.end(number) == 0
-        assert [one.end().status_code for one in (running, waiting)] == [200, 200]
+        assert [request.end().status_code for request in (running, waiting)] == [200, 200]
     assert host.actual()["endpoints"] == {}
 
 

@@ -64,7 +64,7 @@ def test_labels_of_tensorflow_serving(
 
         def total(names: tuple[str, ...], wanted: dict[str, str]) -> float:
             found = (sample for sample in samples if sample.name.removeprefix(":tensorflow:serving:") in names)
-            return sum(one.value for one in found if wanted.items() <= one.labels.items())
+            return sum(sample.value for sample in found if wanted.items() <= sample.labels.items())
 
         return (
             # The parser puts the suffix of a counter where it finds none.
@@ -75,4 +75,4 @@ def test_labels_of_tensorflow_serving(
 
     before = counts()
     ask(host, http)
-    assert counts() == tuple(one + 1 for one in before)
+    assert counts() == tuple(count + 1 for count in before)

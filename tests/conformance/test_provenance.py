@@ -159,7 +159,7 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
         stub.Predict(_slow(1), timeout=30)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert int(dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"]) >= 1
-    assert [one.end().status_code for one in running] == [200] * 3
+    assert [request.end().status_code for request in running] == [200] * 3
 
 
 def test_grpc_client_that_goes_away_cancels_what_waits(host: ServedHost, stub) -> None:

@@ -41,7 +41,7 @@ def _ask_stable(channel: grpc.Channel, request: reflection_pb2.ServerReflectionR
 
 def test_stable_name_answers_alike(channel: grpc.Channel) -> None:
     answer = _ask_stable(channel, reflection_pb2.ServerReflectionRequest(list_services=""))
-    assert {one.name for one in answer.list_services_response.service} == SERVICES
+    assert {service.name for service in answer.list_services_response.service} == SERVICES
 
 
 def test_stable_version_describes_itself(channel: grpc.Channel) -> None:

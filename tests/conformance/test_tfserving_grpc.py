@@ -175,7 +175,9 @@ def test_metadata(stub) -> None:
 def test_status(models) -> None:
     request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="ranking"))
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-    found = [(one.version, one.state) for one in models.GetModelStatus(request, timeout=10).model_version_status]
+    found = [
+        (version.version, version.state) for version in models.GetModelStatus(request, timeout=10).model_version_status
+    ]
     assert found == [(2, available), (1, available)], "the largest first"
 
 

@@ -69,7 +69,7 @@ def test_classify_and_regress(http: httpx.Client) -> None:
 
 def test_status(http: httpx.Client) -> None:
     found = http.get("/v1/models/ranking").json()["model_version_status"]
-    assert [(one["version"], one["state"]) for one in found] == [("2", "AVAILABLE"), ("1", "AVAILABLE")]
+    assert [(version["version"], version["state"]) for version in found] == [("2", "AVAILABLE"), ("1", "AVAILABLE")]
     assert len(http.get("/v1/models/ranking/versions/2").json()["model_version_status"]) == 1
 
 

@@ -56,7 +56,7 @@ def triton(request: pytest.FixtureRequest, host: ServedHost) -> Iterator[Triton]
 
 
 def _tensors(listed: list[dict[str, Any]]) -> list[tuple[str, str, list[int]]]:
-    return [(one["name"], one["data_type"], [int(dim) for dim in one.get("dims", [])]) for one in listed]
+    return [(tensor["name"], tensor["data_type"], [int(dim) for dim in tensor.get("dims", [])]) for tensor in listed]
 
 
 def test_model_config(triton: Triton) -> None:
@@ -66,7 +66,7 @@ def test_model_config(triton: Triton) -> None:
     assert _tensors(config["output"]) == [("y", "TYPE_FP32", [-1, 1])]
     assert int(config.get("max_batch_size", 0)) == 0
     assert "dynamic_batching" not in config
-    assert [int(one) for one in config["version_policy"]["specific"]["versions"]] == [1, 2]
+    assert [int(number) for number in config["version_policy"]["specific"]["versions"]] == [1, 2]
     (group,) = config["instance_group"]
     assert (group["kind"], int(group["count"]) > 0) == ("KIND_CPU", True)
 
@@ -93,10 +93,10 @@ def test_config_and_statistics_of_what_there_is_not(triton: Triton, name: str, v
 
 def test_statistics(triton: Triton) -> None:
     def counts() -> dict[str, int]:
-        (one,) = triton.statistics("ranking", "2")
-        assert (one["name"], one["version"]) == ("ranking", "2")
-        inference = one["inference_stats"]
-        found = {key: int(one.get(key, 0)) for key in ("inference_count", "execution_count", "last_inference")}
+        (statistics,) = triton.statistics("ranking", "2")
+        assert (statistics["name"], statistics["version"]) == ("ranking", "2")
+        inference = statistics["inference_stats"]
+        found = {key: int(statistics.get(key, 0)) for key in ("inference_count", "execution_count", "last_inference")}
         for key in ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output"):
             found |= {
                 f"{key}_count": int(inference[key].get("count", 0)),
@@ -123,17 +123,17 @@ def test_statistics(triton: Triton) -> None:
 def test_statistics_of_all_models(triton: Triton) -> None:
     named = {(statistic["name"], statistic["version"]) for statistic in triton.statistics()}
     assert named >= {("ranking", "1"), ("ranking", "2"), ("text", "3"), ("batched", "1")}
-    assert {one["version"] for one in triton.statistics("ranking")} == {"1", "2"}
+    assert {statistics["version"] for statistics in triton.statistics("ranking")} == {"1", "2"}
 
 
 def test_statistics_of_a_label(http: httpx.Client) -> None:
-    (one,) = http.get("/v2/models/ranking/labels/canary/stats").json()["model_stats"]
-    assert one["version"] == "2"
+    (statistics,) = http.get("/v2/models/ranking/labels/canary/stats").json()["model_stats"]
+    assert statistics["version"] == "2"
     assert http.get("/v2/models/ranking/labels/canary/config").json()["name"] == "ranking"
 
 
 def test_repository_index(triton: Triton) -> None:
-    index = {(one["name"], one["version"]): one for one in triton.index()}
+    index = {(entry["name"], entry["version"]): entry for entry in triton.index()}
     assert {("ranking", "1"), ("ranking", "2"), ("text", "3")} <= index.keys()
     assert index["ranking", "2"]["state"] == "READY"
 
@@ -143,7 +143,7 @@ def test_body_of_the_index(http: httpx.Client, body: str, status: int) -> None:
     answer = http.post("/v2/repository/index", content=body)
     assert answer.status_code == status, answer.text
     if status == 200:
-        assert {one["name"] for one in answer.json()} >= {"ranking", "text"}
+        assert {entry["name"] for entry in answer.json()} >= {"ranking", "text"}
 
 
 def test_classification_is_refused(triton: Triton) -> None:

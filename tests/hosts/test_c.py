@@ -82,8 +82,8 @@ def test_host_answers_requests_as_tensorflow_does(
     assert "requests/s" in text
     responses = unframe(output.read_bytes())
     assert len(responses) == len(inputs)
-    for one, response in zip(inputs, responses, strict=True):
-        assert_same_outputs(read(response), stock(one))
+    for row, response in zip(inputs, responses, strict=True):
+        assert_same_outputs(read(response), stock(row))
 
 
 def test_host_answers_a_single_request(

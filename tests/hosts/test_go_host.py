@@ -49,7 +49,7 @@ def load(host: ServedHost, folder: Path, requests: list[bytes], *arguments: str)
 def test_load_over_grpc_and_rest(host: ServedHost, inputs: list[dict[str, Any]], tmp_path: Path) -> None:
     over_grpc = [tfserving_request(source, name="ranking") for source in inputs]
     load(host, tmp_path, over_grpc, "--address", host.grpc, "--clients", "4", "--time", "1s")
-    raw = [encode(one) for one in inputs]
+    raw = [encode(example) for example in inputs]
     rest = ("--address", host.rest, "--over", "rest", "--path", "/v1/models/ranking:eas", "--clients", "8")
     report = load(host, tmp_path, raw, *rest, "--time", "1s", "--rate", "100", "--interval", "250ms")
     assert len(report["intervals"]) == 4

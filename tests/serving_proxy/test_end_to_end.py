@@ -106,7 +106,7 @@ def test_from_deployment_to_roll_back(proxy: ProxyProcess, client: Client, versi
 def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Path) -> None:
     client.deploy("hungry", build_hungry(tmp_path / "hungry"), version=1, wait=True)
     try:
-        (hungry,) = (one for one in client.status()["models"] if one["name"] == "hungry")
+        (hungry,) = (model for model in client.status()["models"] if model["name"] == "hungry")
         (version,) = hungry["versions"]
         assert version["state"] == "ready"
         assert "generated request failed: RESOURCE_EXHAUSTED" in version["reason"]
@@ -132,8 +132,8 @@ def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Clien
     assert merged.exit_code == 0, merged.output
     records = list(tf.data.TFRecordDataset([merged.stdout.strip()]).as_numpy_iterator())
     found = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
-    assert [one.predict_log.request for one in found] == [predict_request(number) for number in range(20)]
-    assert {one.log_metadata.model_spec.version.value for one in found} == {3}
+    assert [record.predict_log.request for record in found] == [predict_request(number) for number in range(20)]
+    assert {record.log_metadata.model_spec.version.value for record in found} == {3}
     assert CliRunner().invoke(app, [*log, "--off", "--delete"]).exit_code == 0
 
 

@@ -84,9 +84,11 @@ class Host:
         self.generation = desired["generation"]
         self.desired_error = self.read("refuse_all") or None
         models = {}
-        for model, one in desired["models"].items():
+        for model, wanted in desired["models"].items():
             before = self.models.get(model, {})
-            models[model] = {n: self.advance(before.get(n), version["path"]) for n, version in one["versions"].items()}
+            models[model] = {
+                n: self.advance(before.get(n), version["path"]) for n, version in wanted["versions"].items()
+            }
         given = desired.get("hosts", {}).get(self.name, {}).get("cpusets", {})
         for name, cpus in given.items():
             model, _, number = name.rpartition("/")

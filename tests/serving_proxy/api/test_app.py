@@ -35,9 +35,9 @@ def test_errors_are_described_as_they_are(described: dict[str, Any]) -> None:
 
 
 def test_every_operation_says_what_it_does(described: dict[str, Any]) -> None:
-    operations = [one for path in described["paths"].values() for one in path.values()]
+    operations = [operation for path in described["paths"].values() for operation in path.values()]
     assert all(operation["description"].endswith(".") for operation in operations)
-    assert len({one["operationId"] for one in operations}) == len(operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
 
 
 def test_no_page_is_fetched_from_elsewhere(proxy: ProxyThread) -> None:

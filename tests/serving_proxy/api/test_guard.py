@@ -65,7 +65,7 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
 
     more.count = 0  # type: ignore[attr-defined]
     wait_for(more)
-    (event,) = [one for one in client.events(model=name) if one["data"].get("ruling") == "bad"]
+    (event,) = [event for event in client.events(model=name) if event["data"].get("ruling") == "bad"]
     assert event["data"]["action"] == "rollback"
     assert event["data"]["findings"][0]["what"] == "errors"
     shown = client.versions(name)["versions"][1]
@@ -88,8 +88,8 @@ def test_stream_tells_points_verdicts_and_cpus(client: Client, name: str, model:
         if name in data["points"]:
             break
     assert data["guards"][name]["settings"]["action"] == "rollback"
-    assert [one["cpu"] for one in data["machine"]["cpus"]] == [one["cpu"] for one in client.machine()["cpus"]]
-    assert any(one["model"] == name for one in data["machine"]["owners"])
+    assert [cpu["cpu"] for cpu in data["machine"]["cpus"]] == [cpu["cpu"] for cpu in client.machine()["cpus"]]
+    assert any(owner["model"] == name for owner in data["machine"]["owners"])
 
 
 def test_request_log_is_switched_on_and_off(proxy: Proxy, client: Client, name: str, model: Make) -> None:
@@ -111,7 +111,7 @@ def test_the_newest_requests_warm_up_what_is_deployed(proxy: Proxy, client: Clie
         client.deploy(name, second, warmup="last")
     write_log(proxy.state_dir, name, 1000, [prediction_log(name, [1.0])])
     found = client.request_log(name)
-    assert [(one["host"], one["began"]) for one in found["files"]] == [("host-0", 0.001)]
+    assert [(file["host"], file["began"]) for file in found["files"]] == [("host-0", 0.001)]
     client.deploy(name, second, warmup="last", wait=True)
     file = proxy.desired()["models"][name]["versions"]["2"]["warmup_file"]
     assert file == client.merge_request_log(name)["path"]

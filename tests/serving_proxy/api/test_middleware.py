@@ -156,9 +156,9 @@ def test_a_thousand_idle_connections_hold_up_nobody(open_proxy: ProxyThread, mon
     monkeypatch.setattr(connection_limits, "HEAD_S", 0.5)
     idle = [connect(open_proxy, b"") for _ in range(400)]
     assert ask(open_proxy).status_code == 200
-    for one in idle:
-        assert one.recv(10) == b""
-        one.close()
+    for sock in idle:
+        assert sock.recv(10) == b""
+        sock.close()
     assert ask(open_proxy).status_code == 200
 
 

@@ -25,7 +25,7 @@ Make = Callable[..., Path]
 
 
 def versions(model: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {one["version"]: one for one in model["versions"]}
+    return {version["version"]: version for version in model["versions"]}
 
 
 def roles(model: dict[str, Any]) -> dict[int, tuple[str, str, float]]:
@@ -51,7 +51,7 @@ def test_from_deployment_to_roll_back(client: Client, proxy: ProxyThread, model:
     client.undeploy(name)
     wait_for(lambda: {version["state"] for version in client.versions(name)["versions"]} == {"stopped"})
     assert name not in proxy.desired()["models"]
-    assert name not in {one["name"] for one in client.status()["models"]}
+    assert name not in {model["name"] for model in client.status()["models"]}
 
 
 def test_every_verb_may_be_repeated(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
@@ -219,15 +219,15 @@ def test_experiments_of_one_layer_exclude_each_other(
     client: Client, proxy: ProxyThread, model: Make, name: str
 ) -> None:
     other = f"{name}_b"
-    for one in (name, other):
-        client.deploy(one, model(3), layer=name, wait=True)
-        client.deploy(one, model(4), wait=True)
+    for served in (name, other):
+        client.deploy(served, model(3), layer=name, wait=True)
+        client.deploy(served, model(4), wait=True)
     client.traffic(name, {4: 70})
     with pytest.raises(ProxyError, match=r"layer: 30 % of the buckets are free, expected 40 %"):
         client.traffic(other, {4: 40})
     client.traffic(other, {4: 30})
     expected = [[{"version": 4, "offset": 0, "weight": 7000}], [{"version": 4, "offset": 7000, "weight": 3000}]]
-    wait_for(lambda: [proxy.desired()["models"][one]["routing"]["arms"] for one in (name, other)] == expected)
+    wait_for(lambda: [proxy.desired()["models"][served]["routing"]["arms"] for served in (name, other)] == expected)
 
 
 def test_labels_are_names_for_versions(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
@@ -299,13 +299,13 @@ def test_status_and_events(client: Client, proxy: ProxyThread, model: Make, name
     status = client.status()
     (host,) = status["hosts"]
     assert (host["name"], host["alive"], host["origin"], host["state"]) == ("host-0", True, "started", "ready")
-    shown = next(one for one in status["models"] if one["name"] == name)
+    shown = next(model for model in status["models"] if model["name"] == name)
     assert shown["versions"][0]["hosts"]["host-0"]["cpuset"] == "0"
     kinds = [event["kind"] for event in client.events(model=name)]
     assert kinds == ["deploy", "baseline", "state", "state", "state", "state"]
     last = client.events(model=name)[-1]["id"]
     client.pause(name)
-    assert [one["message"] for one in client.events(after=last, model=name)] == [
+    assert [event["message"] for event in client.events(after=last, model=name)] == [
         f"{name}: paused, everything goes to the baseline"
     ]
     assert client.jobs()[0]["model"] == name

@@ -38,8 +38,8 @@ def test_events_come_as_they_happen(proxy: ProxyThread, client: Client, model: M
         kind, event = queue.get(timeout=10)
         assert kind == "event"
         got.append(event)
-    assert [one["id"] for one in got] == sorted({one["id"] for one in got})
-    assert [one["kind"] for one in got if one["model"] == name] == ["deploy", "baseline", *["state"] * 4, "pause"]
+    assert [event["id"] for event in got] == sorted({event["id"] for event in got})
+    assert [event["kind"] for event in got if event["model"] == name] == ["deploy", "baseline", *["state"] * 4, "pause"]
 
 
 def test_what_was_missed_is_told_first(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
@@ -57,7 +57,7 @@ def test_the_status_comes_when_it_changes(proxy: ProxyThread, client: Client, mo
     def ready() -> bool:
         kind, status = queue.get(timeout=10)
         assert kind == "status"
-        states = [v["state"] for one in status["models"] if one["name"] == name for v in one["versions"]]
+        states = [v["state"] for model in status["models"] if model["name"] == name for v in model["versions"]]
         return states == ["ready"]
 
     wait_for(ready)

@@ -95,7 +95,7 @@ def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make
     assert as_json(proxy, "versions", name)["last_good"] == 3
     assert as_json(proxy, "explain", name)["model"] == name
     assert as_json(proxy, "events", "--model", name, "--limit", 3)[-1]["kind"] == "baseline"
-    assert {one["name"] for one in as_json(proxy, "status")["hosts"]} == {"host-0"}
+    assert {host["name"] for host in as_json(proxy, "status")["hosts"]} == {"host-0"}
     assert as_json(proxy, "drain", "--off")[0]["name"] == "host-0"
     assert as_json(proxy, "undeploy", name, "--version", 4)["name"] == name
 

@@ -366,10 +366,10 @@ def test_a_plan_that_hurts_is_undone_as_well() -> None:
 def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     running = Running(4)
     running.run(1)
-    sources = {one.name: running.allocator.source_of(one) for one in ALL}
+    sources = {tenant.name: running.allocator.source_of(tenant) for tenant in ALL}
     assert set(sources.values()) == {"default"}
     running.run(1, v3=ENOUGH, v4=10)
-    sources = {one.name: running.allocator.source_of(one) for one in ALL}
+    sources = {tenant.name: running.allocator.source_of(tenant) for tenant in ALL}
     assert sources == {"ranking/3": "learnt", "ranking/4": "seen", "ranking/5": "baseline"}
 
 
@@ -416,7 +416,7 @@ def test_more_baselines_than_cores_are_followed_like_others(mode: Mode, cores: i
     allocator = Allocator(mode)
     for now in range(60):
         allocator.deploy(several, Machine.even(cores), {}, float(now))
-        seen = {one.name: Observation(100, 100, busy_us=100 * 1500.0) for one in several}
+        seen = {tenant.name: Observation(100, 100, busy_us=100 * 1500.0) for tenant in several}
         allocator.observe(seen, float(now), 1.0)
-    assert allocator.cores.keys() == {one.name for one in several}
+    assert allocator.cores.keys() == {tenant.name for tenant in several}
     assert sum(allocator.demand().values()) == pytest.approx(0.9, rel=0.05)

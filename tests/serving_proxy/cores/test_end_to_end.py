@@ -93,7 +93,7 @@ def test_a_proxy_that_is_killed_leaves_the_division_in_force(
 
             def shown() -> dict[str, set[int]]:
                 """Return what the page's map is drawn from."""
-                return {f"ranking/{one['version']}": set(one["cpus"]) for one in client.machine()["owners"]}
+                return {f"ranking/{owner['version']}": set(owner["cpus"]) for owner in client.machine()["owners"]}
 
             def wanted() -> dict[str, set[int]]:
                 return {name: read_cpus(cpus) for name, cpus in desired_cpusets(proxy).items()}

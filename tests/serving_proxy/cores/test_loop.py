@@ -104,8 +104,8 @@ def test_cpus_are_in_the_desired_state_and_every_move_is_an_event(place: Place) 
     place.tick(30, v3=500, v4=2000, v5=2000)
     events = [event for event in place.repository.events() if event.kind == "cores"]
     assert events[0].model == "ranking"
-    assert all(one.data["reason"] for one in events)
-    needed, *_ = [one for one in events if one.data["pool"] == "pool" and "needs" in one.data["reason"]]
+    assert all(event.data["reason"] for event in events)
+    needed, *_ = [event for event in events if event.data["pool"] == "pool" and "needs" in event.data["reason"]]
     assert needed.data["versions"] == ["ranking/4", "ranking/5"]
     assert read_cpus(needed.data["after"]) > read_cpus(needed.data["before"])
     assert len(read_cpus(place.desired()["host-0"]["cpusets"]["ranking/4"])) >= 4
@@ -203,7 +203,7 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
 
     def limits() -> dict[str, Any]:
         found = json.loads(versions.read_bytes())["models"]["ranking"]["versions"]
-        return {number: one.get("limits", {}).get("max_in_flight") for number, one in found.items()}
+        return {number: version.get("limits", {}).get("max_in_flight") for number, version in found.items()}
 
     allocator = place.cores.allocator
     assert allocator is not None
@@ -211,8 +211,8 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
     # Two hosts count each, and each takes half of the requests.
     assert limits() == {"3": None, "4": -(-most // 2), "5": -(-allocator.limits["ranking/5"].most // 2)}
     events = [event for event in place.repository.events(limit=1000) if event.data.get("max_in_flight")]
-    assert {one.version for one in events} == {4, 5}
-    assert any(one.message.startswith(f"ranking/4: at most {most} requests at a time; ") for one in events)
+    assert {event.version for event in events} == {4, 5}
+    assert any(event.message.startswith(f"ranking/4: at most {most} requests at a time; ") for event in events)
     before = limits()
     place.begin()
     place.desired()
@@ -240,13 +240,15 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
     place = Place(tmp_path, "plan", frozenset(range(128)))
     rates = scenario.qps_by_model(24_000)
     model = None
-    for number, one in enumerate(scenario.models, 1):
-        traffic = None if one.role == "baseline" else 100
-        model = deployed(model, number, traffic=traffic, slo_p99_ms=one.slo_p99_ms)
-        place.run_us[number] = one.service.points(one.rows).mean
+    for number, tenant in enumerate(scenario.models, 1):
+        traffic = None if tenant.role == "baseline" else 100
+        model = deployed(model, number, traffic=traffic, slo_p99_ms=tenant.slo_p99_ms)
+        place.run_us[number] = tenant.service.points(tenant.rows).mean
     assert model is not None
     place.control.store([settled(model)])
-    place.tick(40, cpus=("0-127",), **{f"v{n}": round(rates[one.name]) for n, one in enumerate(scenario.models, 1)})
+    place.tick(
+        40, cpus=("0-127",), **{f"v{n}": round(rates[tenant.name]) for n, tenant in enumerate(scenario.models, 1)}
+    )
     allocator = place.cores.allocator
     assert allocator is not None
     assert allocator.plan is not None
@@ -257,7 +259,7 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
         for name in allocation.models
     }
     assert len(planned) == len(scenario.models)
-    assert sum(len(one.cores) for one in allocator.plan.allocations) == 128
+    assert sum(len(allocation.cores) for allocation in allocator.plan.allocations) == 128
     shown = {name: set(pool.cpus) for pool in cores_view(place.cores).pools for name in pool.versions}
     assert shown == planned
     given = place.desired()["host-0"]["cpusets"]
@@ -266,8 +268,8 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
     seen = {n: VersionSeen("ready", details={"cpuset": given[f"ranking/{n}"]}) for n in model.versions}
     (host,) = place.control.hosts
     map_of = owners([replace(host, models={"ranking": seen})], place.control.models, {"host-0": given})
-    assert {f"ranking/{one.version}": set(one.cpus) for one in map_of} == planned
-    assert all(one.wanted is None and one.own for one in map_of)
+    assert {f"ranking/{owner.version}": set(owner.cpus) for owner in map_of} == planned
+    assert all(owner.wanted is None and owner.own for owner in map_of)
 
 
 def test_off_divides_nothing(tmp_path: Path) -> None:
@@ -313,7 +315,7 @@ def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> No
     (host / "cpus").write_text("0-7", encoding="utf-8")
 
     def owners() -> dict[int, set[int]]:
-        return {one["version"]: set(one["cpus"]) for one in client.machine()["owners"] if one["own"]}
+        return {owner["version"]: set(owner["cpus"]) for owner in client.machine()["owners"] if owner["own"]}
 
     with proxy, proxy.client() as client:
         for number in (3, 4, 5):
@@ -325,7 +327,7 @@ def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> No
         assert owners()[4] == owners()[5]
         view = client.machine()["cores"]
         assert view["mode"] == "control"
-        assert {tuple(one["versions"]) for one in view["pools"]} == {("ranking/3",), ("ranking/4", "ranking/5")}
+        assert {tuple(pool["versions"]) for pool in view["pools"]} == {("ranking/3",), ("ranking/4", "ranking/5")}
         lines = client.explain("ranking")["versions"]
         assert any("Cores (control): CPUs" in line for line in lines["3"])
         assert any("shared with ranking/5" in line for line in lines["4"])

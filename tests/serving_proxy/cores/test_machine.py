@@ -51,7 +51,7 @@ def test_what_a_host_writes_may_be_nonsense(text: str) -> None:
 
 
 def test_topology_is_that_of_the_machine(tmp_path: Path) -> None:
-    assert {one.number for one in topology()} == os.sched_getaffinity(0)
+    assert {cpu.number for cpu in topology()} == os.sched_getaffinity(0)
     for number, core in ((0, 0), (1, 0), (2, 1)):
         place = tmp_path / f"cpu{number}" / "topology"
         place.mkdir(parents=True)

@@ -33,10 +33,10 @@ def test_requests_of_one_run_share_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "one", [{}, {"models": 3}, {"models": {"m": {"versions": {"3": None}}}}, {"models": {"m": []}}]
+    "statistics", [{}, {"models": 3}, {"models": {"m": {"versions": {"3": None}}}}, {"models": {"m": []}}]
 )
-def test_statistics_may_be_nonsense(one: dict[str, object]) -> None:
-    assert set(read_gauges([one]).values()) <= {Gauges()}
+def test_statistics_may_be_nonsense(statistics: dict[str, object]) -> None:
+    assert set(read_gauges([statistics]).values()) <= {Gauges()}
 
 
 def test_no_more_core_time_than_there_was() -> None:

@@ -15,7 +15,7 @@ SUBJECTS = [
     ControlledTenant("m/2", "variant", 1000.0, 20.0, 100.0),
     ControlledTenant("m/3", "variant", 1000.0, 20.0, 100.0),
 ]
-RATES = {one.name: one.qps for one in SUBJECTS}
+RATES = {tenant.name: tenant.qps for tenant in SUBJECTS}
 
 
 def _profile() -> Profile:
@@ -30,7 +30,7 @@ def test_a_plan_without_profiles_protects_the_baseline_and_pools_the_rest() -> N
     assert made.feasible
     pools = planned(made)
     assert [(pool.kind, pool.models) for pool in pools] == [("baseline", ("m/1",)), ("pool", ("m/2", "m/3"))]
-    assert sum(len(one.cores) for one in pools) == 8
+    assert sum(len(pool.cores) for pool in pools) == 8
     assert len(pools[0].cores) > len(pools[1].cores)
 
 
@@ -57,9 +57,9 @@ def test_pools_of_a_plan_are_called_what_the_controller_calls_them(cores: int) -
         *(ControlledTenant(f"{name}/1", "baseline", 1000.0, 20.0, 100.0) for name in "abc"),
         *(ControlledTenant(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
     ]
-    pools = planned(make_plan(several, {one.name: one.qps for one in several}, {}, Machine.even(cores)))
+    pools = planned(make_plan(several, {tenant.name: tenant.qps for tenant in several}, {}, Machine.even(cores)))
     assert [pool.name for pool in pools if pool.kind == "baseline"] == [
-        pool_name(one.kind, one.models) for one in pools if one.kind == "baseline"
+        pool_name(pool.kind, pool.models) for pool in pools if pool.kind == "baseline"
     ]
-    assert len({one.name for one in pools}) == len(pools)
-    assert sorted(core for one in pools for core in one.cores) == list(range(cores))
+    assert len({pool.name for pool in pools}) == len(pools)
+    assert sorted(core for pool in pools for core in pool.cores) == list(range(cores))

@@ -57,7 +57,7 @@ def figures(client: Client, name: str, version: int) -> str:
 def jobs(client: Client, name: str) -> list[str]:
     """Return how jobs that profile a model have ended."""
     return [
-        one["state"] for one in client._ask_list("GET", "/v1/jobs") if (one["kind"], one["model"]) == ("profile", name)
+        job["state"] for job in client._ask_list("GET", "/v1/jobs") if (job["kind"], job["model"]) == ("profile", name)
     ]
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_measured_serves_and_is_not_tried_again(
     client.deploy(name, models[9], wait=True)
     wait_for(lambda: jobs(client, name) == ["failed"], 60, "a job that failed")
     assert client.versions(name)["versions"][0]["state"] == "ready"
-    (event,) = [one for one in client.events(model=name) if one["kind"] == "profile"]
+    (event,) = [event for event in client.events(model=name) if event["kind"] == "profile"]
     assert "was not profiled, and is planned by what its requests take" in event["message"]
     assert "without a profile" in figures(client, name, 9)
     client.deploy(name, models[9], slo_p99_ms=10.0)

@@ -10,12 +10,12 @@ from serving_proxy.records.models import Settings
 def test_a_baseline_comes_first_and_its_objective_is_that_of_its_variants() -> None:
     model = settled(deployed(deployed(deployed(None, 3), 4, traffic=1000, slo_p99_ms=9.0), 5, traffic=1000))
     found = tenants({"ranking": model})
-    assert [(one.name, one.role, one.slo_ms) for one in found] == [
+    assert [(tenant.name, tenant.role, tenant.slo_ms) for tenant in found] == [
         ("ranking/3", "baseline", DEFAULT_SLO_MS),
         ("ranking/4", "variant", 9.0),
         ("ranking/5", "variant", DEFAULT_SLO_MS),
     ]
-    assert [one.like for one in found] == [None, "ranking/3", "ranking/3"]
+    assert [tenant.like for tenant in found] == [None, "ranking/3", "ranking/3"]
 
 
 def test_what_is_kept_warm_needs_no_cores() -> None:

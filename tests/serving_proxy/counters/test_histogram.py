@@ -34,15 +34,15 @@ def test_above_counts_only_what_is_certain() -> None:
 
 
 def test_sum_and_difference_of_counts_with_zeros_left_out() -> None:
-    one, other = Histogram((10.0, 20.0), (1, 2)), Histogram((10.0, 20.0), (1, 2, 3))
-    assert (one + other).counts == (2, 4, 3)
-    assert (other - one).counts == (0, 0, 3)
+    short, long = Histogram((10.0, 20.0), (1, 2)), Histogram((10.0, 20.0), (1, 2, 3))
+    assert (short + long).counts == (2, 4, 3)
+    assert (long - short).counts == (0, 0, 3)
 
 
 def test_other_bounds_are_another_count() -> None:
-    one, other = Histogram((10.0,), (1, 2)), Histogram((11.0,), (5, 5))
-    assert (one + other) is other
-    assert (other - one) is other
+    few, many = Histogram((10.0,), (1, 2)), Histogram((11.0,), (5, 5))
+    assert (few + many) is many
+    assert (many - few) is many
 
 
 def test_nothing_has_no_quantile() -> None:

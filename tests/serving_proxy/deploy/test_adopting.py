@@ -21,7 +21,7 @@ def shown(client: Client) -> dict[str, Any]:
     """What is deployed, as an operator sees it."""
     (found,) = client.status()["models"]
     keys = ("version", "state", "role", "traffic", "labels", "source", "path", "sha256", "bytes", "settings")
-    versions = [{key: one[key] for key in keys} for one in found["versions"] if one["state"] != "stopped"]
+    versions = [{key: version[key] for key in keys} for version in found["versions"] if version["state"] != "stopped"]
     return {key: found[key] for key in ("baseline", "last_good", "layer", "labels", "paused")} | {"versions": versions}
 
 
@@ -64,7 +64,7 @@ def test_a_lost_database_is_made_anew_from_what_hosts_serve(tmp_path: Path, how:
             wait_for(lambda: shown(client) == before, what=f"{before}, not {shown(client)}")
             assert proxy.desired() == desired
             assert proxy.host_pids() == [pid], "the host went on"
-            (event,) = [one for one in client.events(limit=100) if one["kind"] == "adopt"]
+            (event,) = [event for event in client.events(limit=100) if event["kind"] == "adopt"]
             assert event["message"].startswith("ranking: adopted from desired.json: versions 3, 4, 5, baseline 4")
             client.rollback("ranking")
             assert (shown(client)["baseline"], client.versions("ranking")["baseline"]) == (3, 3)

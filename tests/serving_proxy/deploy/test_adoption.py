@@ -111,5 +111,5 @@ def test_what_cannot_be_understood_is_told_and_takes_nothing_else_along(entry: A
     good = {"baseline": 1, "versions": {"1": {"path": "/m/1"}}}
     found = adopt({"models": {"good": good, "m": entry, "": good}}, NOW)
     assert list(found.models) == ["good"]
-    assert any(one.startswith(message) for one in found.left), found.left
-    assert any(one.startswith(": model ''") for one in found.left), found.left
+    assert any(reason.startswith(message) for reason in found.left), found.left
+    assert any(reason.startswith(": model ''") for reason in found.left), found.left

@@ -114,8 +114,8 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(data=st.data(), seconds=st.sampled_from([0.0, 3.0, 5000.0]))
     def step(self, data: st.DataObject, seconds: float) -> None:
         states: dict[str, dict[int, Any]] = {}
-        for name, one in self.desired["models"].items():
-            states[name] = {int(number): data.draw(HOST_STATES) for number in one["versions"]}
+        for name, model in self.desired["models"].items():
+            states[name] = {int(number): data.draw(HOST_STATES) for number in model["versions"]}
         self.look([self.host(states)], seconds)
 
     @rule()
@@ -159,14 +159,14 @@ class Lifecycle(RuleBasedStateMachine):
 
     @invariant()
     def hosts_can_read_it(self) -> None:
-        for one in self.desired["models"].values():
-            there = {int(number) for number in one["versions"]}
-            assert one["baseline"] in there
-            assert one["versions"][str(one["baseline"])].get("traffic", True)
-            assert {arm["version"] for arm in one["routing"]["arms"]} <= there
-            assert set(one.get("labels", {}).values()) <= there
-            assert {target["version"] for target in one.get("shadow", ())} <= there
-            assert all(version["path"] for version in one["versions"].values())
+        for model in self.desired["models"].values():
+            there = {int(number) for number in model["versions"]}
+            assert model["baseline"] in there
+            assert model["versions"][str(model["baseline"])].get("traffic", True)
+            assert {arm["version"] for arm in model["routing"]["arms"]} <= there
+            assert set(model.get("labels", {}).values()) <= there
+            assert {target["version"] for target in model.get("shadow", ())} <= there
+            assert all(version["path"] for version in model["versions"].values())
 
     def teardown(self) -> None:
         for model in self.models.values():

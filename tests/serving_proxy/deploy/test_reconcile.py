@@ -133,10 +133,10 @@ def test_a_ramp_ends_where_the_layer_has_become_full() -> None:
 
 
 def test_two_models_of_one_layer_never_share_a_bucket() -> None:
-    one = settled(deployed(deployed(None, 3, layer="shared"), 4, traffic=4000))
-    other = one.change(name="other", arms=())
-    other = set_traffic(other, {4: 6000}, one.arms).model
-    plan = reconcile(Snapshot({"ranking": one, "other": other}, [], NOW))
+    ranking = settled(deployed(deployed(None, 3, layer="shared"), 4, traffic=4000))
+    other = ranking.change(name="other", arms=())
+    other = set_traffic(other, {4: 6000}, ranking.arms).model
+    plan = reconcile(Snapshot({"ranking": ranking, "other": other}, [], NOW))
     arms = [arm for model in plan.desired["models"].values() for arm in model["routing"]["arms"]]
     buckets = [bucket for arm in arms for bucket in range(arm["offset"], arm["offset"] + arm["weight"])]
     assert sorted(buckets) == list(range(10_000))

@@ -23,7 +23,8 @@ def shown(client: Client) -> dict[str, Any]:
     models = {}
     for model in client.status()["models"]:
         versions = {
-            one["version"]: (one["role"], one["traffic"], one["shadow"], one["path"]) for one in model["versions"]
+            version["version"]: (version["role"], version["traffic"], version["shadow"], version["path"])
+            for version in model["versions"]
         }
         models[model["name"]] = {key: model[key] for key in keys} | {"versions": versions}
     return models
@@ -91,7 +92,7 @@ def test_killed_at_any_moment_it_is_never_between_two_states(tmp_path: Path) -> 
             killer.join()
             proxy.start()
             with proxy.client() as client:
-                found = {number: one[1] for number, one in shown(client)["ranking"]["versions"].items()}
+                found = {number: version[1] for number, version in shown(client)["ranking"]["versions"].items()}
             assert found[2] in {answered, asked}
             arms = proxy.desired()["models"]["ranking"]["routing"]["arms"]
             assert sum(arm["weight"] for arm in arms if arm["version"] == 2) == round(found[2] * 100)
@@ -142,4 +143,4 @@ def test_logs_are_lines_of_json(tmp_path: Path) -> None:
         proxy.stop()
     lines = [json.loads(line) for line in proxy.log_path.read_text(encoding="utf-8").splitlines()]
     assert {"time", "level", "logger", "message"} <= set(lines[0])
-    assert any(one.get("event") == "deploy" and one["model"] == "ranking" for one in lines)
+    assert any(event.get("event") == "deploy" and event["model"] == "ranking" for event in lines)

@@ -100,9 +100,9 @@ def test_buckets_are_even(kind: str) -> None:
     assert abs(chi_square(found, np.full(BUCKETS, count / BUCKETS))) < 4.5
 
 
-@pytest.mark.parametrize(("one", "other"), [("a", "b"), ("layer-1", "layer-2"), ("2026-11", "2026-12"), ("", "0")])
-def test_layers_are_independent(one: str, other: str) -> None:
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("layer-1", "layer-2"), ("2026-11", "2026-12"), ("", "0")])
+def test_layers_are_independent(first: str, second: str) -> None:
     # Cells of a table of 50 by 50, from layers whose salts differ in one character.
     numbers = np.arange(300_000)
-    cells = buckets(one, numbers) // 200 * 50 + buckets(other, numbers) // 200
+    cells = buckets(first, numbers) // 200 * 50 + buckets(second, numbers) // 200
     assert abs(chi_square(np.bincount(cells, minlength=2500), np.full(2500, numbers.size / 2500))) < 4.5

@@ -16,12 +16,12 @@ def found(folder: Path) -> Fingerprint:
 
 
 def test_equal_files_have_one_hash_wherever_they_are(tmp_path: Path) -> None:
-    one, other = write_model(tmp_path / "1"), write_model(tmp_path / "2")
-    assert found(one).sha256 == found(other).sha256
-    assert found(one).seal == found(one).seal != found(other).seal, "of files, not of what is in them"
-    assert found(one).bytes == (one / "saved_model.pb").stat().st_size
-    (other / "saved_model.pb").rename(other / "renamed.pb")
-    assert found(one).sha256 != found(other).sha256
+    first, second = write_model(tmp_path / "1"), write_model(tmp_path / "2")
+    assert found(first).sha256 == found(second).sha256
+    assert found(first).seal == found(first).seal != found(second).seal, "of files, not of what is in them"
+    assert found(first).bytes == (first / "saved_model.pb").stat().st_size
+    (second / "saved_model.pb").rename(second / "renamed.pb")
+    assert found(first).sha256 != found(second).sha256
 
 
 @pytest.mark.parametrize("change", ["content", "name", "more"])

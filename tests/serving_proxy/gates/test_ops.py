@@ -38,7 +38,7 @@ def export(folder: Path, score: Score, module: tf.Module | None = None) -> Path:
 
 
 def ops_of(folder: Path) -> set[str]:
-    return {one.op for one in reached_ops(read_meta_graph(folder))}
+    return {op.op for op in reached_ops(read_meta_graph(folder))}
 
 
 def in_a_loop(text: Any) -> Any:
@@ -51,7 +51,7 @@ def in_a_branch(text: Any) -> Any:
 
 def in_a_dataset(text: Any) -> Any:
     rows = tf.data.Dataset.from_tensor_slices(text).map(tf.io.read_file)
-    return rows.reduce("", lambda before, one: before + one)
+    return rows.reduce("", lambda before, item: before + item)
 
 
 def by_control(text: Any) -> Any:
@@ -76,8 +76,8 @@ def printed(text: Any) -> Any:
         (by_control, "WriteFile"),
         (printed, "PrintV2"),
         (tf.io.matching_files, "MatchingFiles"),
-        (lambda text: tf.py_function(lambda one: one, [text], tf.string), "EagerPyFunc"),
-        (lambda text: tf.numpy_function(lambda one: one, [text], tf.string), "PyFunc"),
+        (lambda text: tf.py_function(lambda text: text, [text], tf.string), "EagerPyFunc"),
+        (lambda text: tf.numpy_function(lambda text: text, [text], tf.string), "PyFunc"),
         (lambda text: tf.raw_ops.DebugIdentity(input=text, debug_urls=["grpc://127.0.0.1:1"]), "DebugIdentity"),
         (
             lambda text: tf.raw_ops.RestoreV2(
@@ -85,7 +85,7 @@ def printed(text: Any) -> Any:
             )[0],
             "RestoreV2",
         ),
-        (lambda text: tf.data.TextLineDataset(text).reduce("", lambda before, one: before + one), "TextLineDataset"),
+        (lambda text: tf.data.TextLineDataset(text).reduce("", lambda before, item: before + item), "TextLineDataset"),
         (
             lambda text: tf.data.Dataset.from_tensor_slices(text).cache("/tmp/x").reduce("", lambda a, b: a + b),
             "CacheDatasetV2",
@@ -121,8 +121,8 @@ def test_what_a_model_does_with_its_own_files_is_permitted(tmp_path: Path) -> No
         return tf.gather(module.weights, module.table.lookup(text) + 1) + tf.cast(kept, tf.float32)
 
     folder = export(tmp_path / "1", score, module)
-    ops = {one.op for one in read_meta_graph(folder).graph_def.node}
-    ops |= {one.op for f in read_meta_graph(folder).graph_def.library.function for one in f.node_def}
+    ops = {node.op for node in read_meta_graph(folder).graph_def.node}
+    ops |= {node.op for f in read_meta_graph(folder).graph_def.library.function for node in f.node_def}
     assert {"RestoreV2", "SaveV2", "MergeV2Checkpoints", "InitializeTableFromTextFileV2", "PrintV2"} <= ops
     assert ops_of(folder) == set()
 
@@ -159,7 +159,7 @@ def test_a_signature_may_read_an_asset(tmp_path: Path) -> None:
 def test_a_path_that_may_be_another_is_no_asset(tmp_path: Path, change: str) -> None:
     """Whoever makes a model may say what an asset's tensor is, or hand its variable to somebody."""
     graph = reading_an_asset(tmp_path)
-    nodes = {one.name: one for one in graph.graph_def.node}
+    nodes = {node.name: node for node in graph.graph_def.node}
     asset = nodes[graph.asset_file_def[0].tensor_info.name.partition(":")[0]]
     (assign,) = (node for node in nodes.values() if node.op == "AssignVariableOp" and asset.name in node.input)
     variable = nodes[assign.input[0]]
@@ -176,7 +176,7 @@ def test_a_path_that_may_be_another_is_no_asset(tmp_path: Path, change: str) -> 
     else:
         other = add(name="other", op="VarHandleOp")
         other.attr["shared_name"].s = variable.attr["shared_name"].s or variable.name.encode()
-    assert {(one.op, one.root) for one in reached_ops(graph)} == {("ReadFile", "signature 'serving_default'")}
+    assert {(op.op, op.root) for op in reached_ops(graph)} == {("ReadFile", "signature 'serving_default'")}
 
 
 def test_graphs_of_before_and_what_a_signature_is_fed(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_functions_that_call_each_other_end(tmp_path: Path) -> None:
                 continue
             node = function.node_def.add(name=f"again_{other.signature.name}", op="PartitionedCall")
             node.attr["f"].func.name = other.signature.name
-    assert {one.op for one in reached_ops(graph)} == {"ReadFile"}
+    assert {op.op for op in reached_ops(graph)} == {"ReadFile"}
 
 
 def test_a_chain_of_calls_may_be_long(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_chain_of_calls_may_be_long(tmp_path: Path) -> None:
             function.node_def.add(name="last", op="Abort")
     graph.graph_def.node.add(name="begin", op="f4999")
     graph.signature_def["serving_default"].outputs["more"].name = "begin:0"
-    assert [one.op for one in reached_ops(graph)] == ["Abort"]
+    assert [op.op for op in reached_ops(graph)] == ["Abort"]
 
 
 def test_only_ops_that_are_refused_can_be_allowed() -> None:
@@ -258,7 +258,7 @@ def registry() -> dict[str, Any]:
     found = op_def_pb2.OpList()
     # Of a process of its own: other tests have loaded libraries of ops into this one.
     found.ParseFromString(subprocess.run([sys.executable, "-c", _LIST_OPS], capture_output=True, check=True).stdout)
-    return {one.name: one for one in found.op if ">" not in one.name}
+    return {definition.name: definition for definition in found.op if ">" not in definition.name}
 
 
 def test_no_op_of_the_registry_was_forgotten() -> None:
@@ -272,8 +272,8 @@ def test_no_op_of_the_registry_was_forgotten() -> None:
     named = {
         name
         for name, op in ops.items()
-        if any(one.type == tf.string.as_datatype_enum and words.search(one.name) for one in op.input_arg)
-        or any(one.type in {"string", "list(string)"} and words.search(one.name) for one in op.attr)
+        if any(argument.type == tf.string.as_datatype_enum and words.search(argument.name) for argument in op.input_arg)
+        or any(attribute.type in {"string", "list(string)"} and words.search(attribute.name) for attribute in op.attr)
     }
     # The prefix of a counter.
     reviewed = {"SetStatsAggregatorDataset", "ExperimentalSetStatsAggregatorDataset"}
@@ -283,4 +283,4 @@ def test_no_op_of_the_registry_was_forgotten() -> None:
     for name in CACHES:
         assert ops[name].input_arg[1].name == "filename"
     for name, (attribute, _) in NAMES_NOTHING.items():
-        assert attribute in {one.name for one in ops[name].attr}
+        assert attribute in {attribute.name for attribute in ops[name].attr}

@@ -25,7 +25,7 @@ OLD: dict[str, Any] = {
 def test_signatures_of_a_real_model(string_model: Path) -> None:
     found = read_signatures(string_model)["serving_default"]
     assert found["inputs"] == {"item": {"dtype": "string", "shape": [-1]}, "price": {"dtype": "float32", "shape": [-1]}}
-    assert {name: one["dtype"] for name, one in found["outputs"].items()} == {
+    assert {name: output["dtype"] for name, output in found["outputs"].items()} == {
         "id": "int64",
         "label": "string",
         "score": "float32",
@@ -88,8 +88,8 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
 
 def test_equal_signatures_do_not_differ(tmp_path: Path) -> None:
     assert differences(OLD, copy.deepcopy(OLD)) == []
-    one = read_signatures(write_model(tmp_path / "1"))
-    assert differences(one, read_signatures(write_model(tmp_path / "2"))) == []
+    signatures = read_signatures(write_model(tmp_path / "1"))
+    assert differences(signatures, read_signatures(write_model(tmp_path / "2"))) == []
 
 
 def changed(path: str, value: object) -> dict[str, Any]:

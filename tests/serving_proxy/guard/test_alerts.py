@@ -69,7 +69,7 @@ def test_a_webhook_that_is_down_for_a_while_gets_it_later() -> None:
     with webhook(503, 500, 429, 204) as (url, got):
         alerts = Alerts(url, first_pause_s=0.01)
         deliver(alerts, "one", "two")
-    assert [one["text"] for one in got] == ["one"] * 4 + ["two"]
+    assert [alert["text"] for alert in got] == ["one"] * 4 + ["two"]
     assert (alerts.sent, alerts.lost) == (2, 0)
 
 
@@ -130,5 +130,5 @@ def test_a_full_queue_loses_the_oldest() -> None:
     with webhook(200) as (url, got):
         alerts = Alerts(url)
         deliver(alerts, *(str(number) for number in range(103)))
-    assert [one["text"] for one in got] == [str(number) for number in range(3, 103)]
+    assert [alert["text"] for alert in got] == [str(number) for number in range(3, 103)]
     assert (alerts.sent, alerts.lost) == (100, 3)

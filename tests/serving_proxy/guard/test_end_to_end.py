@@ -58,7 +58,7 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
 
         with httpx.Client(base_url=address, trust_env=False) as http:
             wait_for(asked, 60)
-            assert {one["role"] for one in shown().values()} == {"baseline", "rolled back"}
+            assert {version["role"] for version in shown().values()} == {"baseline", "rolled back"}
             wait_for(
                 lambda: {http.post("/v1/models/ranking:eas", content=body).status_code for _ in range(20)} == {200}
             )
@@ -80,6 +80,6 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
         assert {bad[number]["data"]["action"] for number in (4, 5, 6)} == {"rollback"}
         points = client.history()["models"]["ranking"]["3"]
         assert all(0 < point[3] <= point[4] for point in points if point[3] is not None)
-        owners = {one["version"]: one["cpus"] for one in client.machine()["owners"]}
+        owners = {owner["version"]: owner["cpus"] for owner in client.machine()["owners"]}
         assert set(owners) == {3, 4, 5, 6}
         assert all(owners.values())

@@ -108,7 +108,7 @@ class Place:
     def rulings(self) -> list[tuple[str, str]]:
         """Return ruling and action of every event of the guard."""
         events = [event for event in self.repository.events() if event.kind == "guard" and "ruling" in event.data]
-        return [(one.data["ruling"], one.data["action"]) for one in events]
+        return [(event.data["ruling"], event.data["action"]) for event in events]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from serving_proxy.errors import NotFoundError, PreconditionError
 
 def host(proxy: Proxy, name: str = "host-0") -> dict[str, Any]:
     with proxy.client() as client:
-        return next((one for one in client.status()["hosts"] if one["name"] == name), {})
+        return next((host for host in client.status()["hosts"] if host["name"] == name), {})
 
 
 def messages(proxy: Proxy) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_host_that_cannot_run_is_tried_less_and_less_often(tmp_path: Path) -> 
         alive(proxy)
         (proxy.state_dir / "hosts" / "host-0" / "exit_code").write_text("3", encoding="utf-8")
         wait_for(lambda: len([message for message in messages(proxy) if "exit code 3" in message]) == 3)
-        said = [one for one in messages(proxy) if "exit code 3" in one]
+        said = [message for message in messages(proxy) if "exit code 3" in message]
         assert said == [f"host-0: exit code 3, 'asked to end'; started again in {wait} s" for wait in ("0.5", "1", "2")]
         assert host(proxy)["note"].startswith("host-0: exit code 3")
 

@@ -99,7 +99,7 @@ def test_of_many_models_those_in_trouble_are_open(chrome: Browser, tmp_path: Pat
                 page.locator("#model-model_7 + .badge", has_text="2 failed").wait_for()
                 cards = page.locator("article.model")
                 assert cards.count() == 12
-                assert [one.locator("h3").inner_text() for one in page.locator(".model:not(.folded)").all()] == [
+                assert [card.locator("h3").inner_text() for card in page.locator(".model:not(.folded)").all()] == [
                     "model_7"
                 ]
                 assert seen.overflow() <= 0
@@ -193,7 +193,7 @@ def test_a_refusal_is_shown_where_the_question_was(visit: Make, proxy: ProxyThre
         page.get_by_role("button", name="1 version without traffic of refused").click()
         page.get_by_role("button", name="Promote refused/2").click()
         client.undeploy("refused", 2)
-        wait_for(lambda: all(one["state"] == "stopped" for one in client.versions("refused")["versions"][1:]))
+        wait_for(lambda: all(version["state"] == "stopped" for version in client.versions("refused")["versions"][1:]))
         page.get_by_role("button", name="Promote", exact=True).last.click()
         page.get_by_role("dialog").get_by_text("expected a version that is deployed").wait_for()
         page.keyboard.press("Escape")
@@ -303,7 +303,7 @@ def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_
         (cookie,) = seen.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
         assert token not in "".join(seen.asked)
-        assert {one.partition("?")[2] for one in seen.asked} <= {"", "limit=200", STREAM_QUERY}
+        assert {path.partition("?")[2] for path in seen.asked} <= {"", "limit=200", STREAM_QUERY}
     with ProxyThread(tmp_path / "proxy", "--admin-port", url.rpartition(":")[2]):
         seen.live()
         assert page.get_by_role("dialog").count() == 0
@@ -312,7 +312,7 @@ def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_
         assert page.evaluate("localStorage.length") == 0
         assert seen.context.cookies() == []
         allowed = ("401 (Unauthorized)", "ERR_CONNECTION", "ERR_EMPTY", "ERR_INCOMPLETE", "503 (Service")
-        assert all(any(one in text for one in allowed) for text in seen.complaints), seen.complaints
+        assert all(any(phrase in text for phrase in allowed) for text in seen.complaints), seen.complaints
     seen.__exit__()
 
 
@@ -379,6 +379,6 @@ def test_the_map_of_the_cores_is_what_was_decided(
             wait_for(agrees, 20, "a map that agrees with desired.json")
             pools = client.machine()["cores"]["pools"]
             assert {name: set(pool["cpus"]) for pool in pools for name in pool["versions"]} == drawn()
-            for one in pools:
-                page.locator("#machine p", has_text=f"{one['name']}: CPUs").wait_for()
+            for pool in pools:
+                page.locator("#machine p", has_text=f"{pool['name']}: CPUs").wait_for()
             assert seen.complaints == []

@@ -22,7 +22,7 @@ def test_life_of_a_version_is_legal() -> None:
     check(S.VALIDATING, S.LOADING)
 
 
-@pytest.mark.parametrize("state", [one for one in State if one not in {S.STOPPED, S.DRAINING, S.FAILED}])
+@pytest.mark.parametrize("state", [state for state in State if state not in {S.STOPPED, S.DRAINING, S.FAILED}])
 def test_every_state_may_fail(state: State) -> None:
     check(state, S.FAILED)
 
@@ -60,9 +60,9 @@ def test_every_way_is_legal_step_by_step() -> None:
         except PreconditionError:
             continue
         state = old
-        for one in passed:
-            check(state, one)
-            state = one
+        for passing in passed:
+            check(state, passing)
+            state = passing
         assert state == new
 
 

@@ -37,7 +37,7 @@ def test_files_of_all_hosts_are_found_the_oldest_first(tmp_path: Path) -> None:
     write_log(tmp_path, "other", 1, _logs(4))
     (second.parent / "notes.tfrecord").write_bytes(b"")
     found = log_files(tmp_path, "ranking")
-    assert [(one.path, one.host, one.began) for one in found] == [
+    assert [(file.path, file.host, file.began) for file in found] == [
         (first, "host-1", 1000),
         (second, "host-0", 2000),
         (third, "host-1", 3000),
@@ -53,7 +53,7 @@ def test_merged_file_is_a_warm_up_file_that_tensorflow_and_verify_read(tmp_path:
     assert _values(made.path) == [1, 2, 3]
     endpoint = Endpoint(Output("x"), tf.float32, tf.TensorShape([None, 1]))
     asked = read_requests(made.path, {"serving_default": Signature({"x": endpoint}, {})})
-    assert [one.inputs["x"].tolist() for one in asked] == [[[1.0]], [[2.0]], [[3.0]]]
+    assert [request.inputs["x"].tolist() for request in asked] == [[[1.0]], [[2.0]], [[3.0]]]
 
 
 def test_the_newest_requests_are_kept(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_newest_requests_are_kept(tmp_path: Path) -> None:
         write_log(tmp_path, "ranking", file, _logs(*(float(file * 500 + index) for index in range(500))))
     made = merge(log_files(tmp_path, "ranking"), tmp_path / "warmups")
     assert made.records == MOST_RECORDS
-    assert [frame[12:-4] for frame in frames(made.path)] == _logs(*(float(one) for one in range(500, 1500)))
+    assert [frame[12:-4] for frame in frames(made.path)] == _logs(*(float(number) for number in range(500, 1500)))
 
 
 def test_the_same_requests_are_the_same_file(tmp_path: Path) -> None:
@@ -108,6 +108,6 @@ def test_each_host_keeps_its_newest_files(tmp_path: Path) -> None:
         write_log(tmp_path, "ranking", began, _logs(1))
     write_log(tmp_path, "ranking", 0, _logs(1), host="host-1")
     gone = bound(log_files(tmp_path, "ranking"), 3)
-    assert [(one.host, one.began) for one in gone] == [("host-0", 0)]
+    assert [(file.host, file.began) for file in gone] == [("host-0", 0)]
     assert len(log_files(tmp_path, "ranking")) == 4
     assert len(remove(log_files(tmp_path, "ranking"))) == 4

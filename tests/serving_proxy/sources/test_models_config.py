@@ -128,7 +128,7 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
     parsed = parse_file("model_config_list { " + " ".join(entries) + " }", "models.config")
     assert parsed is not None
     found, refused = parsed
-    models = {one.name: one for one in found}
+    models = {model.name: model for model in found}
     assert set(models) == {"plain", "old", "local", "zero", "labeled"}
     assert (models["old"].base_path, models["local"].base_path) == ("/models/old", "/models/local")
     assert models["zero"].policy.versions == (3,)

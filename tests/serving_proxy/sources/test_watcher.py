@@ -40,12 +40,12 @@ def proxy(place: Path) -> Iterator[ProxyThread]:
 
 
 def model(client: Client, name: str = "ranking") -> dict[str, Any]:
-    found = [one for one in client.status()["models"] if one["name"] == name]
+    found = [model for model in client.status()["models"] if model["name"] == name]
     return found[0] if found else {"baseline": None, "versions": [], "last_good": None}
 
 
 def states(client: Client) -> dict[int, str]:
-    return {one["version"]: one["state"] for one in model(client)["versions"]}
+    return {version["version"]: version["state"] for version in model(client)["versions"]}
 
 
 def becomes(found: Callable[[], Any], expected: Any) -> None:
@@ -92,20 +92,20 @@ def test_folders_that_are_not_served_are_told_of(client: Client, place: Path) ->
     becomes(lambda: states(client), {3: "ready"})
     write_model(place / "base" / "0")
     (place / "base" / "4" / "model.savedmodel").mkdir(parents=True)
-    wait_for(lambda: any(one.startswith(f"ranking: {place}/base/0 is no version") for one in said(client)))
+    wait_for(lambda: any(message.startswith(f"ranking: {place}/base/0 is no version") for message in said(client)))
     wait_for(lambda: f"ranking: {place}/base/4 has no saved_model.pb, and is waited for" in said(client))
     assert states(client) == {3: "ready"}
     (place / "empty").mkdir()
     (place / "models.config").write_text(config(place / "empty", name="other"), encoding="utf-8")
     wanted = f"other: no version in {place}/empty, expected one such as {place}/empty/1/saved_model.pb"
     wait_for(lambda: wanted in said(client))
-    assert [one for one in said(client) if one.startswith(f"ranking: {place}/base/0")][1:] == [], "once"
+    assert [message for message in said(client) if message.startswith(f"ranking: {place}/base/0")][1:] == [], "once"
 
 
 def test_what_serves_stays_when_the_directory_vanishes(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     (place / "base").rename(place / "away")
-    wait_for(lambda: any("cannot be read; what is served stays" in one for one in said(client)))
+    wait_for(lambda: any("cannot be read; what is served stays" in message for message in said(client)))
     (place / "base").mkdir()
     write_model(place / "base" / "nothing")
     shutil.rmtree(place / "away")
@@ -145,9 +145,9 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     (place / "models.config").write_text(config(place / "base", policy, labels), encoding="utf-8")
     becomes(lambda: (states(client), model(client).get("labels")), ({3: "ready", 4: "ready"}, {"stable": 3}))
     (place / "models.config").write_text("model_config_list {", encoding="utf-8")
-    wait_for(lambda: any("what was read before stays" in one for one in said(client)))
+    wait_for(lambda: any("what was read before stays" in message for message in said(client)))
     (place / "models.config").write_text("", encoding="utf-8")
-    wait_for(lambda: any("no model_config_list; what was read before stays" in one for one in said(client)))
+    wait_for(lambda: any("no model_config_list; what was read before stays" in message for message in said(client)))
     assert states(client) == {3: "ready", 4: "ready"}
     (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
@@ -158,7 +158,7 @@ def test_a_configuration_that_comes_late_is_waited_for(place: Path) -> None:
     (place / "models.config").write_text("", encoding="utf-8")
     with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
         client = running.client()
-        wait_for(lambda: any("no model_config_list; what was read before stays" in one for one in said(client)))
+        wait_for(lambda: any("no model_config_list; what was read before stays" in message for message in said(client)))
         (place / "models.config").write_text(config(place / "base"), encoding="utf-8")
         becomes(lambda: states(client), {3: "ready"})
 
@@ -259,18 +259,18 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
     with ProxyThread(place, *options) as proxy, proxy.client() as client:
         becomes(lambda: states(client), {3: "ready"})
         told = said(client)
-        assert any("model 'team/ranking': expected letters" in one for one in told)
+        assert any("model 'team/ranking': expected letters" in message for message in told)
         assert "team/ranking" in {event["model"] for event in client.events(limit=1000)}
-        assert not any("is wanted and not in" in one for one in told), "before it is there"
-        assert any(one.startswith("base_path /etc: leads elsewhere") for one in told)
-        wait_for(lambda: any(f"later: {place}/later cannot be read" in one for one in said(client)))
+        assert not any("is wanted and not in" in message for message in told), "before it is there"
+        assert any(message.startswith("base_path /etc: leads elsewhere") for message in told)
+        wait_for(lambda: any(f"later: {place}/later cannot be read" in message for message in said(client)))
         # It is served as soon as it is there.
         write_model(place / "later" / "1")
-        wait_for(lambda: [one["state"] for one in model(client, "later")["versions"]] == ["ready"])
+        wait_for(lambda: [version["state"] for version in model(client, "later")["versions"]] == ["ready"])
         # An entry that turns bad leaves what it said before.
         bad = f'config {{ name: "ranking" base_path: "s3://bucket" }} {entries[3]}'
         (place / "models.config").write_text(f"model_config_list {{ {bad} }}", encoding="utf-8")
-        wait_for(lambda: any("has base_path 's3://bucket'" in one for one in said(client)))
+        wait_for(lambda: any("has base_path 's3://bucket'" in message for message in said(client)))
         assert states(client) == {3: "ready"}
 
 
@@ -300,7 +300,7 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
         write(models={"ranking": {"config": {"session_num": 3}}})
         wait_for(lambda: entry().get("config") == {"session_num": 3} and "batching" not in entry())
         write(models={"ranking": {"sessions": 4}})
-        wait_for(lambda: any("models.ranking.sessions: Extra inputs" in one for one in said(client)))
+        wait_for(lambda: any("models.ranking.sessions: Extra inputs" in message for message in said(client)))
         assert entry()["config"] == {"session_num": 3}
     file.write_text("{", encoding="utf-8")
     with pytest.raises(InvalidError, match="expected settings of models"):
@@ -330,7 +330,7 @@ def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
         becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)
         told = [event["message"] for event in client.events(limit=1000) if event["kind"] in {"config", "fault"}]
     fault = "settings of models: /: no space left on device; it is tried again"
-    assert [one for one in told if one in {f"{file}: read again", fault}] == [f"{file}: read again", fault]
+    assert [message for message in told if message in {f"{file}: read again", fault}] == [f"{file}: read again", fault]
 
 
 def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> None:
@@ -388,7 +388,7 @@ def test_hosts_start_with_what_was_configured(place: Path, single: bool) -> None
         becomes(lambda: states(client), {3: "ready"})
         events = client.events(limit=1000)
         started = min(event["id"] for event in events if event["kind"] == "host" and "started" in event["message"])
-        loading = min(one["id"] for one in events if one["message"] == "ranking/3: loading")
+        loading = min(event["id"] for event in events if event["message"] == "ranking/3: loading")
         assert loading < started
 
 

@@ -62,7 +62,7 @@ def test_hosts_are_read_again_when_they_change(tmp_path: Path) -> None:
     assert files.read() == ()
     write(tmp_path, "host-1", ACTUAL)
     write(tmp_path, "host-0", {**ACTUAL, "generation": 7})
-    assert [(one.name, one.generation) for one in files.read()] == [("host-0", 7), ("host-1", 42)]
+    assert [(host.name, host.generation) for host in files.read()] == [("host-0", 7), ("host-1", 42)]
     write(tmp_path, "host-0", {**ACTUAL, "generation": 8})
     assert files.read()[0].generation == 8
     (tmp_path / "hosts" / "host-0" / "stats.json").write_text('{"requests": 5}', encoding="utf-8")

@@ -57,7 +57,7 @@ def test_events_by_model_after_one_and_newest(repository: Repository) -> None:
     assert repository.events(after=events[4].id) == events[5:]
     assert repository.events(limit=2) == events[:2]
     assert repository.events(limit=2, newest=True) == events[-2:]
-    assert [one.version for one in repository.events(model="a")] == [2, 4, 6]
+    assert [event.version for event in repository.events(model="a")] == [2, 4, 6]
 
 
 def test_the_event_log_is_bounded(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

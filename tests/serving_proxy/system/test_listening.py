@@ -26,10 +26,10 @@ def idle(address: str, number: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
         made = []
         for _ in range(number):
-            one = stack.enter_context(socket.socket())
-            one.settimeout(5)
-            if one.connect_ex((host, int(port))) == 0:
-                made.append(one)
+            connection = stack.enter_context(socket.socket())
+            connection.settimeout(5)
+            if connection.connect_ex((host, int(port))) == 0:
+                made.append(connection)
         yield made
 
 

@@ -67,7 +67,7 @@ def test_an_optimized_model_is_verified_served_and_removed(
     (worker,) = wait_for(workers, 20)
     wait_for(lambda: os.getpriority(os.PRIO_PROCESS, worker) == 10 and os.sched_getaffinity(worker) == {0}, 120)
     steps: list[str] = []
-    client.wait(job["id"], timeout=120, told=lambda one: steps.append(one["step"]))
+    client.wait(job["id"], timeout=120, told=lambda job: steps.append(job["step"]))
     assert any(step.startswith("optimizing: ") for step in steps)
     (version,) = client.versions(name)["versions"]
     served = Path(proxy.desired()["models"][name]["versions"]["3"]["path"])
