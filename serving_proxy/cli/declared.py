@@ -30,6 +30,12 @@ class _Declared:
     option: CliOption
     kind: type
     default: Any
+    help: str
+
+    @property
+    def names(self) -> list[str]:
+        """Return the spellings of the option."""
+        return [self.flag] if self.option.alias is None else [self.flag, self.option.alias]
 
     @property
     def flag(self) -> str:
@@ -40,11 +46,11 @@ class _Declared:
         """Return the parameter of the verb's function, in typer's form."""
         is_flag = self.kind is bool
         info: Any = typer.Option(
-            self.flag,
+            *self.names,
             metavar=self.option.metavar,
             min=self.option.minimum,
             show_default=self.default is not None and not is_flag,
-            help=self.option.help,
+            help=self.help,
         )
         typed: Any = list[str] if self.kind is list else self.kind
         annotation: Any = Annotated[typed if self.default is not None else typed | None, info]
@@ -70,7 +76,8 @@ def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Com
     ----------
     model : type of BaseModel
     defaults : bool
-        Show the defaults of the model; otherwise options that are not typed keep their present values.
+        Pass the model's defaults for options that are not typed; otherwise the function does not get these options,
+        and the defaults only appear in the help texts.
     """
     declared = list(_options(model, defaults))
 
@@ -109,7 +116,22 @@ def _options(model: type[BaseModel], defaults: bool) -> Iterator[_Declared]:
 def _declared(name: str, group: str | None, field: FieldInfo, option: CliOption, defaults: bool) -> _Declared:
     kind = str if option.nullable or option.is_duration else Path if option.word else _kind(field.annotation)
     default = field.default if defaults and field.default not in ([], None) else False if kind is bool else None
-    return _Declared(name, group, option, kind, default)
+    help_text = option.help
+    if not defaults and group is None and (shown := _default_text(field.default, option)):
+        help_text = f"{help_text.removesuffix('.')} (default: {shown})."
+    return _Declared(name, group, option, kind, default, help_text)
+
+
+def _default_text(default: Any, option: CliOption) -> str:
+    """Return a default as it is typed; an empty text if there is none to show."""
+    if default is None and option.nullable:
+        return "none"
+    if option.is_duration:
+        unit, size = next((unit, size) for unit, size in (("h", 3600), ("m", 60), ("s", 1)) if default % size == 0)
+        return f"{default / size:g}{unit}"
+    if isinstance(default, bool) or not isinstance(default, str | int | float):
+        return ""
+    return default if isinstance(default, str) else f"{default:g}"
 
 
 def _kind(annotation: Any) -> type:
@@ -120,7 +142,7 @@ def _kind(annotation: Any) -> type:
     if origin in (Union, types.UnionType):
         return _kind(next(arg for arg in get_args(annotation) if arg is not type(None)))
     plain: tuple[type, ...] = (bool, int, float)
-    return next((kind for kind in plain if annotation is kind), list if origin is list else str)
+    return next((kind for kind in plain if annotation is kind), list if origin in (list, tuple) else str)
 
 
 def _number(text: str, flag: str) -> float:

@@ -24,6 +24,8 @@ class CliOption:
         `none` may be given.
     is_duration : bool
         It is written as 30s or 15m; the field is in seconds.
+    alias : str or None
+        Another spelling of the option, with its dashes.
     """
 
     metavar: str
@@ -33,6 +35,7 @@ class CliOption:
     minimum: int | None = None
     nullable: bool = False
     is_duration: bool = False
+    alias: str | None = None
 
 
 @dataclass(frozen=True)

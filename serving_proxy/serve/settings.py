@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from serving_proxy.access.tokens import is_loopback
 from serving_proxy.deploy.control import ControlOptions
@@ -18,6 +18,7 @@ from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
 from serving_proxy.host.options import check_options
 from serving_proxy.hosts.command import NAMED_OPTIONS, HostOptions
+from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
 from serving_proxy.system.cpus import parse_cpus
@@ -25,76 +26,12 @@ from serving_proxy.system.files import read_regular
 
 _MOST_BATCHING_BYTES = 1024 * 1024
 
-Port = Annotated[int, Field(ge=0, le=65535)]
 
+class ServeSettings(ServeOptions, BaseSettings):
+    """The settings of `serve`: its options, which are also read from environment variables."""
 
-class ServeSettings(BaseSettings):
-    """The settings of `serve`.
-
-    Attributes
-    ----------
-    address : str
-        Address at which hosts listen.
-    cores : str
-        Whether and how the hosts' cores are divided among versions.
-    drain_timeout, hang_timeout : float [s]
-    load_timeout : float [s]
-        For versions that set none; 0: no limit.
-    health_port : int or None
-        Port of the first host; the others use the ports that follow.
-    memory_limit_mb : int
-        0: the hosts' own limit.
-    admin_auth : str
-        `token`: clients of the admin port send the token of `token_file`, or else the state directory's own; `none`:
-        clients on this machine need no token.
-    admin_tls_cert, admin_tls_key : Path or None
-        For the admin port; None: those of the hosts, if others can reach the port.
-    keep_hosts : bool
-        Leave hosts running when the proxy ends.
-    discard_state : bool
-        Begin as if nothing had been deployed; the earlier state is set aside.
-    """
-
-    model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore")
-
-    state_dir: Path
-    address: str = "127.0.0.1"
-    grpc_port: Port = 8500
-    rest_port: Port = 8501
-    health_port: Annotated[int, Field(ge=1, le=65535 - 255)] | None = None
-    admin_address: str = "127.0.0.1"
-    admin_port: Port = 8502
-    host: Literal["python", "go", "none"] = "python"
-    host_processes: Annotated[int, Field(ge=1, le=256)] = 1
-    cpus: str | None = None
-    maintenance_cpus: str | None = None
-    cores: Literal["off", "plan", "control"] = "off"
-    memory_limit_mb: Annotated[int, Field(ge=0)] = 0
-    admin_auth: Literal["token", "none"] = "token"
-    admin_tls_cert: Path | None = None
-    admin_tls_key: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    client_ca: Path | None = None
-    token_file: Path | None = None
-    model_root: Annotated[tuple[Path, ...], NoDecode] = ()
-    allow_op: Annotated[tuple[str, ...], NoDecode] = ()
-    config: Path | None = None
-    model_settings: Path | None = None
-    batching_parameters_file: Path | None = None
-    model_name: Annotated[str, Field(min_length=1, max_length=128)] = "default"
-    model_base_path: str | None = None
-    alert_webhook: str | None = None
-    allow_reload_rpc: bool = False
-    allow_model_control: bool = False
-    host_option: Annotated[tuple[str, ...], NoDecode] = ()
-    max_message_mb: Annotated[int, Field(ge=1, le=2047)] | None = None
-    drain_timeout: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    hang_timeout: Annotated[float, Field(ge=0, le=3600)] = 20.0
-    load_timeout: Annotated[float, Field(ge=0, le=1e6)] = 600.0
-    keep_hosts: bool = False
-    discard_state: bool = False
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    # Without decoding, a list in a variable is not JSON: `_several` splits it.
+    model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore", enable_decoding=False)
 
     @field_validator("model_root", "allow_op", "host_option", mode="before")
     @classmethod
