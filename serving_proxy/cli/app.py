@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `serving-proxy` command: its verbs, its exit codes, and what all verbs have in common.
 
-Exit codes: 0 done; 1 the proxy refused or the operation failed; 2 wrong usage, or no proxy responds; 128 plus the
-number
-of the signal that ended it, as in shells.
+Exit codes: 0 success; 1 the proxy refused or the operation failed; 2 wrong usage, or no proxy responds; 128 plus the
+number of the signal that ended it, as in shells.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ app = typer.Typer(
     name="serving-proxy",
     cls=OnceGroup,
     help="Deploy recommendation models, split traffic between their versions, promote them and roll back.",
-    epilog="Start with `serving-proxy serve --state-dir DIR`, then `serving-proxy deploy NAME PATH --wait`. Exit "
-    "codes: 0 done, 1 refused or failed, 2 wrong use or no proxy.",
+    epilog="Start with `serving-proxy serve --state-dir DIR`, then run `serving-proxy deploy NAME PATH --wait`. Exit "
+    "codes: 0 success, 1 refused or failed, 2 wrong usage or no proxy.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -82,7 +81,7 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         except OSError as error:
             # Errors of the machine: a file of another kind, a disk that fails, no more descriptors.
             named = f"{error.filename}: " if error.filename else ""
-            complain(f"{named}{error.strerror or error}, expected to go on")
+            complain(f"{named}{error.strerror or error}; the command cannot continue")
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             # If the interrupt was raised in code from a string (named tuples, data classes), Python remembers that, and

@@ -14,14 +14,14 @@ from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
 from serving_proxy.errors import LateError, PreconditionError
 
-_PROMOTE = """Make a version the baseline as soon as it is ready; the one before it stays warm for a roll-back.
+_PROMOTE = """Make a version the baseline as soon as it is ready; the previous baseline stays loaded for a rollback.
 
 **Examples**
 
 - `serving-proxy promote ranking 4`
 - `serving-proxy promote ranking 4 --wait --timeout 10m`
 """
-_ROLLBACK = """Send everything to the last good baseline: no variant has traffic any more. It takes effect at once.
+_ROLLBACK = """Return to the last good baseline at once: it gets all requests, and no variant gets any.
 
 **Examples**
 
@@ -30,7 +30,7 @@ _ROLLBACK = """Send everything to the last good baseline: no variant has traffic
 """
 _POLL_S = 0.2
 
-WaitForIt = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is the baseline.")]
+WaitForIt = Annotated[bool, typer.Option("--wait", metavar="", help="Wait until the version is the baseline.")]
 
 
 @proxy_command("promote", _PROMOTE, render_model)
@@ -57,7 +57,7 @@ def rollback_command(
 
 
 def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, limit: float | None) -> dict[str, Any]:
-    """Wait until a promotion has been made or given up."""
+    """Wait until a version is the baseline, or its promotion was given up."""
     end = None if limit is None else time.monotonic() + limit
     while model["baseline"] != version:
         if model["candidate"] != version:
@@ -67,11 +67,11 @@ def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, lim
                 if entry["version"] == version and entry["state"] != "ready"
             ]
             raise PreconditionError(
-                f"{model['name']}/{version}: not promoted, {''.join(reasons) or 'another verb came'}"
+                f"{model['name']}/{version}: not promoted, {''.join(reasons) or 'another command came first'}"
             )
         if end is not None and time.monotonic() > end:
             raise LateError(
-                f"{model['name']}/{version}: not ready in time, expected it to be; it is promoted once it is"
+                f"{model['name']}/{version}: not ready within the time limit; the proxy promotes it once it is ready"
             )
         time.sleep(_POLL_S)
         model = client.versions(model["name"])

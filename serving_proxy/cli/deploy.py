@@ -17,10 +17,10 @@ from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
 from serving_proxy.deploy.options import DeployOptions
 
-_DEPLOY = """Deploy a version: check it, optimize it if asked, load it beside what serves, and give it its share.
+_DEPLOY = """Deploy a version: check it, optimize it if asked, load it beside the others, and send it requests.
 
-The first version of a model is its baseline. Repeating the command changes nothing; with other settings, it changes
-those. PATH is a SavedModel's folder, or a DeepRec Processor's JSON, as the proxy sees it.
+The first version of a model is its baseline. Repeating the command changes nothing; repeating it with other settings
+changes these settings. PATH is a SavedModel directory, or the JSON file of a DeepRec Processor, on the proxy's machine.
 
 **Examples**
 
@@ -28,7 +28,7 @@ those. PATH is a SavedModel's folder, or a DeepRec Processor's JSON, as the prox
 - `serving-proxy deploy ranking /models/ranking/4 --optimize --traffic 10 --slo-p99-ms 20 --wait`
 - `serving-proxy deploy ranking /models/ranking/5 --shadow`
 """
-_UNDEPLOY = """Take a version out after its last request, or the whole model.
+_UNDEPLOY = """Remove a version, or a whole model, after its requests in flight have ended.
 
 **Examples**
 
@@ -43,9 +43,9 @@ def deploy_command(
     *,
     client: Client,
     name: Name,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The model.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="SavedModel directory or DeepRec Processor JSON.")],
     shadow: Annotated[
-        bool, typer.Option("--shadow", metavar="", help="Mirror all of the baseline's requests to it.")
+        bool, typer.Option("--shadow", metavar="", help="Mirror all requests of the baseline to this version.")
     ] = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -72,7 +72,7 @@ def undeploy_command(
     client: Client,
     name: Name,
     version: Annotated[
-        int | None, typer.Option(metavar="N", min=1, show_default=False, help="One version only.")
+        int | None, typer.Option(metavar="N", min=1, show_default=False, help="Remove only this version.")
     ] = None,
 ) -> Json:
     return client.undeploy(name, version)

@@ -11,9 +11,9 @@ from serving_proxy.cli.commands import proxy_command, show
 from serving_proxy.cli.rendering import render_status
 from serving_proxy.client import Client
 
-_HELP = """Stop hosts after their last requests, for maintenance; what is deployed stays so.
+_HELP = """Stop the hosts for maintenance, after their requests in flight have ended; models stay deployed.
 
-Hosts that somebody else has started are left alone. A proxy that starts anew starts its hosts.
+Hosts that were not started by this proxy are not affected. A restart of the proxy starts its hosts again.
 
 **Examples**
 
@@ -28,7 +28,7 @@ def drain_command(
     *,
     client: Client,
     as_json: bool,
-    host: Annotated[str | None, typer.Option(metavar="ID", show_default=False, help="One host only.")] = None,
-    off: Annotated[bool, typer.Option("--off", metavar="", help="Start them again.")] = False,
+    host: Annotated[str | None, typer.Option(metavar="ID", show_default=False, help="Drain only this host.")] = None,
+    off: Annotated[bool, typer.Option("--off", metavar="", help="Start the hosts again.")] = False,
 ) -> None:
     show(client.drain(host, not off), as_json, lambda _: render_status(client.status()))

@@ -12,10 +12,10 @@ from serving_proxy.cli.rendering import render_guard
 from serving_proxy.client import Client
 from serving_proxy.records.guard_settings import GuardSettings
 
-_HELP = """Show what the guard says of a model's versions, or change its limits.
+_HELP = """Show the guard's verdicts on the versions of a model, or change the guard's limits.
 
-A version that exceeds one, for certain, loses its traffic; a new baseline goes back to the one before. What is not
-given stays as it is; `none` takes a limit away.
+If a variant is certain to exceed a limit, it loses its traffic; a new baseline is rolled back to the previous one.
+Limits that are not given stay as they are; the value `none` removes a limit.
 
 **Examples**
 

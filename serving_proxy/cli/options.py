@@ -18,7 +18,7 @@ from serving_proxy.errors import InvalidError, ProxyError
 from serving_proxy.system.files import read_regular
 
 Server = Annotated[
-    str, typer.Option("--server", metavar="URL", envvar="SERVING_PROXY_SERVER", help="The proxy's admin port.")
+    str, typer.Option("--server", metavar="URL", envvar="SERVING_PROXY_SERVER", help="URL of the proxy's admin port.")
 ]
 TokenFile = Annotated[
     Path | None,
@@ -27,18 +27,20 @@ TokenFile = Annotated[
         metavar="FILE",
         envvar="SERVING_PROXY_TOKEN_FILE",
         show_default=False,
-        help="File with the token, if the proxy wants one.",
+        help="File with the admin token, if the proxy requires one.",
     ),
 ]
 CaFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", show_default=False, help="Certificates to trust, for a server with https."),
+    typer.Option(metavar="FILE", show_default=False, help="Certificates to trust for an https server."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The model.")]
-VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The version's number.")]
-Wait = Annotated[bool, typer.Option("--wait", metavar="", help="Return once it is done; Ctrl-C cancels it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")]
+VersionArgument = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number of the version.")]
+Wait = Annotated[
+    bool, typer.Option("--wait", metavar="", help="Wait until the deployment has ended; Ctrl-C cancels it.")
+]
 Timeout = Annotated[
-    str | None, typer.Option(metavar="TIME", show_default=False, help="Wait at most so long: 30s, 15m, 1h.")
+    str | None, typer.Option(metavar="TIME", show_default=False, help="Longest time to wait, such as 30s, 15m or 1h.")
 ]
 
 # A verb is often typed right after `serve &`, which opens its port a second or two later.
@@ -95,7 +97,7 @@ def shares(texts: list[str]) -> dict[int | str, float]:
         if not 0 <= share <= 100:
             raise InvalidError(f"share '{text}': '{percent}', expected a percentage from 0 to 100, as in {version}=10")
         if version in found:
-            raise InvalidError(f"share '{text}': version {version} once more, expected each version once")
+            raise InvalidError(f"share '{text}': version {version} appears again, expected each version once")
         found[version] = share
     return found
 

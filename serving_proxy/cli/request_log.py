@@ -14,10 +14,10 @@ from serving_proxy.cli.rendering import render_request_log
 from serving_proxy.client import Client
 from serving_proxy.errors import InvalidError
 
-_HELP = """Write down a sample of a model's requests, show what there is, or put it into one file.
+_HELP = """Record a sample of a model's requests, list the recorded files, or merge them into one file.
 
-The files hold what clients sent. They are warm-up files (`deploy --warmup last`), and `graph-tools verify --requests`
-asks them again.
+The files contain the requests as clients sent them. They can be used for warm-up (`deploy --warmup last`), and replayed
+by `graph-tools verify --requests`.
 
 **Examples**
 
@@ -36,20 +36,24 @@ def log_command(
     name: Name,
     sample: Annotated[
         float | None,
-        typer.Option(metavar="PERCENT", min=0, max=100, show_default=False, help="Share of the requests."),
+        typer.Option(
+            metavar="PERCENT", min=0, max=100, show_default=False, help="Percentage of the requests to record."
+        ),
     ] = None,
-    max_mb: Annotated[float, typer.Option(metavar="MB", min=0.01, help="A file is no larger.")] = 16.0,
-    max_files: Annotated[int, typer.Option(metavar="N", min=2, max=1000, help="A host keeps so many.")] = 8,
-    off: Annotated[bool, typer.Option("--off", metavar="", help="Write nothing down any more.")] = False,
+    max_mb: Annotated[float, typer.Option(metavar="MB", min=0.01, help="Largest size of a file.")] = 16.0,
+    max_files: Annotated[
+        int, typer.Option(metavar="N", min=2, max=1000, help="Number of files that a host keeps.")
+    ] = 8,
+    off: Annotated[bool, typer.Option("--off", metavar="", help="Stop recording.")] = False,
     merge: Annotated[
-        bool, typer.Option("--merge", metavar="", help="Put the newest requests into one file, and print its path.")
+        bool, typer.Option("--merge", metavar="", help="Merge the newest requests into one file, and print its path.")
     ] = False,
-    delete: Annotated[bool, typer.Option("--delete", metavar="", help="Remove the files.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", metavar="", help="Delete the recorded files.")] = False,
 ) -> None:
     if sample is not None and off:
-        raise InvalidError("--sample, --off: both, expected one of them")
+        raise InvalidError("--sample and --off: given together, expected one of them")
     if merge and delete:
-        raise InvalidError("--merge, --delete: both, expected one of them")
+        raise InvalidError("--merge and --delete: given together, expected one of them")
     if sample is not None or off:
         client.set_request_log(name, None if off else sample, int(max_mb * 1024 * 1024), max_files)
     if delete:

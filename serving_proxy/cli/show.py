@@ -21,28 +21,28 @@ from serving_proxy.cli.rendering import (
 )
 from serving_proxy.client import Client, Json
 
-_STATUS = """Show hosts, models, their versions with states and shares, and what is being done.
+_STATUS = """Show the hosts, the models with the state and the traffic of each version, and the running jobs.
 
 **Examples**
 
 - `serving-proxy status`
 - `serving-proxy status --watch`
 """
-_VERSIONS = """Show every version of a model, also those that were undeployed, with where they came from.
+_VERSIONS = """Show all versions of a model, including undeployed ones, with their sources.
 
 **Examples**
 
 - `serving-proxy versions ranking`
 - `serving-proxy versions ranking --json`
 """
-_EXPLAIN = """Say why a model is as it is: who gets which requests, what waits for what, and why a version failed.
+_EXPLAIN = """Explain the state of a model: who gets which requests, what is waited for, and why a version failed.
 
 **Examples**
 
 - `serving-proxy explain ranking`
 - `serving-proxy explain ranking --json`
 """
-_EVENTS = """Show what has happened, the newest last.
+_EVENTS = """Show the events of the proxy, newest last.
 
 **Examples**
 
@@ -56,7 +56,7 @@ def status_command(
     *,
     client: Client,
     as_json: bool,
-    watch: Annotated[bool, typer.Option("--watch", "-w", metavar="", help="Go on until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", metavar="", help="Refresh the output until Ctrl-C.")] = False,
 ) -> None:
     if watch:
         _watch(client, as_json)
@@ -87,9 +87,11 @@ def events_command(
     *,
     client: Client,
     as_json: bool,
-    model: Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Of one model only.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="So many.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on until Ctrl-C.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Show only the events of this model.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Number of events to show.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Print new events until Ctrl-C.")] = False,
 ) -> None:
     found = client.events(model=model, limit=limit)
     if (found and not as_json) or (as_json and not follow):

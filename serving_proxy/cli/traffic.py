@@ -12,9 +12,9 @@ from serving_proxy.cli.options import Name, VersionArgument, seconds, shares
 from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
 
-_TRAFFIC = """Split traffic between versions; what is not named goes to the baseline.
+_TRAFFIC = """Split the traffic of a model between its versions; the rest goes to the baseline.
 
-Nobody changes version without need: a share that grows keeps its users.
+Users keep their version where possible: a share that grows keeps the users that it had.
 
 **Examples**
 
@@ -22,16 +22,16 @@ Nobody changes version without need: a share that grows keeps its users.
 - `serving-proxy traffic ranking 3=90 4=10`
 - `serving-proxy traffic ranking 4=0`
 """
-_RAMP = """Move a version's share to a percentage, step by step.
+_RAMP = """Move the traffic of a version to a percentage in small steps.
 
-The clock runs only while the version is ready, the model is not paused and the proxy is up.
+The time counts only while the version is ready, the model is not paused and the proxy is running.
 
 **Examples**
 
 - `serving-proxy ramp ranking 4 --to 50 --over 1h`
 - `serving-proxy ramp ranking 4 --to 0 --over 10m`
 """
-_PAUSE = """Send everything to the baseline, or let experiments go on.
+_PAUSE = """Pause the experiments of a model: all requests go to the baseline. With --off, resume them.
 
 **Examples**
 
@@ -45,7 +45,10 @@ def traffic_command(
     *,
     client: Client,
     name: Name,
-    split: Annotated[list[str], typer.Argument(metavar="VERSION=PERCENT...", help="Version or label, and its share.")],
+    split: Annotated[
+        list[str],
+        typer.Argument(metavar="VERSION=PERCENT...", help="A version or label, and its percentage of the traffic."),
+    ],
 ) -> Json:
     weights = shares(split)
     return client.traffic(name, weights)
@@ -57,8 +60,8 @@ def ramp_command(
     client: Client,
     name: Name,
     version: VersionArgument,
-    to: Annotated[float, typer.Option(metavar="PERCENT", min=0, max=100, help="The share at the end.")],
-    over: Annotated[str, typer.Option(metavar="TIME", help="How long it takes: 30s, 15m, 1h.")],
+    to: Annotated[float, typer.Option(metavar="PERCENT", min=0, max=100, help="Percentage of the traffic at the end.")],
+    over: Annotated[str, typer.Option(metavar="TIME", help="Duration of the ramp, such as 30s, 15m or 1h.")],
 ) -> Json:
     duration = seconds(over, "--over")
     return client.ramp(name, version, to, duration)
@@ -69,6 +72,6 @@ def pause_command(
     *,
     client: Client,
     name: Name,
-    off: Annotated[bool, typer.Option("--off", metavar="", help="Let experiments go on.")] = False,
+    off: Annotated[bool, typer.Option("--off", metavar="", help="Resume the experiments.")] = False,
 ) -> Json:
     return client.pause(name, not off)

@@ -30,31 +30,35 @@ class CommonOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    optimize: Annotated[bool, CliOption("", "Cut and fuse it by graph-tools first, verified.")] = False
+    optimize: Annotated[bool, CliOption("", "Optimize the model with graph-tools first, and verify the result.")] = (
+        False
+    )
     precision: Annotated[
         Literal["auto", "fp32", "bf16"],
         CliOption("auto|fp32|bf16", "Precision of the dense layers of an optimized model."),
     ] = "auto"
     slo_p99_ms: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
-        CliOption("MS", "Its SLO: the largest 99th percentile of the latency."),
+        CliOption("MS", "SLO of the version: the largest p99 latency."),
     ] = None
     warmup: Annotated[
         Place | None,
-        CliOption("FILE|last", "Recorded requests for its warm-up; `last`: those of the request log.", word="last"),
+        CliOption("FILE|last", "Recorded requests for the warm-up; last: those of the request log.", word="last"),
     ] = None
     config: Annotated[
-        dict[str, Any] | None, CliOption("JSON|@FILE", "Session settings, as described in configuration.md.")
+        dict[str, Any] | None, CliOption("JSON|@FILE", "Session settings, which configuration.md describes.")
     ] = None
     cpuset: Annotated[
         Place | None,
-        CliOption("LIST", "Its CPUs, with a group for each session: '0-1;2-3'; 'auto': the default."),
+        CliOption(
+            "LIST", "CPUs of the version, with a group for each session, such as 0-1;2-3; auto: those of the host."
+        ),
     ] = None
     batching: Annotated[
         Batching | None,
         CliGroup(
             {
-                "mode": CliOption("off|zero_wait|timed", "How its requests are batched.", name="batching"),
+                "mode": CliOption("off|zero_wait|timed", "How requests are batched.", name="batching"),
                 "max_rows": CliOption("N", "Largest number of rows in a batch."),
                 "max_wait_us": CliOption("US", "Longest time that a timed batch waits for requests."),
             }
@@ -71,7 +75,7 @@ class CommonOptions(BaseModel):
     ] = None
     priority: Annotated[
         Annotated[int, Field(ge=-1000, le=1000)] | None,
-        CliOption("N", "Under overload, versions with a larger number are served longer."),
+        CliOption("N", "Under overload, requests of versions with lower priority are refused first."),
     ] = None
     other_signature: Annotated[bool, CliOption("", "Permit a signature that differs from the baseline's.")] = False
     allow_ops: Annotated[
@@ -106,9 +110,15 @@ class DeployOptions(CommonOptions):
 
     version: Annotated[
         VersionNumber | None,
-        CliOption("N", "Its number; by default the folder's name if that is a number, else the next one.", minimum=1),
+        CliOption(
+            "N",
+            "Version number; by default the name of the directory if that is a number, otherwise the next number.",
+            minimum=1,
+        ),
     ] = None
-    traffic: Annotated[Percent | None, CliOption("PERCENT", "Share of the requests once it is ready.")] = None
+    traffic: Annotated[
+        Percent | None, CliOption("PERCENT", "Percentage of the traffic that the version gets once it is ready.")
+    ] = None
     shadow: Annotated[
         Percent | None,
         CliOption("PERCENT", "Percentage of the baseline's requests to mirror.", name="shadow-percent"),
@@ -116,21 +126,23 @@ class DeployOptions(CommonOptions):
     profile: Annotated[
         Place | None,
         CliOption(
-            "FILE|auto", "Its profile, as `cost-model profile` writes it; 'auto': it is measured here.", word="auto"
+            "FILE|auto",
+            "Profile of the version, written by cost-model profile; auto: the proxy measures it.",
+            word="auto",
         ),
     ] = None
     labels: Annotated[
         list[Annotated[str, Field(max_length=64)]],
         Field(max_length=64),
-        CliOption("LABEL", "A name for the version in requests; repeatable.", name="label"),
+        CliOption("LABEL", "Name by which requests can select the version; repeatable.", name="label"),
     ] = []
     layer: Annotated[
         Annotated[str, Field(max_length=128)] | None,
-        CliOption("LAYER", "Experiments of models in one layer exclude each other."),
+        CliOption("LAYER", "Layer of the experiment; experiments in one layer do not share users."),
     ] = None
     key_input: Annotated[
         Annotated[str, Field(max_length=1024)] | None,
-        CliOption("INPUT", "Input that routes requests without a routing key."),
+        CliOption("INPUT", "Model input whose value routes requests that have no routing key."),
     ] = None
 
     def deployment(self, source: str) -> Deployment:

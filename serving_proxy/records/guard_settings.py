@@ -17,8 +17,7 @@ class GuardSettings(BaseModel):
     """Limits of a model's versions, and the action if one is exceeded. Null: the limit is not checked.
 
     The limit of the 99th percentile is the `slo_p99_ms` with which the version was deployed; in addition, a variant
-    must be
-    slower than its baseline.
+    must be slower than its baseline.
 
     Attributes
     ----------
@@ -49,45 +48,52 @@ class GuardSettings(BaseModel):
 
     action: Annotated[
         Literal["rollback", "pause", "alert", "off"],
-        CliOption("rollback|pause|alert|off", "What is done about a version that exceeds a limit: rollback."),
+        CliOption("rollback|pause|alert|off", "Action for a version that exceeds a limit."),
     ] = "rollback"
     error_percent: Annotated[
-        Percentage | None, CliOption("PERCENT", "Failed requests beyond the baseline's: 1.", nullable=True)
+        Percentage | None,
+        CliOption("PERCENT", "Largest share of failed requests, in excess of the baseline's.", nullable=True),
     ] = 1.0
     nan_percent: Annotated[
-        Percentage | None, CliOption("PERCENT", "NaN and infinite scores beyond the baseline's: 0.1.", nullable=True)
+        Percentage | None,
+        CliOption("PERCENT", "Largest share of NaN and infinite scores, in excess of the baseline's.", nullable=True),
     ] = 0.1
     min_correlation: Annotated[
         Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None,
-        CliOption("R", "Smallest rank correlation of shadow scores with the baseline's: none.", nullable=True),
+        CliOption("R", "Smallest rank correlation of shadow scores with the baseline's.", nullable=True),
     ] = None
     max_difference: Annotated[
         Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
-        CliOption("X", "Largest mean difference of shadow scores from the baseline's: none.", nullable=True),
+        CliOption("X", "Largest mean difference of shadow scores from the baseline's.", nullable=True),
     ] = None
     min_requests: Annotated[
         int,
         Field(ge=20, le=1_000_000_000),
-        CliOption("N", "With fewer requests in the window, nothing is judged: 200."),
+        CliOption("N", "Number of requests in the window that a verdict needs."),
     ] = 200
     window_s: Annotated[
         float,
         Field(ge=5, le=86400, allow_inf_nan=False),
-        CliOption("TIME", "How far back requests are judged: 60s.", name="window", is_duration=True),
+        CliOption("TIME", "Length of the window whose requests are judged.", name="window", is_duration=True),
     ] = 60.0
     confidence: Annotated[
-        float, Field(ge=0.9, le=0.999999), CliOption("P", "How sure it has to be that a limit is exceeded: 0.999.")
+        float, Field(ge=0.9, le=0.999999), CliOption("P", "Confidence that is required to call a limit exceeded.")
     ] = 0.999
     probation_s: Annotated[
         float,
         Field(ge=0, le=30 * 86400, allow_inf_nan=False),
-        CliOption("TIME", "How long a new baseline may be rolled back: 1h.", name="probation", is_duration=True),
+        CliOption(
+            "TIME",
+            "Time after a promotion within which the new baseline may be rolled back.",
+            name="probation",
+            is_duration=True,
+        ),
     ] = 3600.0
     promote_after_s: Annotated[
         Seconds | None,
         CliOption(
             "TIME",
-            "Promote a variant that was within its limits for so long: none.",
+            "Promote a variant that has been within its limits for this time.",
             name="promote-after",
             nullable=True,
             is_duration=True,

@@ -115,7 +115,7 @@ def test_tables_for_people(proxy: ProxyThread, client: Client, model: Make, name
         (["traffic", "m", "4"], 2, "error: share '4': no percentage, expected VERSION=PERCENT"),
         (["traffic", "m", "4=x"], 2, "error: share '4=x': 'x', expected a percentage from 0 to 100, as in 4=10"),
         (["traffic", "m", "4=110"], 2, "error: share '4=110': '110', expected a percentage from 0 to 100"),
-        (["traffic", "m", "4=1", "4=2"], 2, "error: share '4=2': version 4 once more, expected each version once"),
+        (["traffic", "m", "4=1", "4=2"], 2, "error: share '4=2': version 4 appears again, expected each version once"),
         (["ramp", "m", 4, "--to", 5, "--over", "soon"], 2, "error: --over: 'soon', expected a duration"),
         (["deploy", "m", "/gone/3"], 1, "error: model /gone/3: not there"),
         (["deploy", "m", "/etc", "--config", "[]"], 2, "error: --config: a JSON list, expected an object"),
