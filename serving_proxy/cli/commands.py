@@ -70,7 +70,7 @@ def show(data: Any, as_json: bool, render: Callable[[Any], RenderableType], soft
     if as_json:
         print_json(data)
     else:
-        console().print(render(data), soft_wrap=soft_wrap)
+        console().print(render(data), soft_wrap=soft_wrap, crop=False)
 
 
 def set_parameters(

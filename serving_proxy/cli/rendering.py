@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -28,9 +28,9 @@ def render_status(status: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = []
     if status["fault"]:
         parts.append(Text.from_markup(f"[bold red]fault:[/] {escape(status['fault'])}"))
-    parts.append(_hosts(status["hosts"]) if status["hosts"] else Text("No host is running."))
+    parts += _hosts(status["hosts"]) if status["hosts"] else [Text("No host is running.")]
     if status["models"]:
-        parts.append(_models(status["models"]))
+        parts += _models(status["models"])
     else:
         parts.append(Text("Nothing is deployed: `serving-proxy deploy NAME PATH`."))
     parts += [Text(f"{job['model']}/{job['version']}: {job['kind']}, {job['step']}") for job in status["jobs"]]
@@ -38,28 +38,41 @@ def render_status(status: dict[str, Any]) -> RenderableType:
 
 
 def render_model(model: dict[str, Any]) -> RenderableType:
-    """Return the versions of a model and their sources as a table."""
-    columns = (
-        "version", "state", "role", "traffic", "shadow", "labels", "since", "precision", "bytes", "sha256", "source",
-    )  # fmt: skip
+    """Return the versions of a model as a table."""
+    return Group(*_model(model))
+
+
+def render_versions(model: dict[str, Any]) -> RenderableType:
+    """Return the versions of a model as a table, with their files below it."""
+    rows = [
+        [
+            str(version["version"]),
+            "" if version["bytes"] is None else _bytes(version["bytes"]),
+            (version["sha256"] or "")[:12],
+            version["source"] + (f" (optimized, {version['optimize']})" if version["optimize"] else ""),
+        ]
+        for version in model["versions"]
+    ]
+    return Group(*_model(model), Text("Files", style="bold"), *_lines(rows))
+
+
+def _model(model: dict[str, Any]) -> list[RenderableType]:
+    columns = ("version", "state", "role", "traffic", "shadow", "labels", "since", "precision")
     rows = [
         [
             str(version["version"]),
             _state(version),
-            version["role"] + _ramp(model, version["version"]),
+            version["role"],
             _percent(version["traffic"]),
             _percent(version["shadow"]),
             ", ".join(version["labels"]),
-            clock(version["since"]),
+            _day_or_time(version["since"]),
             _on_hosts(version, "precision"),
-            "" if version["bytes"] is None else _bytes(version["bytes"]),
-            (version["sha256"] or "")[:12],
-            escape(version["source"]) + (f" [dim](optimized, {version['optimize']})[/]" if version["optimize"] else ""),
         ]
         for version in model["versions"]
     ]
     title = model["name"] + (", paused" if model["paused"] else "")
-    return _table(title, columns, rows, right=("version", "traffic", "shadow", "bytes"))
+    return [_table(title, columns, rows, right=("version", "traffic", "shadow")), *_notes(_remarks(model))]
 
 
 def render_explain(found: dict[str, Any]) -> RenderableType:
@@ -109,12 +122,10 @@ def render_request_log(name: str, found: dict[str, Any]) -> RenderableType:
     """Return the request log of a model."""
     sample = found["sample"]
     share = "none" if sample is None else f"{sample:g} %"
-    written = f"{_bytes(found['bytes'])} in {len(found['files'])} files"
-    text = Text(f"{name}: {share} of the requests written down; {written}")
-    rows = [
-        [clock(file["began"]), file["host"], _bytes(file["bytes"]), escape(file["path"])] for file in found["files"]
-    ]
-    return Group(text, _table("Files", ("since", "host", "bytes", "path"), rows, right=("bytes",))) if rows else text
+    written = f"{_bytes(found['bytes'])} in {len(found['files'])} file{'' if len(found['files']) == 1 else 's'}"
+    text = Text(f"{name}: {share} of the requests recorded; {written}")
+    rows = [[clock(file["began"]), file["host"], _bytes(file["bytes"]), file["path"]] for file in found["files"]]
+    return Group(text, *_lines(rows))
 
 
 def clock(at: float) -> str:
@@ -122,8 +133,8 @@ def clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def _hosts(hosts: list[dict[str, Any]]) -> RenderableType:
-    columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts", "endpoints", "note")
+def _hosts(hosts: list[dict[str, Any]]) -> list[RenderableType]:
+    columns = ("host", "state", "origin", "pid", "generation", "cpus", "restarts")
     rows = [
         [
             escape(host["name"]),
@@ -133,45 +144,46 @@ def _hosts(hosts: list[dict[str, Any]]) -> RenderableType:
             str(host["generation"]),
             host["cpus"],
             str(host["restarts"] or ""),
-            escape(", ".join(f"{name} {place}" for name, place in host["endpoints"].items())),
-            escape(host["note"]),
         ]
         for host in hosts
     ]
-    return _table("Hosts", columns, rows, right=("pid", "generation", "restarts"))
+    notes = []
+    for host in hosts:
+        notes.append((host["name"], ", ".join(f"{name} {place}" for name, place in host["endpoints"].items())))
+        notes.append((host["name"], host["note"]))
+    return [_table("Hosts", columns, rows, right=("pid", "generation", "restarts")), *_notes(notes)]
 
 
-def _models(models: list[dict[str, Any]]) -> RenderableType:
-    columns = (
-        "model", "version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "precision", "reason",
-    )  # fmt: skip
-    rows = []
-    for model in models:
-        name = escape(model["name"]) + (" [yellow](paused)[/]" if model["paused"] else "")
-        for version in model["versions"]:
-            hosts = version["hosts"].values()
-            rows.append(
-                [
-                    name,
-                    str(version["version"]),
-                    _state(version),
-                    version["role"] + _ramp(model, version["version"]),
-                    _percent(version["traffic"]),
-                    _percent(version["shadow"]),
-                    ", ".join(version["labels"]),
-                    str(sum(host.get("in_flight", 0) for host in hosts) or ""),
-                    _on_hosts(version, "cpuset"),
-                    _on_hosts(version, "precision"),
-                    escape(version["reason"]),
-                ]
-            )
-            name = ""
-    return _table("Models", columns, rows, right=("version", "traffic", "shadow", "in flight"))
+def _models(models: list[dict[str, Any]]) -> list[RenderableType]:
+    columns = ("version", "state", "role", "traffic", "shadow", "labels", "in flight", "cpus", "precision")
+    rows = [
+        [
+            escape(f"{model['name']}/{version['version']}"),
+            _state(version),
+            version["role"],
+            _percent(version["traffic"]),
+            _percent(version["shadow"]),
+            ", ".join(version["labels"]),
+            str(sum(host.get("in_flight", 0) for host in version["hosts"].values()) or ""),
+            _on_hosts(version, "cpuset"),
+            _on_hosts(version, "precision"),
+        ]
+        for model in models
+        for version in model["versions"]
+    ]
+    notes = [note for model in models for note in _remarks(model)]
+    return [_table("Models", columns, rows, right=("traffic", "shadow", "in flight")), *_notes(notes)]
 
 
-def _ramp(model: dict[str, Any], version: int) -> str:
-    found = [ramp for ramp in model["ramps"] if ramp["version"] == version]
-    return f", to {found[0]['to']:g} %" if found else ""
+def _remarks(model: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what needs a sentence: a pause, ramps, and the reasons for the states of versions."""
+    found = [(model["name"], "paused, all requests go to the baseline")] if model["paused"] else []
+    for version in model["versions"]:
+        name = f"{model['name']}/{version['version']}"
+        targets = [ramp["to"] for ramp in model["ramps"] if ramp["version"] == version["version"]]
+        found += [(name, f"ramp of the traffic to {target:g} %") for target in targets]
+        found.append((name, version["reason"]))
+    return found
 
 
 def _on_hosts(version: dict[str, Any], detail: str) -> str:
@@ -195,12 +207,45 @@ def _bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def _day_or_time(at: float) -> str:
+    """Return the time of day if it is today, otherwise the date: short enough for narrow tables."""
+    day, time_of_day = clock(at).split(" ")
+    return time_of_day if day == clock(time.time()).split(" ")[0] else day
+
+
 def _table(title: str, columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> Table:
-    """Return a table without empty columns."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    """Return a table of short cells, without empty columns; on a narrow terminal, only labels are wrapped."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    made.pad_edge = made.show_edge = False
     shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
     for place in shown:
-        made.add_column(columns[place], justify="right" if columns[place] in right else "left", overflow="fold")
+        name = columns[place]
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        made.add_column(name, justify=justify, overflow="fold", no_wrap=name not in {"labels", "in flight", "because"})
     for row in rows:
         made.add_row(*(row[place] for place in shown))
     return made
+
+
+def _notes(notes: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    """Return sentences that are too long for the cells of a table, each after the name that it is about."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, text in notes:
+        if text:
+            made.add_row(escape(name), escape(text))
+    return [made, Text()] if made.row_count else [Text()]
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> list[RenderableType]:
+    """Return rows as aligned lines; the last cells, which are paths, are never broken, so that they can be copied."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [
+        Text(
+            "  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]),
+            no_wrap=True,
+            overflow="ignore",
+        )
+        for row in rows
+    ]

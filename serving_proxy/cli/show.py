@@ -16,8 +16,8 @@ from serving_proxy.cli.rendering import (
     event_line,
     render_events,
     render_explain,
-    render_model,
     render_status,
+    render_versions,
 )
 from serving_proxy.client import Client, Json
 
@@ -64,7 +64,7 @@ def status_command(
         show(client.status(), as_json, render_status)
 
 
-@proxy_command("versions", _VERSIONS, render_model)
+@proxy_command("versions", _VERSIONS, render_versions)
 def versions_command(
     *,
     client: Client,
