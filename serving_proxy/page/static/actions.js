@@ -10,13 +10,13 @@ export function pause(model, say) {
     title: model.paused ? `Resume experiments of ${model.name}?` : `Pause experiments of ${model.name}?`,
     lines: [
       model.paused
-        ? "Variants get their shares again, and ramps go on where they stood."
-        : `All requests go to the baseline ${model.baseline}, at once. Shares and ramps wait as they are.`,
+        ? "The variants get their traffic again, and ramps continue."
+        : `All requests go to the baseline ${model.baseline} at once. Shares and ramps are kept for later.`,
     ],
     verb: model.paused ? "Resume" : "Pause",
     act: async () => {
       await ask("POST", modelPath(model.name, "pause"), { paused: !model.paused });
-      say(`${model.name}: ${model.paused ? "experiments go on" : "paused"}`);
+      say(`${model.name}: ${model.paused ? "experiments resumed" : "paused"}`);
     },
   });
 }
@@ -26,9 +26,9 @@ export function rollback(model, target, variants, say) {
   const lines = [
     target === model.baseline
       ? `All requests go to the baseline ${target}.`
-      : `All requests go to version ${target}, which is warm. ${model.baseline} stays loaded without traffic.`,
+      : `All requests go to version ${target}, which is loaded. ${model.baseline} stays loaded without traffic.`,
   ];
-  if (losing) lines.push(`Without traffic from then on: ${losing}.`);
+  if (losing) lines.push(`These versions lose their traffic: ${losing}.`);
   question({
     title: `Roll back ${model.name} to ${target}?`,
     lines,
@@ -47,14 +47,14 @@ export function promote(model, version, say) {
     title: `Promote ${model.name}/${version.version}?`,
     lines: [
       ready
-        ? `It becomes the baseline at once, in place of ${model.baseline ?? "none"}.`
+        ? `It becomes the baseline at once, instead of ${model.baseline ?? "none"}.`
         : `It becomes the baseline as soon as it is ready; it is ${version.state}.`,
-      model.baseline === null ? "" : `${model.baseline} stays warm: a roll-back returns to it.`,
+      model.baseline === null ? "" : `${model.baseline} stays loaded, so that a rollback can return to it.`,
     ].filter(Boolean),
     verb: "Promote",
     act: async () => {
       await ask("POST", modelPath(model.name, "promote"), { version: version.version });
-      say(`${model.name}/${version.version}: ${ready ? "is the baseline" : "to be promoted"}`);
+      say(`${model.name}/${version.version}: ${ready ? "is the baseline" : "becomes the baseline once it is ready"}`);
     },
   });
 }
@@ -62,7 +62,7 @@ export function promote(model, version, say) {
 export function ramp(model, version, say) {
   question({
     title: `Ramp ${model.name}/${version.version}`,
-    lines: [`It has ${percent(version.traffic)} of the requests now. 0 % takes it out.`],
+    lines: [`It gets ${percent(version.traffic)} of the requests now. With 0 % it loses its traffic.`],
     fields: [
       {
         name: "to",
@@ -75,7 +75,7 @@ export function ramp(model, version, say) {
         name: "over",
         label: "Within",
         value: "1h",
-        hint: "0, 30s, 15m, 1h, 2d; the clock runs while it is ready and not paused",
+        hint: "Such as 0, 30s, 15m, 1h or 2d. The time counts only while the version is ready and the model is not paused.",
         check: (text) => (parseDuration(text) >= 0 ? null : `Within: '${text}', expected a time such as 30s, 15m or 1h`),
       },
     ],
@@ -83,7 +83,7 @@ export function ramp(model, version, say) {
     act: async ({ to, over }) => {
       const body = { version: version.version, to: Number(to), over_s: parseDuration(over) };
       await ask("POST", modelPath(model.name, "ramp"), body);
-      say(`${model.name}/${version.version}: on its way to ${percent(Number(to))}`);
+      say(`${model.name}/${version.version}: ramp to ${percent(Number(to))} started`);
     },
   });
 }

@@ -43,7 +43,7 @@ async function failure(answer) {
     const { error } = await answer.json();
     return new ApiError(error.status, answer.status, error.message);
   } catch {
-    return new ApiError("UNAVAILABLE", answer.status, `HTTP ${answer.status}, expected an answer of the proxy`);
+    return new ApiError("UNAVAILABLE", answer.status, `HTTP ${answer.status}, expected a response of the proxy`);
   }
 }
 
@@ -58,7 +58,7 @@ export async function ask(method, path, body) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new ApiError("UNAVAILABLE", 0, "the proxy does not answer");
+    throw new ApiError("UNAVAILABLE", 0, "the proxy does not respond");
   }
   if (!answer.ok) throw await failure(answer);
   const text = await answer.text();
@@ -82,7 +82,7 @@ export const modelPath = (name, verb) => `/v1/models/${encodeURIComponent(name)}
  */
 export class Stream {
   constructor(topics, told) {
-    this.path = `/v1/stream?${topics.map((one) => `topics=${one}`).join("&")}`;
+    this.path = `/v1/stream?${topics.map((topic) => `topics=${topic}`).join("&")}`;
     this.told = told;
     this.lastEvent = null;
     this.failures = 0;

@@ -47,10 +47,10 @@ export function question({ title, lines = [], fields = [], verb, danger = false,
     event.preventDefault();
     if (busy) return;
     const values = {};
-    for (const one of fields) {
-      const input = dialog.querySelector(`#field-${one.name}`);
-      values[one.name] = input.value.trim();
-      problem = one.check?.(values[one.name]) ?? null;
+    for (const { name, check } of fields) {
+      const input = dialog.querySelector(`#field-${name}`);
+      values[name] = input.value.trim();
+      problem = check?.(values[name]) ?? null;
       input.setAttribute("aria-invalid", problem === null ? "false" : "true");
       if (problem !== null) {
         redraw();

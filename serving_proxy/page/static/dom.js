@@ -5,7 +5,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 function flat(children) {
-  return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false);
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 /** Describe an HTML element; the attribute `key` distinguishes it from its neighbors. */
@@ -41,7 +41,7 @@ export function render(parent, ...wanted) {
 
 function take(node, keyed, plain) {
   if (typeof node !== "object") {
-    const place = plain.findIndex((one) => one.nodeType === Node.TEXT_NODE);
+    const place = plain.findIndex((child) => child.nodeType === Node.TEXT_NODE);
     return place < 0 ? null : plain.splice(place, 1)[0];
   }
   if (node.attributes.key !== undefined) {
@@ -49,7 +49,7 @@ function take(node, keyed, plain) {
     keyed.delete(node.attributes.key);
     return found !== undefined && found.described.tag === node.tag ? found : null;
   }
-  const place = plain.findIndex((one) => one.described?.tag === node.tag);
+  const place = plain.findIndex((child) => child.described?.tag === node.tag);
   return place < 0 ? null : plain.splice(place, 1)[0];
 }
 
@@ -80,7 +80,7 @@ function set(element, name, value) {
   if (name === "key") return;
   if (name.startsWith("on")) element[name] = value;
   // Not as an attribute, because the dashboard's content policy permits no inline style.
-  else if (name === "style") for (const [key, one] of Object.entries(value ?? {})) element.style.setProperty(key, one);
+  else if (name === "style") for (const [key, setting] of Object.entries(value ?? {})) element.style.setProperty(key, setting);
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : String(value));
 }

@@ -10,9 +10,9 @@ const MOST_SHOWN = 200;
 let chosen = "";
 
 export function eventsView(state, redraw) {
-  const names = [...new Set(state.events.map((one) => one.model).filter(Boolean))].sort();
+  const names = [...new Set(state.events.map((event) => event.model).filter(Boolean))].sort();
   if (chosen && !names.includes(chosen)) chosen = "";
-  const found = state.events.filter((one) => !chosen || one.model === chosen).slice(-MOST_SHOWN).reverse();
+  const found = state.events.filter((event) => !chosen || event.model === chosen).slice(-MOST_SHOWN).reverse();
   return [
     h(
       "div",
@@ -32,7 +32,7 @@ export function eventsView(state, redraw) {
     ),
     found.length
       ? h("ol", { class: "events", tabindex: "0", "aria-label": "Events, the newest first" }, found.map(eventView))
-      : h("p", { class: "muted" }, "Nothing has happened yet."),
+      : h("p", { class: "muted" }, "There are no events yet."),
   ];
 }
 
@@ -50,17 +50,17 @@ function eventView(event) {
 export function jobsView(state, say) {
   const { jobs } = state.status;
   return [
-    h("h2", { id: "jobs-heading" }, "Under way"),
+    h("h2", { id: "jobs-heading" }, "Running jobs"),
     h(
       "ul",
       { class: "jobs" },
-      jobs.map((one) =>
+      jobs.map((job) =>
         h(
           "li",
-          { key: one.id },
-          h("span", { class: "message" }, `${one.kind} ${one.model}/${one.version}: ${one.step}`),
-          one.total ? h("progress", { max: one.total, value: one.done, "aria-label": `${one.model}/${one.version}` }) : null,
-          h("button", { "aria-label": `Cancel ${one.kind} of ${one.model}/${one.version}`, onclick: () => cancel(one, say) }, "Cancel"),
+          { key: job.id },
+          h("span", { class: "message" }, `${job.kind} ${job.model}/${job.version}: ${job.step}`),
+          job.total ? h("progress", { max: job.total, value: job.done, "aria-label": `${job.model}/${job.version}` }) : null,
+          h("button", { "aria-label": `Cancel ${job.kind} of ${job.model}/${job.version}`, onclick: () => cancel(job, say) }, "Cancel"),
         ),
       ),
     ),

@@ -11,12 +11,12 @@ function rows(state) {
     const guard = state.guards[model.name];
     const baseline = guard?.versions[model.baseline];
     return model.versions
-      .filter((one) => one.version !== model.baseline && (one.shadow > 0 || one.role === "variant"))
-      .map((one) => row(model, one, guard?.versions[one.version], baseline, guard?.settings));
+      .filter((version) => version.version !== model.baseline && (version.shadow > 0 || version.role === "variant"))
+      .map((version) => row(model, version, guard?.versions[version.version], baseline, guard?.settings));
   });
 }
 
-function row(model, one, verdict, baseline, settings) {
+function row(model, version, verdict, baseline, settings) {
   const cell = (column, value, beside, bad) =>
     h(
       "td",
@@ -26,14 +26,14 @@ function row(model, one, verdict, baseline, settings) {
     );
   const scores = verdict?.scores;
   const found = (what) => verdict?.findings.find((two) => two.what === what)?.ruling === "bad";
-  const share = [one.traffic > 0 ? percent(one.traffic) : null, one.shadow > 0 ? `shadow ${percent(one.shadow)}` : null];
+  const share = [version.traffic > 0 ? percent(version.traffic) : null, version.shadow > 0 ? `${percent(version.shadow)} mirrored` : null];
   const against = (value, format) => (value === null || value === undefined ? null : `baseline ${format(value)}`);
   const limit = settings?.min_correlation;
   return h(
     "tr",
-    { role: "row", key: `${model.name}/${one.version}` },
+    { role: "row", key: `${model.name}/${version.version}` },
     h("th", { role: "rowheader", scope: "row" }, model.name),
-    cell(1, String(one.version), share.filter(Boolean).join(", ")),
+    cell(1, String(version.version), share.filter(Boolean).join(", ")),
     cell(2, short(verdict?.role === "shadow" ? scores?.compared : verdict?.requests), null),
     cell(3, percent(verdict?.error_percent), against(baseline?.error_percent, percent), found("errors")),
     cell(4, milliseconds(verdict?.p99_ms), against(baseline?.p99_ms, milliseconds), found("p99")),
@@ -53,9 +53,9 @@ export function experimentsView(state) {
           "table",
           { class: "wide", role: "table", key: "table" },
           h("caption", { class: "hidden" }, "Variants and shadows beside their baselines"),
-          h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((one) => h("th", { role: "columnheader", scope: "col" }, one)))),
+          h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((column) => h("th", { role: "columnheader", scope: "col" }, column)))),
           h("tbody", { role: "rowgroup" }, found),
         )
-      : h("p", { class: "muted", key: "none" }, "No variant has traffic and none is a shadow: ", h("code", {}, "deploy … --traffic 10"), " or ", h("code", {}, "--shadow"), "."),
+      : h("p", { class: "muted", key: "none" }, "No version has traffic besides the baseline, and none gets mirrored requests. To start an experiment: ", h("code", {}, "deploy … --traffic 10"), " or ", h("code", {}, "--shadow"), "."),
   ];
 }

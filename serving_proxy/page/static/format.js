@@ -61,10 +61,10 @@ export function parseDuration(text) {
 /** Return a list of numbers in the form 0–3, 8. */
 export function ranges(numbers) {
   const parts = [];
-  for (const one of [...numbers].sort((a, b) => a - b)) {
+  for (const number of [...numbers].sort((a, b) => a - b)) {
     const last = parts.at(-1);
-    if (last && last[1] === one - 1) last[1] = one;
-    else parts.push([one, one]);
+    if (last && last[1] === number - 1) last[1] = number;
+    else parts.push([number, number]);
   }
   return parts.map(([low, high]) => (low === high ? `${low}` : `${low}–${high}`)).join(", ");
 }

@@ -7,9 +7,9 @@ import { colors } from "./models.js";
 
 export function machineView(state) {
   const { cpus, owners } = state.machine;
-  const models = new Map(state.status.models.map((one) => [one.name, colors(one)]));
-  const own = owners.filter((one) => one.own);
-  const packages = [...new Set(cpus.map((one) => one.package))];
+  const models = new Map(state.status.models.map((model) => [model.name, colors(model)]));
+  const own = owners.filter((owner) => owner.own);
+  const packages = [...new Set(cpus.map((cpu) => cpu.package))];
   return [
     h("h2", { id: "machine-heading" }, "Cores"),
     packages.map((number) =>
@@ -20,11 +20,11 @@ export function machineView(state) {
         h(
           "ul",
           { class: "cpus" },
-          cpus.filter((one) => one.package === number).map((one) => cpuView(one, own.filter((two) => two.cpus.includes(one.cpu)), models)),
+          cpus.filter((cpu) => cpu.package === number).map((cpu) => cpuView(cpu, own.filter((owner) => owner.cpus.includes(cpu.cpu)), models)),
         ),
       ),
     ),
-    sharing(owners.filter((one) => !one.own), models),
+    sharing(owners.filter((owner) => !owner.own), models),
     moving(owners),
     dividing(state.machine.cores),
   ];
@@ -36,7 +36,7 @@ function chip(owner, models) {
 }
 
 function cpuView(cpu, owners, models) {
-  const names = owners.map((one) => `${one.model}/${one.version}`).join(", ") || "nobody alone";
+  const names = owners.map((owner) => `${owner.model}/${owner.version}`).join(", ") || "shared";
   const busy = cpu.busy === null ? "" : `, ${Math.round(cpu.busy)} % busy`;
   return h(
     "li",
@@ -45,38 +45,38 @@ function cpuView(cpu, owners, models) {
     h("span", { class: "number", "aria-hidden": "true" }, String(cpu.cpu)),
     h("span", { class: "busy", "aria-hidden": "true" }, cpu.busy === null ? "" : percent(Math.round(cpu.busy))),
     h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: { width: `${cpu.busy ?? 0}%` } })),
-    h("ul", { class: "chips", "aria-hidden": "true" }, owners.map((one) => chip(one, models))),
+    h("ul", { class: "chips", "aria-hidden": "true" }, owners.map((owner) => chip(owner, models))),
   );
 }
 
 function sharing(owners, models) {
   const groups = new Map();
-  for (const one of owners) {
-    const key = `${one.host}: CPUs ${ranges(one.cpus)}`;
-    groups.set(key, [...(groups.get(key) ?? []), one]);
+  for (const owner of owners) {
+    const key = `${owner.host}: CPUs ${ranges(owner.cpus)}`;
+    groups.set(key, [...(groups.get(key) ?? []), owner]);
   }
   return [...groups].map(([key, found]) =>
-    h("div", { class: "sharing", key }, h("span", {}, `Shared on ${key}`), h("ul", { class: "chips" }, found.map((one) => chip(one, models)))),
+    h("div", { class: "sharing", key }, h("span", {}, `Shared on ${key}`), h("ul", { class: "chips" }, found.map((owner) => chip(owner, models)))),
   );
 }
 
 function moving(owners) {
-  const found = owners.filter((one) => one.wanted !== null);
-  return found.map((one) =>
-    h("p", { class: "muted", key: `moving ${one.host}/${one.model}/${one.version}` }, `${one.model}/${one.version} on ${one.host} is to have CPUs ${ranges(one.wanted)} and has ${ranges(one.cpus)}.`),
+  const found = owners.filter((owner) => owner.wanted !== null);
+  return found.map((owner) =>
+    h("p", { class: "muted", key: `moving ${owner.host}/${owner.model}/${owner.version}` }, `${owner.model}/${owner.version} on ${owner.host} is moving from CPUs ${ranges(owner.cpus)} to ${ranges(owner.wanted)}.`),
   );
 }
 
 function dividing({ mode, pools, notes }) {
   if (mode === "off") return [];
-  const said = pools.filter((one) => one.cpus.length).map((one) =>
+  const said = pools.filter((pool) => pool.cpus.length).map((pool) =>
     h(
       "p",
-      { class: "muted", key: `pool ${one.name}` },
-      `${one.name}: CPUs ${ranges(one.cpus)}, ${one.demand.toFixed(1)} cores busy, ${one.versions.length === 1 ? one.versions[0] : `${one.versions.length} versions`}${one.reason ? `; ${one.reason}` : ""}.`,
+      { class: "muted", key: `pool ${pool.name}` },
+      `${pool.name}: CPUs ${ranges(pool.cpus)}, ${pool.demand.toFixed(1)} cores busy, ${pool.versions.length === 1 ? pool.versions[0] : `${pool.versions.length} versions`}${pool.reason ? `; ${pool.reason}` : ""}.`,
     ),
   );
-  return [...said, ...notes.map((one) => h("p", { class: "muted", key: `note ${one}` }, one))];
+  return [...said, ...notes.map((note) => h("p", { class: "muted", key: `note ${note}` }, note))];
 }
 
 const COLUMNS = ["Host", "State", "Endpoints", "CPUs", "Generation", "Process"];
@@ -91,20 +91,20 @@ export function hostsView(state) {
           "table",
           { class: "wide", role: "table", key: "table" },
           h("caption", { class: "hidden" }, "Hosts"),
-          h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((one) => h("th", { role: "columnheader", scope: "col" }, one)))),
+          h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((column) => h("th", { role: "columnheader", scope: "col" }, column)))),
           h(
             "tbody",
             { role: "rowgroup" },
-            hosts.map((one) =>
+            hosts.map((host) =>
               h(
                 "tr",
-                { role: "row", key: one.name },
-                h("th", { role: "rowheader", scope: "row" }, one.name),
-                cell(1, h("span", { class: `state ${one.alive && one.state !== "hung" ? one.state : "failed"}` }, one.alive ? one.state : "not running"), one.note ? h("p", { class: "reason" }, one.note) : null, one.desired_error ? h("p", { class: "reason bad" }, one.desired_error) : null),
-                cell(2, Object.entries(one.endpoints).map(([name, place]) => h("div", { key: name }, `${name} ${place}`))),
-                cell(3, one.cpus || "all"),
-                cell(4, String(one.generation), one.alive && one.generation < generation ? h("span", { class: "muted" }, ` of ${generation}`) : null),
-                cell(5, one.alive ? `${one.pid}, ${one.origin}` : "", one.restarts ? h("span", { class: "muted" }, ` ${one.restarts} restarts`) : null),
+                { role: "row", key: host.name },
+                h("th", { role: "rowheader", scope: "row" }, host.name),
+                cell(1, h("span", { class: `state ${host.alive && host.state !== "hung" ? host.state : "failed"}` }, host.alive ? host.state : "not running"), host.note ? h("p", { class: "reason" }, host.note) : null, host.desired_error ? h("p", { class: "reason bad" }, host.desired_error) : null),
+                cell(2, Object.entries(host.endpoints).map(([name, place]) => h("div", { key: name }, `${name} ${place}`))),
+                cell(3, host.cpus || "all"),
+                cell(4, String(host.generation), host.alive && host.generation < generation ? h("span", { class: "muted" }, ` of ${generation}`) : null),
+                cell(5, host.alive ? `${host.pid}, ${host.origin}` : "", host.restarts ? h("span", { class: "muted" }, ` ${host.restarts} restarts`) : null),
               ),
             ),
           ),

@@ -49,7 +49,7 @@ function draw() {
   render(place("banners"), banners());
   document.body.classList.toggle("stale", state.connection === "down");
   if (state.status === null) {
-    const waiting = state.connection === "refused" ? "Log in to see anything." : "Asking the proxy…";
+    const waiting = state.connection === "refused" ? "Log in to see the models." : "Loading…";
     render(place("models"), h("h2", { id: "models-heading", tabindex: "-1" }, "Models"), h("p", { class: "muted" }, waiting));
     return;
   }
@@ -66,8 +66,8 @@ function draw() {
 
 /** Return the number of problems that an operator should look at. */
 function faults() {
-  const failed = state.status.models.flatMap((one) => one.versions).filter((one) => one.state === "failed").length;
-  const bad = Object.values(state.guards).flatMap((one) => Object.values(one.versions)).filter((one) => one.ruling === "bad").length;
+  const failed = state.status.models.flatMap((model) => model.versions).filter((version) => version.state === "failed").length;
+  const bad = Object.values(state.guards).flatMap((guard) => Object.values(guard.versions)).filter((verdict) => verdict.ruling === "bad").length;
   return failed + bad;
 }
 
@@ -93,7 +93,7 @@ function header() {
 function banners() {
   const found = [];
   if (state.connection === "down") {
-    const seen = state.status === null ? "" : " What you see is from then. Hosts go on serving meanwhile.";
+    const seen = state.status === null ? "" : " The data below are from that time. The hosts keep serving requests.";
     found.push(
       h(
         "p",
@@ -114,7 +114,7 @@ function banners() {
     );
   }
   if (state.status?.fault) found.push(h("p", { class: "banner bad", key: "fault" }, `The state directory cannot be written to: ${state.status.fault}`));
-  if (state.status?.draining) found.push(h("p", { class: "banner", key: "draining" }, "Hosts are being drained: they answer their last requests and stop."));
+  if (state.status?.draining) found.push(h("p", { class: "banner", key: "draining" }, "The hosts are draining: they finish their requests and stop."));
   return found;
 }
 
@@ -131,7 +131,7 @@ function askForToken() {
   if (dialog !== null) return;
   dialog = question({
     title: "Log in to this proxy",
-    lines: ["With its token: the content of admin.token in its state directory, or of its --token-file. You are logged out after 12 hours."],
+    lines: ["The token is the content of admin.token in the state directory of the proxy, or of its --token-file. The login expires after 12 hours."],
     fields: [{ name: "token", label: "Token", type: "password", check: (text) => (/^[\x21-\x7e]+$/.test(text) ? null : "Token: expected one word") }],
     verb: "Log in",
     act: async ({ token }) => {
@@ -159,7 +159,7 @@ function addPoint(model, version, point) {
 
 function addEvents(events) {
   const last = state.events.at(-1)?.id ?? 0;
-  state.events = [...state.events, ...events.filter((one) => one.id > last)].slice(-MOST_EVENTS);
+  state.events = [...state.events, ...events.filter((event) => event.id > last)].slice(-MOST_EVENTS);
 }
 
 const told = {

@@ -50,9 +50,9 @@ function empty() {
   return h(
     "div",
     { class: "empty", key: "empty" },
-    h("p", {}, "Nothing is deployed. In a terminal, type:"),
+    h("p", {}, "No model is deployed yet. To deploy one, run:"),
     h("pre", { tabindex: "0" }, h("code", {}, `serving-proxy deploy NAME /path/to/saved_model --wait${server}`)),
-    h("p", {}, "The first version of a model is its baseline; the next ones get a share with ", h("code", {}, "--traffic 10"), "."),
+    h("p", {}, "The first version of a model is its baseline; later versions get a share of the traffic with ", h("code", {}, "--traffic 10"), "."),
   );
 }
 
@@ -95,7 +95,7 @@ function modelView(model, state, say, redraw) {
       h("h3", { id }, h("button", { class: "fold", "aria-expanded": open ? "true" : "false", onclick: toggle }, model.name)),
       found.bad.map((text) => badge("bad", text)),
       model.paused ? badge("warn", "paused") : null,
-      model.candidate === null ? null : badge("warm", `${model.candidate} is to be the baseline`),
+      model.candidate === null ? null : badge("warm", `${model.candidate} becomes the baseline once it is ready`),
       model.policy ? badge("", `${model.policy} of ${model.base_path}`) : null,
       open ? null : traffic(model, color),
       h(
@@ -164,7 +164,7 @@ function rampView(model, moving) {
   return h(
     "p",
     { class: "ramp", key: `ramp-${moving.version}` },
-    `Version ${moving.version} moves from ${percent(moving.start)} to ${percent(moving.to)}, ${left} to go${stands ? "; its clock stands still" : ""}. `,
+    `Version ${moving.version} moves from ${percent(moving.start)} to ${percent(moving.to)}, ${left} left${stands ? "; the ramp is suspended" : ""}. `,
     h("progress", { max: moving.seconds, value: moving.elapsed, "aria-label": `Ramp of version ${moving.version}` }),
   );
 }

@@ -63,7 +63,7 @@ function foldButton(model, idle, open, redraw) {
   return h(
     "button",
     { key: "idle", class: "fold idle", "aria-expanded": open ? "true" : "false", "aria-label": `${count} of ${model.name}`, onclick: toggle },
-    `${count}: ${idle.map((version) => `${version.version} ${version.state}`).join(", ")}`,
+    `${count}: ${idle.map((version) => `${version.version} ${version.role === "rolled back" ? version.role : version.state}`).join(", ")}`,
   );
 }
 
@@ -87,7 +87,7 @@ function versionRow(model, version, color, points, scales, state, say) {
       details(version),
     ),
     cell(1, h("span", { class: `state ${version.state}` }, version.state), version.reason ? h("p", { class: "reason" }, version.reason) : null),
-    cell(2, percent(version.traffic), version.shadow > 0 ? h("p", { class: "muted" }, `shadow ${percent(version.shadow)}`) : null),
+    cell(2, percent(version.traffic), version.shadow > 0 ? h("p", { class: "muted" }, `${percent(version.shadow)} mirrored`) : null),
     cell(3, drawn ? rateChart(points, scales) : NONE),
     cell(4, drawn ? latencyChart(points, scales, version.slo_p99_ms) : NONE, drawn || version.slo_p99_ms === null ? null : h("p", { class: "muted" }, `SLO ${milliseconds(version.slo_p99_ms)}`)),
     cell(5, percent(verdict?.error_percent)),

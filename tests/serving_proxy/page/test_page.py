@@ -168,7 +168,7 @@ def test_buttons_promote_pause_ramp_and_roll_back(visit: Make, proxy: ProxyThrea
         page.get_by_role("button", name="Pause experiments of buttons").wait_for()
 
         page.get_by_role("button", name="Promote buttons/2").click()
-        assert "1 stays warm" in page.get_by_role("dialog").inner_text()
+        assert "1 stays loaded" in page.get_by_role("dialog").inner_text()
         page.get_by_role("button", name="Cancel").click()
         assert model()["baseline"] == 1
         page.get_by_role("button", name="Promote buttons/2").click()
@@ -325,7 +325,7 @@ def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Pat
         seen.live().page.locator("#model-ranking").wait_for()
     page = seen.page
     page.get_by_text("No connection to the proxy since").wait_for()
-    assert "Hosts go on serving meanwhile" in page.locator("#banners").inner_text()
+    assert "The hosts keep serving requests" in page.locator("#banners").inner_text()
     assert page.locator("#model-ranking").count() == 1
     seen.picture("lost")
     port = url.rpartition(":")[2]
