@@ -115,7 +115,7 @@ def login_routes(sessions: Sessions) -> APIRouter:
     @router.post("/login")
     async def login(body: LoginBody, request: Request, response: Response) -> LoginAnswer:
         if not sessions.is_token(body.token.strip()):
-            raise UnauthenticatedError("token: a wrong one, expected the token of this proxy")
+            raise UnauthenticatedError("token: wrong, expected the token of this proxy")
         cookie, key = sessions.begin()
         _set(response, request, cookie, LASTS_S)
         return LoginAnswer(key=key, lasts_s=LASTS_S)

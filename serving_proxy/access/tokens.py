@@ -62,8 +62,8 @@ def own_token(state_dir: Path) -> Path:
         return file
     if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
         raise InvalidError(
-            f"{file}: mode {found.st_mode & 0o777:o}, expected 600; remove it for another token if somebody may have "
-            "read it"
+            f"{file}: mode {found.st_mode & 0o777:o}, expected 600; if others may have read it, delete it, and "
+            "the proxy makes another token"
         )
     return file
 
@@ -129,7 +129,7 @@ def check_clear_text(server: str) -> None:
     """Raise `InvalidError` if a token would be sent over a network in clear text."""
     place = urlsplit(server)
     if place.scheme == "http" and place.hostname is not None and not is_loopback(place.hostname):
-        raise InvalidError(f"{server}: the token would pass the network in clear text, expected https")
+        raise InvalidError(f"{server}: the token would be sent in clear text, expected https")
 
 
 def _folders() -> list[Path]:

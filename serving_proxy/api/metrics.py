@@ -25,12 +25,16 @@ class PlaneCollector(Collector):
         """Yield every metric."""
         control = self._plane.control
         up = GaugeMetricFamily(f"{_PREFIX}host_up", "1 if the host runs", labels=["host", "origin"])
-        restarts = CounterMetricFamily(f"{_PREFIX}host_restarts", "Times a host was started again", labels=["host"])
+        restarts = CounterMetricFamily(f"{_PREFIX}host_restarts", "Number of restarts of the host", labels=["host"])
         for host in self._plane.supervisor.views():
             up.add_metric([host.name, host.origin], float(host.alive))
             restarts.add_metric([host.name], host.restarts)
-        state = GaugeMetricFamily(f"{_PREFIX}version_state", "1 for its state", labels=["model", "version", "state"])
-        percent = GaugeMetricFamily(f"{_PREFIX}traffic_percent", "Share of requests", labels=["model", "version"])
+        state = GaugeMetricFamily(
+            f"{_PREFIX}version_state", "1 for the state that the version is in", labels=["model", "version", "state"]
+        )
+        percent = GaugeMetricFamily(
+            f"{_PREFIX}traffic_percent", "Percentage of the requests", labels=["model", "version"]
+        )
         for name, model in control.models.items():
             for number, version in model.versions.items():
                 if version.active or version.desired:
@@ -39,7 +43,7 @@ class PlaneCollector(Collector):
         yield from (up, restarts, state, percent)
         yield from self._guard()
         yield from self._cores()
-        jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Long operations under way", labels=["kind"])
+        jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Number of running jobs", labels=["kind"])
         for kind, count in Counter(job.row.kind for job in self._plane.jobs.running()).items():
             jobs.add_metric([kind], count)
         yield jobs
@@ -53,28 +57,34 @@ class PlaneCollector(Collector):
         if allocator is None:
             return
         labels = ["model", "version"]
-        cores = GaugeMetricFamily(f"{_PREFIX}cores", "Cores of its pool, where they are divided", labels=labels)
-        demand = GaugeMetricFamily(f"{_PREFIX}core_demand", "Cores that its requests keep busy", labels=labels)
+        cores = GaugeMetricFamily(
+            f"{_PREFIX}cores", "Number of cores of the version, if cores are divided", labels=labels
+        )
+        demand = GaugeMetricFamily(
+            f"{_PREFIX}core_demand", "Number of cores that the version's requests keep busy", labels=labels
+        )
         for name, mine in allocator.cores.items():
             cores.add_metric(name.rsplit("/", 1), len(mine))
         for name, estimate in ({} if allocator.state is None else allocator.state.estimates).items():
             demand.add_metric(name.rsplit("/", 1), estimate.cores)
-        limit = GaugeMetricFamily(f"{_PREFIX}core_limit", "Requests at a time, where cores are too few", labels=labels)
+        limit = GaugeMetricFamily(
+            f"{_PREFIX}core_limit", "Largest number of requests in flight, if cores are scarce", labels=labels
+        )
         for name, most in allocator.limits.items():
             limit.add_metric(name.rsplit("/", 1), most.most)
         yield from (cores, demand, limit)
         yield CounterMetricFamily(
-            f"{_PREFIX}core_moves", "Times a pool's cores were changed", value=allocator.moves_made
+            f"{_PREFIX}core_moves", "Number of changes of a pool's cores", value=allocator.moves_made
         )
 
     def _guard(self) -> Iterator[Metric]:
         labels = ["model", "version", "ruling"]
-        ruling = GaugeMetricFamily(f"{_PREFIX}guard_ruling", "1 for what the guard says", labels=labels)
+        ruling = GaugeMetricFamily(f"{_PREFIX}guard_ruling", "1 for the guard's ruling", labels=labels)
         for name in self._plane.control.models:
             for number, watched in self._plane.guard.watched(name).items():
                 ruling.add_metric([name, str(number), watched.verdict.ruling.value], 1.0)
         yield ruling
-        alerts = CounterMetricFamily(f"{_PREFIX}alerts", "Alerts to the webhook", labels=["outcome"])
+        alerts = CounterMetricFamily(f"{_PREFIX}alerts", "Number of alerts to the webhook", labels=["outcome"])
         if self._plane.alerts is not None:
             alerts.add_metric(["sent"], self._plane.alerts.sent)
             alerts.add_metric(["lost"], self._plane.alerts.lost)

@@ -16,8 +16,8 @@ from serving_proxy.api.errors import answer
 MOST_BODY_BYTES = 1024 * 1024
 _BODY_S = 10.0
 _NO_TOKEN = (
-    "token: none or a wrong one, expected 'Authorization: Bearer …' with that of `admin.token` in the state directory, "
-    "or of its --token-file"
+    "token: missing or wrong, expected 'Authorization: Bearer …' with the token in `admin.token` of the state "
+    "directory, or in its --token-file"
 )
 OPEN_PATHS = frozenset({"/", "/healthz", "/page/"})
 

@@ -84,7 +84,7 @@ class Allocator:
             return ()
         paths = {tenant.name: tenant.path for tenant in tenants}
         self.costs = {name: cost for name, cost in self.costs.items() if paths.get(name) == cost.path}
-        reason = "planned for what requests need" if same else "planned for what is deployed"
+        reason = "planned for the measured load" if same else "planned for the deployed versions"
         first = self.state is None and not any(self._rates.get(tenant.name) for tenant in tenants)
         self._blind = (first or self._blind) and not settled
         moves = self._replan(tuple(tenants), machine, profiles, reason, now_s)
@@ -250,7 +250,9 @@ class Allocator:
                 # The size of a pool without cores of its own means nothing: its versions share cores of others.
                 if name in self.state.limits and name in there and cores:
                     what = f"{cores} core{'' if cores == 1 else 's'}"
-                    reason = f"{pool.name} has {what} for a demand of {wanted:.1f}, and more would not be in time"
+                    reason = (
+                        f"{pool.name} has {what} for a demand of {wanted:.1f}, and more requests would miss the SLO"
+                    )
                     found[name] = Limit(self.state.limits[name], reason)
         return found
 
@@ -268,7 +270,7 @@ class Allocator:
         if trial is None or trial.since_s != now_s:
             trial = Trial(now_s, pools, self.state.missed_part, pools, lent)
         self.state = replace(self.state, lent=not lent, trial=trial)
-        reason = why or "its own cores are enough, the others are in use"
+        reason = why or "its own cores are enough, and the others are in use"
         return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
 
     def _handed_over(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:

@@ -41,10 +41,10 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mappin
     own, wanted = sum(len(pool.cores) for pool in baselines), sum(pressure.get(pool.name, 0.0) for pool in baselines)
     others = sum(demand.get(pool.name, 0.0) for pool in variants)
     if wanted > (RELIEVED if now else SHORT) * own:
-        what = f"a demand of {wanted:.1f} with what waits"
-        return f"its {own} are too few for {what}, and the variants have no more than one each"
+        what = f"a demand of {wanted:.1f} with waiting requests"
+        return f"its {own} cores are too few for {what}, and each pool of variants has at most one"
     if others < (BUSY if now else IDLE):
-        return "the variants' cores are idle, and few"
+        return "the variants have few cores, which are idle"
     return None
 
 

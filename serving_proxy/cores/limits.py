@@ -69,5 +69,5 @@ def changes(before: Mapping[str, Limit], after: Mapping[str, Limit]) -> dict[str
         if new is not None and (old is None or old.most != new.most):
             found[name] = f"at most {new.most} requests at a time; {new.reason}"
         elif new is None:
-            found[name] = "no limit any more; its cores are enough"
+            found[name] = "the limit is lifted; its cores are enough"
     return found

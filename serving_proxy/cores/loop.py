@@ -73,7 +73,7 @@ class Cores:
             # In mode `plan`, nothing would lift the limits again.
             limits = stored.get("limits", {}) if mode == "control" else {}
             for name, most in limits.items():
-                self._limits[str(name)] = Limit(int(most), "as it was before the proxy was started anew")
+                self._limits[str(name)] = Limit(int(most), "as before the restart of the proxy")
             self.allocator.limits = dict(self._limits)
             control.pin({host: dict(kept) for host in hosts}, for_each_host(self._limits, len(hosts)))
 
@@ -169,7 +169,7 @@ class Cores:
             self._notes.append(
                 Note(
                     kind="cores",
-                    message=f"{move.pool}: CPUs {after} in the place of {before}; {move.reason}",
+                    message=f"{move.pool}: CPUs {after} instead of {before}; {move.reason}",
                     model=models.pop() if len(models) == 1 else None,
                     version=int(names[0].rpartition("/")[2]) if len(names) == 1 else None,
                     data=data,

@@ -47,7 +47,7 @@ def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Obs
     before, now : Gauges
     slo_ms : float [ms]
     """
-    ended = added.requests + added.copies
+    ended = added.requests + added.mirrored
     ran = max(0, round(added.run.count))
     sheds = sum(added.sheds.values())
     arrivals = max(0, max(ended, ran) + now.in_flight - before.in_flight)

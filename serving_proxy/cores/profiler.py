@@ -98,12 +98,12 @@ class Profiler:
             pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0**before.times)
             self._failed[key] = _Failed(before.times + 1, time.monotonic() + pause_s)
             if not before.times and self._is_there(tenant, version):
-                self._note(tenant, f"is not profiled yet, which is tried again: {error}")
+                self._note(tenant, f"could not be profiled, and the proxy tries again: {error}")
             raise
         except Exception as error:
             self._failed[key] = _Failed()
             if self._is_there(tenant, version):
-                self._note(tenant, f"was not profiled, and is planned by what its requests take: {error}")
+                self._note(tenant, f"was not profiled, and is planned from its measured requests: {error}")
             raise
 
     async def _measure(self, job: Job, tenant: DeployedTenant, version: Version) -> None:
@@ -134,11 +134,11 @@ class Profiler:
         if reuse is not None and told["result"]["reused"]:
             out.unlink()
             await self._profiles.record(tenant.path, reuse, "checked")
-            self._note(tenant, f"has the profile {reuse.name} of the same graph: one check point agrees with it")
+            self._note(tenant, f"has the profile {reuse.name} of the same graph: one measured point confirms it")
         else:
             file = out.replace(folder / out.name)
             await self._profiles.record(tenant.path, file, "measured")
-            self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows, {file.name}")
+            self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows: {file.name}")
 
     def _is_there(self, tenant: DeployedTenant, version: Version) -> bool:
         """Return whether the version that was measured is still deployed."""
@@ -152,7 +152,7 @@ class Profiler:
         free = _available_bytes()
         if free < needed:
             raise ExhaustedError(
-                f"{free / 2**20:,.0f} MB of memory are free, expected {needed / 2**20:,.0f} for a copy to measure"
+                f"{free / 2**20:,.0f} MB of memory are free, expected {needed / 2**20:,.0f} to load the model once more"
             )
 
     def _note(self, tenant: DeployedTenant, what: str) -> None:

@@ -25,7 +25,7 @@ _STORED = "profiles"
 _SOURCES = {
     "given": "the profile {}, given with `--profile`",
     "measured": "the profile {}, measured here",
-    "checked": "the profile {} of the same graph, which one check point agrees with",
+    "checked": "the profile {} of the same graph, which one measured point confirms",
     "found": "the profile {} of the same graph",
 }
 
@@ -100,7 +100,7 @@ class Profiles:
         """Record once that a given profile cannot be used."""
         if self._refusals.get(tenant.path) != why:
             self._refusals[tenant.path] = why
-            message = f"{tenant.name}: is measured, as the profile that was given is not its own: {why}"
+            message = f"{tenant.name}: is measured, because the given profile does not belong to it: {why}"
             self._control.note("profile", message, tenant.model, tenant.version)
 
     async def first_look(self, seconds: float) -> None:

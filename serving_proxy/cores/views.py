@@ -15,11 +15,11 @@ from serving_proxy.records.view import View
 from serving_proxy.system.cpus import read_cpus
 
 _MEANS = {
-    "learnt": "learnt from its requests",
-    "seen": "what its first requests took",
+    "learnt": "learned from its requests",
+    "seen": "measured from its first requests",
     "profile": "that of the profile",
-    "baseline": "that of {0}, as it has had no request",
-    "default": "not known yet: {ms}, the default",
+    "baseline": "that of {0}, because it has had no request",
+    "default": "not known yet, and assumed to be {ms}",
 }
 
 
@@ -101,8 +101,8 @@ def core_lines(cores: Cores, model: Model) -> dict[int, list[str]]:
         name = f"{model.name}/{number}"
         if version.desired and is_manual(version.settings):
             chosen = version.settings.cpuset
-            why = f"CPUs {chosen} were chosen for it" if chosen else "it runs on the threads of its callers"
-            found[number] = [f"Cores: {why}, and nothing moves them; `deploy --cpuset auto` ends that."]
+            why = f"CPUs {chosen} were given to it" if chosen else "it runs on the threads of its callers"
+            found[number] = [f"Cores: {why}, so the proxy divides no cores for it; `deploy --cpuset auto` ends that."]
         elif name in pools:
             found[number] = [*_lines(allocator, name, pools[name]), *_figures(cores, allocator, name)]
     return found
@@ -115,10 +115,10 @@ def _figures(cores: Cores, allocator: Allocator, name: str) -> list[str]:
         if tenant.name == name:
             source, known = allocator.source_of(tenant), cores.profiles.of(tenant)
             mean = _MEANS[source].format(tenant.like or name, ms=f"{GUESS_US / 1000:g} ms")
-            shape = (
-                f"from {known.source}" if known else "taken to be as irregular as exponential ones, without a profile"
+            shape = f"from {known.source}" if known else "assumed to be exponential, because it has no profile"
+            found.append(
+                f"Its figures: the core time of a request is {mean}; the distribution of service times is {shape}."
             )
-            found.append(f"Its figures: the core time of a request is {mean}; service times are {shape}.")
     return found
 
 
@@ -133,14 +133,12 @@ def _lines(allocator: Allocator, name: str, pool: Pool) -> list[str]:
         f"keep {estimate.cores:.2f} cores busy."
     ]
     if pool.kind == "isolated":
-        lines.append(
-            f"It takes more than it used to ({estimate.usual_us / 1000:.2f} ms) and is set apart from the others."
-        )
+        lines.append(f"Its requests take longer than before ({estimate.usual_us / 1000:.2f} ms), so it is isolated.")
     if pool.kind == "baseline" and allocator.borrowing:
-        lines.append(f"Its own CPUs, {_cpus(allocator, pool)}, are too few: it may use those of the variants as well.")
+        lines.append(f"Besides its own CPUs, {_cpus(allocator, pool)}, it may use those of the variants.")
     if name in allocator.limits:
         limit = allocator.limits[name]
-        lines.append(f"Hosts refuse it more than {limit.most} requests at a time: {limit.reason}.")
+        lines.append(f"Hosts accept at most {limit.most} of its requests at a time: {limit.reason}.")
     if pool.name in allocator.reasons:
         lines.append(f"Last change: {allocator.reasons[pool.name]}.")
     if allocator.plan is not None and name in allocator.plan.qps:
@@ -158,5 +156,5 @@ def _notes(allocator: Allocator) -> list[str]:
         found.append("there is nothing to divide: one pool, or one core")
     found += [f"{name}: at most {limit.most} requests at a time" for name, limit in sorted(allocator.limits.items())]
     if allocator.borrowing:
-        found.append("baselines may use the variants' cores as well: their own are too few")
+        found.append("baselines may use the variants' cores as well")
     return found

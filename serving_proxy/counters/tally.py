@@ -156,7 +156,7 @@ class Tally:
         return sum(count for name, count in self.outcomes.items() if name not in UNJUDGED)
 
     @property
-    def copies(self) -> int:
+    def mirrored(self) -> int:
         """Return the number of mirrored requests that were run."""
         return self.shadow.get("compared", 0) + self.shadow.get("failed", 0)
 

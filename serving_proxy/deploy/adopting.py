@@ -73,8 +73,8 @@ def _desired(control: Control) -> Mapping[str, Any] | None:
         return max(kept, key=_generation)
     if damage is not None:
         raise PreconditionError(
-            f"{path}: {damage}, expected the models that the database does not know either; "
-            "mend the file, or start afresh with --discard-state"
+            f"{path}: {damage}, expected models, as the database contains none; "
+            "repair the file, or start without it by --discard-state"
         )
     return None
 
@@ -82,7 +82,7 @@ def _desired(control: Control) -> Mapping[str, Any] | None:
 def _read(path: Path) -> Mapping[str, Any]:
     body = json.loads(read_regular(path, _MOST_BYTES))
     if not isinstance(body, dict) or not isinstance(body.get("models"), dict):
-        raise ValueError("no models in it")
+        raise ValueError("contains no models")
     return body
 
 

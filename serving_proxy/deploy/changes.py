@@ -112,7 +112,7 @@ def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) 
     if changed == model:
         return Change(model)
     split = ", ".join(f"{number}: {to_percent(weight):g} %" for number, weight in sorted(changed.weights.items()))
-    message = f"{model.name}: traffic {split or 'to the baseline alone'}"
+    message = f"{model.name}: traffic {split or 'to the baseline only'}"
     return Change(
         changed, (Note(kind="traffic", message=message, model=model.name, data={"arms": arms_data(changed)}),)
     )
@@ -138,7 +138,7 @@ def start_ramp(model: Model, number: int, target: int, seconds: float, taken: It
     """
     usable(model, number)
     if number == model.baseline:
-        raise PreconditionError(f"{model.name}/{number}: is the baseline, expected a version beside it")
+        raise PreconditionError(f"{model.name}/{number}: is the baseline, expected another version")
     current = model.weights.get(number, 0)
     running = {ramp.version: ramp for ramp in model.ramps}
     before = running.pop(number, None)
@@ -172,7 +172,12 @@ def promote(model: Model, number: int) -> Change:
         return Change(model.change(candidate=None, going_back=False))
     if number == model.candidate and not model.going_back:
         return Change(model)
-    note = Note(kind="promote", message=f"{model.name}/{number}: to be promoted", model=model.name, version=number)
+    note = Note(
+        kind="promote",
+        message=f"{model.name}/{number}: becomes the baseline once it is ready",
+        model=model.name,
+        version=number,
+    )
     if model.policy is not None:
         # Otherwise the policy would follow a larger number again.
         for later in [version for version in model.versions.values() if version.active and version.number > number]:
@@ -223,15 +228,15 @@ def roll_back(model: Model) -> Change:
 def _nothing_to_roll_back(model: Model, earlier: Version | None) -> str:
     baseline = model.baseline
     if earlier is None and model.last_good is None:
-        return f"{model.name}: {baseline} is its first baseline, expected an earlier one"
+        return f"{model.name}: {baseline} is the first baseline, expected an earlier one"
     if earlier is None:
         return (
-            f"{model.name}: was rolled back to {baseline} already, expected another baseline or a variant with traffic"
+            f"{model.name}: was already rolled back to {baseline}, expected a newer baseline or a variant with traffic"
         )
     why = f" ({earlier.reason})" if earlier.reason else ""
     return (
-        f"{model.name}: the last good baseline {earlier.number} is {earlier.state}{why}, expected one that hosts have; "
-        f"{baseline} stays"
+        f"{model.name}: the last good baseline {earlier.number} is {earlier.state}{why}, expected one that is loaded; "
+        f"{baseline} stays the baseline"
     )
 
 
@@ -239,7 +244,7 @@ def pause(model: Model, paused: bool) -> Change:
     """Set or clear the kill switch: while paused, all requests go to the baseline; arms and ramps stay as they are."""
     if model.paused == paused:
         return Change(model)
-    message = f"{model.name}: " + ("paused, everything goes to the baseline" if paused else "experiments go on")
+    message = f"{model.name}: " + ("paused, all requests go to the baseline" if paused else "experiments resumed")
     return Change(model.change(paused=paused), (Note(kind="pause", message=message, model=model.name),))
 
 

@@ -160,7 +160,7 @@ class Control:
         if change.model == before and not change.notes:
             return False
         if self.closing:
-            raise UnavailableError("the proxy is going down, expected one that stays")
+            raise UnavailableError("the proxy is shutting down, expected a running proxy")
         if change.model != before:
             self.checker.check(before, change.model, self.host_settings)
         if urgent:
@@ -187,7 +187,7 @@ class Control:
         try:
             self.store([], [Note(kind=kind, message=message, model=model, version=version)])
         except ProxyError as error:
-            log.error("%s (not entered: %s)", message, error)
+            log.error("%s (not recorded: %s)", message, error)
 
     @contextlib.contextmanager
     def recording_faults(self, what: str) -> Iterator[None]:
@@ -199,7 +199,7 @@ class Control:
             if self._faults.get(what) != said:
                 self._faults[what] = said
                 log.exception(what)
-                self.note("fault", f"{said}; it is tried again")
+                self.note("fault", f"{said}; the proxy tries again")
         else:
             self._faults.pop(what, None)
 

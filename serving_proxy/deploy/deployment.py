@@ -141,7 +141,8 @@ def _apply_routing(model: Model, asked: Deployment) -> Model:
         check_name(asked.layer)
         if asked.layer != model.layer_name and model.arms:
             raise PreconditionError(
-                f"{model.name}: has traffic in layer '{model.layer_name}', expected none to change to '{asked.layer}'"
+                f"{model.name}: has traffic in layer '{model.layer_name}', expected none when the layer becomes "
+                f"'{asked.layer}'"
             )
         model = model.change(layer=asked.layer)
     if asked.key_input is not None:
@@ -152,14 +153,12 @@ def _apply_routing(model: Model, asked: Deployment) -> Model:
 def _check_same(model: Model, version: Version, asked: Deployment) -> None:
     name = f"{model.name}/{version.number}"
     if version.source != asked.source:
-        raise ExistsError(f"{name}: deployed from {version.source}, expected that folder or another version")
+        raise ExistsError(f"{name}: deployed from {version.source}, expected that directory, or another version number")
     if version.stamp != asked.stamp:
-        raise ExistsError(
-            f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version"
-        )
+        raise ExistsError(f"{name}: the files in {asked.source} have changed since then, expected a new version number")
     if version.optimize != asked.optimize:
         how = "as it is" if version.optimize is None else f"optimized ({version.optimize})"
-        raise ExistsError(f"{name}: deployed {how}, expected the same or another version")
+        raise ExistsError(f"{name}: deployed {how}, expected the same, or another version number")
 
 
 def _change_settings(model: Model, version: Version, asked: Deployment) -> Change:

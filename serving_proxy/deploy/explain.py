@@ -32,13 +32,15 @@ def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str
     if model.baseline is None:
         lines.append("It has no baseline: requests are answered NOT_FOUND until a version is deployed.")
     elif model.paused:
-        lines.append(f"It is paused: everything goes to the baseline {model.baseline}; `pause --off` ends that.")
+        lines.append(
+            f"It is paused: all requests go to the baseline {model.baseline}; `pause --off` resumes the experiments."
+        )
     else:
         split = [f"{share(model, number):g} % to {number}" for number in (model.baseline, *sorted(model.weights))]
         lines.append("Requests that name no version: " + ", ".join(split) + ".")
     if model.weights:
-        key = f"the input '{model.key_input}'" if model.key_input else "a running number where there is none"
-        lines.append(f"They are split by `x-routing-key`, else by {key}, in layer '{model.layer_name}'.")
+        key = f"the input '{model.key_input}'" if model.key_input else "a counter if there is none"
+        lines.append(f"They are split by `x-routing-key`, or by {key}, in layer '{model.layer_name}'.")
     if model.candidate is not None:
         state = model.versions[model.candidate].state
         lines.append(f"Version {model.candidate} becomes the baseline once it is ready; it is {state}.")
@@ -59,12 +61,12 @@ def _way_back(model: Model) -> list[str]:
     good = model.versions[model.last_good]
     why = f" ({good.reason})" if good.reason else ""
     if good.state == State.READY:
-        return [f"Version {good.number} is kept warm: `rollback` returns to it at once."]
+        return [f"Version {good.number} stays loaded: `rollback` returns to it at once."]
     if good.state in SERVED:
-        return [
-            f"Version {good.number} is the last good one, and is {good.state}{why}; after a `rollback` it has to load."
-        ]
-    return [f"Version {good.number} was the last good one and is {good.state}{why}: there is nothing to roll back to."]
+        return [f"Version {good.number} is the last good baseline, but {good.state}{why}: `rollback` has to load it."]
+    return [
+        f"Version {good.number} was the last good baseline, but is {good.state}{why}: there is nothing to roll back to."
+    ]
 
 
 def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
@@ -76,7 +78,9 @@ def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
         if host.desired_error:
             lines.append(f"{host.name} refuses desired.json: {host.desired_error}")
         elif host.generation < generation:
-            lines.append(f"{host.name} has generation {host.generation} and is on its way to {generation}.")
+            lines.append(
+                f"{host.name} has applied generation {host.generation} of desired.json, and {generation} is the newest."
+            )
     return lines
 
 
@@ -86,20 +90,20 @@ def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[
     if what:
         lines.append(f"It is the {what}." if what in {"baseline", "candidate"} else f"Role: {what}.")
     if version.held:
-        named = "only requests that name it" if version.chosen else "no arm and no request"
-        lines.append(f"It is loaded without a share of the traffic: {named} may choose it.")
+        named = "only requests that name it can reach it" if version.chosen else "no request can reach it"
+        lines.append(f"It is loaded without a share of the traffic: {named}.")
     if version.rejected:
         lines.append("It was rolled back or passed over: only `promote` or `traffic` gives it requests again.")
     if version.shadow:
-        lines.append(f"It gets copies of {to_percent(version.shadow):g} % of the baseline's requests.")
+        lines.append(f"{to_percent(version.shadow):g} % of the baseline's requests are mirrored to it.")
     for ramp in model.ramps:
         if ramp.version == version.number:
-            waits = "" if version.state == State.READY and not model.paused else "; its clock stands still"
+            waits = "" if version.state == State.READY and not model.paused else "; the ramp is suspended"
             lines.append(
-                f"Its share moves to {to_percent(ramp.target):g} %, {ramps.remaining(ramp):.0f} s to go{waits}."
+                f"Its traffic moves to {to_percent(ramp.target):g} %, {ramps.remaining(ramp):.0f} s left{waits}."
             )
     if version.optimize is not None:
-        lines.append(f"It is served as `graph-tools optimize --precision {version.optimize}` wrote it.")
+        lines.append(f"It was optimized by `graph-tools optimize --precision {version.optimize}`.")
     for host in hosts:
         seen = host.models.get(model.name, {}).get(version.number) if host.alive else None
         if seen is not None:
@@ -114,13 +118,13 @@ def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[
 def _state_line(version: Version) -> str:
     why = {
         State.NEW: "waits for its validation",
-        State.VALIDATING: "its files, place and signature are being checked",
-        State.OPTIMIZING: "graph-tools writes the model that will be served",
+        State.VALIDATING: "its files, path and signature are being checked",
+        State.OPTIMIZING: "graph-tools is optimizing it",
         State.LOADING: "hosts load it",
         State.WARMING: "hosts run its warm-up requests",
-        State.READY: "every live host answers with it",
-        State.DRAINING: "its last requests are being answered",
-        State.FAILED: "it is not served; deploy it again once the reason is gone",
+        State.READY: "every live host serves it",
+        State.DRAINING: "its requests in flight are being finished",
+        State.FAILED: "it is not served; deploy it again after the cause is fixed",
     }
     reason = f" ({version.reason})" if version.reason else ""
-    return f"{version.state}{reason}: {why.get(version.state, 'no host holds it')}."
+    return f"{version.state}{reason}: {why.get(version.state, 'no host has loaded it')}."

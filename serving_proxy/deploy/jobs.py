@@ -111,7 +111,7 @@ class Jobs:
         job = self._running.get(number)
         row = None if job is not None else self._repository.job(number)
         if job is None and row is None:
-            raise NotFoundError(f"job {number}: unknown, expected one of the last ones")
+            raise NotFoundError(f"job {number}: unknown, expected one of the latest jobs")
         return job or Job(row)  # type: ignore[arg-type]
 
     def list(self, limit: int = 100) -> list[Job]:

@@ -80,7 +80,7 @@ class ModelStore:
                 self.save(changed.values(), told)
         except (ExhaustedError, UnavailableError) as error:
             for note in notes:
-                log.warning("%s; not written yet, there is no room", note.message)
+                log.warning("%s; not recorded yet, as the disk is full", note.message)
             self._unsaved, self._unsaved_models = told[-_MOST_UNSAVED:], set(changed)
             self.models.update(changed)
             self.hold(error)

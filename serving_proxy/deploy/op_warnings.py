@@ -39,7 +39,7 @@ async def _look(control: Control, name: str, number: int, path: Path) -> None:
     notes = (
         Note(
             kind="ops",
-            message=f"{name}/{number}: {'; '.join(first[op] for op in refused)}. It stays deployed; deployed anew it "
+            message=f"{name}/{number}: {'; '.join(first[op] for op in refused)}. It stays deployed; another deployment "
             f"needs {' '.join(f'--allow-op {op}' for op in refused)}",
             model=name,
             version=number,

@@ -80,7 +80,7 @@ class Operations:
             raise PreconditionError(f"{name}: is no longer configured, expected a model of the configuration")
         if model.policy is not None and not by_policy:
             raise PreconditionError(
-                f"{name}: its versions come from {model.base_path}, expected a version placed there"
+                f"{name}: its versions come from {model.base_path}, expected the version in that directory"
             )
         before = model.versions.get(choose_number(model, asked))
         if not by_policy and (before is None or not before.active):
@@ -92,7 +92,7 @@ class Operations:
         running = (job for job in self._jobs.running(name, number) if job.deployed_at == version.deployed_at)
         notes = _notes_without_effect(model, number, asked)
         if asked.given_profile is not None and self._control.options.cores == "off":
-            notes += (f"{name}/{number}: the profile is kept, and used once `serve --cores` divides cores",)
+            notes += (f"{name}/{number}: the profile is stored, but has no effect without `serve --cores`",)
         return Deployed(number, job or next(running, None), notes)
 
     def undeploy(self, name: str, version: int | None = None, by_policy: bool = False) -> None:
@@ -100,7 +100,7 @@ class Operations:
         model = self._control.model(name)
         if model.policy is not None and not by_policy:
             raise PreconditionError(
-                f"{name}: comes from {model.base_path}, expected it to be taken from the configuration"
+                f"{name}: its versions come from {model.base_path}, expected it to be removed from the configuration"
             )
         change = changes.undeploy(model, version, time.time())
         self._control.commit(change, urgent=not by_policy)
@@ -158,7 +158,7 @@ class Operations:
             asked, place = self._deeprec(asked, place)
         elif not os.path.isdir(place):
             raise InvalidError(
-                f"model {asked.source}: no folder, expected a SavedModel's folder or a DeepRec Processor's JSON"
+                f"model {asked.source}: not a folder, expected a SavedModel's folder or a DeepRec Processor's JSON"
             )
         settings = asked.settings
         if settings.warmup_file is not None:
@@ -167,7 +167,7 @@ class Operations:
             allowed = (*roots, self._control.options.warmups) if roots else ()
             file = resolved(_relative_to(settings.warmup_file, place), allowed, "warm-up file")
             if not os.path.isfile(file):
-                raise NotFoundError(f"warm-up file {file}: no regular file, expected one")
+                raise NotFoundError(f"warm-up file {file}: not there, or not a regular file, expected one")
             settings = settings.model_copy(update={"warmup_file": str(file)})
         checkpoints = settings.config.get("checkpoint_dir")
         if isinstance(checkpoints, str) and checkpoints:
@@ -211,7 +211,7 @@ def version_of(model: Model, text: str) -> int:
         return int(text)
     if text in model.labels:
         return model.labels[text]
-    raise NotFoundError(f"{model.name}: '{text[:80]}' is no version and no label, expected one")
+    raise NotFoundError(f"{model.name}: '{text[:80]}' unknown, expected a version or a label")
 
 
 def _relative_to(file: str, folder: Path) -> str:
@@ -222,4 +222,6 @@ def _relative_to(file: str, folder: Path) -> str:
 def _notes_without_effect(before: Model, number: int, asked: Deployment) -> tuple[str, ...]:
     if before.baseline not in {None, number} or not (asked.traffic or asked.shadow):
         return ()
-    return (f"{before.name}/{number} is the baseline: it serves what no arm takes, traffic and shadow have no effect",)
+    return (
+        f"{before.name}/{number} is the baseline and serves the remaining requests: traffic and shadow have no effect",
+    )

@@ -69,7 +69,7 @@ class DeployPipeline:
             for number, version in list(model.versions.items()):
                 jobs = self._jobs.running(name, number)
                 if version.state in GATED and not any(job.deployed_at == version.deployed_at for job in jobs):
-                    self._from_new(name, version, "its job had ended")
+                    self._from_new(name, version, "its job had stopped")
                     self._start(name, version)
 
     def resume(self) -> None:
@@ -78,7 +78,9 @@ class DeployPipeline:
         rows = {(row.model, row.version): row for row in left if row.kind == "deploy"}
         for other in left:
             if other.kind != "deploy":
-                self._control.repository.finish_job(other.id, "cancelled", "the proxy was restarted; another goes on")
+                self._control.repository.finish_job(
+                    other.id, "cancelled", "the proxy was restarted; a new job continues"
+                )
         for name, model in list(self._control.models.items()):
             for number, version in list(model.versions.items()):
                 row = rows.pop((name, number), None)
@@ -156,7 +158,7 @@ class DeployPipeline:
         """
         end = time.monotonic() + _LONGEST_FORGETTING_S
         while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
-            job.told("waiting for hosts to forget the version that failed")
+            job.told("waiting for hosts to unload the failed version")
             self._current(name, number, deployed_at)
             await asyncio.sleep(0.02)
 

@@ -135,7 +135,7 @@ def _heir(model: Model) -> Change:
         able, key=lambda version: (version.number == model.last_good, version.state == State.READY, version.number)
     )
     changed = without_traffic(model, heir.number).with_version(heir.model_copy(update={"held": False, "shadow": 0}))
-    message = f"{model.name}/{heir.number}: is the baseline, the one before failed"
+    message = f"{model.name}/{heir.number}: is the baseline, as the previous one failed"
     note = Note(kind="baseline", message=message, model=model.name, version=heir.number)
     return Change(changed.change(baseline=heir.number), (note,))
 
@@ -186,7 +186,7 @@ def _let_go(model: Model, number: int | None, now: float) -> Change:
     used = number in model.labels.values() or number in model.weights or not version.held or version.rejected
     if used or version.state not in SERVED | {State.FAILED}:
         return Change(model)
-    return stop(model, number, now, "a later one is the last good version")
+    return stop(model, number, now, "another version is the last good baseline")
 
 
 def _labels(model: Model) -> Model:
@@ -219,5 +219,5 @@ def _ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -
 
 
 def _ramp_note(model: Model, number: int, weight: int, done: bool) -> Note:
-    message = f"{model.name}/{number}: {to_percent(weight):g} % of the traffic" + (", the end of the ramp" * done)
+    message = f"{model.name}/{number}: {to_percent(weight):g} % of the traffic" + (", the ramp has ended" * done)
     return Note(kind="ramp", message=message, model=model.name, version=number, data={"arms": arms_data(model)})

@@ -125,5 +125,5 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
     except OSError as error:
         raise InvalidError(f"{error.filename or folder}: {error.strerror}, expected a readable file") from error
     if seal_of(folder) != seal:
-        raise InvalidError(f"model {folder}: written to while its files were read, expected files at rest")
+        raise InvalidError(f"model {folder}: its files changed while they were read, expected files that stay the same")
     return Fingerprint(digest.hexdigest(), total, seal)

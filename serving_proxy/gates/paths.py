@@ -74,7 +74,7 @@ def check_tree(folder: Path, roots: Sequence[Path]) -> None:
         except (OSError, RuntimeError) as error:
             if not roots:
                 continue
-            raise InvalidError(f"{path}: a link that leads nowhere, expected a file") from error
+            raise InvalidError(f"{path}: a broken link, expected a file") from error
         if not stat.S_ISREG(kind):
             raise InvalidError(f"{path}: a named pipe, socket or device, expected regular files")
 
@@ -87,4 +87,6 @@ def _real(path: str) -> Path:
 def _check_inside(place: Path, text: str, roots: Sequence[Path], named: str) -> None:
     if roots and not any(place == root or root in place.parents for root in roots):
         allowed = ", ".join(str(root) for root in roots)
-        raise DeniedError(f"{named} {text}: leads elsewhere, expected a place below --model-root {allowed}")
+        raise DeniedError(
+            f"{named} {text}: outside of the permitted folders, expected a path below --model-root {allowed}"
+        )

@@ -83,13 +83,17 @@ def _choose_action(
             return "pause", pause(model, True), "experiments paused"
         return "rollback", take_back(model, number), "rolled back"
     if settings.action == "pause":
-        return "alert", nothing, "outside its limits, and it is the baseline"
+        return "alert", nothing, "outside its limits; not paused, as it is the baseline"
     good = None if model.last_good is None else model.versions[model.last_good]
     if good is None or good.number == number or good.state not in SERVED:
-        return "alert", nothing, "outside its limits, and no earlier version is loaded"
+        return "alert", nothing, "outside its limits; not rolled back, as no earlier version is loaded"
     if baseline_for_s > settings.probation_s:
-        return "alert", nothing, f"outside its limits, long after its promotion; {good.number} is loaded"
+        return (
+            "alert",
+            nothing,
+            f"outside its limits; not rolled back, as its probation is over ({good.number} is loaded)",
+        )
     try:
         return "rollback", roll_back(model), f"rolled back to {good.number}"
     except ProxyError as error:
-        return "alert", nothing, f"outside its limits, and not rolled back: {error}"
+        return "alert", nothing, f"outside its limits; not rolled back: {error}"

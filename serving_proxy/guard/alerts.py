@@ -50,7 +50,9 @@ def read_webhook(text: str) -> str:
     except (ValueError, httpx.InvalidURL):
         good = False
     if not good:
-        raise InvalidError(f"{named}: {len(text)} characters that are no URL, expected an http or https URL, or @FILE")
+        raise InvalidError(
+            f"{named}: {len(text)} characters that are not a URL, expected an http or https URL, or @FILE"
+        )
     return text
 
 
@@ -113,4 +115,4 @@ class Alerts:
 
     def _lose(self, why: str) -> None:
         self.lost += 1
-        log.error("alert lost: %s, expected the webhook at %s to take it", why, self._shown)
+        log.error("alert lost: %s, expected the webhook at %s to accept it", why, self._shown)

@@ -26,9 +26,9 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
     """Judge a version by its counters within the window."""
     if settings.action == "off":
         return Verdict(Ruling.WAIT, "the guard is off")
-    sample = subject.tally.copies if subject.role == Role.SHADOW else subject.tally.judged
+    sample = subject.tally.mirrored if subject.role == Role.SHADOW else subject.tally.judged
     if sample < settings.min_requests:
-        kind = "copies of requests" if subject.role == Role.SHADOW else "requests"
+        kind = "mirrored requests" if subject.role == Role.SHADOW else "requests"
         return Verdict(Ruling.WAIT, f"{sample} {kind} in {settings.window_s:g} s, expected {settings.min_requests}")
     findings = tuple(
         finding for finding in _all(settings, subject, quantile(settings.confidence)) if finding is not None
@@ -44,7 +44,9 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
         if subject.within_s >= settings.promote_after_s:
             texts.append(f"within its limits for {subject.within_s:.0f} s, expected {settings.promote_after_s:g} s")
             return Verdict(Ruling.PROMOTE, "; ".join(texts), findings)
-        texts.append(f"promoted after {settings.promote_after_s:g} s, {subject.within_s:.0f} s are over")
+        texts.append(
+            f"promoted after {settings.promote_after_s:g} s within its limits, {subject.within_s:.0f} s so far"
+        )
     return Verdict(Ruling.OK, "; ".join(texts), findings)
 
 
@@ -63,8 +65,8 @@ def _errors(settings: GuardSettings, subject: Evidence, z: float) -> Finding | N
         return None
     tally, baseline = subject.tally, subject.baseline
     if subject.role == Role.SHADOW:
-        hits, trials = tally.shadow.get("failed", 0), tally.copies
-        return _rate("errors", "copies failed", hits, trials, None, settings.error_percent, z)
+        hits, trials = tally.shadow.get("failed", 0), tally.mirrored
+        return _rate("errors", "mirrored requests failed", hits, trials, None, settings.error_percent, z)
     if baseline is not None and baseline.judged >= settings.min_requests:
         # Clients that send invalid requests send them to both.
         against = (float(baseline.failures), baseline.judged)
@@ -80,7 +82,7 @@ def _nan(settings: GuardSettings, subject: Evidence, z: float) -> Finding | None
         return None
     measure = tally.baseline_scores + (baseline.scores if baseline is not None else Scores())
     against = (measure.bad, measure.answers) if measure.answers >= settings.min_requests else None
-    return _rate("nan", "answers with NaN or infinite scores", scores.bad, scores.answers, against,
+    return _rate("nan", "responses with NaN or infinite scores", scores.bad, scores.answers, against,
                  settings.nan_percent, z)  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def _latency(settings: GuardSettings, subject: Evidence, z: float) -> Finding | 
         return None
     slow, count = histogram.above(slo * 1000), histogram.count
     p99 = (histogram.quantile(0.99) or 0.0) / 1000
-    text = f"p99 {p99:.3g} ms of {count} requests, {slow} above the objective of {slo:g} ms"
+    text = f"p99 {p99:.3g} ms of {count} requests, {slow} above the SLO of {slo:g} ms"
     baseline = subject.baseline.latency if subject.baseline is not None else Histogram()
     limit, more, against = slo, 1.0, None
     if baseline.count >= settings.min_requests:
@@ -107,7 +109,7 @@ def _latency(settings: GuardSettings, subject: Evidence, z: float) -> Finding | 
     if slow * 100 <= _SLOW_PERCENT * count:
         return Finding("p99", Ruling.OK, p99, limit, count, text, against)
     if against is not None and 100 * wilson(slow, count, z)[0] > _SLOW_PERCENT:
-        text += f": above its objective, but not for certain {SLOWER:g} times as slow as the baseline"
+        text += f": above its SLO, but not certainly {SLOWER:g} times as slow as the baseline"
     return Finding("p99", Ruling.WAIT, p99, limit, count, text, against)
 
 

@@ -47,7 +47,7 @@ class WatchedVersion:
     role: Role
     window: Window
     recent: Tally = field(default_factory=Tally)
-    verdict: Verdict = field(default_factory=lambda: Verdict(Ruling.WAIT, "not looked at yet"))
+    verdict: Verdict = field(default_factory=lambda: Verdict(Ruling.WAIT, "not judged yet"))
     within_since: float | None = None
     recorded: str = ""
 
@@ -174,7 +174,7 @@ class Guard:
         try:
             self._control.repository.set_setting(_STORED, {"rulings": self._rulings, "baselines": self._baselines})
         except ProxyError:
-            log.exception("the guard's rulings could not be kept")
+            log.exception("the guard's rulings could not be stored")
 
 
 def _data(watched: WatchedVersion, action: str) -> dict[str, Any]:
@@ -187,6 +187,6 @@ def with_settings(model: Model, settings: GuardSettings) -> Change:
     if settings == model.guard:
         return Change(model)
     data = settings.model_dump(exclude_defaults=True)
-    said = ", ".join(f"{name} {value}" for name, value in data.items()) or "as by default"
-    note = Note(kind="guard", message=f"{model.name}: guarded, {said}", model=model.name, data=data)
+    said = ", ".join(f"{name} {value}" for name, value in data.items()) or "all defaults"
+    note = Note(kind="guard", message=f"{model.name}: guard settings changed, {said}", model=model.name, data=data)
     return Change(model.change(guard=settings), (note,))

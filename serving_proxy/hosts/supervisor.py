@@ -94,7 +94,7 @@ class Supervisor:
         for host in hosts:
             if host.drained != drained:
                 host.drained, host.failures, host.start_at = drained, 0, 0.0
-                said = "drains" if drained else "is to run again"
+                said = "drains" if drained else "starts again"
                 self._control.note("drain", f"{host.name}: {said}")
                 if not drained and host.row is None and not host.adopted:
                     host.note = said
@@ -115,7 +115,7 @@ class Supervisor:
             await asyncio.sleep(0.05)
         for host in ours:
             if host.runs:
-                self._control.note("host", f"{host.name}: killed, it was not drained after {limit_s:g} s")
+                self._control.note("host", f"{host.name}: killed, because it had not drained after {limit_s:g} s")
                 self.kill(host.name)
                 if host.child is not None:
                     await asyncio.to_thread(host.child.wait)
@@ -178,7 +178,7 @@ class Supervisor:
         if host.drained or self._control.closing or time.monotonic() < host.start_at:
             return
         if self._held():
-            host.note = "waits for the first models of the configuration"
+            host.note = "waits until the first models of the configuration can be loaded"
             return
         self._held = lambda: False
         self._start(host)
@@ -189,9 +189,13 @@ class Supervisor:
         silent, stopped = self._control.actual.liveness.silence(host.name, pid)
         if not limit or host.killed or not (silent >= limit or stopped >= min(limit, _STOPPED_S)):
             return
-        how = f"stopped for {stopped:.0f} s" if stopped >= min(limit, _STOPPED_S) else f"silent for {silent:.0f} s"
+        how = (
+            f"stopped for {stopped:.0f} s"
+            if stopped >= min(limit, _STOPPED_S)
+            else f"no sign of life for {silent:.0f} s"
+        )
         host.killed = how
-        self._control.note("host", f"{host.name}: {how}, killed")
+        self._control.note("host", f"{host.name}: killed ({how})")
         self.kill(host.name)
 
     def _somebody_elses(self, host: HostProcess, seen: HostSeen | None) -> bool:
@@ -230,7 +234,7 @@ class Supervisor:
         how = "ended" if code is None else f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         said = last_line(self._folder / host.name)
         if killed:
-            how, said = f"killed, it was {killed}", ""
+            how, said = f"killed ({killed})", ""
         host.restarts += 1
         self._failed(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
 
@@ -241,20 +245,22 @@ class Supervisor:
         wait = delay(host.failures)
         host.start_at = time.monotonic() + wait
         host.note = message
-        self._control.note("host", f"{message}; started again in {wait:g} s")
+        self._control.note("host", f"{message}; restarted in {wait:g} s")
 
     def _find_again(self, name: str, row: HostRow) -> None:
         """Take over a host that an earlier proxy of this directory has started."""
         host = self._hosts.get(name)
         if host is None:
-            self._control.note("host", f"{name}: process {row.pid} is no longer wanted, it drains")
+            self._control.note("host", f"{name}: process {row.pid} is no longer needed, and drains")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(row.pid, signal.SIGTERM)
             return
         host.row, host.restarts, host.started = row, row.restarts, time.monotonic()
         with contextlib.suppress(NotFoundError):
             if row.command != host_command(self._options, self._control.options.state_dir, name):
-                host.note = "runs with the options of a former proxy; `drain` it and let it start again to change them"
+                host.note = (
+                    "runs with the options of an earlier proxy; `drain` and restart it to apply the present options"
+                )
         self._control.note("host", f"{name}: found running, process {row.pid}")
 
     def _note_others(self, seen: dict[str, HostSeen]) -> None:
@@ -269,9 +275,9 @@ class Supervisor:
     def _host(self, name: str) -> HostProcess:
         host = self._hosts.get(name)
         if host is None and any(seen.name == name for seen in self._control.hosts):
-            raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
+            raise PreconditionError(f"{name}: not started by this proxy, expected its owner to stop it")
         if host is None:
             raise NotFoundError(f"host '{name[:80]}': unknown, expected one of {', '.join(self._hosts) or 'none'}")
         if host.adopted:
-            raise PreconditionError(f"{name}: started by somebody else, expected them to stop it")
+            raise PreconditionError(f"{name}: not started by this proxy, expected its owner to stop it")
         return host

@@ -13,7 +13,7 @@ HUNG = "hung"
 # End of `warmup` in actual.json if the warm-up failed; libprocessor/src/runtime/version/warmup.cc writes it.
 _NOT_WARMED_UP = "; not warmed up"
 _MOST_SHOWN = 300
-_GOING_DOWN = "every host is going down"
+_GOING_DOWN = "every host is shutting down"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _on_host(name: str, entry: VersionSeen | None, path: str | None) -> Seen:
         return Seen(state, f"on {name}")
     # The version is served, but what it lacks is reported all the same.
     other = entry.replacement
-    unlike = "" if other is None else f"other settings are {other.state} {other.error or ''}".strip()
+    unlike = "" if other is None else f"its new settings are {other.state} {other.error or ''}".strip()
     lacking = "; ".join(filter(None, (entry.error, unlike, entry.why_not_warmed_up)))
     return Seen(state, f"{name}: {lacking}" if lacking else "")
 

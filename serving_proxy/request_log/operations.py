@@ -61,7 +61,7 @@ class RequestLogs:
             return
         share = "none" if wanted is None else f"{to_percent(wanted.sample):g} %"
         data = {} if wanted is None else wanted.model_dump()
-        note = Note(kind="log", message=f"{name}: {share} of the requests written down", model=name, data=data)
+        note = Note(kind="log", message=f"{name}: {share} of the requests recorded", model=name, data=data)
         if self._control.commit(Change(model.change(request_log=wanted), (note,))):
             self._control.step()
 
@@ -99,7 +99,7 @@ class RequestLogs:
         found = await asyncio.to_thread(log_files, self._control.options.state_dir, name)
         gone = await asyncio.to_thread(remove, found)
         if gone:
-            self._control.note("log", f"{name}: {len(gone)} files of the request log removed", name)
+            self._control.note("log", f"{name}: {len(gone)} files of the request log deleted", name)
 
     async def warm_up_file(self, name: str, source: str, number: int | None) -> str:
         """Return the file for `--warmup last`: that of the deployed version if there is one, so that repeating changes

@@ -158,9 +158,9 @@ async def _answer(
             told.cancel()
             if not ended.is_set():
                 plane.leave_hosts()
-                log.critical("ending without having been told to: hosts go on, and the next proxy finds them")
+                log.critical("ending unexpectedly: the hosts keep serving, and the next proxy takes them over")
             else:
-                log.info("ending: hosts drain for at most %g s", settings.drain_timeout)
+                log.info("shutting down: hosts drain for at most %g s", settings.drain_timeout)
     finally:
         server.should_exit = True
         (ended_by,) = await asyncio.gather(serving, return_exceptions=True)

@@ -114,12 +114,12 @@ class ServeSettings(ServeOptions, BaseSettings):
             return
         if self.admin_auth == "none":
             raise InvalidError(
-                f"--admin-auth none: with --admin-address {self.admin_address}, which is reachable from elsewhere, "
+                f"--admin-auth none: with --admin-address {self.admin_address}, which other machines can reach, "
                 "expected an address of this machine"
             )
         if self.admin_tls is None:
             raise InvalidError(
-                f"--admin-address {self.admin_address}: reachable from elsewhere, and the token would pass the network "
+                f"--admin-address {self.admin_address}: reachable from other machines, and the token would be sent "
                 "in clear text, expected --admin-tls-cert and --admin-tls-key (or --tls-cert and --tls-key)"
             )
 

@@ -65,7 +65,7 @@ class Availability:
         """
 
         def pending() -> str | None:
-            return self._hosts_wait() if self._control.told else "hosts: have not been told"
+            return self._hosts_wait() if self._control.told else "hosts: have not read the desired state yet"
 
         await _until_none(pending, seconds)
 
@@ -75,7 +75,7 @@ class Availability:
         late = [
             host for host in self._control.hosts if host.alive and host.state != "draining" and host.generation < wanted
         ]
-        return f"host '{late[0].name}': has not read what it is to serve" if late else None
+        return f"host '{late[0].name}': has not read the desired state yet" if late else None
 
     def _model_waits(self, name: str, looked: bool) -> str | None:
         """Return the reason why a model is not available yet; None if it is available."""
@@ -92,7 +92,7 @@ class Availability:
         if looked:
             where = "" if model is None or model.base_path is None else f" in {model.base_path}"
             raise NotLoadedError(f"model '{name}': no version{where}, expected one to load")
-        return f"model '{name}': its versions are being looked for"
+        return f"model '{name}': its versions have not been found yet"
 
     def _label_waits(self, name: str, label: str, number: int, looked: bool) -> str | None:
         """Return the reason why a label's version is not available yet; None if it is available."""
@@ -107,7 +107,7 @@ class Availability:
                 f"model '{name}': label '{label}' is for version {number}, which {_fate(version)}, "
                 "expected one that is available"
             )
-        return f"model '{name}': version {number} of label '{label}' is being looked for"
+        return f"model '{name}': version {number} of label '{label}' has not been found yet"
 
 
 def _published(model: Model | None, label: str) -> int | None:
@@ -124,5 +124,5 @@ async def _until_none(pending: Callable[[], str | None], seconds: float) -> None
     end = time.monotonic() + seconds
     while (waits := pending()) is not None:
         if time.monotonic() >= end:
-            raise LateError(f"{waits} after {seconds:g} s; it goes on")
+            raise LateError(f"{waits} after {seconds:g} s; the proxy continues")
         await asyncio.sleep(_PERIOD_S)

@@ -70,7 +70,7 @@ class BaseDirectories:
         model = self._control.models[name]
         if found is None:
             if not watched.missing:
-                self._notes.enter(name, f"{name}: {model.base_path} cannot be read; what is served stays")
+                self._notes.enter(name, f"{name}: {model.base_path} cannot be read; the served versions stay")
             watched.missing = True
             return
         watched.missing = False
@@ -92,7 +92,7 @@ class BaseDirectories:
         missing = [number for number in wanted.missing if number not in watched.directory.seen]
         if missing:
             listed = ", ".join(str(path) for path in missing)
-            self._notes.enter(name, f"{name}: version {listed} is wanted and not in {model.base_path}")
+            self._notes.enter(name, f"{name}: version {listed} is configured but not in {model.base_path}")
 
     def _note_folders(self, name: str, directory: BaseDirectory) -> None:
         """Record once which folders of a base directory are not served, and whether none is."""

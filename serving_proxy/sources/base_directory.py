@@ -37,9 +37,9 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
             continue
         number = int(name)
         if not 0 < number <= _LARGEST:
-            left_out[name] = f"is no version that a request can name, expected 1 to {_LARGEST}"
+            left_out[name] = f"is not a version that a request can name, expected 1 to {_LARGEST}"
         elif not any(os.path.isfile(folder / graph) for graph in _GRAPHS):
-            left_out[name] = f"has no {_GRAPHS[0]}, and is waited for"
+            left_out[name] = f"has no {_GRAPHS[0]} yet"
         elif number in found:
             left_out[name] = f"is version {number} as {found[number].name} is, which is taken"
         else:

@@ -16,9 +16,9 @@ from serving_proxy.records.models import Batching, Limits
 _DEFAULT_ROWS, _DEFAULT_WAIT_US = 1000, 0
 _MOST_ROWS, _MOST_WAIT_US, _MOST_QUEUE, _MOST_THREADS = 2**24, 10_000_000, 16_777_216, 4096
 _INEFFECTIVE = {
-    "thread_pool_name": "models share no pool of threads",
+    "thread_pool_name": "models do not share a thread pool",
     "allowed_batch_sizes": "batches are not padded to a size",
-    "pad_variable_length_inputs": "requests whose other dimensions differ are not put together",
+    "pad_variable_length_inputs": "requests whose other dimensions differ are not batched together",
     "enable_large_batch_splitting": "a request with more rows than max_batch_size runs alone",
     "max_execution_batch_size": "requests are not split",
 }

@@ -56,7 +56,7 @@ class ModelRepository:
         """
         model = self._control.models.get(check_name(name))
         if model is None or not any(version.active or version.desired for version in model.versions.values()):
-            raise NotFoundError(f"model '{name}': not loaded, expected one that is")
+            raise NotFoundError(f"model '{name}': not loaded, expected a loaded model")
         self._operations.undeploy(name)
         if seconds > 0:
             await self._availability.of_hosts(seconds)
@@ -67,7 +67,9 @@ class ModelRepository:
             if folders:
                 newest = max(folders)
                 return Deployment(source=str(folders[newest]), number=newest)
-        raise NotFoundError(f"model '{name}': was never deployed and is no folder of a --model-root, expected either")
+        raise NotFoundError(
+            f"model '{name}': was never deployed, and is not a folder below a --model-root, expected one of these"
+        )
 
 
 def _as_before(model: Model | None) -> Deployment | None:

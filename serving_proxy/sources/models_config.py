@@ -79,7 +79,7 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
     for entry in _listed(message, named):
         try:
             if entry.name in found:
-                raise InvalidError(f"{named}: model '{entry.name}' is there twice, expected once")
+                raise InvalidError(f"{named}: model '{entry.name}' appears twice, expected once")
             left_out = _without_zero(entry)
             if left_out:
                 refused[entry.name] = f"{named}: model '{entry.name}': {left_out} not served, expected numbers from 1"
@@ -145,7 +145,7 @@ def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
     for entry in _listed(config, named):
         model = _model(entry, named)
         if model.name in found:
-            raise InvalidError(f"{named}: model '{model.name}' is there twice, expected once")
+            raise InvalidError(f"{named}: model '{model.name}' appears twice, expected once")
         found[model.name] = model
     return tuple(found.values())
 

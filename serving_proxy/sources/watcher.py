@@ -191,7 +191,7 @@ class Watcher:
             # The content is not marked as taken, so the next look finds it again.
             raise
         except ProxyError as error:
-            self._notes.enter(subject, f"{error}; what was read before stays")
+            self._notes.enter(subject, f"{error}; the earlier content stays in force")
         if text is not None:
             file.take(text)
 
@@ -230,7 +230,7 @@ class Watcher:
             return True
         parsed = parse_file(text, str(path))
         if parsed is None:
-            self._notes.enter("", f"{path}: no model_config_list; what was read before stays")
+            self._notes.enter("", f"{path}: no model_config_list; the earlier content stays in force")
             return False
         configured, refused = parsed
         for name, why in refused.items():

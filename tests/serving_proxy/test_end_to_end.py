@@ -74,7 +74,7 @@ def predict_request(number: int) -> predict_pb2.PredictRequest:
 
 
 def written(http: httpx.Client) -> int:
-    """Return how many requests the host has written down."""
+    """Return how many requests the host has recorded."""
     found = re.search(r'request_log_total{model="ranking",outcome="written"} (\d+)', http.get("/metrics").text)
     return int(found.group(1)) if found else 0
 

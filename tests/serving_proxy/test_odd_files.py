@@ -76,7 +76,7 @@ def test_configurations(client: Client, model: Make, name: str, tmp_path: Path, 
     with pytest.raises(ProxyError, match="expected"):
         client.deploy(name, tmp_path / "model.json")
     odd(tmp_path / "warm-up")
-    with pytest.raises(NotFoundError, match=r"warm-up file .*: no regular file, expected one"):
+    with pytest.raises(NotFoundError, match=r"warm-up file .*: not there, or not a regular file, expected one"):
         client.deploy(name, model(3), warmup=str(tmp_path / "warm-up"))
 
 

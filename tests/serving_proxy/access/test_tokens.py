@@ -124,7 +124,7 @@ def test_what_is_no_announcement_of_a_running_proxy_gives_nothing(mine: Path, tm
 
 def test_a_token_does_not_pass_a_network_in_clear_text() -> None:
     for server in ("http://192.0.2.1:8502", "http://proxy.example:8502"):
-        with pytest.raises(InvalidError, match="the token would pass the network in clear text, expected https"):
+        with pytest.raises(InvalidError, match="the token would be sent in clear text, expected https"):
             Client(server, "a-token-that-is-long-enough")
     Client("http://127.0.0.1:8502", "a-token-that-is-long-enough").close()
     Client("https://proxy.example", "a-token-that-is-long-enough").close()

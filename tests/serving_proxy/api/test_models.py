@@ -113,7 +113,7 @@ def test_settings_reach_the_hosts(client: Client, proxy: ProxyThread, model: Mak
 def test_what_has_no_effect_is_said(client: Client, model: Make, name: str) -> None:
     answer = client.deploy(name, model(3), traffic=10, wait=True)
     assert answer["notes"] == [
-        f"{name}/3 is the baseline: it serves what no arm takes, traffic and shadow have no effect"
+        f"{name}/3 is the baseline and serves the remaining requests: traffic and shadow have no effect"
     ]
 
 
@@ -306,7 +306,7 @@ def test_status_and_events(client: Client, proxy: ProxyThread, model: Make, name
     last = client.events(model=name)[-1]["id"]
     client.pause(name)
     assert [event["message"] for event in client.events(after=last, model=name)] == [
-        f"{name}: paused, everything goes to the baseline"
+        f"{name}: paused, all requests go to the baseline"
     ]
     assert client.jobs()[0]["model"] == name
 

@@ -75,8 +75,9 @@ def test_what_hosts_compute_with_and_where_a_ramp_leads_are_in_the_tables(
     assert "precision" not in invoke(proxy, "versions", name)[1]
     client.deploy(name, model(4), wait=True)
     found = invoke(proxy, "ramp", name, 4, "--to", 50, "--over", "1h")[1]
-    assert re.search(r"4 +ready +variant, to 50 % .*bf16 weights", found)
-    assert re.search(r"4 +ready +variant, to 50 % .*bf16 weights", invoke(proxy, "status")[1])
+    for shown in (found, invoke(proxy, "status")[1]):
+        assert re.search(r"4 +ready +variant .*bf16 weights", shown)
+        assert f"{name}/4  ramp of the traffic to 50 %" in shown
     assert "host-0: ready on CPUs 0, in bf16 weights." in invoke(proxy, "explain", name)[1]
 
 
@@ -91,7 +92,7 @@ def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make
     assert as_json(proxy, "rollback", name)["baseline"] == 3
     code, out, err = invoke(proxy, "rollback", name)
     assert (code, out) == (1, "")
-    assert f"{name}: was rolled back to 3 already" in err
+    assert f"{name}: was already rolled back to 3" in err
     assert as_json(proxy, "versions", name)["last_good"] == 3
     assert as_json(proxy, "explain", name)["model"] == name
     assert as_json(proxy, "events", "--model", name, "--limit", 3)[-1]["kind"] == "baseline"
@@ -143,7 +144,7 @@ def test_a_profile_is_checked_and_kept(proxy: ProxyThread, model: Make, name: st
     made.add(1, 1, np.full(10, 500.0))
     made.save(file)
     answer = as_json(proxy, *words)
-    assert answer["notes"] == [f"{name}/3: the profile is kept, and used once `serve --cores` divides cores"]
+    assert answer["notes"] == [f"{name}/3: the profile is stored, but has no effect without `serve --cores`"]
 
 
 def test_no_proxy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,8 @@ def test_wrong_limits_are_refused(
 
 def test_request_log_from_on_to_off(proxy: ProxyThread, client: Client, name: str, model: Make) -> None:
     client.deploy(name, model(1), wait=True)
-    assert f"{name}: none of the requests written down" in invoke(proxy, "log", name)
-    assert "2.5 % of the requests written down" in invoke(proxy, "log", name, "--sample", "2.5", "--max-mb", "1")
+    assert f"{name}: none of the requests recorded" in invoke(proxy, "log", name)
+    assert "2.5 % of the requests recorded" in invoke(proxy, "log", name, "--sample", "2.5", "--max-mb", "1")
     file = write_log(proxy.state_dir, name, 1000, [prediction_log(name, [1.0])])
     assert as_json(proxy, "log", name)["files"][0]["path"] == str(file)
     path = Path(as_json(proxy, "log", name, "--merge")["path"])

@@ -37,11 +37,17 @@ def refused(*words: str) -> str:
         (["--tls-cert", "/gone"], "--tls-cert, --tls-key: one of them, expected both or none"),
         (["--client-ca", "/gone"], "--client-ca: without --tls-cert, expected both"),
         (["--token-file", "/gone"], "--token-file /gone: "),
-        (["--admin-address", "0.0.0.0"], "--admin-address 0.0.0.0: reachable from elsewhere, and the token would pass"),
+        (
+            ["--admin-address", "0.0.0.0"],
+            "--admin-address 0.0.0.0: reachable from other machines, and the token would be sent",
+        ),
         (["--admin-auth", "none", "--token-file", "TOKEN"], "--admin-auth none: with --token-file "),
         (["--admin-auth", "what"], "--admin-auth: 'what', "),
         (["--admin-tls-cert", "TOKEN"], "--admin-tls-cert, --admin-tls-key: one of them, expected both or none"),
-        (["--alert-webhook", "hooks.example/s3cret"], "--alert-webhook: 20 characters that are no URL, expected an "),
+        (
+            ["--alert-webhook", "hooks.example/s3cret"],
+            "--alert-webhook: 20 characters that are not a URL, expected an ",
+        ),
         (["--alert-webhook", "@/gone"], "--alert-webhook @/gone: /gone: not there, expected a file with a URL"),
         (
             [

@@ -29,7 +29,7 @@ def test_hosts_divide_a_limit_and_each_may_have_one() -> None:
 def test_every_change_is_said_once() -> None:
     before, after = {"m/4": Limit(10, "too few")}, {"m/5": Limit(3, "one core")}
     assert changes(before, after) == {
-        "m/4": "no limit any more; its cores are enough",
+        "m/4": "the limit is lifted; its cores are enough",
         "m/5": "at most 3 requests at a time; one core",
     }
     assert changes(after, {"m/5": Limit(3, "the same number")}) == {}

@@ -43,7 +43,7 @@ def test_unequal_numbers_of_scores_are_failures() -> None:
     data = {"requests": 10, "mismatches": 4, "errors": 3, "scores": 60, "nan": 0.5, "live_nan": 0.1}
     tally = read_tallies({"shadow": stats({1: data})})["ranking", 1]
     assert tally.shadow == {"compared": 6, "failed": 7, "dropped": 0}
-    assert (tally.shadow_scores.nan, tally.baseline_scores.nan, tally.copies) == (30, 6, 13)
+    assert (tally.shadow_scores.nan, tally.baseline_scores.nan, tally.mirrored) == (30, 6, 13)
 
 
 def test_without_squares_a_mean_is_as_unsure_as_it_can_be() -> None:
@@ -57,7 +57,7 @@ def test_without_squares_a_mean_is_as_unsure_as_it_can_be() -> None:
 def test_what_is_missing_counts_as_nothing() -> None:
     assert read_tallies({}) == {}
     tally = read_tallies({"models": {"m": {"versions": {"1": {}}}}})["m", 1]
-    assert (tally.requests, tally.latency.count, tally.copies) == (0, 0, 0)
+    assert (tally.requests, tally.latency.count, tally.mirrored) == (0, 0, 0)
 
 
 def test_bounds_that_do_not_rise_are_not_believed() -> None:

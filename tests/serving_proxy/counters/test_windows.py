@@ -69,7 +69,7 @@ def test_shadow_comparisons_are_counted_too() -> None:
     for time, compared in ((1.0, 10), (2.0, 110)):
         totals.add("host-0", stats({}, time=time) | {"shadow": stats({1: shadow_version(compared)}, time=time)})
     found = totals.of(KEY)
-    assert found.copies == 100
+    assert found.mirrored == 100
     assert found.correlation.count == 100
 
 

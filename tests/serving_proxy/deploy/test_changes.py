@@ -181,7 +181,7 @@ def test_roll_back_ends_a_promotion_that_waits() -> None:
 
 
 def test_nothing_to_roll_back_to_is_said() -> None:
-    with pytest.raises(PreconditionError, match="ranking: 3 is its first baseline, expected an earlier one"):
+    with pytest.raises(PreconditionError, match="ranking: 3 is the first baseline, expected an earlier one"):
         roll_back(settled(deployed(None, 3)))
 
 

@@ -76,7 +76,7 @@ def test_settings_that_are_not_given_stay() -> None:
     [
         (
             {"source": "/other", "number": 3},
-            "ranking/3: deployed from /models/3, expected that folder or another version",
+            "ranking/3: deployed from /models/3, expected that directory, or another version number",
         ),
         (
             {"stamp": "t"},

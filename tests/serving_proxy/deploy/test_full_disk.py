@@ -91,7 +91,7 @@ def test_without_any_room_the_kill_switch_works_and_is_written_later(proxy: Prox
         wait_for(lambda: client.status()["fault"] is None, 10)
         wait_for(lambda: (proxy.state_dir / "reserve").exists(), 10)
         assert (proxy.state_dir / "proxy.sqlite3-wal").stat().st_size >= written
-        assert "ranking: paused, everything goes to the baseline" in [event["message"] for event in client.events()]
+        assert "ranking: paused, all requests go to the baseline" in [event["message"] for event in client.events()]
         proxy.kill()
         proxy.start()
         with proxy.client() as later:

@@ -97,7 +97,7 @@ def test_a_ramp_moves_with_its_clock() -> None:
     assert model.ramps[0].elapsed == 50
     model, plan = stepped(model, host({3: "ready", 4: "ready"}), seconds=50)
     assert (model.weights, model.ramps) == ({4: 5000}, ())
-    assert plan.notes[0].message == "ranking/4: 50 % of the traffic, the end of the ramp"
+    assert plan.notes[0].message == "ranking/4: 50 % of the traffic, the ramp has ended"
 
 
 def test_a_ramp_writes_nothing_while_its_weight_is_the_same() -> None:

@@ -119,7 +119,7 @@ def test_p99_above_its_objective_by_few_requests_waits() -> None:
 def test_nan_scores_are_bad() -> None:
     verdict = _arm(_tally(ok=1000, scores=(400, 40)))
     assert verdict.ruling == Ruling.BAD
-    assert "40 of 400 answers with NaN or infinite scores" in verdict.reason
+    assert "40 of 400 responses with NaN or infinite scores" in verdict.reason
 
 
 def test_nan_scores_of_few_answers_are_not_judged() -> None:

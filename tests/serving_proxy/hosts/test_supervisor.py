@@ -161,7 +161,12 @@ def test_hosts_start_with_the_models_of_a_configuration(tmp_path: Path) -> None:
     )
     with ProxyThread(tmp_path / "proxy", "--config", str(config)) as proxy:
         lock = proxy.state_dir / "hosts" / "host-0" / "lock"
-        wait_for(lambda: lock.exists() or host(proxy).get("note") == "waits for the first models of the configuration")
+        wait_for(
+            lambda: (
+                lock.exists()
+                or host(proxy).get("note") == "waits until the first models of the configuration can be loaded"
+            )
+        )
         wait_for(lock.exists)
         # A host that had found nothing would have been ready at once.
         assert proxy.desired()["models"].keys() == {"m"}

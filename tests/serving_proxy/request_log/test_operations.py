@@ -66,7 +66,7 @@ def test_changes_are_events_and_repetitions_are_none(control: Control) -> None:
         logs.configure("ranking", RequestLog(sample=150))
         logs.configure("ranking", None)
     texts = [event.message for event in control.repository.events() if event.kind == "log"]
-    assert texts == [f"ranking: {share} of the requests written down" for share in ("1.5 %", "none")] * 2
+    assert texts == [f"ranking: {share} of the requests recorded" for share in ("1.5 %", "none")] * 2
 
 
 def test_a_model_that_is_not_there_has_no_log(control: Control) -> None:

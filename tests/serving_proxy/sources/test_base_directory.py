@@ -33,7 +33,7 @@ def test_what_is_named_like_a_version_and_is_none_has_its_reason(tmp_path: Path)
     assert (directory.look(), directory.left_out) == ({}, {}), "whoever copies a model is not spoken of"
     assert directory.seen == {3}
     assert [*(directory.look() or {})] == [3]
-    cannot = f"is no version that a request can name, expected 1 to {2**63 - 1}"
+    cannot = f"is not a version that a request can name, expected 1 to {2**63 - 1}"
     assert directory.left_out == {
         "0": cannot,
         "9" * 200: cannot,

@@ -105,7 +105,7 @@ def test_folders_that_are_not_served_are_told_of(client: Client, place: Path) ->
 def test_what_serves_stays_when_the_directory_vanishes(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     (place / "base").rename(place / "away")
-    wait_for(lambda: any("cannot be read; what is served stays" in message for message in said(client)))
+    wait_for(lambda: any("cannot be read; the served versions stay" in message for message in said(client)))
     (place / "base").mkdir()
     write_model(place / "base" / "nothing")
     shutil.rmtree(place / "away")
@@ -147,7 +147,9 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     (place / "models.config").write_text("model_config_list {", encoding="utf-8")
     wait_for(lambda: any("what was read before stays" in message for message in said(client)))
     (place / "models.config").write_text("", encoding="utf-8")
-    wait_for(lambda: any("no model_config_list; what was read before stays" in message for message in said(client)))
+    wait_for(
+        lambda: any("no model_config_list; the earlier content stays in force" in message for message in said(client))
+    )
     assert states(client) == {3: "ready", 4: "ready"}
     (place / "models.config").write_text(config(place / "base", name="other"), encoding="utf-8")
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
@@ -158,7 +160,11 @@ def test_a_configuration_that_comes_late_is_waited_for(place: Path) -> None:
     (place / "models.config").write_text("", encoding="utf-8")
     with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
         client = running.client()
-        wait_for(lambda: any("no model_config_list; what was read before stays" in message for message in said(client)))
+        wait_for(
+            lambda: any(
+                "no model_config_list; the earlier content stays in force" in message for message in said(client)
+            )
+        )
         (place / "models.config").write_text(config(place / "base"), encoding="utf-8")
         becomes(lambda: states(client), {3: "ready"})
 
@@ -189,7 +195,7 @@ def test_models_of_a_configuration_are_changed_there(client: Client, place: Path
     becomes(lambda: states(client), {3: "ready"})
     with pytest.raises(PreconditionError, match=r"comes from .*, expected it to be taken from the configuration"):
         client.undeploy("ranking")
-    with pytest.raises(PreconditionError, match="expected a version placed there"):
+    with pytest.raises(PreconditionError, match="expected the version in that directory"):
         client.deploy("ranking", write_model(place / "elsewhere" / "9"))
 
 
