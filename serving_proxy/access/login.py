@@ -57,12 +57,12 @@ class Sessions:
             return hmac.compare_digest(authorization.encode("latin-1", "replace"), self._bearer)
         session = self._session(headers, port)
         key = headers.get(KEY_HEADER, "").encode("latin-1", "replace")
-        return session is not None and hmac.compare_digest(key, self._signed("key", session).encode())
+        return session is not None and hmac.compare_digest(key, self._sign("key", session).encode())
 
     def begin(self) -> tuple[str, str]:
         """Return the cookie and the key of a new session."""
         session = f"{int(time.time()) + LASTS_S}.{secrets.token_hex(16)}"
-        return f"{session}.{self._signed('cookie', session)}", self._signed("key", session)
+        return f"{session}.{self._sign('cookie', session)}", self._sign("key", session)
 
     def end(self, headers: Headers, port: int) -> None:
         """End the session of a request."""
@@ -79,12 +79,12 @@ class Sessions:
         except CookieError:
             return None
         session, _, signature = ("" if found is None else found.value).rpartition(".")
-        wanted = self._signed("cookie", session).encode()
+        wanted = self._sign("cookie", session).encode()
         if not hmac.compare_digest(signature.encode("latin-1", "replace"), wanted) or session in self._ended:
             return None
         return session if int(session.partition(".")[0]) > time.time() else None
 
-    def _signed(self, purpose: str, session: str) -> str:
+    def _sign(self, purpose: str, session: str) -> str:
         return hmac.new(self._secret, f"{purpose} {session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 

@@ -79,7 +79,7 @@ def is_loopback(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def announced(url: str, token_file: Path) -> Iterator[None]:
+def announce(url: str, token_file: Path) -> Iterator[None]:
     """Let clients of this user find the token of a proxy while the block runs.
 
     If no folder of the user can be written to, clients must be given the file.
@@ -91,7 +91,7 @@ def announced(url: str, token_file: Path) -> Iterator[None]:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _is_ours(folder):
                 continue
-            _forget_the_dead(folder)
+            _remove_ended(folder)
             file = folder / _name(url)
             replace(file, json.dumps(said).encode() + b"\n")
             break
@@ -168,7 +168,7 @@ def _read(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _forget_the_dead(folder: Path) -> None:
+def _remove_ended(folder: Path) -> None:
     for file in folder.glob("admin-*.json"):
         pid = _read(file).get("pid")
         if not isinstance(pid, int) or _started(pid) is None:

@@ -64,14 +64,14 @@ class Guarding:
         if self._sessions is not None:
             if scope["path"] != LOGIN_PATH and not self._sessions.permits(headers, port_of(scope)):
                 return "UNAUTHENTICATED", _NO_TOKEN, 401
-        elif not _from_here(scope, headers):
+        elif not _is_local(scope, headers):
             return "PERMISSION_DENIED", "no token is configured, expected a request of this machine", 403
-        if not _same_origin(headers):
+        if not _is_same_origin(headers):
             return "PERMISSION_DENIED", "origin: another site's page, expected the proxy's own", 403
         return None
 
 
-def _from_here(scope: Scope, headers: Headers) -> bool:
+def _is_local(scope: Scope, headers: Headers) -> bool:
     """Return whether a request comes from this machine and names it in its `Host` header."""
     client = scope.get("client")
     host = headers.get("host", "localhost")
@@ -79,7 +79,7 @@ def _from_here(scope: Scope, headers: Headers) -> bool:
     return client is not None and is_loopback(client[0]) and is_loopback(name)
 
 
-def _same_origin(headers: Headers) -> bool:
+def _is_same_origin(headers: Headers) -> bool:
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2] == headers.get("host", "")
 

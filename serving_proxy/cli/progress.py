@@ -26,7 +26,7 @@ def follow(client: Client, job: dict[str, Any], timeout: float | None = None) ->
         Ctrl-C or SIGTERM: the operation was cancelled.
     """
     try:
-        with _interruptible(), _shown(f"{job['model']}/{job['version']}") as told:
+        with _interruptible(), _show_progress(f"{job['model']}/{job['version']}") as told:
             return client.wait(job["id"], timeout, told)
     except KeyboardInterrupt:
         try:
@@ -51,7 +51,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _shown(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _show_progress(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show the progress of an operation as a bar on a terminal, else as a line for each step."""
     screen = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

@@ -103,7 +103,7 @@ class Allocator:
         known = within_cores(known, self._sharing(), elapsed_s)
         paths = {tenant.name: tenant.path for tenant in self._tenants}
         estimates = learning.learn(self.costs, self.state.estimates, known, paths)
-        state = replace(self.state, estimates=self._excused(estimates))
+        state = replace(self.state, estimates=self._forgive_slowness(estimates))
         moves: tuple[Move, ...] = ()
         # In mode `plan`, estimates are only updated for the next plan; nothing moves until then.
         still = self.mode == "plan" or self._blind
@@ -114,7 +114,7 @@ class Allocator:
         self.state = replace(state, estimates=learning.follow(self.costs, state.estimates, elapsed_s))
         if still:
             return ()
-        entered = self._entered((*moves, *self._borrowed(now_s)))
+        entered = self._record_moves((*moves, *self._update_borrowing(now_s)))
         self.limits = limits.follow(self.limits, self._wanted_limits(), elapsed_s)
         return entered
 
@@ -183,7 +183,7 @@ class Allocator:
         now_s: float,
     ) -> tuple[Move, ...]:
         self._measured = measured = {name: planning.profiled_us(profile) for name, profile in profiles.items()}
-        old = self._handed_over(tenants)
+        old = self._hand_over_rates(tenants)
         rates = {
             tenant.name: old[tenant.name].qps if tenant.name in old else self._rates.get(tenant.name, 0.0)
             for tenant in tenants
@@ -203,16 +203,16 @@ class Allocator:
         made = planning.make_plan(controlled, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":
-            pools = planning.planned(made)
+            pools = planning.pools_of_plan(made)
         else:
             state = begin(range(len(machine.cores)), controlled)
             isolated = frozenset(name for pool in before if pool.kind == "isolated" for name in pool.models)
             kept = {tenant.name: old.get(tenant.name, state.estimates[tenant.name]) for tenant in tenants}
             grouped = group_models(state.tenants, kept, state.settings, before, isolated & set(kept))
-            pools = planning.sized(made, grouped, before)
+            pools = planning.resize_pools(made, grouped, before)
         state = begin(range(len(machine.cores)), controlled, [(pool.kind, pool.models, pool.cores) for pool in pools])
         kept = {name: old.get(name, estimate) for name, estimate in state.estimates.items()}
-        self.state = self._on_probation(replace(state, pools=pools, estimates=kept), before, now_s)
+        self.state = self._begin_trial(replace(state, pools=pools, estimates=kept), before, now_s)
         self.plan, self.machine, self._tenants = made, machine, tenants
         variants = {tenant.name for tenant in tenants if tenant.role == "variant"}
         self.limits = {name: limit for name, limit in self.limits.items() if name in variants}
@@ -220,9 +220,9 @@ class Allocator:
             return ()
         self._divided = True
         why = "; ".join([reason, *made.reasons[:2]])
-        return self._entered((*list_moves(before, pools, why), *self._borrowed(now_s)))
+        return self._record_moves((*list_moves(before, pools, why), *self._update_borrowing(now_s)))
 
-    def _on_probation(self, state: ControlState, before: tuple[Pool, ...], now_s: float) -> ControlState:
+    def _begin_trial(self, state: ControlState, before: tuple[Pool, ...], now_s: float) -> ControlState:
         """Keep the controller's memory of its moves, and let it judge this plan as a move if it can be undone."""
         known = self.state
         if known is None or not before:
@@ -256,7 +256,7 @@ class Allocator:
                     found[name] = Limit(self.state.limits[name], reason)
         return found
 
-    def _borrowed(self, now_s: float) -> tuple[Move, ...]:
+    def _update_borrowing(self, now_s: float) -> tuple[Move, ...]:
         """Let baselines run on every core, or end that, and return the moves; mode `plan` never does so."""
         assert self.state is not None
         lent, pools = self.state.lent, self.pools
@@ -273,7 +273,7 @@ class Allocator:
         reason = why or "its own cores are enough, and the others are in use"
         return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
 
-    def _handed_over(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
+    def _hand_over_rates(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
         """Return the estimates, with a former baseline's requests added to the version that replaces it."""
         found = {} if self.state is None else dict(self.state.estimates)
         before = {tenant.model: tenant.name for tenant in self._tenants if tenant.role == "baseline"}
@@ -285,7 +285,7 @@ class Allocator:
                 found[former] = replace(found[former], qps=0.0)
         return found
 
-    def _entered(self, moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    def _record_moves(self, moves: tuple[Move, ...]) -> tuple[Move, ...]:
         self.moves_made += len(moves)
         self.reasons |= {move.pool: move.reason for move in moves}
         names = {pool.name for pool in self.pools}
@@ -301,7 +301,7 @@ class Allocator:
             groups.setdefault(cores.get(name, self.state.cores), []).append(name)
         return [(names, len(mine)) for mine, names in groups.items()]
 
-    def _excused(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    def _forgive_slowness(self, estimates: Mapping[str, Estimate]) -> dict[str, Estimate]:
         """Return estimates in which no version counts as slow while baselines share the variants' cores."""
         return {
             name: replace(estimate, slow_s=0.0) if self.borrowing else estimate for name, estimate in estimates.items()

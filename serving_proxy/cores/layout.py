@@ -85,7 +85,7 @@ def to_cpus(cores: Iterable[int], machine: Machine) -> str:
     return format_cpus({cpu for core in cores for cpu in machine.cores[core].cpus})
 
 
-def grown(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str] | None:
+def intermediate_layout(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str] | None:
     """Return an intermediate layout in which versions have gained but not lost CPUs; None if none is needed."""
     step = {}
     both = set()

@@ -43,14 +43,14 @@ class Cost:
         """Return whether enough requests were seen to recognize an unusual cost."""
         return self.completed >= ENOUGH
 
-    def seen(self, observation: Observation) -> Cost:
+    def with_observation(self, observation: Observation) -> Cost:
         """Return the cost after more requests; once it is learned, it stays."""
         if self.learnt or not observation.completed:
             return self
         completed, busy = self.completed + observation.completed, self.busy_us + observation.busy_us
         return replace(self, completed=completed, busy_us=busy, usual_us=busy / completed)
 
-    def followed(self, service_us: float, elapsed_s: float) -> Cost:
+    def moved_toward(self, service_us: float, elapsed_s: float) -> Cost:
         """Return the cost, moved toward the present core time."""
         return replace(self, usual_us=self.usual_us + (service_us - self.usual_us) * min(1.0, elapsed_s / FORGET_S))
 
@@ -99,7 +99,7 @@ def learn(
         cost = costs.get(name, Cost(paths[name]))
         if cost.learnt or not observation.completed:
             continue
-        costs[name] = cost = cost.seen(observation)
+        costs[name] = cost = cost.with_observation(observation)
         us = max(cost.usual_us, 1.0)
         found[name] = replace(found[name], service_us=us, usual_us=us, slow_s=0.0, well_s=0.0)
     return found
@@ -111,7 +111,7 @@ def follow(costs: dict[str, Cost], estimates: Mapping[str, Estimate], elapsed_s:
     for name, estimate in estimates.items():
         cost = costs.get(name)
         if cost is not None and cost.learnt:
-            costs[name] = cost = cost.followed(estimate.service_us, elapsed_s)
+            costs[name] = cost = cost.moved_toward(estimate.service_us, elapsed_s)
             found[name] = replace(estimate, usual_us=cost.usual_us)
     return found
 

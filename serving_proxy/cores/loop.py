@@ -17,7 +17,7 @@ from typing import Any
 from cost_model.control import Move
 from cost_model.machine import Machine, this_machine
 from serving_proxy.cores import Allocator, DeployedTenant, manual_cpus, tenants
-from serving_proxy.cores.layout import grown, to_cpus
+from serving_proxy.cores.layout import intermediate_layout, to_cpus
 from serving_proxy.cores.limits import Limit, changes, for_each_host
 from serving_proxy.cores.meter import Meter
 from serving_proxy.cores.profiles import Profiles
@@ -82,11 +82,11 @@ class Cores:
         looked_at = -math.inf
         if self.allocator is not None:
             # The restored layout is in force until then; storage that hangs must not delay the plan.
-            await self.profiles.first_look(_PROFILES_S)
+            await self.profiles.wait_for_first_refresh(_PROFILES_S)
         while self.allocator is not None:
             with self._control.recording_faults("cores"):
                 passed = time.monotonic() - looked_at
-                if passed >= (_LEAST_S if self._meter.due(self._live()) else PERIOD_S):
+                if passed >= (_LEAST_S if self._meter.due(self._live_hosts()) else PERIOD_S):
                     looked_at = time.monotonic()
                     self.step()
             await asyncio.sleep(_LOOK_S)
@@ -94,7 +94,7 @@ class Cores:
     def step(self, now: float | None = None) -> None:
         """Plan if the deployed versions have changed, read the counters, and give versions their CPUs."""
         now = time.monotonic() if now is None else now
-        live = self._live()
+        live = self._live_hosts()
         if self.allocator is None or not live:
             return
         there = tenants(self._control.models)
@@ -104,15 +104,15 @@ class Cores:
             moves = self.allocator.deploy(there, machine, profiles, now, apart)
             self._note(moves, machine)
             try:
-                self._note(self._observed(there, live, now), machine)
+                self._note(self._observe(there, live, now), machine)
             finally:
                 # The plan is applied even if reading the counters fails.
-                self._give(len(live), now)
+                self._apply(len(live), now)
         else:
             self.allocator.stop()
-            self._give(len(live), now)
+            self._apply(len(live), now)
 
-    def _observed(self, there: Sequence[DeployedTenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
+    def _observe(self, there: Sequence[DeployedTenant], live: Sequence[HostSeen], now: float) -> tuple[Move, ...]:
         """Pass the hosts' new counters to the allocator; without new counters there are no moves."""
         if self.allocator is None or not self._meter.due(live):
             return ()
@@ -120,7 +120,7 @@ class Cores:
         seen, elapsed_s = self._meter.read(live, there, self._totals.of)
         return self.allocator.observe(seen, now, elapsed_s) if elapsed_s else ()
 
-    def _live(self) -> list[HostSeen]:
+    def _live_hosts(self) -> list[HostSeen]:
         return [host for host in self._control.hosts if host.alive and host.cpus and host.state != "draining"]
 
     def _machine(self, live: Sequence[HostSeen]) -> tuple[Machine, bool]:
@@ -133,13 +133,13 @@ class Cores:
         # If operators have given away all CPUs, the other versions share them as before.
         return machine_of(frozenset(free or cpus)), bool(free) and free != cpus
 
-    def _give(self, live: int, now: float) -> None:
+    def _apply(self, live: int, now: float) -> None:
         """Store the decision, then apply it; versions that grow get CPUs a second before others lose them."""
         assert self.allocator is not None
         # Include hosts that are down: when they start again, they load with the CPUs of the others.
         hosts = [host.name for host in self._control.hosts]
         wanted = self.allocator.cpusets
-        next_step = grown(self._in_force, wanted)
+        next_step = intermediate_layout(self._in_force, wanted)
         chosen = wanted if next_step is None else next_step
         limits = for_each_host(self.allocator.limits, live)
         most = {name: limit.most for name, limit in self.allocator.limits.items()}
@@ -163,7 +163,7 @@ class Cores:
         pools = {pool.name: pool for pool in self.allocator.pools}
         for move in moves:
             names = pools[move.pool].models if move.pool in pools else ()
-            before, after = (to_cpus(cores, machine) or "none" for cores in _within(move, machine))
+            before, after = (to_cpus(cores, machine) or "none" for cores in _existing_cores(move, machine))
             models = {name.rpartition("/")[0] for name in names}
             data = {"pool": move.pool, "versions": list(names), "before": before, "after": after, "reason": move.reason}
             self._notes.append(
@@ -193,7 +193,7 @@ def machine_of(cpus: frozenset[int]) -> Machine:
     return this_machine(cpus, usable=cpus)
 
 
-def _within(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
+def _existing_cores(move: Move, machine: Machine) -> tuple[list[int], list[int]]:
     """Return the cores before and after, without cores of an earlier, larger machine."""
     count = len(machine.cores)
     return [core for core in move.before if core < count], [core for core in move.after if core < count]

@@ -55,7 +55,7 @@ def topology(numbers: Iterable[int] | None = None, folder: Path = _SYSTEM) -> tu
     found = []
     for number in sorted(wanted):
         place = folder / f"cpu{number}" / "topology"
-        found.append(Cpu(number, _int(place / "core_id", number), _int(place / "physical_package_id", 0)))
+        found.append(Cpu(number, _read_int(place / "core_id", number), _read_int(place / "physical_package_id", 0)))
     return tuple(found)
 
 
@@ -74,15 +74,15 @@ def owners(
     for host in hosts:
         if not host.alive:
             continue
-        shared = _set(host.cpus)
+        shared = _read_groups(host.cpus)
         given = (cpusets or {}).get(host.name, {})
         for name, versions in sorted(host.models.items()):
             for number, seen in sorted(versions.items()):
-                has = _set(str(seen.details.get("cpuset") or ""))
+                has = _read_groups(str(seen.details.get("cpuset") or ""))
                 model = models.get(name)
                 version = model.versions.get(number) if model is not None else None
                 setting = version.settings.cpuset if version is not None else None
-                asked = _set(given.get(f"{name}/{number}") or setting or "")
+                asked = _read_groups(given.get(f"{name}/{number}") or setting or "")
                 cpus = has or shared
                 if seen.state not in {"failed", "loading"} and cpus:
                     wanted = tuple(sorted(asked)) if asked and asked != cpus else None
@@ -112,12 +112,12 @@ class Load:
         return found
 
 
-def _set(text: str) -> set[int]:
+def _read_groups(text: str) -> set[int]:
     """Read CPUs of one or more groups: `0-1;2`."""
     return {cpu for group in text.split(";") for cpu in read_cpus(group)}
 
 
-def _int(path: Path, otherwise: int) -> int:
+def _read_int(path: Path, otherwise: int) -> int:
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cost_model.control import Observation
-from serving_proxy.cores.observations import Gauges, added_up, observation, read_gauges
+from serving_proxy.cores.observations import Gauges, observation, read_gauges, sum_observations
 from serving_proxy.cores.tenants import DeployedTenant
 from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.tally import Tally
@@ -81,7 +81,7 @@ class Meter:
         if not passed:
             return {}, 0.0
         usual_s = sum(passed) / len(passed)
-        return {name: added_up(observations, usual_s) for name, observations in parts.items()}, usual_s
+        return {name: sum_observations(observations, usual_s) for name, observations in parts.items()}, usual_s
 
     def _is_fresh(self, host: HostSeen) -> bool:
         mark = self._marks.get(host.name)

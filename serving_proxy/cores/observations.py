@@ -63,7 +63,7 @@ def observation(added: Tally, before: Gauges, now: Gauges, slo_ms: float) -> Obs
     )
 
 
-def added_up(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Observation:
+def sum_observations(parts: Sequence[tuple[Observation, float]], elapsed_s: float) -> Observation:
     """Combine observations of hosts, each over a time of its own [s], into one over a common time [s]."""
 
     def total(value: Callable[[Observation], float]) -> float:

@@ -50,7 +50,7 @@ def _rows(profile: ServiceTable, service_us: float) -> int:
     return max(1, round(float(np.interp(service_us, means, profile.rows))))
 
 
-def planned(made: Plan) -> tuple[Pool, ...]:
+def pools_of_plan(made: Plan) -> tuple[Pool, ...]:
     """Return the pools of a plan unchanged."""
     pools = []
     variants = 0
@@ -66,7 +66,7 @@ def planned(made: Plan) -> tuple[Pool, ...]:
     return tuple(pools)
 
 
-def sized(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
+def resize_pools(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
     """Return the controller's pools with the numbers of cores that a plan gives their models, moving few cores."""
     place = {name: number for number, (_, models) in enumerate(grouped) for name in models}
     sizes = [0] * len(grouped)

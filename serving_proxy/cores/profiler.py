@@ -97,12 +97,12 @@ class Profiler:
             before = self._failed.get(key, _NOT_YET)
             pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0**before.times)
             self._failed[key] = _Failed(before.times + 1, time.monotonic() + pause_s)
-            if not before.times and self._is_there(tenant, version):
+            if not before.times and self._is_deployed(tenant, version):
                 self._note(tenant, f"could not be profiled, and the proxy tries again: {error}")
             raise
         except Exception as error:
             self._failed[key] = _Failed()
-            if self._is_there(tenant, version):
+            if self._is_deployed(tenant, version):
                 self._note(tenant, f"was not profiled, and is planned from its measured requests: {error}")
             raise
 
@@ -127,9 +127,9 @@ class Profiler:
             "cpus": self._control.host_settings.maintenance_cpus,
         }
         told = await run_worker(
-            _WORKER, asked, f"profile of {tenant.name}", lambda step, *rest: job.told(f"profiling: {step}", *rest)
+            _WORKER, asked, f"profile of {tenant.name}", lambda step, *rest: job.report(f"profiling: {step}", *rest)
         )
-        if not self._is_there(tenant, version):
+        if not self._is_deployed(tenant, version):
             raise CancelledError(f"{tenant.name}: undeployed")
         if reuse is not None and told["result"]["reused"]:
             out.unlink()
@@ -140,7 +140,7 @@ class Profiler:
             await self._profiles.record(tenant.path, file, "measured")
             self._note(tenant, f"was profiled with {', '.join(map(str, ROWS))} rows: {file.name}")
 
-    def _is_there(self, tenant: DeployedTenant, version: Version) -> bool:
+    def _is_deployed(self, tenant: DeployedTenant, version: Version) -> bool:
         """Return whether the version that was measured is still deployed."""
         model = self._control.models.get(tenant.model)
         now = None if model is None else model.versions.get(tenant.version)

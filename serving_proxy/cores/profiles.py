@@ -69,17 +69,17 @@ class Profiles:
 
     async def look(self, tenants: Iterable[DeployedTenant]) -> None:
         """Find the profiles of new versions, or of all versions if files have changed."""
-        files = await asyncio.to_thread(_listed, self._control.options.profiles)
+        files = await asyncio.to_thread(_list_files, self._control.options.profiles)
         wanted = {(tenant.path, tenant.profile): tenant for tenant in tenants}
         if files == self._files:
             wanted = {key: tenant for key, tenant in wanted.items() if key not in self._known}
         # The earlier result is used until the new one is found.
         for key, tenant in sorted(wanted.items(), key=str):
-            self._known[key] = await self._found(tenant)
+            self._known[key] = await self._find_profile(tenant)
         self._files = files
         self._looked.set()
 
-    async def _found(self, tenant: DeployedTenant) -> Known | None:
+    async def _find_profile(self, tenant: DeployedTenant) -> Known | None:
         given = tenant.profile
         if given is not None:
             try:
@@ -87,23 +87,23 @@ class Profiles:
                 profile = await asyncio.to_thread(check_profile, Path(given), Path(tenant.path))
                 return Known(profile.service, Path(given), "given")
             except InvalidError as error:
-                self._refused(tenant, str(error))
+                self._note_refusal(tenant, str(error))
         while True:
             record = self._records.get(tenant.path)
-            listed = await asyncio.to_thread(_listed, self._control.options.profiles)
+            listed = await asyncio.to_thread(_list_files, self._control.options.profiles)
             found = await asyncio.to_thread(_find, tenant.path, record, [Path(name) for name, _ in listed])
             # If another profile was recorded meanwhile, search again.
             if record == self._records.get(tenant.path):
                 return found
 
-    def _refused(self, tenant: DeployedTenant, why: str) -> None:
+    def _note_refusal(self, tenant: DeployedTenant, why: str) -> None:
         """Record once that a given profile cannot be used."""
         if self._refusals.get(tenant.path) != why:
             self._refusals[tenant.path] = why
             message = f"{tenant.name}: is measured, because the given profile does not belong to it: {why}"
             self._control.note("profile", message, tenant.model, tenant.version)
 
-    async def first_look(self, seconds: float) -> None:
+    async def wait_for_first_refresh(self, seconds: float) -> None:
         """Wait until versions have been looked at once, or until this time [s] has passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -135,7 +135,7 @@ def _records(kept: object) -> dict[str, tuple[str, str]]:
     }
 
 
-def _listed(folder: Path) -> tuple[tuple[str, int], ...]:
+def _list_files(folder: Path) -> tuple[tuple[str, int], ...]:
     found = []
     for path in folder.glob("*.json"):
         # Skip links that lead nowhere, and files that were removed meanwhile.

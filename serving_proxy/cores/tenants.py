@@ -50,7 +50,7 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
             continue
         usual = baseline.slo_p99_ms or DEFAULT_SLO_MS
         for number, version in sorted(model.versions.items()):
-            if _is_asked(model, version) and version.path is not None and not is_manual(version.settings):
+            if _may_get_requests(model, version) and version.path is not None and not is_manual(version.settings):
                 first = number == model.baseline
                 found.append(
                     DeployedTenant(
@@ -67,7 +67,7 @@ def tenants(models: Mapping[str, Model]) -> tuple[DeployedTenant, ...]:
     return tuple(sorted(found, key=lambda tenant: tenant.role != "baseline"))
 
 
-def _is_asked(model: Model, version: Version) -> bool:
+def _may_get_requests(model: Model, version: Version) -> bool:
     """Return whether a version may get requests; a version that is only kept warm needs no cores."""
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
     return version.desired and version.state != State.FAILED and (reachable or not version.held)

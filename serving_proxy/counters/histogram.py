@@ -37,13 +37,13 @@ class Histogram:
             return other if other.counts else self
         if self.bounds != other.bounds:
             return max(self, other, key=lambda histogram: histogram.count)
-        return Histogram(self.bounds, _sums(self.counts, other.counts, 1))
+        return Histogram(self.bounds, _add_counts(self.counts, other.counts, 1))
 
     def __sub__(self, earlier: Histogram) -> Histogram:
         """Return the counts since the earlier ones; all counts if the two cannot be compared."""
         if not earlier.counts or self.bounds != earlier.bounds:
             return self
-        return Histogram(self.bounds, tuple(max(0, count) for count in _sums(self.counts, earlier.counts, -1)))
+        return Histogram(self.bounds, tuple(max(0, count) for count in _add_counts(self.counts, earlier.counts, -1)))
 
     def quantile(self, fraction: float) -> float | None:
         """Return the latency [us] that this fraction does not exceed, interpolated linearly in a bucket; None if it is
@@ -67,5 +67,5 @@ class Histogram:
         return sum(self.counts[first:])
 
 
-def _sums(counts: Sequence[int], others: Sequence[int], sign: int) -> tuple[int, ...]:
+def _add_counts(counts: Sequence[int], others: Sequence[int], sign: int) -> tuple[int, ...]:
     return tuple(count + sign * other_count for count, other_count in zip_longest(counts, others, fillvalue=0))

@@ -123,13 +123,13 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         """Add the counters."""
-        return _combined(self, other, 1)
+        return _combine(self, other, 1)
 
     def __sub__(self, earlier: Tally) -> Tally:
         """Return the counters since the earlier ones."""
-        return _combined(self, earlier, -1)
+        return _combine(self, earlier, -1)
 
-    def shrunk(self, earlier: Tally) -> bool:
+    def has_shrunk_since(self, earlier: Tally) -> bool:
         """Return whether a counter is smaller than before, which means that counting started again."""
         return any(self.outcomes.get(name, 0) < count for name, count in earlier.outcomes.items()) or any(
             self.shadow.get(name, 0) < count for name, count in earlier.shadow.items()
@@ -161,7 +161,7 @@ class Tally:
         return self.shadow.get("compared", 0) + self.shadow.get("failed", 0)
 
 
-def _combined(first: Tally, second: Tally, sign: int) -> Tally:
+def _combine(first: Tally, second: Tally, sign: int) -> Tally:
     values: dict[str, Any] = {}
     for part in fields(Tally):
         mine, theirs = getattr(first, part.name), getattr(second, part.name)

@@ -44,7 +44,7 @@ class Totals:
         host was restarted or the version was loaded again: its counts start from 0.
         """
         before = self._hosts.get(host)
-        shown = _shown(stats)
+        shown = _change_mark(stats)
         if not stats or (before is not None and before.shown == shown):
             return False
         now = read_tallies(stats)
@@ -53,7 +53,7 @@ class Totals:
             return True
         for key, counted in now.items():
             earlier = before.last.get(key, _NOTHING)
-            added = counted if counted.shrunk(earlier) else counted - earlier
+            added = counted if counted.has_shrunk_since(earlier) else counted - earlier
             before.totals[key] = before.totals.get(key, _NOTHING) + added
         # Versions that are missing now may appear again, and then do not start from 0.
         self._hosts[host] = _Host(shown, before.last | now, frozenset(now), before.totals)
@@ -73,7 +73,7 @@ class Totals:
             host.last = {key: tally for key, tally in host.last.items() if key in keys or key in host.showing}
 
 
-def _shown(stats: Mapping[str, Any]) -> tuple[Any, ...]:
+def _change_mark(stats: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return values that change whenever a host writes its statistics."""
     shadow = stats.get("shadow")
     return stats.get("time"), shadow.get("time") if isinstance(shadow, dict) else None

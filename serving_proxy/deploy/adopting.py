@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from serving_proxy.deploy.adoption import adopt
-from serving_proxy.deploy.changes import listed
+from serving_proxy.deploy.changes import list_versions
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.experiments.traffic import to_percent
@@ -38,7 +38,7 @@ def adopt_unknown(control: Control) -> None:
         The database contains no model, desired.json is damaged, and no host has a readable copy of it: continuing
         would stop the models that are served.
     """
-    body = _desired(control)
+    body = _read_desired(control)
     if body is None:
         return
     found = adopt(body, time.time())
@@ -48,12 +48,14 @@ def adopt_unknown(control: Control) -> None:
             control.note("adopt", f"not adopted from desired.json: {reason}")
     for name, model in found.models.items():
         if name not in control.models:
-            whole = model.change(versions={number: _looked_at(version) for number, version in model.versions.items()})
-            log.warning("%s", _told(whole))
-            control.store([whole], [Note(kind="adopt", message=_told(whole), model=name)])
+            whole = model.change(
+                versions={number: _with_file_data(version) for number, version in model.versions.items()}
+            )
+            log.warning("%s", _describe(whole))
+            control.store([whole], [Note(kind="adopt", message=_describe(whole), model=name)])
 
 
-def _desired(control: Control) -> Mapping[str, Any] | None:
+def _read_desired(control: Control) -> Mapping[str, Any] | None:
     """Return what hosts are to serve, from `desired.json` or, if that is damaged, from a host's copy of it."""
     path = control.desired.path
     try:
@@ -91,7 +93,7 @@ def _generation(body: Mapping[str, Any]) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _looked_at(version: Version) -> Version:
+def _with_file_data(version: Version) -> Version:
     """Return the version with its stamp, signatures and size as read from its files."""
     values: dict[str, Any] = {"stamp": stamp_of(Path(version.source))}
     with contextlib.suppress(ProxyError):
@@ -101,9 +103,8 @@ def _looked_at(version: Version) -> Version:
     return version.model_copy(update=values)
 
 
-def _told(model: Model) -> str:
+def _describe(model: Model) -> str:
     split = "".join(f", {to_percent(weight):g} % to {number}" for number, weight in sorted(model.weights.items()))
     labels = "".join(f", '{label}' is {number}" for label, number in sorted(model.labels.items()))
-    return (
-        f"{model.name}: adopted from desired.json: versions {listed(model)}, baseline {model.baseline}{split}{labels}"
-    )
+    versions = f"versions {list_versions(model)}, baseline {model.baseline}{split}{labels}"
+    return f"{model.name}: adopted from desired.json: {versions}"

@@ -79,11 +79,11 @@ def undeploy(model: Model, number: int | None, now: float) -> Change:
         There never was such a version, or it is the baseline and other versions are deployed.
     """
     if number is not None and number not in model.versions:
-        raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {listed(model)}")
+        raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {list_versions(model)}")
     others = [version.number for version in model.versions.values() if version.active and version.number != number]
     if number is not None and number == model.baseline and others:
         raise PreconditionError(
-            f"{model.name}/{number}: is the baseline of {listed(model, others)}, expected another version to be "
+            f"{model.name}/{number}: is the baseline of {list_versions(model, others)}, expected another version to be "
             "promoted first, or the whole model to be undeployed"
         )
     change = Change(model)
@@ -258,14 +258,14 @@ def usable(model: Model, number: int) -> Version:
     """
     version = model.versions.get(number)
     if version is None:
-        raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {listed(model)}")
+        raise NotFoundError(f"{model.name}/{number}: not deployed, expected one of {list_versions(model)}")
     if not version.active:
         why = f" ({version.reason})" if version.reason else ""
         raise PreconditionError(f"{model.name}/{number}: {version.state}{why}, expected a version that is deployed")
     return version
 
 
-def listed(model: Model, numbers: Iterable[int] | None = None) -> str:
+def list_versions(model: Model, numbers: Iterable[int] | None = None) -> str:
     """List the given versions, or all that are deployed, as text."""
     if numbers is None:
         numbers = [version.number for version in model.versions.values() if version.active]

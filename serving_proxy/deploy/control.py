@@ -121,7 +121,7 @@ class Control:
         return self._store.last_event
 
     @property
-    def told(self) -> bool:
+    def is_published(self) -> bool:
         """Return whether `desired.json` is up to date, or cannot be written."""
         return not self._dirty or self.fault is not None
 
@@ -234,7 +234,7 @@ class Control:
         passed, self._last = now - self._last, now
         self._run_clocks(min(passed, _MOST_PASSED_S))
         hosts = self.actual.read()
-        if [_uncounted(host) for host in hosts] != [_uncounted(host) for host in self.hosts]:
+        if [_without_counters(host) for host in hosts] != [_without_counters(host) for host in self.hosts]:
             self._dirty = True
         self.hosts = hosts
         self._note_host_faults()
@@ -284,6 +284,6 @@ class Control:
                     self.note("host", f"{host.name}: {host.desired_error}")
 
 
-def _uncounted(host: HostSeen) -> HostSeen:
+def _without_counters(host: HostSeen) -> HostSeen:
     """Return what a host reports of its versions, without its counters."""
     return replace(host, stats={}, counted_at=0.0)

@@ -61,7 +61,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
         rendered = _model(model, settings)
         if rendered is not None:
             body["models"][name] = rendered
-    refused = {name: reason for name, model in sorted(models.items()) if (reason := _refused(model))}
+    refused = {name: reason for name, model in sorted(models.items()) if (reason := _refusal(model))}
     if refused:
         body["refused"] = refused
     named = {f"{name}/{number}" for name, entry in body["models"].items() for number in entry["versions"]}
@@ -75,7 +75,7 @@ def render(models: Mapping[str, Model], settings: HostSettings) -> dict[str, Any
     return body
 
 
-def _refused(model: Model) -> dict[str, Any]:
+def _refusal(model: Model) -> dict[str, Any]:
     """Return what hosts answer to status requests for versions that no host is to load."""
     return {
         str(number): {"status": version.failure or "UNKNOWN", "message": version.reason}

@@ -20,14 +20,14 @@ def explain(
 ) -> ExplainView:
     """Explain a model and each version that is not stopped; `cores` contains lines about the CPUs of versions."""
     versions = {
-        str(number): [*_version(model, version, hosts), *(cores or {}).get(number, ())]
+        str(number): [*_version_lines(model, version, hosts), *(cores or {}).get(number, ())]
         for number, version in model.versions.items()
         if version.state != State.STOPPED
     }
-    return ExplainView(model=model.name, lines=_model(model, hosts, generation), versions=versions)
+    return ExplainView(model=model.name, lines=_model_lines(model, hosts, generation), versions=versions)
 
 
-def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str]:
+def _model_lines(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str]:
     lines = []
     if model.baseline is None:
         lines.append("It has no baseline: requests are answered NOT_FOUND until a version is deployed.")
@@ -44,15 +44,15 @@ def _model(model: Model, hosts: Sequence[HostSeen], generation: int) -> list[str
     if model.candidate is not None:
         state = model.versions[model.candidate].state
         lines.append(f"Version {model.candidate} becomes the baseline once it is ready; it is {state}.")
-    lines += _way_back(model)
+    lines += _rollback_lines(model)
     if model.policy is not None:
         lines.append(f"Its versions come from {model.base_path}: {policy_text(model.policy)}.")
     lines += [f"'{label}' names version {number}." for label, number in sorted(model.labels.items())]
-    lines += _hosts(hosts, generation)
+    lines += _host_lines(hosts, generation)
     return lines
 
 
-def _way_back(model: Model) -> list[str]:
+def _rollback_lines(model: Model) -> list[str]:
     """Return where `rollback` leads; only a version that can still be served is promised."""
     if model.baseline is None or model.last_good is None:
         return []
@@ -69,7 +69,7 @@ def _way_back(model: Model) -> list[str]:
     ]
 
 
-def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
+def _host_lines(hosts: Sequence[HostSeen], generation: int) -> list[str]:
     live = [host for host in hosts if host.alive]
     if not live:
         return ["No host is running: nothing is served."]
@@ -84,7 +84,7 @@ def _hosts(hosts: Sequence[HostSeen], generation: int) -> list[str]:
     return lines
 
 
-def _version(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[str]:
+def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) -> list[str]:
     lines = [_state_line(version)]
     what = role(model, version)
     if what:

@@ -61,7 +61,7 @@ class Checker:
 
     def __init__(self, cpus: Set[int] = frozenset()) -> None:
         self._cpus = format_cpus(set(cpus)) or None
-        self._check: Check | None = self._by_library
+        self._check: Check | None = self._refusals_of_library
 
     def check(self, before: Model | None, after: Model, settings: HostSettings) -> None:
         """Check a model in the form that hosts get once its versions have passed their gates.
@@ -101,9 +101,9 @@ class Checker:
         except (ValueError, RecursionError) as error:
             return [f"{model.name}: {error}, expected settings that JSON can hold"]
         found = () if self._check is None else self._check(text)
-        return [_told(model.name, number, message) for _, number, message in found]
+        return [_name_object(model.name, number, message) for _, number, message in found]
 
-    def _by_library(self, text: str) -> Iterable[tuple[str | None, int | None, str]]:
+    def _refusals_of_library(self, text: str) -> Iterable[tuple[str | None, int | None, str]]:
         import processor
 
         try:
@@ -159,7 +159,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _told(model: str, version: int | None, message: str) -> str:
+def _name_object(model: str, version: int | None, message: str) -> str:
     """Name the faulty object in the proxy's form: `ranking/4: config key 'session_num': ...`."""
     named = model if version is None else f"{model}/{version}"
     place = f"desired.json: models.{model}" + ("" if version is None else f".versions.{version}")

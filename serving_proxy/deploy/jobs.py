@@ -49,7 +49,7 @@ class Job:
         if self.task is not None and not self.task.done() and not self.cancelling:
             self.task.cancel()
 
-    def told(self, step: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
+    def report(self, step: str, done: int = 0, total: int | None = None, unit: str = "") -> None:
         """Set the current step and its progress."""
         self.step, self.done, self.total, self.unit = step, done, total, unit
 

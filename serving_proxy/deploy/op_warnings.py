@@ -19,10 +19,10 @@ async def warn_of_ops(control: Control) -> None:
         for version in list(model.versions.values()):
             if version.desired and version.ops is None and version.path is not None:
                 with control.recording_faults(f"ops of {name}/{version.number}"):
-                    await _look(control, name, version.number, Path(version.path))
+                    await _warn(control, name, version.number, Path(version.path))
 
 
-async def _look(control: Control, name: str, number: int, path: Path) -> None:
+async def _warn(control: Control, name: str, number: int, path: Path) -> None:
     try:
         found = await asyncio.to_thread(lambda: reached_ops(read_meta_graph(path)))
     except ProxyError:

@@ -69,7 +69,7 @@ class DeployPipeline:
             for number, version in list(model.versions.items()):
                 jobs = self._jobs.running(name, number)
                 if version.state in GATED and not any(job.deployed_at == version.deployed_at for job in jobs):
-                    self._from_new(name, version, "its job had stopped")
+                    self._reset_to_new(name, version, "its job had stopped")
                     self._start(name, version)
 
     def resume(self) -> None:
@@ -84,7 +84,7 @@ class DeployPipeline:
         for name, model in list(self._control.models.items()):
             for number, version in list(model.versions.items()):
                 row = rows.pop((name, number), None)
-                self._from_new(name, version, "the proxy was restarted")
+                self._reset_to_new(name, version, "the proxy was restarted")
                 if version.state in GATED or (row is not None and version.active):
                     self._start(name, version, row)
         for row in rows.values():
@@ -94,7 +94,7 @@ class DeployPipeline:
         """Return the folder of a version's optimized model."""
         return self._control.options.artifacts / name / f"{version.number}-{int(version.deployed_at * 1000):x}"
 
-    def _from_new(self, name: str, version: Version, reason: str) -> None:
+    def _reset_to_new(self, name: str, version: Version, reason: str) -> None:
         """Set a version that is in the gates back to `new`."""
         if version.state in GATED - {State.NEW}:
             change = move(self._control.model(name), version.number, State.NEW, version.since, reason)
@@ -110,9 +110,9 @@ class DeployPipeline:
     async def _run(self, job: Job, name: str, deployed_at: float) -> None:
         number = job.row.version
         try:
-            if self._current(name, number, deployed_at).state in GATED:
+            if self._current_version(name, number, deployed_at).state in GATED:
                 await self._pass_gates(job, name, number, deployed_at)
-            await self._loaded(job, name, number, deployed_at)
+            await self._wait_until_loaded(job, name, number, deployed_at)
         except asyncio.CancelledError:
             if not self._jobs.closing:
                 self._give_up(name, number, deployed_at)
@@ -127,29 +127,29 @@ class DeployPipeline:
 
     async def _pass_gates(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         if self._validations.locked():
-            job.told("waiting for other validations")
+            job.report("waiting for other validations")
         async with self._validations:
             await self._move(job, name, number, deployed_at, State.VALIDATING)
             found = await self._validate(job, name, number, deployed_at)
-        version = self._current(name, number, deployed_at)
+        version = self._current_version(name, number, deployed_at)
         if version.optimize is not None:
             if self.optimizing.locked():
-                job.told("waiting for another optimization")
+                job.report("waiting for another optimization")
             async with self.optimizing:
-                job.told("optimizing")
+                job.report("optimizing")
                 await self._move(job, name, number, deployed_at, State.OPTIMIZING)
                 path = await self._optimize(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
             # The hash that is shown must be that of the served files.
             files = await self._in_thread(job, "reading the optimized model", partial(fingerprint_apart, path))
             found = replace(found, path=path, signatures=signatures, files=files)
-            expected = self._expected(name, version)
+            expected = self._expected_signatures(name, version)
             if expected is not None:
                 check_signatures(str(path), expected, signatures)
-        await self._forgotten(job, name, number, deployed_at)
+        await self._wait_until_forgotten(job, name, number, deployed_at)
         await self._admit(job, name, number, deployed_at, found)
 
-    async def _forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+    async def _wait_until_forgotten(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         """Wait until no host reports an earlier failure under this number.
 
         Hosts retry the same entry only after it was removed, and what they report of the earlier version says nothing
@@ -158,13 +158,13 @@ class DeployPipeline:
         """
         end = time.monotonic() + _LONGEST_FORGETTING_S
         while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:
-            job.told("waiting for hosts to unload the failed version")
-            self._current(name, number, deployed_at)
+            job.report("waiting for hosts to unload the failed version")
+            self._current_version(name, number, deployed_at)
             await asyncio.sleep(0.02)
 
     async def _validate(self, job: Job, name: str, number: int, deployed_at: float) -> Validated:
-        version = self._current(name, number, deployed_at)
-        expected = self._expected(name, version)
+        version = self._current_version(name, number, deployed_at)
+        expected = self._expected_signatures(name, version)
         allowed = {*self._control.options.allowed_ops, *version.allowed_ops}
         work = partial(validate, version.source, self._control.options.model_roots, expected, allowed_ops=allowed)
         return await self._in_thread(job, "validating", work)
@@ -172,12 +172,12 @@ class DeployPipeline:
     async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
         """Read files of a model on a thread, which checks whether it is cancelled and reports its progress."""
         cancelled = False
-        job.told(step)
+        job.report(step)
         try:
             return await asyncio.to_thread(
                 work,
                 lambda: cancelled,
-                lambda done, total: job.told(step, done, total, "bytes"),
+                lambda done, total: job.report(step, done, total, "bytes"),
                 self._control.options.host_settings.maintenance_cpus,
             )
         finally:
@@ -197,25 +197,25 @@ class DeployPipeline:
             report=target.with_suffix(".json"),
             requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
             cpus=self._control.host_settings.maintenance_cpus,
-            told=lambda step, done, total, unit: job.told(f"optimizing: {step}", done, total, unit),
+            told=lambda step, done, total, unit: job.report(f"optimizing: {step}", done, total, unit),
         )
         return target.resolve(strict=True)
 
-    async def _loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+    async def _wait_until_loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
         """Wait until every host has the version, or one reports why not."""
         while True:
-            version = self._current(name, number, deployed_at)
+            version = self._current_version(name, number, deployed_at)
             if version.state == State.READY:
                 return
             if version.state == State.FAILED:
                 raise PreconditionError(f"{name}/{number}: {version.reason}")
-            job.told(str(version.state) + (f", {version.reason}" if version.reason else ""))
+            job.report(str(version.state) + (f", {version.reason}" if version.reason else ""))
             await self._control.feed.change(_WAITING_S)
 
     def _version(self, name: str, number: int) -> Version:
         return self._control.model(name).versions[number]
 
-    def _current(self, name: str, number: int, deployed_at: float) -> Version:
+    def _current_version(self, name: str, number: int, deployed_at: float) -> Version:
         """Return the version if it is still the one that the job is about."""
         version = self._control.model(name).versions.get(number)
         gone = version is None or version.deployed_at != deployed_at
@@ -223,7 +223,7 @@ class DeployPipeline:
             raise CancelledError(f"{name}/{number}: undeployed")
         return version
 
-    def _expected(self, name: str, version: Version) -> Signatures | None:
+    def _expected_signatures(self, name: str, version: Version) -> Signatures | None:
         """Return the signatures that clients of the model rely on."""
         model = self._control.model(name)
         if version.other_signature or model.baseline in {None, version.number}:
@@ -242,16 +242,16 @@ class DeployPipeline:
         failure: str = "",
     ) -> None:
         def moved() -> Change:
-            self._current(name, number, deployed_at)
+            self._current_version(name, number, deployed_at)
             return move(self._control.model(name), number, state, time.time(), reason, failure)
 
-        await self._written(job, moved)
+        await self._write(job, moved)
 
     async def _admit(self, job: Job, name: str, number: int, deployed_at: float, found: Validated) -> None:
         files = found.files
 
         def admitted() -> Change:
-            self._current(name, number, deployed_at)
+            self._current_version(name, number, deployed_at)
             change = move(self._control.model(name), number, State.LOADING, time.time())
             values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
             values |= {"sha256": files.sha256, "bytes": files.bytes, "seal": files.seal}
@@ -259,9 +259,9 @@ class DeployPipeline:
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )
 
-        await self._written(job, admitted)
+        await self._write(job, admitted)
 
-    async def _written(self, job: Job, made: Callable[[], Change]) -> None:
+    async def _write(self, job: Job, made: Callable[[], Change]) -> None:
         """Write a change; wait while the disk is full or the database is locked.
 
         Waiting keeps the work that has been done so far.
@@ -271,7 +271,7 @@ class DeployPipeline:
                 self._control.commit(made())
                 return
             except (ExhaustedError, UnavailableError) as error:
-                job.told(f"waiting: {error}")
+                job.report(f"waiting: {error}")
                 await asyncio.sleep(_FULL_DISK_S)
 
     async def _fail(self, job: Job, name: str, number: int, deployed_at: float, reason: str, failure: str) -> None:

@@ -18,7 +18,7 @@ from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.records.hosts import HostSeen, held_anywhere, observe
 from serving_proxy.records.models import Arm, Model, Note, Version
-from serving_proxy.records.states import SERVED, State, way
+from serving_proxy.records.states import SERVED, State, steps_between
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
     """Move one model a step forward: states, promotion, labels, ramps."""
     change = Change(model)
     for number in model.versions:
-        change = change.then(_state(change.model, number, snapshot))
-    change = change.then(_heir(change.model))
-    change = change.then(_promotion(change.model, snapshot.now))
-    change = change.then(Change(_labels(change.model)))
-    return change.then(_ramps(change.model, snapshot.seconds.get(model.name, {}), taken))
+        change = change.then(_update_state(change.model, number, snapshot))
+    change = change.then(_replace_failed_baseline(change.model))
+    change = change.then(_promote_candidate(change.model, snapshot.now))
+    change = change.then(Change(_publish_labels(change.model)))
+    return change.then(_advance_ramps(change.model, snapshot.seconds.get(model.name, {}), taken))
 
 
-def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
+def _update_state(model: Model, number: int, snapshot: Snapshot) -> Change:
     """Set a version's state from the hosts' reports."""
     version = model.versions[number]
     if version.state == State.DRAINING:
@@ -106,13 +106,13 @@ def _state(model: Model, number: int, snapshot: Snapshot) -> Change:
     seen = observe(snapshot.hosts, model.name, number, version.path)
     if seen.state == State.STOPPED:
         # A failed version that no host knows waits for a host, as all others do.
-        return _moved(model, version, State.LOADING, seen.reason, snapshot.now)
-    return _moved(model, version, seen.state, seen.reason, snapshot.now)
+        return _move_to(model, version, State.LOADING, seen.reason, snapshot.now)
+    return _move_to(model, version, seen.state, seen.reason, snapshot.now)
 
 
-def _moved(model: Model, version: Version, state: State, reason: str, now: float) -> Change:
+def _move_to(model: Model, version: Version, state: State, reason: str, now: float) -> Change:
     change = Change(model)
-    for step in way(version.state, state):
+    for step in steps_between(version.state, state):
         change = change.then(move(change.model, version.number, step, now, reason if step == state else ""))
     found = change.model.versions[version.number]
     if found.reason != reason:
@@ -120,7 +120,7 @@ def _moved(model: Model, version: Version, state: State, reason: str, now: float
     return change
 
 
-def _heir(model: Model) -> Change:
+def _replace_failed_baseline(model: Model) -> Change:
     """Make another version the baseline if no host ever got as far as trying the present one."""
     if (
         model.baseline is not None
@@ -140,7 +140,7 @@ def _heir(model: Model) -> Change:
     return Change(changed.change(baseline=heir.number), (note,))
 
 
-def _promotion(model: Model, now: float) -> Change:
+def _promote_candidate(model: Model, now: float) -> Change:
     """Make a candidate the baseline once it is ready, or at once in a rollback; drop a candidate that has failed."""
     number = model.candidate
     if number is None:
@@ -155,10 +155,10 @@ def _promotion(model: Model, now: float) -> Change:
     # A rollback does not wait: the present baseline may be what keeps hosts from loading the old one. Each host stays
     # with the baseline that it has until the wanted one is ready there.
     able = version.state in SERVED if model.going_back else version.state == State.READY
-    return _baseline_moved(model, version, now) if able else Change(model)
+    return _make_baseline(model, version, now) if able else Change(model)
 
 
-def _baseline_moved(model: Model, version: Version, now: float) -> Change:
+def _make_baseline(model: Model, version: Version, now: float) -> Change:
     old = None if model.baseline is None else model.versions[model.baseline]
     back, kept = model.going_back, model.last_good
     changed = without_traffic(model, version.number).change(baseline=version.number, candidate=None, going_back=False)
@@ -175,10 +175,10 @@ def _baseline_moved(model: Model, version: Version, now: float) -> Change:
     message = f"{model.name}/{version.number}: is the baseline" + (f" after {old.number}" if old is not None else "")
     note = Note(kind="baseline", message=message, model=model.name, version=version.number)
     change = Change(changed, (note,))
-    return change.then(_let_go(change.model, kept, now))
+    return change.then(_unload_former_baseline(change.model, kept, now))
 
 
-def _let_go(model: Model, number: int | None, now: float) -> Change:
+def _unload_former_baseline(model: Model, number: int | None, now: float) -> Change:
     """Unload the former last good version, unless something else needs it."""
     if number is None or number in {model.baseline, model.last_good} or number not in model.versions:
         return Change(model)
@@ -189,13 +189,13 @@ def _let_go(model: Model, number: int | None, now: float) -> Change:
     return stop(model, number, now, "another version is the last good baseline")
 
 
-def _labels(model: Model) -> Model:
+def _publish_labels(model: Model) -> Model:
     ready = [number for number, version in model.versions.items() if version.state == State.READY]
     published = labels_to_publish(model.labels, model.published, ready)
     return model if published == model.published else model.change(published=published)
 
 
-def _ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
+def _advance_ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
     """Write the weights that ramps have reached; the record changes only if a weight does."""
     if model.paused or not model.ramps:
         return Change(model)

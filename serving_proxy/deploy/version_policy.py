@@ -60,24 +60,24 @@ def choose_versions(policy: Policy, there: Mapping[int, str], model: Model) -> P
         The present state.
     """
     found = set(there)
-    wanted = wanted_versions(policy, found | _vanished(model, found))
+    wanted = wanted_versions(policy, found | _baseline_without_directory(model, found))
     deployed = {number for number, version in model.versions.items() if version.active}
     failed = [version for version in model.versions.values() if version.state == State.FAILED]
     tried = {version.number for version in failed if there.get(version.number, version.stamp) == version.stamp}
     named = set(policy.versions) if policy.kind == PolicyKind.SPECIFIC else set()
     missing = (named | set(model.labels.values())) - found - deployed
     kept = wanted | {model.baseline, model.last_good, model.candidate} | set(model.labels.values()) | set(model.weights)
-    unload = (deployed | tried) - kept if _served_meanwhile(wanted & found, model) else set()
+    unload = (deployed | tried) - kept if _is_any_ready(wanted & found, model) else set()
     return PolicyChoice(
         load=tuple(sorted((wanted & found) - deployed - tried)),
         unload=tuple(sorted(unload)),
-        follow=_follow(wanted & (deployed | tried), model),
+        follow=_version_to_follow(wanted & (deployed | tried), model),
         missing=tuple(sorted(missing)),
         chosen=tuple(sorted(wanted)),
     )
 
 
-def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
+def _baseline_without_directory(model: Model, found: Set[int]) -> frozenset[int]:
     """Return the baseline if its directory is gone but hosts have it, so that the policy does not follow an older
     version.
     """
@@ -86,19 +86,19 @@ def _vanished(model: Model, found: Set[int]) -> frozenset[int]:
     return frozenset({baseline.number} - found) if baseline is not None and served else frozenset()
 
 
-def _served_meanwhile(wanted: frozenset[int], model: Model) -> bool:
+def _is_any_ready(wanted: frozenset[int], model: Model) -> bool:
     """Return whether a wanted version is ready, so that others may be unloaded."""
     return any(model.versions[number].state == State.READY for number in wanted if number in model.versions)
 
 
-def _follow(wanted: Iterable[int], model: Model) -> int | None:
+def _version_to_follow(wanted: Iterable[int], model: Model) -> int | None:
     """Return the largest version that is not known to be bad, or None if that is the baseline or candidate already."""
-    good = [number for number in wanted if not _bad(model, number)]
+    good = [number for number in wanted if not _is_bad(model, number)]
     largest = max(good, default=None)
     return None if largest in {None, model.baseline, model.candidate} else largest
 
 
-def _bad(model: Model, number: int) -> bool:
+def _is_bad(model: Model, number: int) -> bool:
     version = model.versions[number]
     return version.rejected or version.state == State.FAILED
 

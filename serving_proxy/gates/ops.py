@@ -93,12 +93,12 @@ def reached_ops(graph: Any) -> list[Reached]:
     found: list[Reached] = []
     for name, signature in served.items():
         wanted = {output.name for output in signature.outputs.values()}
-        found += _Walk(functions, f"signature '{name}'").run(_main(nodes, functions, later), wanted, fed[name])
+        found += _Walk(functions, f"signature '{name}'").run(_main_scope(nodes, functions, later), wanted, fed[name])
     wanted = {output.name for name in (_INIT,) if name in graph.signature_def for output in _outputs(graph, name)}
     for name in _INIT_COLLECTIONS:
         if name in graph.collection_def:
             wanted |= set(graph.collection_def[name].node_list.value)
-    found += _Walk(functions, "the initializer").run(_main(nodes, functions, assets), wanted, set())
+    found += _Walk(functions, "the initializer").run(_main_scope(nodes, functions, assets), wanted, set())
     return found
 
 
@@ -114,7 +114,7 @@ class _Scope:
         self.assets = frozenset(assets)
 
 
-def _main(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[str]) -> _Scope:
+def _main_scope(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[str]) -> _Scope:
     """Return the graph, in which variables that are only ever assigned paths of assets count as such paths."""
     scope = _Scope(nodes, assets)
     named = Counter(_shared_name(node) for node in nodes.values() if node.op == _VARIABLE)
@@ -124,11 +124,11 @@ def _main(nodes: dict[str, Any], functions: dict[str, Any], assets: Collection[s
     variables = {name for name, node in nodes.items() if node.op == _VARIABLE and named[_shared_name(node)] == 1}
     given: set[str] = set()
     for node in nodes.values():
-        for place, text in enumerate(_data(node)):
+        for place, text in enumerate(_data_inputs(node)):
             name = _tensor(text)[0]
             if name not in variables:
                 continue
-            if node.op == "AssignVariableOp" and place == 0 and _is_asset(scope, _data(node)[1]):
+            if node.op == "AssignVariableOp" and place == 0 and _is_asset(scope, _data_inputs(node)[1]):
                 given.add(name)
             elif node.op not in _ASKS_OF_VARIABLES:
                 # Another op, such as a call of a function, may assign anything.
@@ -140,7 +140,7 @@ def _shared_name(node: Any) -> str:
     return str(node.attr["shared_name"].s.decode("utf-8", "replace") or node.name)
 
 
-def _data(node: Any) -> list[str]:
+def _data_inputs(node: Any) -> list[str]:
     return [name for name in node.input if not name.startswith("^")]
 
 
@@ -183,7 +183,7 @@ class _Walk:
             if function is None:
                 continue
             passed = node.op in _CALLS or node.op == name
-            data = _data(node) if passed else []
+            data = _data_inputs(node) if passed else []
             given = tuple(_is_asset(scope, name) for name in data) if len(self._seen) < _MOST_CALLS else ()
             if (name, given) not in self._seen:
                 self._seen.add((name, given))
@@ -202,7 +202,7 @@ def _functions_of(node: Any) -> Iterator[str]:
 
 def _is_harmless(scope: _Scope, node: Any) -> bool:
     """Return whether an op of the list accesses nothing, or only a file that is one of the model's own assets."""
-    data = _data(node)
+    data = _data_inputs(node)
     if node.op in NAMES_NOTHING:
         name, values = NAMES_NOTHING[node.op]
         attribute = node.attr.get(name)
@@ -227,7 +227,7 @@ def _origin(scope: _Scope, text: str) -> str:
         seen.add(name)
         node = scope.nodes[name]
         number = _tensor(text)[1] if node.op == "IdentityN" else 0
-        data = _data(node)
+        data = _data_inputs(node)
         if number >= len(data):
             return ""
         text = data[number]

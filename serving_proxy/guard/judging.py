@@ -31,7 +31,7 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
         kind = "mirrored requests" if subject.role == Role.SHADOW else "requests"
         return Verdict(Ruling.WAIT, f"{sample} {kind} in {settings.window_s:g} s, expected {settings.min_requests}")
     findings = tuple(
-        finding for finding in _all(settings, subject, quantile(settings.confidence)) if finding is not None
+        finding for finding in _findings(settings, subject, quantile(settings.confidence)) if finding is not None
     )
     if not findings:
         return Verdict(Ruling.OK, "no limit is set")
@@ -50,7 +50,7 @@ def judge(settings: GuardSettings, subject: Evidence) -> Verdict:
     return Verdict(Ruling.OK, "; ".join(texts), findings)
 
 
-def _all(settings: GuardSettings, subject: Evidence, z: float) -> list[Finding | None]:
+def _findings(settings: GuardSettings, subject: Evidence, z: float) -> list[Finding | None]:
     return [
         _errors(settings, subject, z),
         _latency(settings, subject, z),

@@ -75,12 +75,12 @@ class Guard:
                 continue
             for number, role in judged_roles(model).items():
                 watched.add((model.name, number))
-                self._look(model, number, role, now)
+                self._add_counters(model, number, role, now)
         kept |= self._forget(watched)
         for key in watched & self._watched.keys():
             current = self._control.models.get(key[0])
             if current is not None:
-                kept |= self._rule(current, key[1], now)
+                kept |= self._judge_version(current, key[1], now)
         if kept:
             self._store()
 
@@ -88,7 +88,7 @@ class Guard:
         """Return the judged versions of a model."""
         return {number: watched for (model, number), watched in self._watched.items() if model == name}
 
-    def _look(self, model: Model, number: int, role: Role, now: float) -> None:
+    def _add_counters(self, model: Model, number: int, role: Role, now: float) -> None:
         """Add the counters of a version up to now to its window."""
         key = (model.name, number)
         mark = (role.value, model.versions[number].deployed_at)
@@ -102,7 +102,7 @@ class Guard:
         watched.window.seconds = model.guard.window_s
         watched.recent = watched.window.add(now, self._totals.of(key))
 
-    def _rule(self, model: Model, number: int, now: float) -> bool:
+    def _judge_version(self, model: Model, number: int, now: float) -> bool:
         """Judge a version, and act the first time that it is found bad; return whether there is a new ruling."""
         watched = self._watched[model.name, number]
         # An action for another version of the model may have changed the role of this one.
@@ -113,12 +113,12 @@ class Guard:
         against = None if watched.role == Role.BASELINE or baseline is None else baseline.recent
         within = 0.0 if watched.within_since is None else now - watched.within_since
         watched.verdict = judge(model.guard, Evidence(watched.role, watched.recent, against, slo, within))
-        self._count_within(watched, now)
+        self._track_time_within(watched, now)
         ruling = watched.verdict.ruling
         if ruling == Ruling.WAIT or ruling.value == watched.recorded:
             return False
         try:
-            self._enter(model, number, watched, now)
+            self._record_ruling(model, number, watched, now)
         except ProxyError:
             # The disk is full: the guard tries again in a second.
             log.exception("%s/%s: %s", model.name, number, watched.verdict.reason)
@@ -127,7 +127,7 @@ class Guard:
         self._rulings[f"{model.name}/{number}"] = {"mark": list(watched.mark), "ruling": ruling.value, "at": now}
         return True
 
-    def _count_within(self, watched: WatchedVersion, now: float) -> None:
+    def _track_time_within(self, watched: WatchedVersion, now: float) -> None:
         ruling = watched.verdict.ruling
         if ruling in {Ruling.OK, Ruling.PROMOTE}:
             watched.within_since = watched.within_since or now
@@ -135,7 +135,7 @@ class Guard:
             # The verdict is in doubt; having too few requests is not a doubt.
             watched.within_since = None
 
-    def _enter(self, model: Model, number: int, watched: WatchedVersion, now: float) -> None:
+    def _record_ruling(self, model: Model, number: int, watched: WatchedVersion, now: float) -> None:
         verdict = watched.verdict
         if verdict.ruling == Ruling.OK:
             message = f"{model.name}/{number}: within its limits; {verdict.reason}"

@@ -128,47 +128,74 @@ def parse(arguments: Sequence[str] | None = None) -> HostOptions:
 def _read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> HostOptions:
     for name in (None, "store"):
         parser.register("action", name, _Once)
-    add = parser.add_argument
-    add("--state-dir", type=Path, required=True, metavar="DIR", help="folder with desired.json")
-    add("--host-id", default="host-0", metavar="ID", help="name of this host: one process at a time has it")
-    add("--address", default="127.0.0.1", metavar="IP", help="where to listen (127.0.0.1)")
-    add("--grpc-port", type=_PORT, default=8500, metavar="N", help="0: any free one (8500)")
-    add("--rest-port", type=_PORT, default=8501, metavar="N", help="0: any free one (8501)")
-    add("--health-port", type=_PORT, metavar="N", help="HTTP without TLS for health and metrics, from the start on; "
-        "0: any free one (off)")  # fmt: skip
-    add("--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM); TLS for both ports")
-    add("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
-    add("--client-ca", type=Path, metavar="FILE", help="clients need a certificate that these have signed (PEM)")
-    add("--cpus", metavar="LIST", help="CPUs that the process may use, as in 0-3,8")
-    add("--maintenance-cpus", metavar="LIST", help="CPUs that versions are loaded on; else as desired.json says")
-    add("--allow-reload-rpc", action="store_true", help="forward HandleReloadConfigRequest to the proxy")
-    add("--allow-model-control", action="store_true", help="forward loading and unloading of models to the proxy")
-    add("--admin", metavar="URL", help="the proxy's admin API, as in http://127.0.0.1:8502")
-    add("--token-file", type=Path, metavar="FILE", help="token of the admin API")
-    add("--cors-origin", type=_origin, action="append", default=[], metavar="ORIGIN", help="its pages may ask over "
-        "HTTP, as in https://shop.example, or *; repeatable")  # fmt: skip
-    add("--max-message-mb", type=_between(1, 2047, int), default=64, metavar="N", help="largest request (64)")
-    add("--max-request-mb-in-flight", type=_between(0, 2**30, int), default=0, metavar="N",
-        help="memory of all requests in flight, in MiB (0: a tenth of the machine's or the cgroup's)")  # fmt: skip
-    add("--max-connections", type=_between(1, 1000000, int), default=4096, metavar="N", help="over HTTP (4096)")
-    add("--read-seconds", type=_SECONDS, default=20.0, metavar="S", help="for the head of an HTTP request, "
-        "and as many for its body (20)")  # fmt: skip
-    add("--idle-seconds", type=_SECONDS, default=300.0, metavar="S", help="an idle HTTP connection is kept (300)")
-    add("--drain-seconds", type=_SECONDS, default=30.0, metavar="S", help="for requests in flight at the end (30)")
-    add("--grpc-keepalive-seconds", type=_ping, default=120.0, metavar="S", help="ping a connection over which "
-        "nothing has come for so long; 0: never (120)")  # fmt: skip
-    add("--grpc-keepalive-timeout-seconds", type=_ping, default=20.0, metavar="S", help="close it without an answer "
-        "to that; 0: never (20)")  # fmt: skip
-    add("--grpc-min-ping-seconds", type=_SECONDS, default=10.0, metavar="S", help="close connections of clients that "
-        "ping more often (10)")  # fmt: skip
-    add("--grpc-max-connection-age-seconds", type=_SECONDS, default=0.0, metavar="S", help="ask clients to connect "
-        "anew after so long, so that a balancer spreads them; 0: never (0)")  # fmt: skip
-    add("--grpc-max-connection-idle-seconds", type=_SECONDS, default=0.0, metavar="S", help="the same without a call "
-        "for so long; 0: never (0)")  # fmt: skip
-    add("--log-format", choices=("json", "text"), default="json", help="lines of JSON (default), or of text")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(info)")
+    _add_ports(parser.add_argument)
+    _add_process(parser.add_argument)
+    _add_limits(parser.add_argument)
+    _add_grpc_connections(parser.add_argument)
     given = vars(parser.parse_args(arguments))
     options = HostOptions(**{**given, "cors_origin": tuple(given["cors_origin"])})
+    _check(parser, options)
+    return options
+
+
+def _add_ports(add: Callable[..., object]) -> None:
+    add("--state-dir", type=Path, required=True, metavar="DIR", help="folder with desired.json")
+    add("--host-id", default="host-0", metavar="ID", help="name of this host; one process at a time may have it")
+    add("--address", default="127.0.0.1", metavar="IP", help="address at which to listen (127.0.0.1)")
+    add("--grpc-port", type=_PORT, default=8500, metavar="N", help="gRPC port; 0: any free one (8500)")
+    add("--rest-port", type=_PORT, default=8501, metavar="N", help="HTTP port; 0: any free one (8501)")
+    add("--health-port", type=_PORT, metavar="N", help="HTTP port for health and metrics, without TLS, open from the "
+        "start; 0: any free one (off)")  # fmt: skip
+    add("--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM); turns on TLS for both ports")
+    add("--tls-key", type=Path, metavar="FILE", help="private key of --tls-cert (PEM)")
+    add("--client-ca", type=Path, metavar="FILE", help="clients need a certificate that these authorities have signed "
+        "(PEM)")  # fmt: skip
+    add("--cors-origin", type=_origin, action="append", default=[], metavar="ORIGIN", help="origin whose web pages may "
+        "send requests over HTTP, as in https://shop.example, or *; repeatable")  # fmt: skip
+
+
+def _add_process(add: Callable[..., object]) -> None:
+    add("--cpus", metavar="LIST", help="CPUs that the process may use, as in 0-3,8")
+    add(
+        "--maintenance-cpus", metavar="LIST", help="CPUs on which versions are loaded; by default those of desired.json"
+    )
+    add("--allow-reload-rpc", action="store_true", help="forward HandleReloadConfigRequest to the proxy")
+    add("--allow-model-control", action="store_true", help="forward requests to load and unload models to the proxy")
+    add("--admin", metavar="URL", help="URL of the proxy's admin API, as in http://127.0.0.1:8502")
+    add("--token-file", type=Path, metavar="FILE", help="file with the token of the admin API")
+    add("--log-format", choices=("json", "text"), default="json", help="format of the log lines (json)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="level of the log (info)")
+
+
+def _add_limits(add: Callable[..., object]) -> None:
+    add("--max-message-mb", type=_between(1, 2047, int), default=64, metavar="N", help="largest request, in MiB (64)")
+    add("--max-request-mb-in-flight", type=_between(0, 2**30, int), default=0, metavar="N",
+        help="memory of all requests in flight, in MiB (0: a tenth of the machine's or the cgroup's)")  # fmt: skip
+    add("--max-connections", type=_between(1, 1000000, int), default=4096, metavar="N", help="largest number of HTTP "
+        "connections (4096)")  # fmt: skip
+    add("--read-seconds", type=_SECONDS, default=20.0, metavar="S", help="time for the head of an HTTP request, and "
+        "again for its body (20)")  # fmt: skip
+    add("--idle-seconds", type=_SECONDS, default=300.0, metavar="S", help="close an HTTP connection that is idle for "
+        "this time (300)")  # fmt: skip
+    add("--drain-seconds", type=_SECONDS, default=30.0, metavar="S", help="time for requests in flight when the host "
+        "ends (30)")  # fmt: skip
+
+
+def _add_grpc_connections(add: Callable[..., object]) -> None:
+    add("--grpc-keepalive-seconds", type=_ping, default=120.0, metavar="S", help="ping a connection over which nothing "
+        "has come for this time; 0: never (120)")  # fmt: skip
+    add("--grpc-keepalive-timeout-seconds", type=_ping, default=20.0, metavar="S", help="close a connection if a ping "
+        "is not answered within this time; 0: never (20)")  # fmt: skip
+    add("--grpc-min-ping-seconds", type=_SECONDS, default=10.0, metavar="S", help="close connections of clients that "
+        "ping more often than this (10)")  # fmt: skip
+    add("--grpc-max-connection-age-seconds", type=_SECONDS, default=0.0, metavar="S", help="ask clients to reconnect "
+        "after this time, so that a load balancer spreads them; 0: never (0)")  # fmt: skip
+    add("--grpc-max-connection-idle-seconds", type=_SECONDS, default=0.0, metavar="S", help="ask clients to reconnect "
+        "after this time without a call; 0: never (0)")  # fmt: skip
+
+
+def _check(parser: argparse.ArgumentParser, options: HostOptions) -> None:
+    """End with an error of the parser if options contradict each other."""
     if (options.tls_cert is None) != (options.tls_key is None):
         parser.error("--tls-cert and --tls-key: one of them, expected both or none")
     if options.client_ca is not None and options.tls_cert is None:
@@ -176,4 +203,3 @@ def _read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> H
     for flag, on in (("reload-rpc", options.allow_reload_rpc), ("model-control", options.allow_model_control)):
         if on and not options.admin:
             parser.error(f"--allow-{flag}: no --admin, expected the URL of the proxy")
-    return options

@@ -55,7 +55,7 @@ class Supervisor:
         self._held = held
         for name, row in self._rows.items():
             if process_ticks(row.pid) == row.started_ticks:
-                self._find_again(name, row)
+                self._take_over(name, row)
 
     @property
     def draining(self) -> bool:
@@ -88,7 +88,7 @@ class Supervisor:
         NotFoundError, PreconditionError
             There is no such host, or this proxy did not start it.
         """
-        hosts = list(self._hosts.values()) if name is None else [self._host(name)]
+        hosts = list(self._hosts.values()) if name is None else [self._own_host(name)]
         if name is None:
             self._drain_all = drained
         for host in hosts:
@@ -166,8 +166,8 @@ class Supervisor:
                 self._end_if_hung(host, host.row.pid)
                 host.was_ready |= seen is not None and seen.pid == host.row.pid and seen.state == "ready"
                 return
-            self._ended(host)
-        if self._somebody_elses(host, seen):
+            self._handle_exit(host)
+        if self._is_foreign(host, seen):
             if not host.adopted:
                 host.adopted, host.note = True, "started by somebody else"
                 self._control.note("host", f"{host.name}: adopted, process {seen.pid if seen else '?'} has its lock")
@@ -198,7 +198,7 @@ class Supervisor:
         self._control.note("host", f"{host.name}: killed ({how})")
         self.kill(host.name)
 
-    def _somebody_elses(self, host: HostProcess, seen: HostSeen | None) -> bool:
+    def _is_foreign(self, host: HostProcess, seen: HostSeen | None) -> bool:
         return seen is not None and is_alive(self._folder / host.name / "lock", seen.pid)
 
     def _start(self, host: HostProcess) -> None:
@@ -212,7 +212,7 @@ class Supervisor:
             finally:
                 os.close(output)
         except (OSError, NotFoundError) as error:
-            self._failed(host, f"{host.name}: cannot be started, {error}")
+            self._schedule_restart(host, f"{host.name}: cannot be started, {error}")
             return
         host.child, host.started = child, time.monotonic()
         ticks = process_ticks(child.pid) or 0
@@ -223,7 +223,7 @@ class Supervisor:
             self._control.repository.save_host(host.row)
         self._control.note("host", f"{host.name}: started, process {child.pid}")
 
-    def _ended(self, host: HostProcess) -> None:
+    def _handle_exit(self, host: HostProcess) -> None:
         code = None if host.child is None else host.child.poll()
         host.row, host.child = None, None
         killed, host.killed = host.killed, ""
@@ -236,9 +236,9 @@ class Supervisor:
         if killed:
             how, said = f"killed ({killed})", ""
         host.restarts += 1
-        self._failed(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
+        self._schedule_restart(host, f"{host.name}: {how}" + (f", '{said}'" if said else ""))
 
-    def _failed(self, host: HostProcess, message: str) -> None:
+    def _schedule_restart(self, host: HostProcess, message: str) -> None:
         ran = time.monotonic() - host.started if host.started else 0.0
         host.failures = failures_after(host.failures, ran, host.was_ready)
         host.started, host.was_ready = 0.0, False
@@ -247,7 +247,7 @@ class Supervisor:
         host.note = message
         self._control.note("host", f"{message}; restarted in {wait:g} s")
 
-    def _find_again(self, name: str, row: HostRow) -> None:
+    def _take_over(self, name: str, row: HostRow) -> None:
         """Take over a host that an earlier proxy of this directory has started."""
         host = self._hosts.get(name)
         if host is None:
@@ -272,7 +272,7 @@ class Supervisor:
             self._control.note("host", f"{name}: the adopted process is gone")
         self._known = live
 
-    def _host(self, name: str) -> HostProcess:
+    def _own_host(self, name: str) -> HostProcess:
         host = self._hosts.get(name)
         if host is None and any(seen.name == name for seen in self._control.hosts):
             raise PreconditionError(f"{name}: not started by this proxy, expected its owner to stop it")

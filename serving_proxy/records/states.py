@@ -65,7 +65,7 @@ def check(old: State, new: State) -> None:
         raise PreconditionError(f"state: {new} after {old}, expected {expected}")
 
 
-def way(old: State, new: State) -> tuple[State, ...]:
+def steps_between(old: State, new: State) -> tuple[State, ...]:
     """Return the states from `old` to `new`, `new` included, for an observer that has missed some; () if both are the
     same.
 

@@ -124,7 +124,7 @@ def merge(found: Iterable[LogFile], folder: Path, most_records: int = MOST_RECOR
     return Merged(path, len(newest), len(data), tuple(broken))
 
 
-def bound(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
+def remove_excess(found: Iterable[LogFile], most_files: int) -> list[LogFile]:
     """Remove all but the newest files of each host, as a running host does itself; return the removed files."""
     by_host: dict[str, list[LogFile]] = {}
     for file in found:

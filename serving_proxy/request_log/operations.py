@@ -13,7 +13,7 @@ from serving_proxy.deploy.control import Control
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.records.models import Model, Note, RequestLog
 from serving_proxy.records.view import View
-from serving_proxy.request_log.files import Merged, bound, log_files, merge, remove
+from serving_proxy.request_log.files import Merged, log_files, merge, remove, remove_excess
 
 LAST = "last"
 """Stands for a warm-up file that is to be made from the newest requests."""
@@ -124,7 +124,7 @@ class RequestLogs:
         for model in list(self._control.models.values()):
             if model.request_log is not None:
                 found = await asyncio.to_thread(log_files, state_dir, model.name)
-                await asyncio.to_thread(bound, found, model.request_log.max_files)
+                await asyncio.to_thread(remove_excess, found, model.request_log.max_files)
         await asyncio.to_thread(_remove_unused, self._folder, {path for path in used if path is not None})
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
-from serving_proxy.access.tokens import announced, own_token, read_token
+from serving_proxy.access.tokens import announce, own_token, read_token
 from serving_proxy.api.app import create_app
 from serving_proxy.api.connection_limits import limited_protocol
 from serving_proxy.control.plane import Plane
@@ -46,10 +47,10 @@ def serve(settings: ServeSettings) -> None:
     os.umask(0o077)
     raise_file_limit()
     load_rules()
-    asyncio.run(_until_signaled(settings))
+    asyncio.run(_run_until_signaled(settings))
 
 
-async def _until_signaled(settings: ServeSettings) -> None:
+async def _run_until_signaled(settings: ServeSettings) -> None:
     ended = asyncio.Event()
     for number in ENDING:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
@@ -95,7 +96,7 @@ def discard(state_dir: Path) -> None:
 
 
 async def _run(settings: ServeSettings, lock: StateLock, repository: Repository, ended: asyncio.Event) -> None:
-    listener = _bound(settings.admin_address, settings.admin_port)
+    listener = _bind(settings.admin_address, settings.admin_port)
     host, port = listener.getsockname()[:2]
     url = f"{'http' if settings.admin_tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
     with contextlib.ExitStack() as stack:
@@ -105,37 +106,33 @@ async def _run(settings: ServeSettings, lock: StateLock, repository: Repository,
             token_file = token_file or own_token(settings.state_dir.resolve())
             token = read_token(token_file, "")
             # Before a client can connect, so that a client that waits for the port finds the token with it.
-            stack.enter_context(announced(url, token_file.resolve()))
+            stack.enter_context(announce(url, token_file.resolve()))
         _listen(listener, settings)
-        await _answer(settings, lock, repository, listener, url, token_file, token, ended)
+        plane = _make_plane(settings, repository, url, token_file)
+        server = _make_server(settings, create_app(plane, token))
+        await _serve_until(ended, settings, lock, plane, server, listener, url)
 
 
-async def _answer(
-    settings: ServeSettings,
-    lock: StateLock,
-    repository: Repository,
-    listener: socket.socket,
-    url: str,
-    token_file: Path | None,
-    token: str | None,
-    ended: asyncio.Event,
-) -> None:
+def _make_plane(settings: ServeSettings, repository: Repository, url: str, token_file: Path | None) -> Plane:
     # Hosts run on this machine: if the proxy listens on all addresses, they reach it at the loopback address.
     here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     options = settings.host_options(here, token_file)
     if settings.host != "none":
         host_program(options)
-    tls = settings.admin_tls or (None, None)
     single = None
     if settings.model_base_path is not None:
         single = single_model(settings.model_name, settings.model_base_path)
     base_settings = _base_settings(settings)
-    plane = Plane(
+    return Plane(
         settings.control_options(), options, repository, settings.config, settings.model_settings, single, base_settings
     )
-    server = Server(
+
+
+def _make_server(settings: ServeSettings, app: FastAPI) -> Server:
+    certificate, key = settings.admin_tls or (None, None)
+    return Server(
         uvicorn.Config(
-            create_app(plane, token),
+            app,
             http=limited_protocol(most_connections(_MOST_CONNECTIONS)),
             log_config=None,
             access_log=False,
@@ -143,10 +140,22 @@ async def _answer(
             ws="none",
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=5,
-            ssl_certfile=tls[0],
-            ssl_keyfile=tls[1],
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
         )
     )
+
+
+async def _serve_until(
+    ended: asyncio.Event,
+    settings: ServeSettings,
+    lock: StateLock,
+    plane: Plane,
+    server: Server,
+    listener: socket.socket,
+    url: str,
+) -> None:
+    """Serve the admin port and control the hosts until the event is set, or either of them fails."""
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with plane.running(settings.drain_timeout, settings.keep_hosts):
@@ -180,7 +189,7 @@ def _base_settings(settings: ServeSettings) -> ModelSettings:
     return ModelSettings(config=batching.config, batching=batching.batching, limits=batching.limits)
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def _bind(address: str, port: int) -> socket.socket:
     """Bind the admin port; this is done here because the port must be known before hosts start."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # If the protocol is named, asyncio turns Nagle's algorithm off.

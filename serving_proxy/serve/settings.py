@@ -30,12 +30,12 @@ _MOST_BATCHING_BYTES = 1024 * 1024
 class ServeSettings(ServeOptions, BaseSettings):
     """The settings of `serve`: its options, which are also read from environment variables."""
 
-    # Without decoding, a list in a variable is not JSON: `_several` splits it.
+    # Without decoding, a list in a variable is not JSON: `_split_list` splits it.
     model_config = SettingsConfigDict(env_prefix="SERVING_PROXY_", extra="ignore", enable_decoding=False)
 
     @field_validator("model_root", "allow_op", "host_option", mode="before")
     @classmethod
-    def _several(cls, given: Any, info: ValidationInfo) -> Any:
+    def _split_list(cls, given: Any, info: ValidationInfo) -> Any:
         """Split the value of a variable: folders as in PATH, and names between commas."""
         if not isinstance(given, str):
             return given

@@ -50,11 +50,11 @@ class Availability:
                         return waits
             return self._hosts_wait()
 
-        await _until_none(pending, seconds)
+        await _wait_until_none(pending, seconds)
 
     async def of_model(self, name: str, seconds: float) -> None:
         """Wait until a deployed model has a version that serves; raise the errors of `of_configured`."""
-        await _until_none(lambda: self._model_waits(name, looked=True) or self._hosts_wait(), seconds)
+        await _wait_until_none(lambda: self._model_waits(name, looked=True) or self._hosts_wait(), seconds)
 
     async def of_hosts(self, seconds: float) -> None:
         """Wait until every host serves the present desired state, and no version that was taken out.
@@ -65,9 +65,9 @@ class Availability:
         """
 
         def pending() -> str | None:
-            return self._hosts_wait() if self._control.told else "hosts: have not read the desired state yet"
+            return self._hosts_wait() if self._control.is_published else "hosts: have not read the desired state yet"
 
-        await _until_none(pending, seconds)
+        await _wait_until_none(pending, seconds)
 
     def _hosts_wait(self) -> str | None:
         """Return a text if a host has not read the present desired state yet; None if all have."""
@@ -99,28 +99,28 @@ class Availability:
         model = self._control.models.get(name)
         version = None if model is None else model.versions.get(number)
         if version is not None and version.state == State.READY:
-            return None if _published(model, label) == number else f"model '{name}': label '{label}' is moving"
+            return None if _published_version(model, label) == number else f"model '{name}': label '{label}' is moving"
         if version is not None and version.active:
             return f"model '{name}': version {number} of label '{label}' is being loaded"
         if looked or (version is not None and version.state == State.FAILED):
             raise PreconditionError(
-                f"model '{name}': label '{label}' is for version {number}, which {_fate(version)}, "
+                f"model '{name}': label '{label}' is for version {number}, which {_describe_state(version)}, "
                 "expected one that is available"
             )
         return f"model '{name}': version {number} of label '{label}' has not been found yet"
 
 
-def _published(model: Model | None, label: str) -> int | None:
+def _published_version(model: Model | None, label: str) -> int | None:
     return None if model is None else model.published.get(label)
 
 
-def _fate(version: Version | None) -> str:
+def _describe_state(version: Version | None) -> str:
     if version is None:
         return "is not there"
     return f"failed: {version.reason}" if version.state == State.FAILED else f"is {version.state}"
 
 
-async def _until_none(pending: Callable[[], str | None], seconds: float) -> None:
+async def _wait_until_none(pending: Callable[[], str | None], seconds: float) -> None:
     end = time.monotonic() + seconds
     while (waits := pending()) is not None:
         if time.monotonic() >= end:

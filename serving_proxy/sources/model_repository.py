@@ -35,9 +35,9 @@ class ModelRepository:
         configured = model is not None and model.policy is not None
         deployed = model is not None and any(version.active for version in model.versions.values())
         if not (configured or deployed):
-            asked = _as_before(model)
+            asked = _former_deployment(model)
             if asked is None:
-                asked = await asyncio.to_thread(self._in_roots, name)
+                asked = await asyncio.to_thread(self._find_in_roots, name)
             await self._operations.deploy(name, asked)
         await self._availability.of_model(name, seconds)
 
@@ -61,7 +61,7 @@ class ModelRepository:
         if seconds > 0:
             await self._availability.of_hosts(seconds)
 
-    def _in_roots(self, name: str) -> Deployment:
+    def _find_in_roots(self, name: str) -> Deployment:
         for root in self._control.options.model_roots:
             folders = version_folders(Path(root) / name)
             if folders:
@@ -72,7 +72,7 @@ class ModelRepository:
         )
 
 
-def _as_before(model: Model | None) -> Deployment | None:
+def _former_deployment(model: Model | None) -> Deployment | None:
     """Return the deployment that restores an undeployed model; None if there was no such model."""
     if model is None or not model.versions:
         return None

@@ -43,10 +43,10 @@ def parse_text(text: str, named: str = "models.config") -> tuple[ConfiguredModel
         It is not a `ModelServerConfig` with a `model_config_list`, or contains something that this proxy does not
         support.
     """
-    return _models(_parsed(text, named), named)
+    return _models(_parse(text, named), named)
 
 
-def _parsed(text: str, named: str) -> Any:
+def _parse(text: str, named: str) -> Any:
     message = messages.new("tensorflow.serving.ModelServerConfig")
     try:
         text_format.Parse(text, message, descriptor_pool=message.DESCRIPTOR.file.pool)
@@ -71,16 +71,16 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
     InvalidError
         It is not a `ModelServerConfig`.
     """
-    message = _parsed(text, named)
+    message = _parse(text, named)
     if message.WhichOneof("config") is None:
         return None
     found: dict[str, ConfiguredModel] = {}
     refused: dict[str, str] = {}
-    for entry in _listed(message, named):
+    for entry in _entries(message, named):
         try:
             if entry.name in found:
                 raise InvalidError(f"{named}: model '{entry.name}' appears twice, expected once")
-            left_out = _without_zero(entry)
+            left_out = _drop_invalid_versions(entry)
             if left_out:
                 refused[entry.name] = f"{named}: model '{entry.name}': {left_out} not served, expected numbers from 1"
             found[entry.name] = _model(entry, named)
@@ -89,7 +89,7 @@ def parse_file(text: str, named: str) -> tuple[tuple[ConfiguredModel, ...], dict
     return tuple(found.values()), refused
 
 
-def _listed(config: Any, named: str) -> Sequence[Any]:
+def _entries(config: Any, named: str) -> Sequence[Any]:
     """Return the entries of a configuration."""
     choice = config.WhichOneof("config")
     if choice != "model_config_list":
@@ -98,7 +98,7 @@ def _listed(config: Any, named: str) -> Sequence[Any]:
     return entries
 
 
-def _without_zero(entry: Any) -> str:
+def _drop_invalid_versions(entry: Any) -> str:
     """Remove versions below 1, which requests cannot name here, from an entry; return a text that lists them."""
     versions = entry.model_version_policy.specific.versions
     left_out = [f"version {number}" for number in versions if number < 1]
@@ -142,7 +142,7 @@ def parse_reload(data: bytes) -> tuple[ConfiguredModel, ...]:
 
 def _models(config: Any, named: str) -> tuple[ConfiguredModel, ...]:
     found: dict[str, ConfiguredModel] = {}
-    for entry in _listed(config, named):
+    for entry in _entries(config, named):
         model = _model(entry, named)
         if model.name in found:
             raise InvalidError(f"{named}: model '{model.name}' appears twice, expected once")
@@ -157,7 +157,7 @@ def _model(entry: Any, named: str) -> ConfiguredModel:
         if not entry.model_platform:
             found, wanted = "model_type OTHER", "TENSORFLOW"
         raise InvalidError(f"{named}: model '{name}' has {found}, expected {wanted}")
-    base_path = _local(entry.base_path)
+    base_path = _local_path(entry.base_path)
     if not base_path.startswith("/"):
         raise InvalidError(f"{named}: model '{name}' has base_path '{entry.base_path}', expected an absolute path")
     for label, version in entry.version_labels.items():
@@ -168,7 +168,7 @@ def _model(entry: Any, named: str) -> ConfiguredModel:
     )
 
 
-def _local(path: str) -> str:
+def _local_path(path: str) -> str:
     """Return the path of a `file://` URL, or any other path unchanged."""
     return re.sub(r"^file://(localhost)?(?=/)", "", path)
 

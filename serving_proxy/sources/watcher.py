@@ -62,10 +62,10 @@ class Watcher:
         ProxyError
             It cannot be read or applied.
         """
-        self._use(SettingsFile())
+        self._use_settings(SettingsFile())
         if self._settings_file is not None:
             text = await self._settings_file.read()
-            self._use(parse_settings(text, str(self._settings_file.path)))
+            self._use_settings(parse_settings(text, str(self._settings_file.path)))
             self._settings_file.take(text)
         if self._single is not None:
             self.apply((self._single,), alone=True)
@@ -82,7 +82,7 @@ class Watcher:
         looked = (self._config is None or self._config.at_rest) and all(
             self._directories.looks(model.name) >= _LOOKS for model in models if model.policy is not None
         )
-        return looked and not gated and self._control.told
+        return looked and not gated and self._control.is_published
 
     async def run(self) -> None:
         """Look at the file and the directories until the task is cancelled."""
@@ -161,7 +161,7 @@ class Watcher:
         """Return how often a model's base directory was read and the result was applied."""
         return self._directories.looks(name)
 
-    def _use(self, settings: SettingsFile) -> None:
+    def _use_settings(self, settings: SettingsFile) -> None:
         self._settings = settings.over(self._base)
         self._directories.use_settings(self._settings)
         self._operations.use_defaults(self._settings.defaults)
@@ -197,7 +197,7 @@ class Watcher:
 
     async def _apply_settings(self, path: Path, text: str) -> None:
         """Give the deployed versions the present settings of the file."""
-        self._use(parse_settings(text, str(path)))
+        self._use_settings(parse_settings(text, str(path)))
         # Recorded now, because the settings are in force even if a full disk delays their use for deployed versions.
         self._notes.enter("/settings", f"{path}: read again")
         for model in [model for model in self._control.models.values() if model.policy is not None]:

@@ -87,12 +87,12 @@ class Repository:
             for name, number, record in connection.execute(
                 "SELECT model, number, record FROM versions ORDER BY model, number"
             ):
-                with self._damage(f"version {name}/{number}"):
+                with self._reporting_damage(f"version {name}/{number}"):
                     versions.setdefault(name, {})[number] = Version.model_validate_json(record)
             rows = connection.execute("SELECT name, record FROM models ORDER BY name").fetchall()
         found = {}
         for name, text in rows:
-            with self._damage(f"model {name}"):
+            with self._reporting_damage(f"model {name}"):
                 found[name] = Model.model_validate_json(text).change(versions=versions.get(name, {}))
         return found
 
@@ -122,7 +122,7 @@ class Repository:
                 f"ORDER BY id {order} LIMIT ?",
                 values,
             ).fetchall()
-        with self._damage("events"):
+        with self._reporting_damage("events"):
             found = [
                 Event(number, at, kind, of, version, message, json.loads(data))
                 for number, at, kind, of, version, message, data in rows
@@ -188,14 +188,14 @@ class Repository:
             rows = self._database.connection.execute(
                 "SELECT name, pid, started_ticks, command, restarts FROM hosts"
             ).fetchall()
-        with self._damage("hosts"):
+        with self._reporting_damage("hosts"):
             return {row[0]: HostRow(row[0], row[1], row[2], json.loads(row[3]), row[4]) for row in rows}
 
     def setting(self, name: str) -> Any:
         """Read the value of a setting; None if there is none."""
         with self._database.faults():
             row = self._database.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
-        with self._damage(f"setting {name}"):
+        with self._reporting_damage(f"setting {name}"):
             return None if row is None else json.loads(row[0])
 
     def set_setting(self, name: str, value: Any) -> None:
@@ -204,7 +204,7 @@ class Repository:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(value)))
 
     @contextmanager
-    def _damage(self, what: str) -> Iterator[None]:
+    def _reporting_damage(self, what: str) -> Iterator[None]:
         """Raise a one-line error if a row is not in this proxy's format."""
         try:
             yield

@@ -52,11 +52,26 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     CancelledError
         It was ended from outside.
     """
-    process = await asyncio.create_subprocess_exec(
+    process = await _start(module, json.dumps(asked))
+    try:
+        found, tail = await asyncio.gather(_follow(process, told), _tail(process))
+        code = await process.wait()
+    except asyncio.CancelledError:
+        await asyncio.shield(_end(process))
+        raise
+    error, result = found
+    if error is not None:
+        raise error
+    _check_exit(code, what, tail)
+    return result
+
+
+async def _start(module: str, argument: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         module,
-        json.dumps(asked),
+        argument,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -64,23 +79,16 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
         env=_environment(),
         limit=1024 * 1024,
     )
-    try:
-        found, tail = await asyncio.gather(_follow(process, told), _tail(process))
-        code = await process.wait()
-    except asyncio.CancelledError:
-        await asyncio.shield(_end(process))
-        raise
-    error: ProxyError | None = found[0]
-    result: Mapping[str, Any] = found[1]
-    if error is not None:
-        raise error
+
+
+def _check_exit(code: int, what: str, tail: str) -> None:
+    """Raise an error if a signal ended the process, or if it failed without reporting an error."""
     if code < 0:
         ended = signal.Signals(-code)
         kind = CancelledError if ended in _FROM_OUTSIDE else PreconditionError
         raise kind(f"{what}: ended by {ended.name}")
     if code != 0:
         raise PreconditionError(f"{what}: exit code {code}, expected 0. {tail}".strip())
-    return result
 
 
 async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[ProxyError | None, Mapping[str, Any]]:

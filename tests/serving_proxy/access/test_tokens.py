@@ -17,7 +17,7 @@ import pytest
 from helpers.proxies.proxy_runs import ROOT, ProxyProcess, ProxyThread, write_model
 from helpers.system.certificates import make_authority, make_certificate
 from serving_proxy import Client
-from serving_proxy.access.tokens import announced, find_token, own_token
+from serving_proxy.access.tokens import announce, find_token, own_token
 from serving_proxy.errors import InvalidError, UnauthenticatedError
 
 
@@ -85,7 +85,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_token_is_found_by_any_name_of_this_machine_while_its_proxy_runs(mine: Path, tmp_path: Path) -> None:
     file = own_token(tmp_path)
     token = file.read_text(encoding="ascii").strip()
-    with announced("http://127.0.0.1:18502", file):
+    with announce("http://127.0.0.1:18502", file):
         assert stat.S_IMODE(mine.stat().st_mode) == 0o700
         for url in ("http://127.0.0.1:18502", "http://localhost:18502", "http://127.0.0.1:18502/"):
             assert find_token(url) == token, url
@@ -102,7 +102,7 @@ def test_a_token_is_found_by_any_name_of_this_machine_while_its_proxy_runs(mine:
 
 @pytest.mark.parametrize("change", ["dead", "other", "shared", "link", "pipe", "text", "nested"])
 def test_what_is_no_announcement_of_a_running_proxy_gives_nothing(mine: Path, tmp_path: Path, change: str) -> None:
-    with announced("http://127.0.0.1:18502", own_token(tmp_path)):
+    with announce("http://127.0.0.1:18502", own_token(tmp_path)):
         (file,) = mine.iterdir()
         said = json.loads(file.read_bytes())
         if change == "dead":

@@ -147,9 +147,9 @@ def test_a_plan_stays_until_requests_were_seen_then_for_good() -> None:
     assert running.sizes()["ranking/3"] <= first["ranking/3"] + 1
     running.run(3, v3=4500, v4=50, v5=50)
     assert running.sizes()["ranking/3"] > first["ranking/3"]
-    planned = running.sizes()
+    pools_of_plan = running.sizes()
     running.run(60, v3=10, v4=3000, v5=50)
-    assert running.sizes() == planned
+    assert running.sizes() == pools_of_plan
 
 
 def test_a_new_version_joins_the_pool_and_one_that_goes_leaves_it() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from cost_model.control import Pool
 from cost_model.machine import Machine
-from serving_proxy.cores.layout import borrows, cores_of, cpus_of, grown
+from serving_proxy.cores.layout import borrows, cores_of, cpus_of, intermediate_layout
 
 BASELINE = Pool("m/1", "baseline", ("m/1",), (0,))
 POOL = Pool("pool", "pool", ("m/2", "m/3"), (1,))
@@ -46,8 +46,8 @@ def test_a_queue_makes_a_baseline_borrow_and_does_not_make_variants_busy() -> No
 
 def test_who_grows_grows_first() -> None:
     before, after = {"a": "0-1", "b": "2-3"}, {"a": "0-2", "b": "3"}
-    step = grown(before, after)
+    step = intermediate_layout(before, after)
     assert step == {"a": "0-2", "b": "2-3"}
-    assert grown(step, after) is None
-    assert grown({}, after) is None
-    assert grown(before, {"a": "0-1", "b": "3"}) is None
+    assert intermediate_layout(step, after) is None
+    assert intermediate_layout({}, after) is None
+    assert intermediate_layout(before, {"a": "0-1", "b": "3"}) is None

@@ -253,22 +253,22 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
     assert allocator is not None
     assert allocator.plan is not None
     cores = allocator.plan.machine.cores
-    planned = {
+    pools_of_plan = {
         name: {cpu for core in allocation.cores for cpu in cores[core].cpus}
         for allocation in allocator.plan.allocations
         for name in allocation.models
     }
-    assert len(planned) == len(scenario.models)
+    assert len(pools_of_plan) == len(scenario.models)
     assert sum(len(allocation.cores) for allocation in allocator.plan.allocations) == 128
     shown = {name: set(pool.cpus) for pool in cores_view(place.cores).pools for name in pool.versions}
-    assert shown == planned
+    assert shown == pools_of_plan
     given = place.desired()["host-0"]["cpusets"]
-    assert {name: read_cpus(cpus) for name, cpus in given.items()} == planned
+    assert {name: read_cpus(cpus) for name, cpus in given.items()} == pools_of_plan
     # What the page's map is drawn from, once the host follows.
     seen = {n: VersionSeen("ready", details={"cpuset": given[f"ranking/{n}"]}) for n in model.versions}
     (host,) = place.control.hosts
     map_of = owners([replace(host, models={"ranking": seen})], place.control.models, {"host-0": given})
-    assert {f"ranking/{owner.version}": set(owner.cpus) for owner in map_of} == planned
+    assert {f"ranking/{owner.version}": set(owner.cpus) for owner in map_of} == pools_of_plan
     assert all(owner.wanted is None and owner.own for owner in map_of)
 
 

@@ -8,7 +8,7 @@ from cost_model.control import ControlledTenant
 from cost_model.control.state import pool_name
 from cost_model.machine import Machine
 from cost_model.profiling.profile import Profile
-from serving_proxy.cores.planning import make_plan, planned, profiled_us, sized
+from serving_proxy.cores.planning import make_plan, pools_of_plan, profiled_us, resize_pools
 
 SUBJECTS = [
     ControlledTenant("m/1", "baseline", 1000.0, 20.0, 2000.0),
@@ -28,7 +28,7 @@ def _profile() -> Profile:
 def test_a_plan_without_profiles_protects_the_baseline_and_pools_the_rest() -> None:
     made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
     assert made.feasible
-    pools = planned(made)
+    pools = pools_of_plan(made)
     assert [(pool.kind, pool.models) for pool in pools] == [("baseline", ("m/1",)), ("pool", ("m/2", "m/3"))]
     assert sum(len(pool.cores) for pool in pools) == 8
     assert len(pools[0].cores) > len(pools[1].cores)
@@ -46,7 +46,7 @@ def test_with_a_profile_the_requests_have_the_rows_that_explain_their_time() -> 
 
 def test_pools_of_the_controller_get_what_the_plan_gives_their_models() -> None:
     made = make_plan(SUBJECTS, RATES, {}, Machine.even(8))
-    pools = sized(made, [("baseline", ("m/1",)), ("tight", ("m/2",)), ("pool", ("m/3",))], ())
+    pools = resize_pools(made, [("baseline", ("m/1",)), ("tight", ("m/2",)), ("pool", ("m/3",))], ())
     assert all(pool.cores for pool in pools)
     assert abs(len(pools[0].cores) - len(made.allocation("m/1").cores)) <= 1
 
@@ -57,7 +57,7 @@ def test_pools_of_a_plan_are_called_what_the_controller_calls_them(cores: int) -
         *(ControlledTenant(f"{name}/1", "baseline", 1000.0, 20.0, 100.0) for name in "abc"),
         *(ControlledTenant(f"{name}/2", "variant", 1000.0, 20.0, 100.0) for name in "abc"),
     ]
-    pools = planned(make_plan(several, {tenant.name: tenant.qps for tenant in several}, {}, Machine.even(cores)))
+    pools = pools_of_plan(make_plan(several, {tenant.name: tenant.qps for tenant in several}, {}, Machine.even(cores)))
     assert [pool.name for pool in pools if pool.kind == "baseline"] == [
         pool_name(pool.kind, pool.models) for pool in pools if pool.kind == "baseline"
     ]

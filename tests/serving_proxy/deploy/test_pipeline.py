@@ -98,9 +98,9 @@ def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: 
     said: list[str] = []
 
     class Heard(Job):
-        def told(self, step: str, *more: Any) -> None:
+        def report(self, step: str, *more: Any) -> None:
             said.append(step)
-            super().told(step, *more)
+            super().report(step, *more)
 
     async def says(step: str) -> None:
         async with asyncio.timeout(20):

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import pytest
 
 from serving_proxy.errors import PreconditionError
-from serving_proxy.records.states import ACTIVE, GATED, LEGAL, SERVED, State, check, way
+from serving_proxy.records.states import ACTIVE, GATED, LEGAL, SERVED, State, check, steps_between
 
 S = State
 
@@ -50,13 +50,13 @@ def test_nothing_skips_validation_or_warm_up() -> None:
     ],
 )
 def test_way_passes_what_was_missed(old: State, new: State, expected: tuple[State, ...]) -> None:
-    assert way(old, new) == expected
+    assert steps_between(old, new) == expected
 
 
 def test_every_way_is_legal_step_by_step() -> None:
     for old, new in product(State, State):
         try:
-            passed = way(old, new)
+            passed = steps_between(old, new)
         except PreconditionError:
             continue
         state = old
@@ -68,7 +68,7 @@ def test_every_way_is_legal_step_by_step() -> None:
 
 def test_no_way_leads_back_from_stopped_without_a_new_deployment() -> None:
     with pytest.raises(PreconditionError):
-        way(S.STOPPED, S.READY)
+        steps_between(S.STOPPED, S.READY)
 
 
 def test_groups_do_not_overlap() -> None:

@@ -14,7 +14,7 @@ from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
 from helpers.hosts.request_log_files import prediction_log, write_log
 from serving_proxy.errors import NotFoundError
-from serving_proxy.request_log.files import MOST_RECORDS, bound, frames, log_files, merge, remove
+from serving_proxy.request_log.files import MOST_RECORDS, frames, log_files, merge, remove, remove_excess
 
 
 def _logs(*values: float) -> list[bytes]:
@@ -107,7 +107,7 @@ def test_each_host_keeps_its_newest_files(tmp_path: Path) -> None:
     for began in range(4):
         write_log(tmp_path, "ranking", began, _logs(1))
     write_log(tmp_path, "ranking", 0, _logs(1), host="host-1")
-    gone = bound(log_files(tmp_path, "ranking"), 3)
+    gone = remove_excess(log_files(tmp_path, "ranking"), 3)
     assert [(file.host, file.began) for file in gone] == [("host-0", 0)]
     assert len(log_files(tmp_path, "ranking")) == 4
     assert len(remove(log_files(tmp_path, "ranking"))) == 4
