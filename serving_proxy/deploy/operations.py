@@ -211,7 +211,7 @@ def version_of(model: Model, text: str) -> int:
         return int(text)
     if text in model.labels:
         return model.labels[text]
-    raise NotFoundError(f"{model.name}: '{text[:80]}' unknown, expected a version or a label")
+    raise NotFoundError(f"{model.name}: '{text[:80]}': unknown, expected a version or a label")
 
 
 def _relative_to(file: str, folder: Path) -> str:

@@ -148,7 +148,7 @@ def test_work_of_an_undeployed_version_ends(start_host, slow_model: Path, batchi
         wait_until(lambda: is_idle(host))
 
 
-def test_a_slow_request_does_not_hold_quick_ones(start_host, slow_model: Path) -> None:
+def test_a_slow_request_does_not_delay_quick_ones(start_host, slow_model: Path) -> None:
     with start_host({"slow": model(1, {1: version(slow_model)})}) as host, httpx.Client(timeout=30) as client:
         url = f"http://{host.rest}/api/predict/slow"
         with grpc.insecure_channel(host.grpc) as channel:
@@ -169,7 +169,7 @@ def test_a_slow_request_does_not_hold_quick_ones(start_host, slow_model: Path) -
         wait_until(lambda: is_idle(host))
 
 
-def test_slow_requests_of_one_model_do_not_hold_those_of_another(start_host, served_models, slow_model: Path) -> None:
+def test_slow_requests_of_one_model_do_not_delay_another(start_host, served_models, slow_model: Path) -> None:
     models = {"ranking": served_models["ranking"], "slow": model(1, {1: version(slow_model)})}
     with start_host(models) as host, grpc.insecure_channel(host.grpc) as channel, httpx.Client(timeout=30) as client:
         calls = [channel.unary_unary(PREDICT).future(endless_message(), timeout=600) for _ in range(20)]

@@ -258,7 +258,7 @@ def test_load_and_unload(served: Served, triton: Any, request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize("verb", ["load", "unload"])
-def test_model_that_there_is_not(triton: Any, verb: str) -> None:
+def test_control_requests_for_unknown_models_are_refused(triton: Any, verb: str) -> None:
     with pytest.raises(InferenceServerException, match="absent"):
         getattr(triton, f"{verb}_model")("absent")
 

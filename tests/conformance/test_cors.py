@@ -37,7 +37,7 @@ def test_request_of_a_page(shop: ServedHost) -> None:
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (404, ORIGIN)
 
 
-def test_question_before_it(shop: ServedHost) -> None:
+def test_preflight_request(shop: ServedHost) -> None:
     answer = httpx.options(f"http://{shop.rest}{PREDICT}", headers={"origin": ORIGIN, **QUESTION}, timeout=20)
     assert (answer.status_code, answer.content) == (204, b"")
     assert answer.headers["access-control-allow-origin"] == ORIGIN

@@ -138,7 +138,7 @@ def ranking(served_models: dict[str, Any], *more: Path, **settings: Any) -> dict
     return {"ranking": {"baseline": 1, "versions": versions}}
 
 
-def test_a_version_that_aborts_is_found_out(
+def test_an_aborting_version_fails_after_two_deaths(
     host_kind: str, tmp_path: Path, served_models: dict[str, Any], deadly: Callable[[str], Path]
 ) -> None:
     with kept(host_kind, tmp_path, ranking(served_models)) as host:
@@ -161,7 +161,7 @@ def test_a_version_that_aborts_is_found_out(
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
-def test_a_version_whose_warm_up_ends_by_a_signal_is_found_out(
+def test_a_version_whose_warm_up_kills_the_host_fails(
     host_kind: str,
     tmp_path: Path,
     served_models: dict[str, Any],
@@ -183,7 +183,7 @@ def test_a_version_whose_warm_up_ends_by_a_signal_is_found_out(
         assert host.longest_gap() < _RECOVERY_S
 
 
-def test_several_that_abort_are_all_found_out(
+def test_several_aborting_versions_all_fail(
     host_kind: str, tmp_path: Path, served_models: dict[str, Any], deadly: Callable[[str], Path]
 ) -> None:
     path = deadly("abort")
@@ -197,7 +197,7 @@ def test_several_that_abort_are_all_found_out(
         assert host.longest_gap() < _RECOVERY_S
 
 
-def test_a_host_that_is_told_to_end_blames_nobody(
+def test_a_signaled_host_blames_no_version(
     host_kind: str, tmp_path: Path, served_models: dict[str, Any], deadly: Callable[[str], Path]
 ) -> None:
     with kept(host_kind, tmp_path, ranking(served_models)) as host:

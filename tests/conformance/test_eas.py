@@ -60,7 +60,7 @@ def test_empty_request_asks_for_the_signature(http: httpx.Client) -> None:
         ("/api/predict", BODY, 404),
     ],
 )
-def test_request_that_cannot_be(http: httpx.Client, path: str, body: bytes, status: int) -> None:
+def test_invalid_requests_are_refused(http: httpx.Client, path: str, body: bytes, status: int) -> None:
     answer = http.post(path, content=body)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"].startswith("text/plain")

@@ -86,7 +86,7 @@ def test_client_may_ping_without_a_call(start_host, served_models) -> None:
         assert _pings_until_told_off(host, every=0.4, number=8) == (8, False)
 
 
-def test_client_that_pings_too_often_is_told_off(host: ServedHost) -> None:
+def test_a_client_that_pings_too_often_is_disconnected(host: ServedHost) -> None:
     answered, told_off = _pings_until_told_off(host, every=0.1, number=8)
     assert told_off
     assert answered >= 2
@@ -136,7 +136,7 @@ def test_call_without_a_message(channel: grpc.Channel, path: str) -> None:
     assert caught.value.details() == "request: none came, expected one message"
 
 
-def test_priority_that_is_none(channel: grpc.Channel) -> None:
+def test_invalid_priorities_are_refused(channel: grpc.Channel) -> None:
     call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
     with pytest.raises(grpc.RpcError) as caught:
         call(b"", timeout=20, metadata=[("x-priority", "1_000")])

@@ -207,7 +207,7 @@ def _post_in_pieces(host: ServedHost, pieces: Iterator[bytes]) -> bytes:
         return _read_all(client)
 
 
-def test_body_that_says_a_giant_length(small: ServedHost) -> None:
+def test_bodies_with_a_giant_declared_length_are_refused(small: ServedHost) -> None:
     with _connect(small.rest) as client:
         client.sendall(b"POST /v1/models/ranking:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999\r\n\r\n")
         assert b" 413 " in _read_all(client).split(b"\r\n", 1)[0]
@@ -292,7 +292,7 @@ def test_endless_head(small: ServedHost) -> None:
     ],
     ids=["tls", "http2", "version", "length", "both-lengths", "zeros"],
 )
-def test_what_is_no_http(small: ServedHost, text: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(small: ServedHost, text: bytes) -> None:
     with _connect(small.rest) as client:
         client.sendall(text)
         client.shutdown(socket.SHUT_WR)
@@ -300,7 +300,7 @@ def test_what_is_no_http(small: ServedHost, text: bytes) -> None:
     assert answer == b"" or answer.split(b" ", 2)[1] in (b"400", b"404", b"405", b"505")
 
 
-def test_client_that_goes_away_in_the_middle(small: ServedHost) -> None:
+def test_clients_that_disconnect_midway_do_no_harm(small: ServedHost) -> None:
     for cut in (10, 60, 100):
         head = b"POST /api/predict/ranking HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
         with _connect(small.rest) as client:
@@ -333,13 +333,13 @@ def test_half_closed_grpc_streams(small: ServedHost) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4096])
-def test_what_is_no_grpc(small: ServedHost, text: bytes) -> None:
+def test_bytes_that_are_not_grpc_are_refused(small: ServedHost, text: bytes) -> None:
     with _connect(small.grpc) as client:
         client.sendall(text)
         _check_serves(small)
 
 
-def test_plain_text_server_asked_for_tls(small: ServedHost) -> None:
+def test_a_plain_text_server_refuses_tls(small: ServedHost) -> None:
     context = ssl.create_default_context()
     for address in (small.rest, small.grpc):
         with _connect(address) as client, pytest.raises((ssl.SSLError, OSError)):

@@ -51,31 +51,31 @@ def test_head_is_answered_as_get_without_the_body(http: httpx.Client, host: Serv
         assert _read_all(client).endswith(b"\r\n\r\n")
 
 
-def test_other_methods_are_told_what_is_allowed(http: httpx.Client) -> None:
+def test_refused_methods_name_the_allowed_ones(http: httpx.Client) -> None:
     for method, path, allowed in (("HEAD", PREDICT, "POST"), ("DELETE", "/healthz", "GET, HEAD")):
         answer = http.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "+5", "1.5", "1_000", "99999999999", "\u0663", ""])
-def test_timeout_that_is_none(http: httpx.Client, value: str) -> None:
+def test_invalid_timeouts_are_refused(http: httpx.Client, value: str) -> None:
     answer = http.post(PREDICT, json=ROWS, headers=[("x-timeout-ms", value.encode())])
     assert (answer.status_code, answer.json()) == (400, {"error": f"x-timeout-ms: '{value}', expected milliseconds"})
 
 
 @pytest.mark.parametrize("value", ["high", "1_000", "9999999999", "0x1", "1.5", ""])
-def test_priority_that_is_none(http: httpx.Client, value: str) -> None:
+def test_invalid_priorities_are_refused(http: httpx.Client, value: str) -> None:
     answer = http.post(PREDICT, json=ROWS, headers={"x-priority": value})
     assert answer.status_code == 400
     assert answer.json() == {"error": f"x-priority: '{value}', expected an integer of 32 bits"}
 
 
 @pytest.mark.parametrize("headers", [{"x-timeout-ms": "60000"}, {"x-priority": "+7"}])
-def test_headers_that_are_good(http: httpx.Client, headers: dict[str, str]) -> None:
+def test_valid_headers_are_accepted(http: httpx.Client, headers: dict[str, str]) -> None:
     assert http.post(PREDICT, json=ROWS, headers=headers).status_code == 200
 
 
-def test_timeout_that_is_over(http: httpx.Client) -> None:
+def test_expired_timeouts_end_requests(http: httpx.Client) -> None:
     answer = http.post(PREDICT, json=ROWS, headers={"x-timeout-ms": "0"})
     told = {"error": "request: the deadline passed before it was answered"}
     assert (answer.status_code, answer.json()) == (504, told)
@@ -110,7 +110,7 @@ def test_request_with_two_lengths_is_refused(host: ServedHost, order: int) -> No
     ],
     ids=["chunks of 1.0", "folded", "two numbers", "no host"],
 )
-def test_request_that_others_read_otherwise_is_refused(host: ServedHost, head: bytes) -> None:
+def test_ambiguous_requests_are_refused(host: ServedHost, head: bytes) -> None:
     """Also behind a good one, and an empty line that is skipped there."""
     body = json.dumps(ROWS).encode()
     wrong = head % PREDICT.encode() + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)

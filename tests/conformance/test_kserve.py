@@ -94,7 +94,7 @@ def test_infer_compressed(host: ServedHost, algorithm: str) -> None:
     assert np.allclose(result.as_numpy("y"), linear_score(X))
 
 
-def test_infer_that_cannot_be(triton: tuple[Any, Any]) -> None:
+def test_invalid_infer_requests_are_refused(triton: tuple[Any, Any]) -> None:
     module, client = triton
     with pytest.raises(InferenceServerException, match="absent"):
         client.infer("absent", [_input(module, "x", X, "FP32")])
@@ -161,7 +161,7 @@ def test_repository_index(host: ServedHost) -> None:
         ("/v2/models/ranking/nothing", {}, 404),
     ],
 )
-def test_request_that_cannot_be(http: httpx.Client, path: str, body: object, status: int) -> None:
+def test_invalid_requests_are_refused(http: httpx.Client, path: str, body: object, status: int) -> None:
     answer = http.post(path, json=body)
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"]

@@ -54,7 +54,7 @@ def test_new_desired_state_loses_no_request(start_host, served_models) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_answers_what_is_in_flight(start_host, served_models, number: signal.Signals) -> None:
+def test_requests_in_flight_are_answered_after_a_signal(start_host, served_models, number: signal.Signals) -> None:
     with start_host({"slow": served_models["slow"]}) as host:
         running = SlowRequest(host, loops=800)
         wait_until(lambda: in_flight(host) == 1)

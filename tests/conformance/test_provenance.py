@@ -50,7 +50,7 @@ def _trailing(call: grpc.Call) -> dict[str, str]:
     return {key: value for key, value in call.trailing_metadata() if key.startswith("x-")}
 
 
-def test_grpc_answer_says_who_gave_it(stub) -> None:
+def test_grpc_responses_name_model_version_and_arm(stub) -> None:
     _, call = stub.Predict.with_call(_request("ranking"), timeout=10)
     found = _trailing(call)
     assert found.keys() == NAMES
@@ -59,7 +59,7 @@ def test_grpc_answer_says_who_gave_it(stub) -> None:
     assert int(found["x-run-us"]) >= 0
 
 
-def test_http_answer_says_who_gave_it(http: httpx.Client) -> None:
+def test_http_responses_name_model_version_and_arm(http: httpx.Client) -> None:
     answer = http.post("/v1/models/ranking/labels/canary:eas", content=ranking_body())
     found = {name: answer.headers[name] for name in NAMES}
     assert (found["x-model-name"], found["x-model-version"], found["x-arm"]) == ("ranking", "2", "pinned")
@@ -85,7 +85,7 @@ def test_priority(stub, http: httpx.Client, priority: str) -> None:
     assert http.post("/api/predict/ranking", content=ranking_body(), headers={"x-priority": priority}).is_success
 
 
-def test_priority_that_is_none(stub, http: httpx.Client) -> None:
+def test_invalid_priorities_are_refused(stub, http: httpx.Client) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(_request("ranking"), metadata=[("x-priority", "high")], timeout=10)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -98,7 +98,7 @@ def test_traceparent_is_taken(stub, http: httpx.Client) -> None:
     assert http.post("/api/predict/ranking", content=ranking_body(), headers=[trace]).is_success
 
 
-def test_deadline_of_one_that_waits(host: ServedHost, stub, http: httpx.Client) -> None:
+def test_a_waiting_request_ends_at_its_deadline(host: ServedHost, stub, http: httpx.Client) -> None:
     """It is refused by the host at its deadline, not run after it."""
     running = SlowRequest(host, loops=800)
     wait_until(lambda: in_flight(host) == 1)
@@ -136,12 +136,12 @@ def test_status_comes_before_a_reset(host: ServedHost, method: str, message: byt
     assert b"grpc-status: 4\r\n" in ended.stdout, ended
 
 
-def test_deadline_that_is_none(http: httpx.Client) -> None:
+def test_invalid_deadlines_are_refused(http: httpx.Client) -> None:
     answer = http.post("/api/predict/ranking", content=ranking_body(), headers={"x-timeout-ms": "soon"})
     assert answer.status_code == 400
 
 
-def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Client) -> None:
+def test_refusals_say_when_to_retry(host: ServedHost, stub, http: httpx.Client) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: http.post("/api/predict/slow", content=slow_request(300)), range(8)))
     statuses = [answer.status_code for answer in answers]
@@ -162,7 +162,7 @@ def test_refusal_says_when_to_come_again(host: ServedHost, stub, http: httpx.Cli
     assert [request.end().status_code for request in running] == [200] * 3
 
 
-def test_grpc_client_that_goes_away_cancels_what_waits(host: ServedHost, stub) -> None:
+def test_a_disconnected_grpc_client_cancels_waiting_requests(host: ServedHost, stub) -> None:
     running = SlowRequest(host, loops=1000)
     wait_until(lambda: in_flight(host) == 1)
     waiting = stub.Predict.future(_slow(2000), timeout=60)
@@ -173,7 +173,7 @@ def test_grpc_client_that_goes_away_cancels_what_waits(host: ServedHost, stub) -
     running.end()
 
 
-def test_http_client_that_goes_away_cancels_what_waits(host: ServedHost) -> None:
+def test_a_disconnected_http_client_cancels_waiting_requests(host: ServedHost) -> None:
     running = SlowRequest(host, loops=1000)
     wait_until(lambda: in_flight(host) == 1)
     address, _, port = host.rest.rpartition(":")

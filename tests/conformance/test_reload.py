@@ -82,7 +82,7 @@ def test_reload_is_off(host: ServedHost) -> None:
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_reload_is_forwarded_as_it_came(forwarding: ServedHost, admin: Admin) -> None:
+def test_reload_requests_are_forwarded_unchanged(forwarding: ServedHost, admin: Admin) -> None:
     assert _reload(forwarding).status.error_code == 0
     path, kind, body = admin.told[-1]
     asked, _, seconds = path.partition("?wait=")

@@ -102,7 +102,7 @@ def test_predict_of_strings(stub) -> None:
     ],
     ids=["model", "version", "version-0", "label", "signature", "dtype", "shape"],
 )
-def test_predict_that_cannot_be(stub, request_, code: grpc.StatusCode) -> None:
+def test_invalid_predict_requests_are_refused(stub, request_, code: grpc.StatusCode) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         stub.Predict(request_, timeout=10)
     assert caught.value.code() is code
@@ -110,7 +110,7 @@ def test_predict_that_cannot_be(stub, request_, code: grpc.StatusCode) -> None:
 
 
 @pytest.mark.parametrize(("filtered", "words"), [(["absent"], "absent"), (["y", "y"], "y")], ids=["unknown", "twice"])
-def test_output_filter_that_cannot_be(stub, filtered: list[str], words: str) -> None:
+def test_invalid_output_filters_are_refused(stub, filtered: list[str], words: str) -> None:
     request = _predict("ranking")
     request.output_filter.extend(filtered)
     with pytest.raises(grpc.RpcError) as caught:

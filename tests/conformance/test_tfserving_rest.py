@@ -99,7 +99,7 @@ def test_metadata(http: httpx.Client) -> None:
         ("/v1/models/a%00b:predict", {}, 400),
     ],
 )
-def test_request_that_cannot_be(http: httpx.Client, path: str, body: object, status: int) -> None:
+def test_invalid_requests_are_refused(http: httpx.Client, path: str, body: object, status: int) -> None:
     answer = http.post(path, json=body)
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"]

@@ -87,7 +87,9 @@ def test_client_with_a_certificate(mutual: ServedHost, authority: Certificate, c
 
 
 @pytest.mark.parametrize("own", [None, "stranger"])
-def test_client_without_one(mutual: ServedHost, authority: Certificate, stranger: Certificate, own: str | None) -> None:
+def test_a_client_without_a_certificate_is_refused(
+    mutual: ServedHost, authority: Certificate, stranger: Certificate, own: str | None
+) -> None:
     certificate = None if own is None else stranger
     with pytest.raises(httpx.HTTPError):
         _predict(mutual, authority, certificate)

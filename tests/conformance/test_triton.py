@@ -75,7 +75,7 @@ def test_model_config_of_strings(triton: Triton) -> None:
     assert [dtype for _, dtype, _ in _tensors(triton.config("text")["input"])] == ["TYPE_STRING", "TYPE_FP32"]
 
 
-def test_model_config_where_requests_are_put_together(triton: Triton) -> None:
+def test_model_config_with_batching(triton: Triton) -> None:
     """Shapes are without the rows then, as Triton has them."""
     config = triton.config("batched")
     assert int(config["max_batch_size"]) == 64
@@ -84,7 +84,7 @@ def test_model_config_where_requests_are_put_together(triton: Triton) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("absent", ""), ("ranking", "9")])
-def test_config_and_statistics_of_what_there_is_not(triton: Triton, name: str, version: str) -> None:
+def test_config_and_statistics_of_unknown_models(triton: Triton, name: str, version: str) -> None:
     with pytest.raises(InferenceServerException, match=name):
         triton.config(name, version)
     with pytest.raises(InferenceServerException, match=name):
@@ -139,7 +139,7 @@ def test_repository_index(triton: Triton) -> None:
 
 
 @pytest.mark.parametrize(("body", "status"), [("", 200), ('{"ready": true}', 200), ('{"ready": 7}', 400), ("[]", 400)])
-def test_body_of_the_index(http: httpx.Client, body: str, status: int) -> None:
+def test_body_of_the_index_is_checked(http: httpx.Client, body: str, status: int) -> None:
     answer = http.post("/v2/repository/index", content=body)
     assert answer.status_code == status, answer.text
     if status == 200:
@@ -176,7 +176,7 @@ def test_raw_request(http: httpx.Client) -> None:
     assert np.allclose(body, linear_score(X))
 
 
-def test_raw_request_that_cannot_be(http: httpx.Client) -> None:
+def test_invalid_raw_requests_are_refused(http: httpx.Client) -> None:
     for body in (X.tobytes()[:-1], b"x"):
         answer = _raw(http, "ranking", body)
         assert answer.status_code == 400, answer.text

@@ -33,7 +33,7 @@ def programs(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_host_makes_up_a_request_and_measures(programs: Path, host_model: Path) -> None:
+def test_host_generates_a_request_and_measures(programs: Path, host_model: Path) -> None:
     options = ["--config", CONFIG, "--threads", 2, "--seconds", 0.5]
     text = run_ok([programs / "host", host_model, "--rows", 3, *options])
     # Every number is 1 and every string "a", so a score is 1 + 2 + 4.
@@ -42,7 +42,7 @@ def test_host_makes_up_a_request_and_measures(programs: Path, host_model: Path) 
     assert "from 2 threads" in text
 
 
-def test_host_makes_up_every_dtype(programs: Path, host_model: Path) -> None:
+def test_host_generates_every_dtype(programs: Path, host_model: Path) -> None:
     text = run_ok([programs / "host", host_model, "--signature", "types", "--rows", 2, "--seconds", 0])
     assert "output float32_out: dtype 1, shape [2, 2], 16 bytes, first value 1\n" in text
     assert "output string_out: dtype 7, shape [2, 2], 4 bytes\n" in text
@@ -115,7 +115,7 @@ def test_host_answers_a_single_request(
         (["{model}", "--request", "{empty}", "--protocol", "eas", "--output", "/nowhere/x"], 1, "/nowhere/x: No such"),
     ],
 )
-def test_host_says_what_is_wrong(
+def test_host_reports_errors(
     arguments: list[str], status: int, words: str, programs: Path, host_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "cut").write_bytes(b"\x09\x00\x00\x00abc")

@@ -62,7 +62,7 @@ def test_process_keeps_to_its_cpus(host: ServedHost) -> None:
         assert os.sched_getaffinity(int(task.name)) == cpus
 
 
-def test_no_thread_is_held_by_what_waits(host: ServedHost, tmp_path: Path) -> None:
+def test_waiting_requests_hold_no_thread(host: ServedHost, tmp_path: Path) -> None:
     """Many at once wait in the library, each without a thread of its own."""
     slow = tfserving_request({"size": np.int32(400)}, name="ranking", signature_name="slow")
     before = len(os.listdir(f"/proc/{host.pid}/task"))

@@ -115,7 +115,7 @@ def test_a_version_that_was_not_warmed_up_says_why(client: Client, tmp_path: Pat
         client.undeploy("hungry")
 
 
-def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
+def test_requests_are_logged_and_merged(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
     client.deploy("ranking", versions[3], wait=True, timeout=120)
     load_commands()
     log = ("log", "ranking", "--server", proxy.url)
@@ -137,7 +137,7 @@ def test_requests_are_written_down_and_merged(proxy: ProxyProcess, client: Clien
     assert CliRunner().invoke(app, [*log, "--off", "--delete"]).exit_code == 0
 
 
-def test_serving_goes_on_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
+def test_serving_continues_without_the_proxy(proxy: ProxyProcess, client: Client, versions: dict[int, Path]) -> None:
     client.deploy("ranking", versions[3], wait=True, timeout=120)
     http = rest(client)
     proxy.kill()
@@ -158,7 +158,7 @@ def test_a_killed_host_comes_back_to_what_was_deployed(
     assert split(rest(client), 20)[3] == 20
 
 
-def test_undeploy_and_the_end(proxy: ProxyProcess, client: Client) -> None:
+def test_undeploy_stops_serving(proxy: ProxyProcess, client: Client) -> None:
     client.undeploy("ranking")
     wait_for(lambda: {version["state"] for version in client.versions("ranking")["versions"]} == {"stopped"})
     pid = client.status()["hosts"][0]["pid"]

@@ -88,7 +88,7 @@ def test_a_checkpoint_with_a_pipe_in_it(client: Client, model: Make, name: str, 
 
 
 @pytest.mark.parametrize("text", ["model_config_list {" * 5000, '{"a":' * 100_000, NESTED])
-def test_nesting_without_end(client: Client, name: str, tmp_path: Path, text: str) -> None:
+def test_endless_nesting_is_refused(client: Client, name: str, tmp_path: Path, text: str) -> None:
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / "saved_model.pbtxt").write_text(
         "meta_graphs {" + "graph_def { library {" * 5000, encoding="utf-8"

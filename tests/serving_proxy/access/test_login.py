@@ -43,13 +43,13 @@ def test_a_session_needs_its_cookie_and_its_key(proxy: ProxyThread) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "1.2.3", "9999999999.00.00", "a=b; c", '"', "\\377", "9" * 5000 + ".a.b"])
-def test_cookies_that_are_made_up_open_nothing(proxy: ProxyThread, cookie: str) -> None:
+def test_forged_cookies_are_refused(proxy: ProxyThread, cookie: str) -> None:
     port = httpx.URL(proxy.url).port
     headers = {"Cookie": f"{login.cookie_name(port or 0)}={cookie}", "X-Session-Key": "x"}
     assert httpx.get(proxy.url + "/v1/status", headers=headers, trust_env=False).status_code == 401
 
 
-def test_a_session_ends_by_the_logout_and_by_itself(proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_at_logout_or_when_it_expires(proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
     with browser(proxy) as http:
         headers = {"X-Session-Key": log_in(http, token_of(proxy))}
         cookies = dict(http.cookies)

@@ -28,7 +28,7 @@ def verb(proxy: ProxyProcess, *words: str, **environment: str) -> subprocess.Com
     )
 
 
-def test_a_proxy_answers_its_own_user_alone(tmp_path: Path) -> None:
+def test_a_proxy_serves_only_its_own_user(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path) as proxy:
         assert httpx.get(proxy.url + "/v1/status", trust_env=False).status_code == 401
         with proxy.client() as client:
@@ -50,7 +50,7 @@ def test_a_proxy_answers_its_own_user_alone(tmp_path: Path) -> None:
         assert verb(proxy, "status").returncode == 0
 
 
-def test_nobody_else_can_look_into_the_state_directory(tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_state_directory(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o755)
     (tmp_path / "state").chmod(0o755)
     before = os.umask(0)
@@ -101,7 +101,7 @@ def test_a_token_is_found_by_any_name_of_this_machine_while_its_proxy_runs(mine:
 
 
 @pytest.mark.parametrize("change", ["dead", "other", "shared", "link", "pipe", "text", "nested"])
-def test_what_is_no_announcement_of_a_running_proxy_gives_nothing(mine: Path, tmp_path: Path, change: str) -> None:
+def test_invalid_announcements_give_no_token(mine: Path, tmp_path: Path, change: str) -> None:
     with announce("http://127.0.0.1:18502", own_token(tmp_path)):
         (file,) = mine.iterdir()
         said = json.loads(file.read_bytes())
@@ -122,7 +122,7 @@ def test_what_is_no_announcement_of_a_running_proxy_gives_nothing(mine: Path, tm
         assert find_token("http://127.0.0.1:18502") is None
 
 
-def test_a_token_does_not_pass_a_network_in_clear_text() -> None:
+def test_a_token_is_not_sent_in_clear_text() -> None:
     for server in ("http://192.0.2.1:8502", "http://proxy.example:8502"):
         with pytest.raises(InvalidError, match="the token would be sent in clear text, expected https"):
             Client(server, "a-token-that-is-long-enough")

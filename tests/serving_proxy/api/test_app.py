@@ -17,14 +17,14 @@ def described(proxy: ProxyThread) -> dict[str, Any]:
     return found
 
 
-def test_every_verb_is_described(described: dict[str, Any]) -> None:
+def test_openapi_describes_every_verb(described: dict[str, Any]) -> None:
     paths = {path.removeprefix("/v1/models/{name}/") for path in described["paths"]}
     verbs = {"deploy", "undeploy", "traffic", "ramp", "promote", "rollback", "pause", "versions", "explain"}
     assert verbs <= paths
     assert {"/v1/status", "/v1/events", "/v1/drain", "/v1/jobs/{number}", "/v1/stream", "/healthz", "/metrics"} <= paths
 
 
-def test_errors_are_described_as_they_are(described: dict[str, Any]) -> None:
+def test_openapi_describes_errors_in_their_own_form(described: dict[str, Any]) -> None:
     for path, operations in described["paths"].items():
         for operation in operations.values():
             assert "422" not in operation["responses"]
@@ -34,12 +34,12 @@ def test_errors_are_described_as_they_are(described: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in described["components"]["schemas"]
 
 
-def test_every_operation_says_what_it_does(described: dict[str, Any]) -> None:
+def test_every_operation_has_a_description_and_its_own_id(described: dict[str, Any]) -> None:
     operations = [operation for path in described["paths"].values() for operation in path.values()]
     assert all(operation["description"].endswith(".") for operation in operations)
     assert len({operation["operationId"] for operation in operations}) == len(operations)
 
 
-def test_no_page_is_fetched_from_elsewhere(proxy: ProxyThread) -> None:
+def test_pages_that_load_files_from_other_servers_are_off(proxy: ProxyThread) -> None:
     for path in ("/docs", "/redoc"):
         assert httpx.get(proxy.url + path, headers=proxy.headers(), trust_env=False).status_code == 404

@@ -81,7 +81,7 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
     (folder / "shadow.json").unlink()
 
 
-def test_stream_tells_points_verdicts_and_cpus(client: Client, name: str, model: Make) -> None:
+def test_stream_sends_points_verdicts_and_cpus(client: Client, name: str, model: Make) -> None:
     client.deploy(name, model(1), wait=True)
     for kind, data in client.stream("watch"):
         assert kind == "watch"

@@ -37,7 +37,7 @@ def ask(proxy: ProxyThread, path: str = "/v1/status", method: str = "GET", **val
     "header", [None, "", "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN[:-1]}"]
 )
 @pytest.mark.parametrize("path", ["/v1/status", "/v1/models/x/rollback", "/metrics", "/openapi.json", "/unknown"])
-def test_without_the_token_nothing_is_answered(guarded: ProxyThread, header: str | None, path: str) -> None:
+def test_requests_without_the_token_are_refused(guarded: ProxyThread, header: str | None, path: str) -> None:
     headers = {} if header is None else {"Authorization": header}
     answer = ask(guarded, path, headers=headers)
     assert answer.status_code == 401
@@ -45,7 +45,7 @@ def test_without_the_token_nothing_is_answered(guarded: ProxyThread, header: str
     assert answer.json()["error"]["status"] == "UNAUTHENTICATED"
 
 
-def test_the_token_opens(guarded: ProxyThread) -> None:
+def test_requests_with_the_token_are_served(guarded: ProxyThread) -> None:
     with guarded.client(TOKEN) as client:
         assert client.status()["models"] == []
     with guarded.client("x") as client, pytest.raises(UnauthenticatedError):
@@ -53,7 +53,7 @@ def test_the_token_opens(guarded: ProxyThread) -> None:
     assert ask(guarded, "/healthz").status_code == 200
 
 
-def test_without_a_token_only_this_machine_is_answered(open_proxy: ProxyThread) -> None:
+def test_without_a_token_only_local_requests_are_served(open_proxy: ProxyThread) -> None:
     port = urlsplit(open_proxy.url).port
     for host in ("127.0.0.1", f"127.0.0.1:{port}", "localhost", "[::1]:8502"):
         assert ask(open_proxy, headers={"Host": host}).status_code == 200, host
@@ -71,7 +71,7 @@ def test_pages_of_other_sites_are_refused(open_proxy: ProxyThread, origin: str) 
     assert ask(open_proxy, "/v1/models/x/rollback", "POST", headers=own).status_code == 404
 
 
-def test_a_form_is_no_request(open_proxy: ProxyThread) -> None:
+def test_form_bodies_are_refused(open_proxy: ProxyThread) -> None:
     body = json.dumps({"version": 3})
     answer = ask(open_proxy, "/v1/models/x/promote", "POST", content=body, headers={"Content-Type": "text/plain"})
     assert answer.status_code == 400
@@ -109,7 +109,7 @@ def test_malformed_bodies_are_refused(open_proxy: ProxyThread, body: bytes) -> N
         ("GET", "/v1/models/a b/versions", 400),
     ],
 )
-def test_paths_that_are_not_there(open_proxy: ProxyThread, method: str, path: str, code: int) -> None:
+def test_unknown_paths_are_not_found(open_proxy: ProxyThread, method: str, path: str, code: int) -> None:
     answer = ask(open_proxy, path, method)
     assert answer.status_code == code
     assert set(answer.json()["error"]) == {"status", "message"}
@@ -121,7 +121,7 @@ def test_methods_of_a_path_are_named(open_proxy: ProxyThread) -> None:
 
 
 @pytest.mark.parametrize("body", ['{"paused": 0}', '{"paused": "yes"}', '{"pause": true}'])
-def test_what_is_almost_right_is_refused(open_proxy: ProxyThread, body: str) -> None:
+def test_almost_valid_requests_are_refused(open_proxy: ProxyThread, body: str) -> None:
     headers = {"Content-Type": "application/json"}
     assert ask(open_proxy, "/v1/models/x/pause", "POST", content=body, headers=headers).status_code == 400
 
@@ -133,7 +133,7 @@ def connect(proxy: ProxyThread, data: bytes) -> socket.socket:
     return made
 
 
-def test_clients_that_do_not_go_on_are_left(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_stop_sending_are_disconnected(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEAD_S", 0.3)
     monkeypatch.setattr(middleware, "_BODY_S", 0.3)
     head = b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -152,7 +152,9 @@ def test_clients_that_do_not_go_on_are_left(open_proxy: ProxyThread, monkeypatch
     assert ask(open_proxy).status_code == 200
 
 
-def test_a_thousand_idle_connections_hold_up_nobody(open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_idle_connections_do_not_block_other_clients(
+    open_proxy: ProxyThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection_limits, "HEAD_S", 0.5)
     idle = [connect(open_proxy, b"") for _ in range(400)]
     assert ask(open_proxy).status_code == 200
@@ -167,7 +169,7 @@ def settings(tmp_path: Path, **values: object) -> ServeSettings:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_a_reachable_port_needs_a_token_that_nobody_overhears(tmp_path: Path, address: str) -> None:
+def test_a_port_that_others_can_reach_needs_a_token_and_tls(tmp_path: Path, address: str) -> None:
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
     for given in ({}, {"token_file": tmp_path / "token"}):
         with pytest.raises(
@@ -182,5 +184,5 @@ def test_a_reachable_port_needs_a_token_that_nobody_overhears(tmp_path: Path, ad
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_loopback_needs_none(tmp_path: Path, address: str) -> None:
+def test_a_loopback_port_needs_no_tls(tmp_path: Path, address: str) -> None:
     settings(tmp_path, admin_address=address).check()

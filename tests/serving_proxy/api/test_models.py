@@ -77,7 +77,7 @@ def test_every_verb_may_be_repeated(client: Client, proxy: ProxyThread, model: M
         wait_for(lambda: all(version["state"] in {"ready", "stopped"} for version in client.versions(name)["versions"]))
         desired, events = proxy.desired(), client.status()["last_event"]
         if verb is back:
-            with pytest.raises(PreconditionError, match="was rolled back to 3 already"):
+            with pytest.raises(PreconditionError, match="was already rolled back to 3"):
                 verb()
         else:
             verb()
@@ -85,7 +85,9 @@ def test_every_verb_may_be_repeated(client: Client, proxy: ProxyThread, model: M
         assert client.status()["last_event"] == events
 
 
-def test_a_shadow_gets_copies_and_no_traffic(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
+def test_a_shadow_gets_mirrored_requests_and_no_traffic(
+    client: Client, proxy: ProxyThread, model: Make, name: str
+) -> None:
     client.deploy(name, model(3), wait=True)
     answer = client.deploy(name, model(4), shadow=25, wait=True)
     assert versions(answer["model"])[4]["role"] == "shadow"
@@ -110,7 +112,7 @@ def test_settings_reach_the_hosts(client: Client, proxy: ProxyThread, model: Mak
     }
 
 
-def test_what_has_no_effect_is_said(client: Client, model: Make, name: str) -> None:
+def test_options_without_effect_are_reported(client: Client, model: Make, name: str) -> None:
     answer = client.deploy(name, model(3), traffic=10, wait=True)
     assert answer["notes"] == [
         f"{name}/3 is the baseline and serves the remaining requests: traffic and shadow have no effect"
@@ -202,7 +204,7 @@ def test_a_ramp_runs_to_its_end(client: Client, proxy: ProxyThread, model: Make,
     assert proxy.desired()["models"][name]["routing"]["arms"] == [{"version": 4, "offset": 0, "weight": 4000}]
 
 
-def test_a_paused_ramp_stands_still(client: Client, model: Make, name: str) -> None:
+def test_a_paused_ramp_does_not_advance(client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), wait=True)
     client.deploy(name, model(4), wait=True)
     client.ramp(name, 4, to=40, over_s=0.5)
@@ -230,7 +232,7 @@ def test_experiments_of_one_layer_exclude_each_other(
     wait_for(lambda: [proxy.desired()["models"][served]["routing"]["arms"] for served in (name, other)] == expected)
 
 
-def test_labels_are_names_for_versions(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
+def test_labels_select_versions(client: Client, proxy: ProxyThread, model: Make, name: str) -> None:
     client.deploy(name, model(3), labels=["stable"], wait=True)
     client.deploy(name, model(4), labels=["canary"], wait=True)
     wait_for(lambda: proxy.desired()["models"][name].get("labels") == {"canary": 4, "stable": 3})
@@ -257,7 +259,11 @@ def test_the_json_of_a_deeprec_processor_is_deployed_as_it_is(
             "model 'unknown': not deployed, expected one of",
         ),
         (lambda client, name: client.promote(name, 9), NotFoundError, "9: not deployed, expected one of 3"),
-        (lambda client, name: client.traffic(name, {"x": 4}), NotFoundError, "'x' is no version and no label"),
+        (
+            lambda client, name: client.traffic(name, {"x": 4}),
+            NotFoundError,
+            "'x': unknown, expected a version or a label",
+        ),
         (lambda client, name: client.traffic(name, {3: 90}), InvalidError, "90 % in all, expected 100 %"),
         (lambda client, name: client.traffic(name, {3: 0.001}), InvalidError, "at most two decimals"),
         (lambda client, name: client.traffic(name, {3: 101}), InvalidError, "weights.3: Input should be less than"),
@@ -266,7 +272,11 @@ def test_the_json_of_a_deeprec_processor_is_deployed_as_it_is(
         (lambda client, name: client.undeploy(name, 9), NotFoundError, "9: not deployed"),
         (lambda client, name: client.deploy(name, "/gone/5"), NotFoundError, "model /gone/5: not there"),
         (lambda client, name: client.deploy(name, "relative"), InvalidError, "expected an absolute path"),
-        (lambda client, name: client.deploy(name, "/etc/hostname"), InvalidError, "no folder, expected a SavedModel"),
+        (
+            lambda client, name: client.deploy(name, "/etc/hostname"),
+            InvalidError,
+            "not a folder, expected a SavedModel",
+        ),
         (lambda client, name: client.deploy(name, "/etc", version=0), InvalidError, "version: Input should be greater"),
         (lambda client, name: client.deploy(name, "/etc", cpuset="0-9999"), InvalidError, "cpuset: CPUs"),
         (lambda client, name: client.deploy(name, "/etc", color="red"), InvalidError, "color: Extra inputs"),
@@ -279,7 +289,7 @@ def test_the_json_of_a_deeprec_processor_is_deployed_as_it_is(
         (lambda client, name: client.explain("unknown"), NotFoundError, "model 'unknown'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_status_and_message(
+def test_invalid_requests_are_refused_with_status_and_message(
     client: Client,
     model: Make,
     name: str,

@@ -29,7 +29,7 @@ def listen(proxy: ProxyThread, *topics: str, after: int | None = None) -> tuple[
     return queue, thread
 
 
-def test_events_come_as_they_happen(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+def test_stream_sends_events_when_they_happen(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     queue, _ = listen(proxy, "events", after=client.status()["last_event"])
     client.deploy(name, model(3), wait=True)
     client.pause(name)
@@ -42,14 +42,14 @@ def test_events_come_as_they_happen(proxy: ProxyThread, client: Client, model: M
     assert [event["kind"] for event in got if event["model"] == name] == ["deploy", "baseline", *["state"] * 4, "pause"]
 
 
-def test_what_was_missed_is_told_first(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+def test_stream_sends_missed_events_first(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), wait=True)
     first = client.events(model=name)[0]["id"]
     queue, _ = listen(proxy, "events", after=first)
     assert queue.get(timeout=10)[1]["id"] == first + 1
 
 
-def test_the_status_comes_when_it_changes(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+def test_stream_sends_the_status_when_it_changes(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     queue, _ = listen(proxy, "status")
     assert queue.get(timeout=10)[0] == "status"
     client.deploy(name, model(3))
@@ -72,7 +72,7 @@ def test_streams_end_with_the_proxy(tmp_path: Path) -> None:
         assert not thread.is_alive()
 
 
-def test_a_listener_that_goes_away_is_forgotten(proxy: ProxyThread, client: Client, tmp_path: Path, name: str) -> None:
+def test_a_disconnected_listener_is_removed(proxy: ProxyThread, client: Client, tmp_path: Path, name: str) -> None:
     for _ in range(5):
         with proxy.client() as other:
             stream = other.stream()

@@ -67,9 +67,7 @@ def test_a_deployment_from_its_command_to_its_table(proxy: ProxyThread, model: M
     assert (answer["version"], answer["job"]["state"]) == (4, "succeeded")
 
 
-def test_what_hosts_compute_with_and_where_a_ramp_leads_are_in_the_tables(
-    proxy: ProxyThread, client: Client, model: Make, name: str
-) -> None:
+def test_tables_show_precision_and_ramp_targets(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     (model(4) / "precision").write_text("bf16 weights", encoding="utf-8")
     client.deploy(name, model(3), wait=True)
     assert "precision" not in invoke(proxy, "versions", name)[1]
@@ -81,7 +79,7 @@ def test_what_hosts_compute_with_and_where_a_ramp_leads_are_in_the_tables(
     assert "host-0: ready on CPUs 0, in bf16 weights." in invoke(proxy, "explain", name)[1]
 
 
-def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+def test_every_verb_prints_json(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), wait=True)
     client.deploy(name, model(4), wait=True)
     assert as_json(proxy, "traffic", name, "3=90", "4=10%")["versions"][1]["traffic"] == 10
@@ -101,7 +99,7 @@ def test_every_verb_answers_json(proxy: ProxyThread, client: Client, model: Make
     assert as_json(proxy, "undeploy", name, "--version", 4)["name"] == name
 
 
-def test_tables_for_people(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
+def test_tables_show_hosts_models_and_versions(proxy: ProxyThread, client: Client, model: Make, name: str) -> None:
     client.deploy(name, model(3), labels=["stable"], wait=True)
     for verb in (["status"], ["versions", name], ["explain", name], ["events"], ["undeploy", name]):
         code, out, _ = invoke(proxy, *verb)
@@ -125,7 +123,7 @@ def test_tables_for_people(proxy: ProxyThread, client: Client, model: Make, name
         (["status", "--token-file", "/gone"], 2, "error: --token-file /gone: "),
     ],
 )
-def test_what_is_wrong_is_one_line_and_a_code(proxy: ProxyThread, words: list[object], code: int, said: str) -> None:
+def test_errors_are_one_line_with_an_exit_code(proxy: ProxyThread, words: list[object], code: int, said: str) -> None:
     found, out, err = invoke(proxy, *words)
     assert (found, out) == (code, "")
     assert err.startswith(said)
@@ -147,7 +145,7 @@ def test_a_profile_is_checked_and_kept(proxy: ProxyThread, model: Make, name: st
     assert answer["notes"] == [f"{name}/3: the profile is stored, but has no effect without `serve --cores`"]
 
 
-def test_no_proxy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_proxy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     load_commands()
     monkeypatch.setattr("serving_proxy.cli.options._START_S", 1.5)
     found = CliRunner().invoke(app, ["status", "--server", "http://127.0.0.1:9"])

@@ -79,7 +79,7 @@ def test_request_log_from_on_to_off(proxy: ProxyThread, client: Client, name: st
     assert "expected one of them" in invoke(proxy, "log", name, "--off", "--sample", "1", code=2)
 
 
-def test_last_is_no_path(proxy: ProxyThread, client: Client, name: str, model: Make) -> None:
+def test_the_word_last_is_not_a_path(proxy: ProxyThread, client: Client, name: str, model: Make) -> None:
     client.deploy(name, model(1), wait=True)
     write_log(proxy.state_dir, name, 1000, [prediction_log(name, [1.0])])
     invoke(proxy, "deploy", name, model(2), "--warmup", "last", "--wait")

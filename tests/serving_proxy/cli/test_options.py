@@ -27,7 +27,7 @@ def test_durations(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "1x", "-5", "1h30", "1 h", "1e3", "∞"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="--over: "):
         seconds(text, "--over")
 
@@ -37,7 +37,7 @@ def test_shares() -> None:
 
 
 @pytest.mark.parametrize("text", ["4", "=4", "4=", "4=-1", "4=101", "4=nan", "4=1=2"])
-def test_what_is_no_share(text: str) -> None:
+def test_invalid_shares_are_refused(text: str) -> None:
     with pytest.raises(InvalidError, match=r"^share '.*': .*, expected (VERSION=PERCENT|a percentage from 0 to 100)"):
         shares([text])
 

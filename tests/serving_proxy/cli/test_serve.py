@@ -83,7 +83,7 @@ def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "short", "with a space in between them", "\xe9" * 20])
-def test_tokens_that_protect_nothing(tmp_path: Path, token: str) -> None:
+def test_weak_tokens_are_refused(tmp_path: Path, token: str) -> None:
     (tmp_path / "token").write_text(token, encoding="utf-8")
     said = refused("--state-dir", str(tmp_path / "s"), "--token-file", str(tmp_path / "token"), "--host", "none")
     assert "expected" in said

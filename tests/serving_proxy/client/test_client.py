@@ -37,18 +37,18 @@ def answering(text: bytes) -> str:
         b"",
     ],
 )
-def test_what_is_no_proxy_is_unavailable(text: bytes) -> None:
+def test_a_server_that_is_not_a_proxy_is_unavailable(text: bytes) -> None:
     with Client(answering(text)) as client, pytest.raises(UnavailableError, match="expected a proxy"):
         client.status()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[::1", "gopher://x", "127.0.0.1"])
-def test_no_server_is_unavailable(url: str) -> None:
+def test_a_missing_server_is_unavailable(url: str) -> None:
     with pytest.raises(UnavailableError, match="expected a proxy"), Client(url) as client:
         client.status()
 
 
-def test_a_proxy_that_starts_is_waited_for() -> None:
+def test_client_waits_for_a_proxy_that_is_starting() -> None:
     with socket.socket() as listener:
         # Nobody listens yet: connections are refused.
         listener.bind(("127.0.0.1", 0))
@@ -69,7 +69,7 @@ def test_a_proxy_that_starts_is_waited_for() -> None:
         assert said == [f"{url}: connection refused, waiting 20 s for a proxy to start"]
 
 
-def test_only_a_refused_connection_is_waited_for() -> None:
+def test_client_waits_only_after_a_refused_connection() -> None:
     begun = time.monotonic()
     text = b"not HTTP at all\r\n\r\n"
     for url in (answering(text), answering(text).replace("http", "https")):
@@ -78,7 +78,7 @@ def test_only_a_refused_connection_is_waited_for() -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_a_server_that_does_not_answer_is_late() -> None:
+def test_a_server_that_does_not_respond_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
         with client, pytest.raises(LateError):
@@ -96,7 +96,7 @@ def test_every_status_has_its_exception() -> None:
     assert issubclass(BY_STATUS["INVALID_ARGUMENT"], ValueError)
 
 
-def test_the_package_itself_needs_nothing() -> None:
+def test_importing_the_package_needs_no_dependency() -> None:
     code = (
         "import sys, serving_proxy as it; print('httpx' in sys.modules, 'fastapi' in sys.modules, 'Client' in dir(it))"
     )

@@ -25,7 +25,7 @@ def _fail(*_: object) -> None:
     ("owner", "method"),
     [(Observer, "step"), (Cleaner, "clean"), (Watcher, "_follow_file"), (Control, "_note_host_faults")],
 )
-def test_a_loop_goes_on_after_a_fault(
+def test_a_loop_continues_after_a_fault(
     owner: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, period in ((observer, "PERIOD_S"), (cleaning, "_PERIOD_S"), (watcher, "POLL_S")):
@@ -43,7 +43,7 @@ def test_a_loop_goes_on_after_a_fault(
         wait_for(called.is_set)
 
 
-def test_hosts_go_on_where_the_proxy_ends_by_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_keep_running_when_the_proxy_ends_by_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def end(_: Cleaner) -> None:
         while not (tmp_path / "now").exists():
             await asyncio.sleep(0.02)

@@ -61,7 +61,7 @@ def test_a_hot_baseline_gets_cores_and_variants_share() -> None:
     assert any("needs" in move.reason for move in running.moves)
 
 
-def test_steady_requests_move_nothing() -> None:
+def test_steady_load_moves_no_cores() -> None:
     running = Running(8)
     running.run(60, v3=3000, v4=500, v5=500)
     count = len(running.moves)
@@ -77,14 +77,14 @@ def test_a_baseline_keeps_its_floor_when_variants_flood() -> None:
 
 
 @pytest.mark.parametrize("mode", ["plan", "control"])
-def test_one_core_is_not_divided(mode: Mode) -> None:
+def test_a_single_core_is_not_divided(mode: Mode) -> None:
     running = Running(1, mode)
     running.run(5, v3=500, v4=500, v5=100)
     assert running.allocator.cpusets == {}
 
 
 @pytest.mark.parametrize("mode", ["plan", "control"])
-def test_a_baseline_alone_is_not_bound(mode: Mode) -> None:
+def test_a_single_baseline_is_not_pinned(mode: Mode) -> None:
     running = Running(4, mode)
     running.tenants = [BASELINE]
     running.run(5, v3=500)
@@ -110,7 +110,7 @@ def test_on_two_cores_a_baseline_may_use_what_is_idle() -> None:
     assert running.moves[-1].reason
 
 
-def test_nobody_is_bound_before_rates_are_known() -> None:
+def test_no_version_is_pinned_before_rates_are_known() -> None:
     running = Running(8)
     running.run(int(LOOK_S), v3=6000, v4=100, v5=100)
     assert running.allocator.cpusets == {}
@@ -118,14 +118,14 @@ def test_nobody_is_bound_before_rates_are_known() -> None:
     assert running.sizes()["ranking/3"] >= 6
 
 
-def test_a_pool_alone_keeps_off_the_cores_of_others() -> None:
+def test_a_single_pool_stays_off_cores_that_operators_assigned() -> None:
     allocator = Allocator("control")
     for now in (0.0, LOOK_S):
         allocator.deploy(VARIANTS, Machine.even(2), {}, now, apart=True)
     assert allocator.cpusets == {"ranking/4": "0-1", "ranking/5": "0-1"}
 
 
-def test_more_pools_than_cores_leave_nobody_without() -> None:
+def test_every_version_has_cores_even_with_more_pools_than_cores() -> None:
     running = Running(2)
     tight = DeployedTenant("ranking/6", "ranking", 6, "variant", 1.0, "/models/6", "ranking/3")
     running.tenants = [*ALL, tight]
@@ -136,7 +136,7 @@ def test_more_pools_than_cores_leave_nobody_without() -> None:
     }
 
 
-def test_a_plan_stays_until_requests_were_seen_then_for_good() -> None:
+def test_a_plan_is_replaced_once_after_requests_were_observed() -> None:
     running = Running(8, "plan")
     running.run(int(SETTLED_S) + 1, v3=1000, v4=1000, v5=500)
     first = running.sizes()
@@ -147,9 +147,9 @@ def test_a_plan_stays_until_requests_were_seen_then_for_good() -> None:
     assert running.sizes()["ranking/3"] <= first["ranking/3"] + 1
     running.run(3, v3=4500, v4=50, v5=50)
     assert running.sizes()["ranking/3"] > first["ranking/3"]
-    pools_of_plan = running.sizes()
+    planned = running.sizes()
     running.run(60, v3=10, v4=3000, v5=50)
-    assert running.sizes() == pools_of_plan
+    assert running.sizes() == planned
 
 
 def test_a_new_version_joins_the_pool_and_one_that_goes_leaves_it() -> None:
@@ -177,7 +177,7 @@ def test_a_promotion_gives_the_new_baseline_the_cores() -> None:
     assert running.allocator.cores["ranking/3"] == running.allocator.cores["ranking/5"]
 
 
-def test_a_version_that_is_slower_than_guessed_is_learnt_and_not_isolated() -> None:
+def test_a_version_slower_than_assumed_is_learned_and_not_isolated() -> None:
     running = Running(8)
     running.run(20, us={"ranking/3": 1000.0, "ranking/4": 20_000.0, "ranking/5": 1000.0}, v3=1000, v4=50, v5=50)
     assert all(pool.kind != "isolated" for pool in running.allocator.pools)
@@ -186,7 +186,7 @@ def test_a_version_that_is_slower_than_guessed_is_learnt_and_not_isolated() -> N
     assert learnt.usual_us == pytest.approx(20_000.0, rel=0.05)
 
 
-def test_a_variant_that_becomes_slow_is_set_apart() -> None:
+def test_a_variant_that_becomes_slow_is_isolated() -> None:
     running = Running(8)
     usual = {"ranking/3": 1000.0, "ranking/4": 2000.0, "ranking/5": 1000.0}
     running.run(30, us=usual, v3=1000, v4=200, v5=200)
@@ -195,7 +195,7 @@ def test_a_variant_that_becomes_slow_is_set_apart() -> None:
     assert [pool.models for pool in apart] == [("ranking/4",)]
 
 
-def test_a_move_that_hurts_those_who_gave_is_undone() -> None:
+def test_a_move_that_hurts_the_donors_is_undone() -> None:
     running = Running(8)
     running.run(30, v3=1000, v4=1000, v5=1000)
     calm = running.sizes()
@@ -212,7 +212,7 @@ def test_a_move_that_hurts_those_who_gave_is_undone() -> None:
     assert any(move.reason.startswith("undone") for move in running.moves)
 
 
-def test_what_was_learnt_is_kept_for_the_next_proxy_and_other_files_are_learnt_anew() -> None:
+def test_learned_costs_survive_a_restart_and_are_reset_for_new_files() -> None:
     running = Running(8)
     running.run(10, us=3000.0, v3=500, v4=100, v5=100)
     kept = json.loads(json.dumps(running.allocator.to_json()))
@@ -237,7 +237,7 @@ def test_requests_that_share_a_core_count_no_more_than_the_core() -> None:
     assert running.allocator.demand()["pool"] <= 1.1
 
 
-def test_an_overloaded_variant_is_limited_and_the_baseline_never() -> None:
+def test_overloaded_variants_are_limited_but_never_the_baseline() -> None:
     running = Running(2)
     running.run(20, most=900, v3=300, v4=3000, v5=10)
     limits = running.allocator.limits
@@ -249,7 +249,7 @@ def test_an_overloaded_variant_is_limited_and_the_baseline_never() -> None:
     assert running.allocator.limits == {}
 
 
-def test_a_plan_limits_nobody() -> None:
+def test_mode_plan_sets_no_limits() -> None:
     running = Running(2, "plan")
     running.run(60, most=900, v3=300, v4=3000, v5=10)
     assert running.allocator.limits == {}
@@ -276,7 +276,7 @@ def test_a_plan_is_applied_as_it_is_made() -> None:
     assert not running.allocator.borrowing
 
 
-def test_a_baseline_that_is_late_gets_cores_though_it_is_not_busy() -> None:
+def test_a_baseline_that_misses_its_slo_gets_cores_although_it_is_not_busy() -> None:
     running = Running(8)
     running.run(30, v3=2000, v4=1000, v5=1000)
     before = running.sizes()["ranking/3"]
@@ -322,7 +322,7 @@ def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
     assert running.allocator.borrowing
 
 
-def test_what_a_variant_misses_that_asks_for_too_much_ends_no_lending() -> None:
+def test_an_overloaded_variant_does_not_end_lending() -> None:
     rates = {"v3": 900, "v4": 3000, "v5": 10}
     running = lending(rates)
     judged(running, 5, {"v4": 2000}, **rates)
@@ -330,7 +330,7 @@ def test_what_a_variant_misses_that_asks_for_too_much_ends_no_lending() -> None:
     assert not [move for move in running.moves if move.reason.startswith("undone")]
 
 
-def test_lending_that_ends_too_early_goes_on() -> None:
+def test_lending_resumes_if_its_end_hurts_the_baseline() -> None:
     running = Running(2)
     running.run(30, v3=1500, v4=200, v5=10)
     assert running.allocator.borrowing
@@ -341,7 +341,7 @@ def test_lending_that_ends_too_early_goes_on() -> None:
     assert running.allocator.borrowing
 
 
-def test_a_deployment_ends_no_probation_and_no_pause() -> None:
+def test_a_deployment_keeps_probation_and_pause_of_the_controller() -> None:
     rates = {"v3": 900, "v4": 300, "v5": 10}
     running = lending(rates)
     judged(running, 1, {"v4": 150}, **rates)
@@ -363,7 +363,7 @@ def test_a_plan_that_hurts_is_undone_as_well() -> None:
     assert running.moves[-1].reason.startswith("undone")
 
 
-def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
+def test_the_source_of_a_request_cost_is_reported() -> None:
     running = Running(4)
     running.run(1)
     sources = {tenant.name: running.allocator.source_of(tenant) for tenant in ALL}
@@ -373,7 +373,7 @@ def test_it_says_where_the_cost_of_a_request_comes_from() -> None:
     assert sources == {"ranking/3": "learnt", "ranking/4": "seen", "ranking/5": "baseline"}
 
 
-def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
+def test_a_profile_is_used_until_requests_were_observed() -> None:
     allocator = Allocator("control")
     table = ServiceTable((1,), (1, 2), (0.0, 1.0), (((4000.0, 4000.0), (4000.0, 4000.0)),))
     allocator.deploy(ALL, Machine.even(4), {"ranking/3": table}, 0.0)
@@ -383,7 +383,7 @@ def test_a_profile_is_what_is_planned_with_before_requests_come() -> None:
     assert allocator.state.estimates["ranking/4"].service_us == pytest.approx(4000.0)
 
 
-def test_a_profile_that_is_another_leads_to_another_plan() -> None:
+def test_another_profile_leads_to_another_plan() -> None:
     def table(us: float) -> ServiceTable:
         return ServiceTable((1,), (1, 2), (0.0, 1.0), (((us, us), (us, us)),))
 
@@ -398,7 +398,7 @@ def test_a_profile_that_is_another_leads_to_another_plan() -> None:
     assert allocator.demand()["pool"] == pytest.approx(3.0, rel=0.01)
 
 
-def test_a_variant_is_not_slow_because_its_core_is_lent() -> None:
+def test_a_variant_is_not_called_slow_while_its_core_is_lent() -> None:
     running = Running(2)
     running.run(30, v3=300, v4=200, v5=10)
     slow = {"ranking/3": 1000.0, "ranking/4": 2400.0, "ranking/5": 2400.0}

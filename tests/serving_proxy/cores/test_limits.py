@@ -15,7 +15,7 @@ def test_a_limit_is_set_at_once_and_lifted_after_a_while() -> None:
     assert follow(now, wanted, 1.0)["m/4"].unwanted_s == 0.0
 
 
-def test_a_limit_that_is_near_stays() -> None:
+def test_a_limit_close_to_the_wanted_one_stays() -> None:
     now = {"m/4": Limit(10, "too few")}
     assert follow(now, {"m/4": Limit(14, "as well")}, 1.0) == now
     assert follow(now, {"m/4": Limit(16, "more")}, 1.0)["m/4"].most == 16
@@ -26,7 +26,7 @@ def test_hosts_divide_a_limit_and_each_may_have_one() -> None:
     assert for_each_host({"m/4": Limit(10, ""), "m/5": Limit(1, "")}, 4) == {"m/4": 3, "m/5": 1}
 
 
-def test_every_change_is_said_once() -> None:
+def test_every_change_of_a_limit_is_reported_once() -> None:
     before, after = {"m/4": Limit(10, "too few")}, {"m/5": Limit(3, "one core")}
     assert changes(before, after) == {
         "m/4": "the limit is lifted; its cores are enough",

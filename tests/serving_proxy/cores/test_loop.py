@@ -111,7 +111,7 @@ def test_cpus_are_in_the_desired_state_and_every_move_is_an_event(place: Place) 
     assert len(read_cpus(place.desired()["host-0"]["cpusets"]["ranking/4"])) >= 4
 
 
-def test_who_grows_has_grown_before_others_shrink(place: Place) -> None:
+def test_desired_cpus_grow_before_others_shrink(place: Place) -> None:
     place.tick(8, v3=500, v4=500, v5=500)
     before = place.desired()["host-0"]["cpusets"]
     for _ in range(20):
@@ -134,7 +134,7 @@ def test_a_proxy_that_was_killed_leaves_its_plan_in_force(place: Place) -> None:
     assert len(read_cpus(place.desired()["host-0"]["cpusets"]["ranking/3"])) >= 5
 
 
-def test_what_was_kept_for_other_cpus_is_not_taken_over(place: Place) -> None:
+def test_a_layout_for_other_cpus_is_not_restored(place: Place) -> None:
     place.tick(10, v3=5000, v4=50, v5=50)
     place.options = ControlOptions(place.options.state_dir, cores="control", cpus=frozenset({0, 1}))
     place.begin()
@@ -153,9 +153,7 @@ def test_a_fault_leaves_the_last_plan_in_force(place: Place) -> None:
     assert place.desired()["host-0"] == given["host-0"]
 
 
-def test_what_was_planned_is_given_though_what_was_counted_makes_no_sense(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_is_applied_even_if_counters_are_invalid(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise ValueError("counters")
 
@@ -177,14 +175,14 @@ def test_cpus_of_an_operator_are_never_moved(place: Place) -> None:
     assert read_cpus(given["ranking/3"]) | read_cpus(given["ranking/5"]) == set(range(6))
 
 
-def test_every_host_gets_the_same(place: Place) -> None:
+def test_every_host_gets_the_same_division(place: Place) -> None:
     place.tick(10, cpus=("0-7", "0-7"), v3=500, v4=50, v5=50)
     hosts = place.desired()
     assert hosts["host-0"]["cpusets"]
     assert hosts["host-0"] == hosts["host-1"]
 
 
-def test_a_host_that_is_down_comes_up_with_what_the_others_have(place: Place) -> None:
+def test_a_restarted_host_loads_with_the_cpus_of_the_others(place: Place) -> None:
     place.tick(10, cpus=("0-7", "0-7"), v3=500, v4=50, v5=50)
     place.down = {"host-1"}
     place.tick(30, cpus=("0-7", "0-7"), v3=6000, v4=50, v5=50)
@@ -223,7 +221,7 @@ def test_an_overloaded_variant_is_limited_by_every_host_and_each_change_is_an_ev
     assert place.repository.events(newest=True, limit=1000)[-1].kind == "cores"
 
 
-def test_a_plan_does_not_take_over_limits(place: Place) -> None:
+def test_mode_plan_does_not_restore_limits(place: Place) -> None:
     place.tick(10, v3=1000, v4=50, v5=50)
     place.tick(15, v3=5000, v4=9000, v5=50)
     assert place.control.host_settings.limits
@@ -253,33 +251,33 @@ def test_the_map_of_the_cores_is_the_plan_of_the_scenario(tmp_path: Path) -> Non
     assert allocator is not None
     assert allocator.plan is not None
     cores = allocator.plan.machine.cores
-    pools_of_plan = {
+    planned = {
         name: {cpu for core in allocation.cores for cpu in cores[core].cpus}
         for allocation in allocator.plan.allocations
         for name in allocation.models
     }
-    assert len(pools_of_plan) == len(scenario.models)
+    assert len(planned) == len(scenario.models)
     assert sum(len(allocation.cores) for allocation in allocator.plan.allocations) == 128
     shown = {name: set(pool.cpus) for pool in cores_view(place.cores).pools for name in pool.versions}
-    assert shown == pools_of_plan
+    assert shown == planned
     given = place.desired()["host-0"]["cpusets"]
-    assert {name: read_cpus(cpus) for name, cpus in given.items()} == pools_of_plan
+    assert {name: read_cpus(cpus) for name, cpus in given.items()} == planned
     # What the page's map is drawn from, once the host follows.
     seen = {n: VersionSeen("ready", details={"cpuset": given[f"ranking/{n}"]}) for n in model.versions}
     (host,) = place.control.hosts
     map_of = owners([replace(host, models={"ranking": seen})], place.control.models, {"host-0": given})
-    assert {f"ranking/{owner.version}": set(owner.cpus) for owner in map_of} == pools_of_plan
+    assert {f"ranking/{owner.version}": set(owner.cpus) for owner in map_of} == planned
     assert all(owner.wanted is None and owner.own for owner in map_of)
 
 
-def test_off_divides_nothing(tmp_path: Path) -> None:
+def test_mode_off_divides_no_cores(tmp_path: Path) -> None:
     place = Place(tmp_path, "off")
     place.control.store([settled(deployed(deployed(None, 3), 4, traffic=1000))])
     place.tick(10, v3=500, v4=50)
     assert place.desired() == {}
 
 
-def test_a_model_that_goes_gives_its_cores_back(place: Place) -> None:
+def test_an_undeployed_model_returns_its_cores(place: Place) -> None:
     place.tick(10, v3=500, v4=50, v5=50)
     assert place.desired()
     place.control.forget("ranking")

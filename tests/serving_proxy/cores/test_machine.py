@@ -27,13 +27,13 @@ def test_versions_own_the_cpus_that_hosts_say() -> None:
     ]
 
 
-def test_what_is_wanted_and_not_yet_so_is_shown() -> None:
+def test_requested_cpus_are_shown_until_they_are_in_force() -> None:
     model = deployed(None, 3, settings=Settings(cpuset="2-3"))
     (found,) = owners([_host({3: "0-1"})], {"ranking": model})
     assert (found.cpus, found.wanted, found.own) == ((0, 1), (2, 3), True)
 
 
-def test_what_the_proxy_gives_goes_before_the_setting() -> None:
+def test_cpus_from_the_proxy_take_precedence_over_the_setting() -> None:
     model = deployed(None, 3, settings=Settings(cpuset="2-3"))
     (found,) = owners([_host({3: "0-1"})], {"ranking": model}, {"host-0": {"ranking/3": "1"}})
     assert (found.cpus, found.wanted, found.own) == ((0, 1), (1,), True)
@@ -46,7 +46,7 @@ def test_dead_hosts_and_failed_versions_own_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "0-", "-3", "5-1", "99999999", "0-99999999"])
-def test_what_a_host_writes_may_be_nonsense(text: str) -> None:
+def test_invalid_reports_of_hosts_are_ignored(text: str) -> None:
     owners([_host({3: text}, cpus=text)], {})
 
 

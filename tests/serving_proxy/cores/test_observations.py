@@ -35,11 +35,11 @@ def test_requests_of_one_run_share_its_time() -> None:
 @pytest.mark.parametrize(
     "statistics", [{}, {"models": 3}, {"models": {"m": {"versions": {"3": None}}}}, {"models": {"m": []}}]
 )
-def test_statistics_may_be_nonsense(statistics: dict[str, object]) -> None:
+def test_invalid_statistics_count_as_zero(statistics: dict[str, object]) -> None:
     assert set(read_gauges([statistics]).values()) <= {Gauges()}
 
 
-def test_no_more_core_time_than_there_was() -> None:
+def test_busy_time_is_limited_to_the_available_core_time() -> None:
     seen = {"a": Observation(busy_us=3e6), "b": Observation(busy_us=1e6), "c": Observation(busy_us=1e6)}
     found = within_cores(seen, [(("a", "b"), 2), (("c", "d"), 2)], 1.0)
     assert [found[name].busy_us for name in "abc"] == [1.5e6, 0.5e6, 1e6]

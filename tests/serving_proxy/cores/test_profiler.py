@@ -88,20 +88,20 @@ def test_a_version_is_profiled_once_it_is_ready_and_goes_on_where_it_was_left(
     client.deploy(name, models[4], traffic=10, wait=True)
     wait_for(lambda: len(jobs(client, name)) == 2 and "running" not in jobs(client, name), 60, "a second profile")
     found = figures(client, name, 4)
-    assert ("one check point agrees" in found) == (len(list((proxy.state_dir / "profiles").glob("*.json"))) == 1)
-    assert "measured here" in found or "one check point agrees" in found
+    assert ("one measured point confirms" in found) == (len(list((proxy.state_dir / "profiles").glob("*.json"))) == 1)
+    assert "measured here" in found or "one measured point confirms" in found
     messages = [event["message"] for event in client.events(model=name) if event["kind"] == "profile"]
     assert len(messages) == 2
 
 
-def test_what_cannot_be_measured_serves_and_is_not_tried_again(
+def test_a_version_that_cannot_be_profiled_serves_and_is_not_retried(
     proxy: ProxyThread, client: Client, models: dict[int, Path], name: str
 ) -> None:
     client.deploy(name, models[9], wait=True)
     wait_for(lambda: jobs(client, name) == ["failed"], 60, "a job that failed")
     assert client.versions(name)["versions"][0]["state"] == "ready"
     (event,) = [event for event in client.events(model=name) if event["kind"] == "profile"]
-    assert "was not profiled, and is planned by what its requests take" in event["message"]
+    assert "was not profiled, and is planned from its measured requests" in event["message"]
     assert "without a profile" in figures(client, name, 9)
     client.deploy(name, models[9], slo_p99_ms=10.0)
     assert jobs(client, name) == ["failed"]
@@ -126,11 +126,11 @@ def test_a_worker_that_is_killed_is_started_again(
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: sorted(jobs(client, name)) == ["failed", "succeeded"], 60, "a second job that works")
     events = [event["message"] for event in client.events(model=name) if event["kind"] == "profile"]
-    assert "is not profiled yet, which is tried again" in events[0]
+    assert "could not be profiled, and the proxy tries again" in events[0]
     assert "ended by SIGKILL" in events[0]
 
 
-def test_too_little_memory_is_waited_for(
+def test_profiling_waits_for_free_memory(
     proxy: ProxyThread, client: Client, models: dict[int, Path], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiler, "_available_bytes", lambda: 2**20)

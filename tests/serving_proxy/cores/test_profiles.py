@@ -44,7 +44,7 @@ def profile(folder: Path, name: str = "one", us: float = 100.0) -> Path:
     return folder / f"{name}.json"
 
 
-def test_what_is_no_file_is_no_profile(control: Control) -> None:
+def test_files_that_are_not_profiles_are_skipped(control: Control) -> None:
     folder = control.options.profiles
     (folder / "gone.json").symlink_to(folder / "nowhere.json")
     (folder / "folder.json").mkdir()
@@ -57,7 +57,7 @@ def test_what_is_no_file_is_no_profile(control: Control) -> None:
     assert (known.file, known.how) == (file, "found")
 
 
-def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_storage_does_not_delay_the_plan(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores_module, "machine_of", lambda cpus: Machine.even(len(cpus)))
     monkeypatch.setattr(cores_module, "_PROFILES_S", 0.1)
     answers = threading.Event()
@@ -81,7 +81,7 @@ def test_storage_that_answers_nothing_holds_up_no_plan(control: Control, monkeyp
     asyncio.run(run())
 
 
-def test_what_was_recorded_is_not_forgotten_by_a_look_that_began_before(
+def test_a_recorded_profile_survives_a_search_that_began_earlier(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = profile(control.options.profiles)
@@ -110,7 +110,7 @@ def test_what_was_recorded_is_not_forgotten_by_a_look_that_began_before(
     assert known.how == "checked"
 
 
-def test_a_given_profile_of_another_graph_is_passed_over_once_that_is_known(
+def test_a_given_profile_of_another_graph_is_ignored(
     control: Control, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = profile(tmp_path, "given")

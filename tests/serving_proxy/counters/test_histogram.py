@@ -28,7 +28,7 @@ def test_quantile_is_within_a_bucket_of_the_exact_one() -> None:
         assert exact / 2**0.25 <= found <= exact * 2**0.25
 
 
-def test_above_counts_only_what_is_certain() -> None:
+def test_above_counts_only_certain_excesses() -> None:
     histogram = Histogram((10.0, 20.0, 40.0), (1, 2, 4, 8))
     assert [histogram.above(limit) for limit in (5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0)] == [14, 14, 12, 12, 8, 8, 0]
 
@@ -39,16 +39,16 @@ def test_sum_and_difference_of_counts_with_zeros_left_out() -> None:
     assert (long - short).counts == (0, 0, 3)
 
 
-def test_other_bounds_are_another_count() -> None:
+def test_histograms_with_different_bounds_are_not_combined() -> None:
     few, many = Histogram((10.0,), (1, 2)), Histogram((11.0,), (5, 5))
     assert (few + many) is many
     assert (many - few) is many
 
 
-def test_nothing_has_no_quantile() -> None:
+def test_an_empty_histogram_has_no_quantile() -> None:
     assert Histogram().quantile(0.99) is None
     assert Histogram(BOUNDS, ()).above(1.0) == 0
 
 
-def test_what_is_beyond_all_bounds_is_as_large_as_the_last() -> None:
+def test_values_beyond_the_last_bound_count_as_the_last_bound() -> None:
     assert Histogram((10.0, 20.0), (0, 0, 5)).quantile(0.5) == pytest.approx(20.0)

@@ -52,7 +52,7 @@ def test_a_version_that_is_gone_has_no_line() -> None:
     assert history.lines() == {}
 
 
-def test_time_in_which_nobody_looked_is_no_point() -> None:
+def test_a_gap_in_the_readings_adds_no_point() -> None:
     totals = Totals()
     history = History(totals)
     for time, ok in ((0.0, 0), (2.0, 10), (1000.0, 100_000), (1002.0, 100_010)):

@@ -39,14 +39,14 @@ def test_documented_examples_are_understood() -> None:
     assert (shadow.shadow_scores.answers, shadow.shadow_scores.count, shadow.shadow_scores.bad) == (4100, 131200, 0.0)
 
 
-def test_unequal_numbers_of_scores_are_failures() -> None:
+def test_mismatched_numbers_of_scores_count_as_failures() -> None:
     data = {"requests": 10, "mismatches": 4, "errors": 3, "scores": 60, "nan": 0.5, "live_nan": 0.1}
     tally = read_tallies({"shadow": stats({1: data})})["ranking", 1]
     assert tally.shadow == {"compared": 6, "failed": 7, "dropped": 0}
     assert (tally.shadow_scores.nan, tally.baseline_scores.nan, tally.mirrored) == (30, 6, 13)
 
 
-def test_without_squares_a_mean_is_as_unsure_as_it_can_be() -> None:
+def test_a_mean_without_squares_has_the_largest_possible_variance() -> None:
     data = shadow_version(1000, correlation=0.5)
     del data["rank_correlation_squares"], data["request_difference_squares"]
     tally = read_tallies({"shadow": stats({1: data})})["ranking", 1]
@@ -54,13 +54,13 @@ def test_without_squares_a_mean_is_as_unsure_as_it_can_be() -> None:
     assert tally.difference.squares == pytest.approx(1000 * 0.2**2)
 
 
-def test_what_is_missing_counts_as_nothing() -> None:
+def test_missing_counters_count_as_zero() -> None:
     assert read_tallies({}) == {}
     tally = read_tallies({"models": {"m": {"versions": {"1": {}}}}})["m", 1]
     assert (tally.requests, tally.latency.count, tally.mirrored) == (0, 0, 0)
 
 
-def test_bounds_that_do_not_rise_are_not_believed() -> None:
+def test_histograms_with_unsorted_bounds_are_ignored() -> None:
     data = version_stats(ok=10)
     data["duration_us"]["buckets"].reverse()
     assert read_tallies(stats({1: data}))["ranking", 1].latency.count == 0
@@ -84,7 +84,7 @@ _JSON = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(["models", "shadow", "time"]), _JSON))
-def test_nothing_that_a_host_writes_is_too_much(data: dict[str, Any]) -> None:
+def test_any_statistics_are_read_without_an_error(data: dict[str, Any]) -> None:
     for tally in read_tallies(data).values():
         assert tally.requests >= 0
         assert tally.latency.quantile(0.5) is None or tally.latency.count

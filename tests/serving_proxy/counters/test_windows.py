@@ -12,7 +12,7 @@ def _add(totals: Totals, host: str, ok: int, time: float) -> bool:
     return totals.add(host, stats({1: version_stats(ok=ok)}, time=time))
 
 
-def test_what_was_counted_before_is_left_out() -> None:
+def test_counters_from_before_the_start_are_left_out() -> None:
     totals = Totals()
     _add(totals, "host-0", 1000, 1.0)
     assert totals.of(KEY).requests == 0
@@ -37,7 +37,7 @@ def test_a_host_that_was_restarted_counts_from_zero() -> None:
     assert totals.of(KEY).requests == 50 + 120
 
 
-def test_a_version_that_was_away_is_not_counted_twice() -> None:
+def test_a_version_that_returns_is_not_counted_twice() -> None:
     totals = Totals()
     _add(totals, "host-0", 100, 1.0)
     totals.add("host-0", stats({}, time=2.0))
@@ -45,7 +45,7 @@ def test_a_version_that_was_away_is_not_counted_twice() -> None:
     assert totals.of(KEY).requests == 30
 
 
-def test_a_version_that_is_no_more_is_forgotten_once_no_host_shows_it() -> None:
+def test_a_version_is_forgotten_once_no_host_reports_it() -> None:
     totals = Totals()
     _add(totals, "host-0", 100, 1.0)
     totals.keep(set())
@@ -73,7 +73,7 @@ def test_shadow_comparisons_are_counted_too() -> None:
     assert found.correlation.count == 100
 
 
-def test_forgotten_versions_are_gone() -> None:
+def test_forgotten_versions_have_no_counters() -> None:
     totals = Totals()
     _add(totals, "host-0", 100, 1.0)
     _add(totals, "host-0", 200, 2.0)
@@ -91,7 +91,7 @@ def test_window_holds_the_last_seconds() -> None:
     assert len(window._samples) < 70
 
 
-def test_window_starts_with_what_it_is_given_first() -> None:
+def test_window_begins_with_its_first_total() -> None:
     window = Window(60.0, 0.0)
     assert window.add(0.0, Tally(outcomes={"OK": 500})).requests == 0
     assert window.add(1.0, Tally(outcomes={"OK": 501})).requests == 1

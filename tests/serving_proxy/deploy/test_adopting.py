@@ -40,7 +40,7 @@ def deploy_three(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "no file"])
-def test_a_lost_database_is_made_anew_from_what_hosts_serve(tmp_path: Path, how: str) -> None:
+def test_a_lost_database_is_rebuilt_from_desired_json(tmp_path: Path, how: str) -> None:
     with ProxyProcess(tmp_path) as proxy:
         with proxy.client() as client:
             deploy_three(client, tmp_path)
@@ -73,7 +73,7 @@ def test_a_lost_database_is_made_anew_from_what_hosts_serve(tmp_path: Path, how:
             client.deploy("ranking", write_model(tmp_path / "ranking" / "6"), wait=True)
 
 
-def test_what_is_served_by_hand_is_taken_over(tmp_path: Path) -> None:
+def test_a_handwritten_desired_json_is_adopted(tmp_path: Path) -> None:
     proxy = ProxyThread(tmp_path)
     proxy.state_dir.mkdir()
     path = str(write_model(tmp_path / "m" / "7"))
@@ -91,7 +91,7 @@ def test_what_is_served_by_hand_is_taken_over(tmp_path: Path) -> None:
             client.deploy("by_hand", write_model(tmp_path / "m" / "8", {"other": 1}), wait=True)
 
 
-def test_a_state_that_nobody_can_read_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_unreadable_state_is_not_overwritten(tmp_path: Path) -> None:
     proxy = ProxyThread(tmp_path)
     proxy.state_dir.mkdir()
     for text in ("{", "[]", '{"models": 1}', "\x00"):
@@ -102,7 +102,7 @@ def test_a_state_that_nobody_can_read_is_not_overwritten(tmp_path: Path) -> None
         (proxy.state_dir / "proxy.lock").unlink()
 
 
-def test_discard_state_starts_afresh(tmp_path: Path) -> None:
+def test_discard_state_starts_without_models(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path) as proxy:
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "3"), wait=True)

@@ -56,7 +56,7 @@ def of_a_policy() -> Model:
     ids=["one", "full", "policy", "rolled back", "promoting"],
 )
 @pytest.mark.parametrize("divided", [0, 6])
-def test_what_is_rendered_is_read_back(model: Model, divided: int) -> None:
+def test_a_rendered_state_is_read_back_unchanged(model: Model, divided: int) -> None:
     settings = HostSettings(divided_cpus=divided, limits={"ranking/4": 2})
     body = render({"ranking": model}, settings)
     found = adopt({"generation": 7, **body}, NOW)
@@ -66,14 +66,14 @@ def test_what_is_rendered_is_read_back(model: Model, divided: int) -> None:
     assert {version.state for version in found.models["ranking"].versions.values()} == {State.LOADING}
 
 
-def test_verbs_go_on_working_with_what_was_adopted() -> None:
+def test_adopted_models_can_be_operated() -> None:
     model = settled(adopt(render({"ranking": full()}, HostSettings()), NOW).models["ranking"])
     assert settled(promote(model, 5).model).baseline == 5
     back = settled(roll_back(model).model)
     assert (back.baseline, back.weights) == (3, {})
 
 
-def test_a_file_that_was_written_by_hand_is_adopted_as_well() -> None:
+def test_a_handwritten_entry_is_adopted_with_traffic_shadow_and_labels() -> None:
     versions = {
         "1": {"path": "/m/1", "traffic": False},
         "2": {"path": "/m/2", "config": None},
@@ -107,7 +107,7 @@ def test_a_file_that_was_written_by_hand_is_adopted_as_well() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_is_told_and_takes_nothing_else_along(entry: Any, message: str) -> None:
+def test_invalid_entries_are_reported_and_do_not_affect_others(entry: Any, message: str) -> None:
     good = {"baseline": 1, "versions": {"1": {"path": "/m/1"}}}
     found = adopt({"models": {"good": good, "m": entry, "": good}}, NOW)
     assert list(found.models) == ["good"]

@@ -27,7 +27,7 @@ def two() -> Model:
     return settled(deployed(deployed(None, 3), 4))
 
 
-def test_traffic_is_what_was_asked_for_and_nothing_else(two: Model) -> None:
+def test_traffic_is_set_exactly_as_requested(two: Model) -> None:
     model = set_traffic(two, {3: 9000, 4: 1000}, ()).model
     assert model.weights == {4: 1000}
     assert set_traffic(model, {4: 1000}, ()).notes == ()
@@ -62,14 +62,14 @@ def test_a_failed_version_gets_no_traffic(two: Model) -> None:
         set_traffic(failed, {4: 100}, ())
 
 
-def test_a_ramp_is_entered_once(two: Model) -> None:
+def test_repeating_a_ramp_changes_nothing(two: Model) -> None:
     model = start_ramp(two, 4, 5000, 3600.0, ()).model
     assert model.ramps == (Ramp(version=4, start=0, target=5000, seconds=3600.0),)
     assert start_ramp(model, 4, 5000, 3600.0, ()).model == model
     assert start_ramp(model, 4, 6000, 3600.0, ()).model.ramps[0].target == 6000
 
 
-def test_a_ramp_without_time_is_a_step(two: Model) -> None:
+def test_a_ramp_of_zero_seconds_takes_effect_at_once(two: Model) -> None:
     model = start_ramp(two, 4, 5000, 0.0, ()).model
     assert (model.weights, model.ramps) == ({4: 5000}, ())
     assert start_ramp(model, 4, 5000, 60.0, ()).model == model
@@ -85,7 +85,7 @@ def test_a_ramp_that_could_not_end_is_refused_at_its_start(two: Model) -> None:
         start_ramp(ramping, 5, 5000, 60.0, ())
 
 
-def test_a_baseline_has_no_ramp(two: Model) -> None:
+def test_a_ramp_of_the_baseline_is_refused(two: Model) -> None:
     with pytest.raises(PreconditionError, match="is the baseline"):
         start_ramp(two, 3, 5000, 60.0, ())
 
@@ -114,7 +114,7 @@ def test_promotion_of_a_version_that_fails_is_given_up() -> None:
     assert "ranking/4: not promoted, host-0: corrupt" in [note.message for note in plan.notes]
 
 
-def test_the_last_good_version_before_the_last_goes(two: Model) -> None:
+def test_only_one_former_baseline_stays_loaded(two: Model) -> None:
     model = settled(promote(two, 4).model)
     model = settled(promote(settled(deployed(model, 5)), 5).model)
     assert (model.baseline, model.last_good) == (5, 4)
@@ -135,15 +135,15 @@ def test_roll_back_returns_at_once_and_only_once(two: Model) -> None:
     assert model.versions[4].held
     assert model.versions[4].rejected
     assert plan.desired["models"]["ranking"]["versions"]["4"]["traffic"] is False
-    with pytest.raises(PreconditionError, match="ranking: was rolled back to 3 already, expected another baseline"):
+    with pytest.raises(PreconditionError, match="ranking: was already rolled back to 3, expected another baseline"):
         roll_back(model)
 
 
-def test_roll_back_takes_every_variant_away(two: Model) -> None:
+def test_roll_back_removes_all_variants(two: Model) -> None:
     model = start_ramp(set_traffic(two, {4: 1000}, ()).model, 4, 5000, 60.0, ()).model
     model = settled(roll_back(model).model)
     assert (model.baseline, model.arms, model.ramps) == (3, (), ())
-    with pytest.raises(PreconditionError, match="ranking: was rolled back to 3 already"):
+    with pytest.raises(PreconditionError, match="ranking: was already rolled back to 3"):
         roll_back(model)
 
 
@@ -160,7 +160,7 @@ def test_roll_back_says_that_the_last_good_version_has_failed(two: Model) -> Non
     assert settled(roll_back(model).model).baseline == 3, "once hosts have it again"
 
 
-def test_what_the_policy_chooses_answers_by_number(two: Model) -> None:
+def test_versions_of_the_policy_serve_requests_that_name_them(two: Model) -> None:
     promoted = settled(promote(two, 4).model)
 
     def traffic(model: Model) -> dict[str, bool]:
@@ -180,7 +180,7 @@ def test_roll_back_ends_a_promotion_that_waits() -> None:
     assert settled(roll_back(model).model).baseline == 3
 
 
-def test_nothing_to_roll_back_to_is_said() -> None:
+def test_a_roll_back_without_a_target_is_refused_with_the_reason() -> None:
     with pytest.raises(PreconditionError, match="ranking: 3 is the first baseline, expected an earlier one"):
         roll_back(settled(deployed(None, 3)))
 
@@ -200,7 +200,7 @@ def test_roll_back_to_a_version_that_has_failed_since_is_given_up(two: Model) ->
     assert (model.baseline, model.candidate) == (4, None)
 
 
-def test_what_was_rolled_back_may_be_promoted_again(two: Model) -> None:
+def test_a_rolled_back_version_may_be_promoted_again(two: Model) -> None:
     model = settled(roll_back(settled(promote(two, 4).model)).model)
     model = settled(promote(model, 4).model)
     assert (model.baseline, model.last_good) == (4, 3)

@@ -13,7 +13,7 @@ from serving_proxy.deploy.control import Control, ControlOptions
 from serving_proxy.store import Database, Repository
 
 
-def test_the_clock_of_a_ramp_stands_still_while_its_version_is_not_ready(
+def test_a_ramp_does_not_advance_while_its_version_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:

@@ -43,11 +43,11 @@ def test_name_and_version_are_taken_where_they_are_given() -> None:
         ('{"savedmodel_dir": "/m", "cpusets": 4}', "c: cpusets 4"),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, said: str) -> None:
+def test_invalid_input_is_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidError, match=said):
         parse_deeprec(text, "c")
 
 
-def test_it_is_told_from_a_models_config() -> None:
+def test_deeprec_json_is_distinguished_from_a_models_config() -> None:
     assert is_deeprec_config(TEXT)
     assert not is_deeprec_config("model_config_list {}")

@@ -80,9 +80,9 @@ def test_settings_that_are_not_given_stay() -> None:
         ),
         (
             {"stamp": "t"},
-            "ranking/3: the files in /models/3 have changed since it was deployed, expected a new version",
+            "ranking/3: the files in /models/3 have changed since then, expected a new version number",
         ),
-        ({"optimize": "auto"}, "ranking/3: deployed as it is, expected the same or another version"),
+        ({"optimize": "auto"}, "ranking/3: deployed as it is, expected the same, or another version number"),
     ],
 )
 def test_another_model_under_the_same_number_is_refused(values: dict[str, str], said: str) -> None:
@@ -92,7 +92,7 @@ def test_another_model_under_the_same_number_is_refused(values: dict[str, str], 
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.STOPPED])
-def test_a_version_that_ended_is_deployed_anew(state: State) -> None:
+def test_a_stopped_version_can_be_deployed_again(state: State) -> None:
     model, _ = deploy(EMPTY, ask(), (), NOW)
     ended = move(model.model, 3, state, NOW, "reason").model
     change, _ = deploy(ended, ask(source="/elsewhere/3", stamp="t"), (), NOW + 1)
@@ -123,7 +123,7 @@ def test_more_traffic_than_the_layer_has_is_refused() -> None:
 
 def test_layer_cannot_change_under_an_experiment() -> None:
     model = deployed(deployed(None, 3), 4, traffic=1000)
-    with pytest.raises(PreconditionError, match="has traffic in layer 'ranking', expected none to change to 'shared'"):
+    with pytest.raises(PreconditionError, match="has traffic in layer 'ranking', expected none when the layer becomes"):
         deploy(model, ask(layer="shared"), (), NOW)
     assert deploy(deployed(None, 3), ask(layer="shared"), (), NOW)[0].model.layer_name == "shared"
 
@@ -139,7 +139,7 @@ def test_a_new_version_does_not_take_over_from_one_that_works() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".x", "-x", "a/b", "a b", "x" * 129, "é", "..", "a\n"])
-def test_names_that_no_host_takes(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidError):
         check_name(name)
     with pytest.raises(InvalidError):
@@ -160,7 +160,7 @@ def test_old_stopped_versions_are_forgotten() -> None:
     assert 79 in model.versions
 
 
-def test_deployed_while_it_drains() -> None:
+def test_a_draining_version_can_be_deployed_again() -> None:
     model = settled(deployed(deployed(None, 3), 4))
     draining = undeploy(model, 4, NOW).model
     assert draining.versions[4].state == State.DRAINING

@@ -89,7 +89,7 @@ def test_versions_that_were_refused_have_their_reasons(model: Model) -> None:
     assert "refused" not in render({"ranking": undeploy(refused, 6, 0.0).model}, HostSettings())
 
 
-def test_it_is_what_the_published_schema_says(model: Model, repository: Path) -> None:
+def test_the_rendered_state_matches_the_published_schema(model: Model, repository: Path) -> None:
     schema = json.loads((repository / "docs" / "schemas" / "desired.schema.json").read_bytes())
     settings = HostSettings(memory_limit_bytes=5, maintenance_cpus="0", cpusets={"host-0": {"ranking/4": "1"}})
     entered = deploy(model, Deployment(source="/models/6", number=6), (), 0.0)[0].model
@@ -122,7 +122,7 @@ def test_versions_get_threads_for_the_cpus_that_are_divided(settings: Settings, 
 
 
 @pytest.mark.parametrize("divided", [0, 8])
-def test_other_cpus_alone_are_no_other_model(divided: int) -> None:
+def test_changed_cpus_alone_do_not_reload_a_model(divided: int) -> None:
     host = HostSettings(divided_cpus=divided)
     rendered = []
     for cpuset in (None, "1", "0;1"):

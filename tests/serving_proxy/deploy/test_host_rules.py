@@ -48,7 +48,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_what_hosts_would_refuse_is_refused_and_nothing_is_written(bad: str) -> None:
+def test_settings_that_hosts_would_refuse_are_refused_before_writing(bad: str) -> None:
     given, message = BAD[bad]
     before = settled(deployed(None, 3))
     after = deployed(before, 4, settings=Settings(**given))
@@ -58,7 +58,7 @@ def test_what_hosts_would_refuse_is_refused_and_nothing_is_written(bad: str) -> 
     assert message in str(refused.value)
 
 
-def test_what_hosts_take_passes() -> None:
+def test_settings_that_hosts_accept_pass() -> None:
     settings = Settings(config={"session_num": 2, "executor": "default", "signature_name": "ü"}, cpuset="0;0")
     model = deployed(settled(deployed(None, 3)), 4, settings=settings, labels=("canary",), traffic=100)
     Checker().check(None, model, HostSettings(divided_cpus=4, limits={"ranking/4": 3}))
@@ -71,7 +71,7 @@ def test_cpus_are_those_of_hosts() -> None:
     Checker({4095}).check(None, model, HostSettings())
 
 
-def test_what_was_wrong_before_stands_in_nobodys_way() -> None:
+def test_earlier_faults_do_not_block_other_changes() -> None:
     """A database of an earlier release may hold it; a roll-back is what helps then."""
     bad = deployed(settled(deployed(None, 3)), 4, settings=Settings(config={"cpusets": "0;1"}))
     promoted = settled(promote(settled(bad), 4).model)
@@ -107,7 +107,7 @@ def test_the_rules_take_little_memory() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_proxy_without_the_library_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_without_the_library_works(monkeypatch: pytest.MonkeyPatch) -> None:
     import processor
 
     asked = []
@@ -125,7 +125,7 @@ def test_a_proxy_without_the_library_goes_on(monkeypatch: pytest.MonkeyPatch) ->
         checker.check(None, deployed(None, 4, settings=Settings(config={"a": float("inf")})), HostSettings())
 
 
-def test_json_of_a_request_may_hold_numbers_that_json_cannot(proxy: ProxyThread, model: Make, name: str) -> None:
+def test_values_that_json_cannot_express_are_refused(proxy: ProxyThread, model: Make, name: str) -> None:
     import httpx
 
     text = json.dumps({"path": str(model(3)), "config": {"a": 0}}).replace('"a": 0', '"a": 1e400')

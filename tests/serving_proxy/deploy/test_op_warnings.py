@@ -54,7 +54,7 @@ def test_serve_permits_ops_to_every_model(tmp_path: Path) -> None:
         assert [event for event in client.events() if event["kind"] == "ops"] == []
 
 
-def test_an_upgrade_keeps_what_is_deployed_and_says_it_once(tmp_path: Path) -> None:
+def test_an_upgrade_keeps_deployed_models_and_warns_once(tmp_path: Path) -> None:
     with ProxyProcess(tmp_path) as proxy:
         with proxy.client() as client:
             client.deploy("ranking", reading(tmp_path / "1"), allow_ops=["ReadFile"], wait=True)
@@ -72,7 +72,7 @@ def test_an_upgrade_keeps_what_is_deployed_and_says_it_once(tmp_path: Path) -> N
                 told = wait_for(lambda: [event["message"] for event in client.events() if event["kind"] == "ops"])
                 assert told == [
                     "ranking/1: signature 'serving_default' reaches ReadFile 'content', which reads files. It stays "
-                    "deployed; deployed anew it needs --allow-op ReadFile"
+                    "deployed; another deployment needs --allow-op ReadFile"
                 ]
                 wait_for(lambda: client.versions("ranking")["versions"][0]["state"] == "ready")
                 assert set(proxy.desired()["models"]["ranking"]["versions"]) == {"1", "2"}

@@ -94,7 +94,7 @@ def test_a_version_without_a_job_is_picked_up(place: Place, state: State, monkey
     asyncio.run(run())
 
 
-def test_a_job_says_that_it_waits_only_where_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reports_waiting_only_while_it_waits(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     class Heard(Job):

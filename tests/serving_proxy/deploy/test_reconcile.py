@@ -29,7 +29,7 @@ def test_a_version_follows_its_host(seen: str, expected: State) -> None:
     assert states(model) == {3: expected}
 
 
-def test_states_that_nobody_saw_are_entered_all_the_same() -> None:
+def test_skipped_states_are_recorded() -> None:
     _, plan = stepped(deployed(None, 3), host({3: "ready"}))
     assert [note.data["to"] for note in plan.notes] == ["warming", "ready"]
 
@@ -67,7 +67,7 @@ def test_a_version_that_did_not_pass_its_gates_is_not_desired() -> None:
     assert plan.desired["models"]["ranking"]["routing"]["arms"] == []
 
 
-def test_another_version_is_the_baseline_where_the_first_never_got_so_far() -> None:
+def test_another_version_becomes_the_baseline_if_the_first_never_loaded() -> None:
     change, _ = deploy(Model(name="ranking"), Deployment(source="/models/3", number=3), (), NOW)
     both = deployed(change.model, 4, traffic=1000)
     failed = move(both, 3, State.FAILED, NOW, "no such folder").model
@@ -100,7 +100,7 @@ def test_a_ramp_moves_with_its_clock() -> None:
     assert plan.notes[0].message == "ranking/4: 50 % of the traffic, the ramp has ended"
 
 
-def test_a_ramp_writes_nothing_while_its_weight_is_the_same() -> None:
+def test_a_ramp_writes_only_changed_weights() -> None:
     model = ramping(3600)
     later, plan = stepped(model, host({3: "ready", 4: "ready"}), seconds=5)
     assert later == model
@@ -122,7 +122,7 @@ def test_a_ramp_waits_while_the_model_is_paused() -> None:
     assert plan.desired["models"]["ranking"]["routing"]["paused"] is True
 
 
-def test_a_ramp_ends_where_the_layer_has_become_full() -> None:
+def test_a_ramp_ends_if_the_layer_is_full() -> None:
     model = ramping().change(layer="shared")
     other = Model(name="other", layer="shared", arms=(Arm(version=1, offset=0, weight=9000),))
     plan = reconcile(

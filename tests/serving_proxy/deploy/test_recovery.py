@@ -69,7 +69,7 @@ def test_a_deployment_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_is_never_between_two_states(tmp_path: Path) -> None:
+def test_a_proxy_killed_at_any_moment_leaves_a_consistent_state(tmp_path: Path) -> None:
     """Operations one after another, each answered or not; after a restart the last answered one holds, or the next."""
     chance = random.Random(7)
     with ProxyProcess(tmp_path) as proxy:
@@ -99,7 +99,7 @@ def test_killed_at_any_moment_it_is_never_between_two_states(tmp_path: Path) -> 
             answered = found[2]
 
 
-def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     """No file may grow any more, which is what a full disk is to a process."""
     with ProxyProcess(tmp_path) as proxy, proxy.client() as client:
         client.deploy("ranking", write_model(tmp_path / "3"), wait=True)

@@ -34,7 +34,7 @@ def test_wanted_versions(policy: Policy, expected: set[int]) -> None:
     assert wanted_versions(policy, [5, 1, 7]) == expected
 
 
-def test_a_later_version_is_loaded_and_followed() -> None:
+def test_a_newer_version_is_loaded_and_becomes_the_baseline() -> None:
     model = settled(deployed(None, 3))
     assert choose_versions(LATEST, there(3, 4), model) == PolicyChoice(load=(4,), chosen=(4,))
     model = deployed(model, 4)
@@ -48,7 +48,7 @@ def test_the_version_before_stays_as_the_last_good_one() -> None:
 
 
 @pytest.mark.parametrize("policy", [LATEST, ALL, Policy(kind=PolicyKind.SPECIFIC, versions=(3, 4))])
-def test_a_directory_that_is_empty_takes_nothing_away(policy: Policy) -> None:
+def test_an_empty_directory_unloads_nothing(policy: Policy) -> None:
     model = settled(deployed(deployed(None, 3), 4))
     found = choose_versions(policy, {}, model)
     assert (found.load, found.unload, found.follow) == ((), (), None)
@@ -69,13 +69,13 @@ def test_a_baseline_whose_directory_vanishes_stays(policy: Policy) -> None:
     assert choose_versions(policy, there(3), failed).follow == 3
 
 
-def test_all_that_the_policy_chooses_is_to_answer() -> None:
+def test_all_versions_of_the_policy_are_served() -> None:
     model = settled(deployed(deployed(None, 3), 4))
     assert choose_versions(Policy(count=2), there(2, 3, 4), model).chosen == (3, 4)
     assert choose_versions(Policy(kind=PolicyKind.SPECIFIC, versions=(2, 4)), there(2, 3, 4), model).chosen == (2, 4)
 
 
-def test_nothing_goes_until_something_wanted_is_ready() -> None:
+def test_nothing_is_unloaded_until_a_wanted_version_is_ready() -> None:
     model = settled(deployed(deployed(None, 3), 2))
     loading = deployed(model, 7)
     assert choose_versions(LATEST, there(2, 3, 7), loading).unload == ()
@@ -109,7 +109,7 @@ NUMBERS = st.sets(st.integers(1, 9))
 
 
 @given(st.sampled_from([LATEST, ALL, Policy(count=2)]), NUMBERS, st.sets(st.integers(1, 9), min_size=1), NUMBERS)
-def test_what_serves_is_never_taken_away(policy: Policy, found: set[int], had: set[int], failed: set[int]) -> None:
+def test_serving_versions_are_never_removed(policy: Policy, found: set[int], had: set[int], failed: set[int]) -> None:
     model: Model | None = None
     for number in sorted(had):
         model = deployed(model, number)

@@ -35,7 +35,7 @@ def library_buckets(salt: bytes, keys: list[bytes]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("salt", "key", "expected"), VECTORS)
-def test_fixed_vectors(salt: bytes, key: bytes, expected: int) -> None:
+def test_fixed_keys_have_fixed_buckets(salt: bytes, key: bytes, expected: int) -> None:
     assert bucket(salt, key) == expected
     assert buckets(salt, [key]).tolist() == [expected]
     assert library_buckets(salt, [key]).tolist() == [expected]
@@ -69,12 +69,12 @@ def test_text_counts_as_utf_8() -> None:
     assert buckets("ä", np.array(["ключ", "x"])).tolist() == [bucket("ä", "ключ"), bucket("ä", "x")]
 
 
-def test_no_keys_have_no_buckets() -> None:
+def test_an_empty_list_of_keys_has_no_buckets() -> None:
     assert buckets("layer", []).tolist() == []
     assert buckets("layer", [b"", b""]).tolist() == [bucket("layer", b"")] * 2
 
 
-def test_arms_take_their_share_and_the_baseline_the_rest() -> None:
+def test_arms_get_their_share_and_the_baseline_the_rest() -> None:
     arms = [Arm(4, 0, 1000), Arm(5, 5000, 2500)]
     versions = [assign("salt", number, arms, baseline=3) for number in range(20_000)]
     numbers = buckets("salt", np.arange(20_000))

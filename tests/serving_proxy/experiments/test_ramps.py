@@ -14,7 +14,7 @@ RAMPS = st.builds(Ramp, version=st.just(4), start=WEIGHT, target=WEIGHT, seconds
 
 
 @given(RAMPS)
-def test_it_begins_at_the_start_and_ends_at_the_target(ramp: Ramp) -> None:
+def test_a_ramp_begins_at_its_start_and_ends_at_its_target(ramp: Ramp) -> None:
     assert weight_at(ramp) == ramp.start
     assert weight_at(advance(ramp, ramp.seconds)) == ramp.target
     assert finished(advance(ramp, ramp.seconds))
@@ -22,7 +22,7 @@ def test_it_begins_at_the_start_and_ends_at_the_target(ramp: Ramp) -> None:
 
 
 @given(RAMPS, st.lists(st.floats(0, 1e6), max_size=30))
-def test_it_never_turns_back(ramp: Ramp, pauses: list[float]) -> None:
+def test_a_ramp_is_monotonic(ramp: Ramp, pauses: list[float]) -> None:
     weights = [weight_at(ramp)]
     for pause in pauses:
         ramp = advance(ramp, pause)
@@ -33,7 +33,7 @@ def test_it_never_turns_back(ramp: Ramp, pauses: list[float]) -> None:
 
 
 @given(RAMPS, st.floats(0, 1))
-def test_it_is_near_the_straight_line(ramp: Ramp, part: float) -> None:
+def test_a_ramp_stays_close_to_a_straight_line(ramp: Ramp, part: float) -> None:
     found = weight_at(advance(ramp, part * ramp.seconds))
     distance = abs(ramp.target - ramp.start)
     line = ramp.start + part * (ramp.target - ramp.start)
@@ -41,7 +41,7 @@ def test_it_is_near_the_straight_line(ramp: Ramp, part: float) -> None:
 
 
 @given(RAMPS, st.integers(2, 1000))
-def test_many_small_steps_write_no_more_than_there_are_stairs(ramp: Ramp, count: int) -> None:
+def test_many_small_steps_change_the_weight_once_per_stair(ramp: Ramp, count: int) -> None:
     weights = {weight_at(advance(ramp, ramp.seconds * place / count)) for place in range(count + 1)}
     assert len(weights) <= steps(ramp.seconds) + 1
 
@@ -52,5 +52,5 @@ def test_a_clock_never_runs_backwards() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(0.1, 10), (50, 10), (500, 100), (3600, 200), (1e6, 200)])
-def test_stairs(seconds: float, count: int) -> None:
+def test_the_number_of_stairs_depends_on_the_duration(seconds: float, count: int) -> None:
     assert steps(seconds) == count

@@ -63,7 +63,9 @@ def test_a_full_layer_is_refused_with_both_numbers() -> None:
 
 
 @given(WEIGHTS, WEIGHTS, st.integers(0, 3000), st.integers(0, 7000))
-def test_nobody_moves_without_need(old: dict[int, int], new: dict[int, int], width: int, offset: int) -> None:
+def test_users_keep_their_version_where_possible(
+    old: dict[int, int], new: dict[int, int], width: int, offset: int
+) -> None:
     taken = [Arm(version=99, offset=offset, weight=width)] if width else []
     old, new = fit(old, BUCKETS - width), fit(new, BUCKETS - width)
     before = assign(old, taken=taken)
@@ -103,7 +105,7 @@ def test_percent(percent: float, weight: int) -> None:
 
 
 @pytest.mark.parametrize("percent", [-0.01, 100.01, 0.005, 33.333, float("nan"), float("inf")])
-def test_what_is_no_share_is_refused(percent: float) -> None:
+def test_invalid_percentages_are_refused(percent: float) -> None:
     with pytest.raises(InvalidError, match="weight"):
         to_weight(percent)
 
@@ -113,13 +115,13 @@ def test_percent_and_back(weight: int) -> None:
     assert to_weight(to_percent(weight)) == weight
 
 
-def test_overlap_is_seen() -> None:
+def test_overlapping_arms_are_detected() -> None:
     assert overlapping([Arm(version=1, offset=5, weight=2), Arm(version=2, offset=0, weight=6)])
     assert not overlapping([Arm(version=1, offset=6, weight=2), Arm(version=2, offset=0, weight=6)])
 
 
 @given(WEIGHTS)
-def test_more_than_everything_is_refused(weights: dict[int, int]) -> None:
+def test_more_than_all_buckets_are_refused(weights: dict[int, int]) -> None:
     assume(sum(weights.values()) > BUCKETS)
     with pytest.raises(ExhaustedError):
         assign(weights)

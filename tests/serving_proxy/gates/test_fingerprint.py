@@ -38,7 +38,7 @@ def test_stamps_tell_changes(tmp_path: Path, change: str) -> None:
     assert stamp_of(folder) != before
 
 
-def test_names_and_contents_cannot_be_taken_for_each_other(tmp_path: Path) -> None:
+def test_the_hash_distinguishes_names_from_contents(tmp_path: Path) -> None:
     for place, (first, second) in enumerate([(b"a", b"bc"), (b"ab", b"c")]):
         folder = tmp_path / str(place)
         folder.mkdir()
@@ -47,7 +47,7 @@ def test_names_and_contents_cannot_be_taken_for_each_other(tmp_path: Path) -> No
     assert found(tmp_path / "0").sha256 != found(tmp_path / "1").sha256
 
 
-def test_it_can_be_cancelled_and_says_how_far_it_is(tmp_path: Path) -> None:
+def test_hashing_reports_progress_and_can_be_cancelled(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(9_000_000))
     told: list[tuple[int, int]] = []
     with pytest.raises(CancelledError):
@@ -55,7 +55,7 @@ def test_it_can_be_cancelled_and_says_how_far_it_is(tmp_path: Path) -> None:
     assert told == [(4_194_304, 9_000_000), (8_388_608, 9_000_000)]
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to("nowhere")
     with pytest.raises(InvalidError, match="gone: No such file"):
         found(tmp_path)

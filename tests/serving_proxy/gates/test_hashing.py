@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_hash_is_the_same(folder: Path) -> None:
+def test_the_separate_process_computes_the_same_hash(folder: Path) -> None:
     told: list[tuple[int, int]] = []
     expected = fingerprint(folder, lambda: False, lambda done, total: None)
     assert fingerprint_apart(folder, lambda: False, lambda *far: told.append(far), None) == expected
@@ -30,12 +30,12 @@ def test_the_hash_is_the_same(folder: Path) -> None:
     assert fingerprint_apart(folder, lambda: False, lambda *far: None, "0") == expected
 
 
-def test_a_cancelled_one_ends(folder: Path) -> None:
+def test_a_cancelled_hash_process_ends(folder: Path) -> None:
     with pytest.raises(CancelledError):
         fingerprint_apart(folder, lambda: True, lambda *far: None, None)
 
 
-def test_what_is_wrong_is_said(folder: Path) -> None:
+def test_errors_of_the_hash_process_are_reported(folder: Path) -> None:
     (folder / "assets").symlink_to(folder / "nothing")
     with pytest.raises(InvalidError, match="assets"):
         fingerprint_apart(folder, lambda: False, lambda *far: None, None)

@@ -92,7 +92,7 @@ def printed(text: Any) -> Any:
         ),
     ],
 )
-def test_what_touches_more_than_the_graph_is_found(tmp_path: Path, score: Score, op: str) -> None:
+def test_ops_that_touch_files_or_the_process_are_found(tmp_path: Path, score: Score, op: str) -> None:
     folder = export(tmp_path / "1", score)
     assert op in ops_of(folder)
     graph = read_meta_graph(folder)
@@ -108,7 +108,7 @@ def table_of(file: str) -> Any:
     return tf.lookup.StaticHashTable(reader, -1)
 
 
-def test_what_a_model_does_with_its_own_files_is_permitted(tmp_path: Path) -> None:
+def test_models_may_read_their_own_files(tmp_path: Path) -> None:
     """Variables that are restored, a vocabulary in `assets/`, and a line on stderr."""
     (tmp_path / "vocabulary").write_text("a\nb\n", encoding="utf-8")
     module = tf.Module()
@@ -127,7 +127,7 @@ def test_what_a_model_does_with_its_own_files_is_permitted(tmp_path: Path) -> No
     assert ops_of(folder) == set()
 
 
-def test_a_vocabulary_that_is_no_asset_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_outside_the_assets_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vocabulary").write_text("a\n", encoding="utf-8")
     module = tf.Module()
     module.table = table_of(str(tmp_path / "vocabulary"))
@@ -156,7 +156,7 @@ def test_a_signature_may_read_an_asset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["constant", "fed", "assigned", "passed on", "named twice"])
-def test_a_path_that_may_be_another_is_no_asset(tmp_path: Path, change: str) -> None:
+def test_a_path_that_may_vary_does_not_count_as_an_asset(tmp_path: Path, change: str) -> None:
     """Whoever makes a model may say what an asset's tensor is, or hand its variable to somebody."""
     graph = reading_an_asset(tmp_path)
     nodes = {node.name: node for node in graph.graph_def.node}
@@ -179,7 +179,7 @@ def test_a_path_that_may_be_another_is_no_asset(tmp_path: Path, change: str) -> 
     assert {(op.op, op.root) for op in reached_ops(graph)} == {("ReadFile", "signature 'serving_default'")}
 
 
-def test_graphs_of_before_and_what_a_signature_is_fed(tmp_path: Path) -> None:
+def test_paths_fed_to_a_signature_are_found_in_graphs_of_tf1(tmp_path: Path) -> None:
     def save(name: str, fed: int) -> Path:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             path = tf.compat.v1.placeholder(tf.string, [], name="path")
@@ -201,7 +201,7 @@ def test_graphs_of_before_and_what_a_signature_is_fed(tmp_path: Path) -> None:
     assert (found.op, found.root) == ("WriteFile", "the initializer")
 
 
-def test_functions_that_call_each_other_end(tmp_path: Path) -> None:
+def test_recursive_functions_are_searched_once(tmp_path: Path) -> None:
     folder = export(tmp_path / "1", lambda text: tf.map_fn(tf.io.read_file, text))
     graph = read_meta_graph(folder)
     for function in graph.graph_def.library.function:

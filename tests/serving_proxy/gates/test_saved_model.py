@@ -53,13 +53,13 @@ def test_text_models_are_read(tmp_path: Path) -> None:
     assert {name: tensor["dtype"] for name, tensor in outputs.items()} == {"y": "float32", "z": "float32"}
 
 
-def test_no_graph_is_said(tmp_path: Path) -> None:
+def test_a_missing_graph_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no saved_model.pb, expected the folder of a SavedModel"):
         read_signatures(tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff", b"not a graph at all", b"\x12\x7f"])
-def test_a_damaged_graph_is_said(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_graph_is_reported(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "saved_model.pb").write_bytes(data)
     with pytest.raises(InvalidError, match="a graph that does not parse, expected a SavedModel"):
         read_signatures(tmp_path)
@@ -143,14 +143,14 @@ def test_differences_are_named(path: str, value: object, said: str) -> None:
         ("more", {"inputs": {}, "outputs": {}}),
     ],
 )
-def test_what_harms_nobody_is_no_difference(path: str, value: object) -> None:
+def test_compatible_signatures_do_not_differ(path: str, value: object) -> None:
     made = changed(path, value if value is not None else [])
     if value is None:
         made["serving_default"]["inputs"]["x"]["shape"] = None
     assert differences(OLD, made) == []
 
 
-def test_a_text_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_graph_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pbtxt").write_bytes(b"meta_graphs { \xff }")
     with pytest.raises(InvalidError, match="a graph that does not parse"):
         read_signatures(tmp_path)

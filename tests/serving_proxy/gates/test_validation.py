@@ -33,12 +33,12 @@ def test_another_signature_is_refused_with_its_names(tmp_path: Path) -> None:
     assert "--other-signature" in said
 
 
-def test_a_file_is_no_model(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidError, match="a file, expected the folder of a SavedModel"):
         run(tmp_path / "file")
 
 
-def test_a_model_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_model_outside_the_roots_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeniedError):
         run(write_model(tmp_path / "1"), (tmp_path / "root",))

@@ -65,7 +65,7 @@ def test_an_alert_is_posted_as_json() -> None:
     assert got == [{"text": "ranking/4: rolled back", "model": "ranking", "version": 4}]
 
 
-def test_a_webhook_that_is_down_for_a_while_gets_it_later() -> None:
+def test_an_alert_is_retried_while_the_webhook_is_down() -> None:
     with webhook(503, 500, 429, 204) as (url, got):
         alerts = Alerts(url, first_pause_s=0.01)
         deliver(alerts, "one", "two")
@@ -74,7 +74,7 @@ def test_a_webhook_that_is_down_for_a_while_gets_it_later() -> None:
 
 
 @pytest.mark.parametrize(("code", "times"), [(404, 1), (302, ATTEMPTS), (500, ATTEMPTS)])
-def test_a_webhook_that_refuses_is_given_up(code: int, times: int) -> None:
+def test_an_alert_that_the_webhook_refuses_is_not_retried(code: int, times: int) -> None:
     with webhook(code) as (url, got):
         alerts = Alerts(url, first_pause_s=0.001)
         deliver(alerts, "one")
@@ -82,14 +82,14 @@ def test_a_webhook_that_refuses_is_given_up(code: int, times: int) -> None:
     assert (alerts.sent, alerts.lost) == (0, 1)
 
 
-def test_a_webhook_that_is_not_there_is_given_up() -> None:
+def test_an_alert_to_a_missing_webhook_is_lost_after_all_attempts() -> None:
     alerts = Alerts("http://127.0.0.1:1/hook", first_pause_s=0.001)
     deliver(alerts, "one")
     assert alerts.lost == 1
 
 
 @pytest.mark.parametrize("code", [200, 500, None])
-def test_what_is_secret_in_a_webhook_is_in_no_log(capfd: pytest.CaptureFixture[str], code: int | None) -> None:
+def test_the_secret_part_of_a_webhook_is_not_logged(capfd: pytest.CaptureFixture[str], code: int | None) -> None:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     logs.set_up("DEBUG")
@@ -126,7 +126,7 @@ def test_a_webhook_may_be_in_a_file(tmp_path: Path) -> None:
             assert "s3cret" not in str(refused.value)
 
 
-def test_a_full_queue_loses_the_oldest() -> None:
+def test_a_full_queue_loses_the_oldest_alert() -> None:
     with webhook(200) as (url, got):
         alerts = Alerts(url)
         deliver(alerts, *(str(number) for number in range(103)))

@@ -33,7 +33,7 @@ def test_excess_gives_published_intervals(
     assert excess(*first, *second, quantile(0.975)) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_nothing_is_known_of_an_empty_sample() -> None:
+def test_an_empty_sample_has_the_widest_interval() -> None:
     assert wilson(0, 0, 3.0) == (0.0, 1.0)
     assert mean(0.0, 0.0, 0, 3.0) == (-math.inf, math.inf)
     low, high = excess(0, 0, 0, 0, 3.0)
@@ -41,7 +41,7 @@ def test_nothing_is_known_of_an_empty_sample() -> None:
     assert high >= 0.5
 
 
-def test_mean_covers_the_true_one() -> None:
+def test_the_interval_of_a_mean_covers_the_true_mean() -> None:
     dice = random.Random(1)
     missed = 0
     for _ in range(400):

@@ -207,23 +207,23 @@ def test_a_new_baseline_goes_back_to_one_that_a_host_is_loading_again(place: Pla
     assert place.rulings() == [("bad", "rollback")]
 
 
-def test_an_old_baseline_is_reported_only(place: Place) -> None:
+def test_an_old_baseline_is_only_reported(place: Place) -> None:
     place.deploy(settled(deployed(deployed(None, 3), 4)).change(candidate=4))
     place.look()
     place.now += 7200
     place.traffic(0, 500)
     assert place.model.baseline == 4
-    assert "long after its promotion; 3 is loaded" in place.sink.texts[0]
+    assert "as its probation is over (3 is loaded)" in place.sink.texts[0]
 
 
-def test_a_first_baseline_has_nothing_to_go_back_to(place: Place) -> None:
+def test_a_first_baseline_cannot_be_rolled_back(place: Place) -> None:
     place.deploy(deployed(None, 4))
     place.traffic(0, 500)
     assert place.model.baseline == 4
     assert "no earlier version is loaded" in place.sink.texts[0]
 
 
-def test_a_shadow_that_drifts_gets_no_more_copies(place: Place) -> None:
+def test_a_shadow_that_drifts_gets_no_more_mirrored_requests(place: Place) -> None:
     model = deployed(deployed(None, 3), 4, shadow=10_000)
     place.deploy(with_settings(model, GuardSettings(min_correlation=0.9)).model)
     for second in range(5):

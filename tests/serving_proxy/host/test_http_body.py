@@ -32,7 +32,7 @@ def _part(body: bytes, more: bool = False) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sizes", [(0,), (100,), (1, 99), (50, 0, 50)])
-def test_body_is_put_together(sizes: tuple[int, ...]) -> None:
+def test_body_is_assembled_from_its_parts(sizes: tuple[int, ...]) -> None:
     parts = [bytes([65 + i]) * size for i, size in enumerate(sizes)]
     messages = [_part(part, more=i + 1 < len(parts)) for i, part in enumerate(parts)]
     assert _read(messages) == b"".join(parts)
@@ -55,7 +55,7 @@ def test_body_that_is_refused(messages: list[dict[str, Any]], length: bytes | No
     assert caught.value.status == status
 
 
-def test_client_that_goes_away() -> None:
+def test_a_disconnected_client_ends_the_request() -> None:
     with pytest.raises(DisconnectedError):
         _read([_part(b"a", True), {"type": "http.disconnect"}])
 
@@ -102,7 +102,7 @@ def _status_of(coroutine: Coroutine[Any, Any, Any]) -> int:
     return caught.value.status
 
 
-def test_bodies_and_what_they_become_are_claimed(small_budget: int) -> None:
+def test_compressed_and_inflated_bodies_are_claimed(small_budget: int) -> None:
     bomb = gzip.compress(bytes(3 << 20), mtime=0)
     other, claim = RequestBytes(), RequestBytes()
     assert _status_of(decompress(bomb, b"gzip", 4 << 20, claim)) == 413, "more than half never fits"
@@ -131,7 +131,7 @@ def test_inflated_pieces_make_the_whole(size: int) -> None:
         assert _status_of(decompress(packed, b"deflate", size - 1, RequestBytes())) == 413
 
 
-def test_who_gives_up_leaves_no_claim() -> None:
+def test_an_abandoned_request_leaves_no_claim() -> None:
     bomb = gzip.compress(bytes(60 << 20), mtime=0)
 
     async def run() -> None:

@@ -59,14 +59,14 @@ def test_route(path: bytes, target, allowed: str, model: str | None, version: in
         (b"/v2/models/a%00b", 400),
     ],
 )
-def test_path_that_leads_nowhere(path: bytes, status: int) -> None:
+def test_unknown_path_has_no_route(path: bytes, status: int) -> None:
     with pytest.raises(RouteError) as caught:
         find_route(path)
     assert caught.value.status == status
     assert len(str(caught.value)) < 400
 
 
-def test_long_path_is_not_remembered() -> None:
+def test_long_path_is_not_cached() -> None:
     from serving_proxy.host import http_routes
 
     before = http_routes._cached.cache_info().currsize

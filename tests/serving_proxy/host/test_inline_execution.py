@@ -68,7 +68,7 @@ def test_kind_whose_graph_has_loops_is_kept_off_the_loop_for_long() -> None:
     assert durations.is_short(KIND), "another version may have taken its place"
 
 
-def test_kinds_differ_by_what_decides() -> None:
+def test_kinds_of_requests_differ_by_operation_model_and_body() -> None:
     body = b"\x0a\x03abc" + bytes(20)
     same = Call(PREDICT, b"\x0a\x03abc" + b"\x01" * 20)
     assert kind_of(same) == KIND

@@ -24,7 +24,7 @@ def test_descriptors_are_current() -> None:
     run_ok([sys.executable, ROOT / "tools" / "make_protos.py", "--check"])
 
 
-def test_every_method_is_described_and_the_other_way_round() -> None:
+def test_described_methods_and_served_methods_are_the_same() -> None:
     pool = descriptors()
     described = {f"/{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
     assert described == {*UNARY, LOAD, RELOAD, STREAM, UNLOAD}
@@ -59,7 +59,7 @@ def public() -> descriptor_pool.DescriptorPool:
 
 
 @pytest.mark.parametrize("name", sorted(_messages()))
-def test_message_is_the_public_one(public: descriptor_pool.DescriptorPool, name: str) -> None:
+def test_messages_match_the_public_definitions(public: descriptor_pool.DescriptorPool, name: str) -> None:
     ours: Descriptor = descriptors().FindMessageTypeByName(name)
     theirs: Descriptor = public.FindMessageTypeByName(name)
     for field in ours.fields:

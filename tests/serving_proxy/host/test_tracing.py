@@ -27,7 +27,7 @@ PARENT = "b7ad6b7169203331"
         ({"OTEL_TRACES_EXPORTER": "console", "OTEL_SDK_DISABLED": "true"}, None),
     ],
 )
-def test_exporter_is_what_the_environment_says(environment: dict[str, str], chosen: str | None) -> None:
+def test_exporter_is_chosen_by_the_environment(environment: dict[str, str], chosen: str | None) -> None:
     assert chosen_exporter(environment) == chosen
 
 

@@ -26,7 +26,7 @@ BASE = [
 ]
 
 
-def test_the_python_host() -> None:
+def test_command_of_the_python_host() -> None:
     assert host_command(HostOptions(), Path("/s"), "host-0") == [sys.executable, "-m", "serving_proxy.host", *BASE]
 
 
@@ -48,7 +48,7 @@ def test_every_option_is_passed_on() -> None:
     assert host_command(options, Path("/s"), "host-0") == ["host", *BASE[:-1], "0.5", *more.split(), *reload.split()]
 
 
-def test_the_go_host_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_go_host_is_searched_in_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("RECPROCESSOR_HOST", raising=False)
     monkeypatch.setattr(command, "_BUILT", tmp_path / "build" / "recprocessor-host")

@@ -7,7 +7,7 @@ from pathlib import Path
 from serving_proxy.hosts.host_log import bound_log, last_line, open_log
 
 
-def test_the_last_line_is_found(tmp_path: Path) -> None:
+def test_the_last_line_of_a_log_is_returned(tmp_path: Path) -> None:
     assert last_line(tmp_path) == ""
     file = open_log(tmp_path / "host-0")
     os.write(file, b"x" * 10_000 + b"\nfirst\nlast \xff one\n\n")

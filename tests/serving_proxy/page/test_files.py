@@ -33,11 +33,11 @@ def test_a_file_that_a_browser_has_is_not_sent_again(proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     "path", ["/page/", "/page/none.js", "/page/__init__.py", "/page/..%2f__init__.py", "/page/a/b"]
 )
-def test_nothing_else_is_served(proxy: Proxy, path: str) -> None:
+def test_unknown_files_are_not_served(proxy: Proxy, path: str) -> None:
     assert httpx.get(proxy.url + path).status_code == 404
 
 
-def test_the_page_is_open_and_what_it_shows_is_not(tmp_path: Path) -> None:
+def test_the_page_needs_no_token_but_its_data_do(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a-token-that-is-long-enough\n", encoding="ascii")
     with ProxyThread(tmp_path / "proxy", "--token-file", str(token)) as proxy:

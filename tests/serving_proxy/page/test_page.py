@@ -25,7 +25,7 @@ Make = Callable[..., Visit]
 STREAM_QUERY = "topics=events&topics=status&topics=watch"
 
 
-def test_it_shows_what_is_deployed_and_lines_of_what_hosts_count(visit: Make, proxy: ProxyThread) -> None:
+def test_the_page_shows_versions_and_charts(visit: Make, proxy: ProxyThread) -> None:
     with counting(proxy.state_dir), visit() as seen:
         page = seen.live().page
         rows = page.locator("table.versions tbody tr")
@@ -85,7 +85,7 @@ def test_versions_without_traffic_are_folded(visit: Make, proxy: ProxyThread, tm
         assert seen.complaints == []
 
 
-def test_of_many_models_those_in_trouble_are_open(chrome: Browser, tmp_path: Path) -> None:
+def test_with_many_models_only_cards_with_a_problem_are_open(chrome: Browser, tmp_path: Path) -> None:
     with ProxyThread(tmp_path / "proxy", "--admin-auth", "none") as proxy, proxy.client() as client:
         for number in range(12):
             client.deploy(f"model_{number}", write_model(tmp_path / str(number)), version=1, wait=True)
@@ -112,7 +112,7 @@ def test_of_many_models_those_in_trouble_are_open(chrome: Browser, tmp_path: Pat
                 assert seen.complaints == []
 
 
-def test_names_and_messages_are_text(visit: Make) -> None:
+def test_names_and_messages_are_never_markup(visit: Make) -> None:
     with visit() as seen:
         page = seen.live().page
         page.locator("p.reason", has_text="<script>document.title = 'XSS'</script><b>bold</b>").wait_for()
@@ -264,7 +264,7 @@ def test_a_narrow_screen_needs_no_scrolling_aside(visit: Make, proxy: ProxyThrea
         assert seen.complaints == []
 
 
-def test_colors_and_motion_are_as_the_system_has_them(visit: Make) -> None:
+def test_colors_and_motion_follow_the_system(visit: Make) -> None:
     def back(**options: str) -> tuple[str, str]:
         with visit(**options) as seen:
             seen.live().page.locator(".share").first.wait_for()
@@ -316,7 +316,7 @@ def test_a_login_lasts_over_a_restart_and_until_the_logout(chrome: Browser, tmp_
     seen.__exit__()
 
 
-def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Path) -> None:
+def test_a_lost_connection_is_shown_and_restored(chrome: Browser, tmp_path: Path) -> None:
     with ProxyThread(tmp_path / "proxy", "--admin-auth", "none") as proxy:
         url = proxy.url
         with proxy.client() as client:
@@ -341,9 +341,7 @@ def test_a_lost_connection_is_said_and_comes_back(chrome: Browser, tmp_path: Pat
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: there is nothing to divide")
-def test_the_map_of_the_cores_is_what_was_decided(
-    chrome: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_shows_the_division_of_cores(chrome: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "LOOK_S", 0.5)
     cpus = sorted(os.sched_getaffinity(0))
     running = ProxyThread(tmp_path / "proxy", "--admin-auth", "none", "--cores", "control")

@@ -23,7 +23,7 @@ PATH = "/models/3"
         ([], State.STOPPED, "no host is running"),
     ],
 )
-def test_what_hosts_say_together(states: list[str | None], expected: State, reason: str) -> None:
+def test_reports_of_several_hosts_are_combined(states: list[str | None], expected: State, reason: str) -> None:
     hosts = [host({} if state is None else {3: state}, f"host-{place}") for place, state in enumerate(states)]
     seen = observe(hosts, "ranking", 3, PATH)
     assert (seen.state, seen.reason) == (expected, reason)
@@ -70,11 +70,11 @@ def entry(
         ),
     ],
 )
-def test_what_is_replaced_and_what_replaces_it(seen: HostSeen, expected: Seen) -> None:
+def test_a_replacement_is_observed_by_its_path(seen: HostSeen, expected: Seen) -> None:
     assert observe([seen], "ranking", 3, PATH) == expected
 
 
-def test_one_host_that_lacks_something_is_enough_to_say_it() -> None:
+def test_what_one_host_lacks_is_reported() -> None:
     cold = entry("ready", warmup="generated request failed: INTERNAL: a; not warmed up")
     seen = observe([host({3: "ready"}, "host-1"), cold], "ranking", 3, PATH)
     assert seen == Seen(State.READY, "host-0: generated request failed: INTERNAL: a; not warmed up")

@@ -28,7 +28,7 @@ def test_every_state_may_fail(state: State) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [(o, n) for o, n in product(State, State) if n not in LEGAL[o]])
-def test_what_is_not_in_the_table_is_refused(old: State, new: State) -> None:
+def test_illegal_transitions_are_refused(old: State, new: State) -> None:
     with pytest.raises(PreconditionError, match=f"state: {new} after {old}, expected "):
         check(old, new)
 
@@ -49,11 +49,11 @@ def test_nothing_skips_validation_or_warm_up() -> None:
         (S.READY, S.STOPPED, (S.DRAINING, S.STOPPED)),
     ],
 )
-def test_way_passes_what_was_missed(old: State, new: State, expected: tuple[State, ...]) -> None:
+def test_steps_between_states_include_skipped_ones(old: State, new: State, expected: tuple[State, ...]) -> None:
     assert steps_between(old, new) == expected
 
 
-def test_every_way_is_legal_step_by_step() -> None:
+def test_steps_between_states_are_legal() -> None:
     for old, new in product(State, State):
         try:
             passed = steps_between(old, new)
@@ -66,7 +66,7 @@ def test_every_way_is_legal_step_by_step() -> None:
         assert state == new
 
 
-def test_no_way_leads_back_from_stopped_without_a_new_deployment() -> None:
+def test_a_stopped_version_needs_a_new_deployment() -> None:
     with pytest.raises(PreconditionError):
         steps_between(S.STOPPED, S.READY)
 

@@ -44,21 +44,21 @@ def test_merged_files_that_no_version_names_go_after_a_while(control: Control) -
     assert [path.exists() for path in (used, unused, fresh)] == [True, False, True]
 
 
-def test_what_hosts_have_too_much_of_goes(control: Control) -> None:
+def test_excess_files_are_removed(control: Control) -> None:
     control.store([deployed(None, 3).change(request_log=RequestLog(sample=100, max_files=2))])
     _log(control, 1.0, 2.0, 3.0)
     asyncio.run(RequestLogs(control).clean())
     assert [log_file.began for log_file in log_files(control.options.state_dir, "ranking")] == [1, 2]
 
 
-def test_without_a_limit_nothing_goes(control: Control) -> None:
+def test_without_a_limit_no_file_is_removed(control: Control) -> None:
     control.store([deployed(None, 3)])
     _log(control, *range(12))
     asyncio.run(RequestLogs(control).clean())
     assert len(log_files(control.options.state_dir, "ranking")) == 12
 
 
-def test_changes_are_events_and_repetitions_are_none(control: Control) -> None:
+def test_only_changes_of_the_log_are_events(control: Control) -> None:
     control.store([deployed(None, 3)])
     logs = RequestLogs(control)
     for _ in range(2):

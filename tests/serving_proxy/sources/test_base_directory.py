@@ -22,7 +22,7 @@ def test_versions_are_folders_with_a_graph(tmp_path: Path) -> None:
     assert version_folders(tmp_path) == {3: tmp_path / "3", 8: tmp_path / "8", 12: tmp_path / "0012"}
 
 
-def test_what_is_named_like_a_version_and_is_none_has_its_reason(tmp_path: Path) -> None:
+def test_numbered_folders_that_are_not_versions_have_a_reason(tmp_path: Path) -> None:
     directory = BaseDirectory(tmp_path)
     assert (directory.look(), directory.empty) == ({}, False)
     assert (directory.look(), directory.empty) == ({}, True)
@@ -38,7 +38,7 @@ def test_what_is_named_like_a_version_and_is_none_has_its_reason(tmp_path: Path)
         "0": cannot,
         "9" * 200: cannot,
         "3": "is version 3 as 003 is, which is taken",
-        "5": "has no saved_model.pb, and is waited for",
+        "5": "has no saved_model.pb yet",
     }
     assert not directory.empty
     write_model(tmp_path / "5")
@@ -72,7 +72,7 @@ def test_a_version_counts_once_its_files_are_at_rest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ESTALE, errno.EIO])
-def test_a_version_that_storage_does_not_show_is_none(
+def test_a_version_that_storage_does_not_list_is_ignored(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_model(tmp_path / "3")

@@ -14,7 +14,7 @@ def test_an_empty_file_has_the_defaults_of_tensorflow_serving() -> None:
     assert found.config == {}
 
 
-def test_what_has_a_counterpart_is_taken() -> None:
+def test_supported_fields_are_converted() -> None:
     text = """
       max_batch_size { value: 128 }  # rows
       batch_timeout_micros { value: 2500 }
@@ -28,7 +28,7 @@ def test_what_has_a_counterpart_is_taken() -> None:
     assert found.notes == ()
 
 
-def test_what_has_none_is_told() -> None:
+def test_fields_without_a_counterpart_are_reported() -> None:
     text = """
       thread_pool_name { value: "pool" } allowed_batch_sizes: 8 allowed_batch_sizes: 1000
       pad_variable_length_inputs: true enable_large_batch_splitting { value: true }
@@ -42,7 +42,7 @@ def test_what_has_none_is_told() -> None:
     assert all(note.startswith("batching.txt: ") and "has no effect: " in note for note in found.notes)
 
 
-def test_a_queue_is_no_longer_than_a_host_takes() -> None:
+def test_queue_lengths_are_capped_at_the_limit_of_hosts() -> None:
     text = "max_batch_size { value: 16777216 } max_enqueued_batches { value: 16777216 }"
     assert parse_batching(text, "b").limits == Limits(max_queue=16_777_216)
 
@@ -60,7 +60,7 @@ def test_a_queue_is_no_longer_than_a_host_takes() -> None:
         ("{" * 5000, "expected BatchingParameters"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, words: str) -> None:
+def test_invalid_values_are_named(text: str, words: str) -> None:
     with pytest.raises(InvalidError, match=words) as caught:
         parse_batching(text, "batching.txt")
     assert str(caught.value).startswith("batching.txt: ")

@@ -41,7 +41,7 @@ def test_text_as_users_write_it() -> None:
     assert parse_text("model_config_list {}") == ()
 
 
-def test_one_without_models_asks_for_nothing() -> None:
+def test_a_configuration_without_models_changes_nothing() -> None:
     """Nobody means to unload all by an empty file; a request says that it was not heeded."""
     assert parse_file("# none", "models.config") is None
     for refused in (lambda: parse_text(""), lambda: parse_reload(b"\x0a\x00")):
@@ -86,7 +86,7 @@ def test_messages_are_those_of_tensorflow_serving() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(text: str, said: str) -> None:
+def test_invalid_input_is_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidError, match=said) as refused:
         parse_text(text, "models.config")
     assert str(refused.value).startswith(("models.config: ", "model '"))
@@ -112,7 +112,7 @@ def entry(name: str, more: str = "", base_path: str = "/models/a") -> str:
     return f'config {{ name: "{name}" base_path: "{base_path}" {more} }}'
 
 
-def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
+def test_an_invalid_model_does_not_affect_others() -> None:
     entries = [
         entry("plain", 'model_platform: "tensorflow"'),
         entry("old", "model_type: TENSORFLOW", "file:///models/old"),
@@ -143,6 +143,6 @@ def test_what_is_wrong_with_one_model_is_refused_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["custom_model_config { }", "nonsense", "model_config_list {"])
-def test_what_is_no_configuration_is_refused_as_a_whole(text: str) -> None:
+def test_invalid_configurations_are_refused_as_a_whole(text: str) -> None:
     with pytest.raises(InvalidError):
         parse_file(text, "models.config")

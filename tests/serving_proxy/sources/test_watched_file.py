@@ -58,7 +58,7 @@ async def test_a_file_counts_once_two_looks_find_the_same(path: Path) -> None:
 
 
 @run
-async def test_what_was_written_and_taken_back_does_not_count(path: Path) -> None:
+async def test_a_reverted_file_is_not_applied(path: Path) -> None:
     watched = await started(path)
     path.write_text("second", encoding="utf-8")
     assert await watched.look() is None
@@ -67,7 +67,7 @@ async def test_what_was_written_and_taken_back_does_not_count(path: Path) -> Non
 
 
 @run
-async def test_a_file_that_cannot_be_read_is_told_of(path: Path) -> None:
+async def test_an_unreadable_file_is_reported(path: Path) -> None:
     watched = await started(path)
     path.unlink()
     with pytest.raises(NotFoundError):
@@ -82,7 +82,7 @@ async def test_a_file_that_cannot_be_read_is_told_of(path: Path) -> None:
 
 
 @run
-async def test_storage_that_hangs_holds_up_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_storage_does_not_block(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = await started(path)
     path.write_text("second", encoding="utf-8")
     goes_on = threading.Event()

@@ -87,13 +87,13 @@ def test_every_version_that_the_policy_chooses_answers(proxy: ProxyThread, clien
     assert model(client)["baseline"] == 4
 
 
-def test_folders_that_are_not_served_are_told_of(client: Client, place: Path) -> None:
+def test_unserved_folders_are_reported(client: Client, place: Path) -> None:
     """TensorFlow Serving serves a version 0, which no request can name here, and warns of an empty base path."""
     becomes(lambda: states(client), {3: "ready"})
     write_model(place / "base" / "0")
     (place / "base" / "4" / "model.savedmodel").mkdir(parents=True)
     wait_for(lambda: any(message.startswith(f"ranking: {place}/base/0 is no version") for message in said(client)))
-    wait_for(lambda: f"ranking: {place}/base/4 has no saved_model.pb, and is waited for" in said(client))
+    wait_for(lambda: f"ranking: {place}/base/4 has no saved_model.pb yet" in said(client))
     assert states(client) == {3: "ready"}
     (place / "empty").mkdir()
     (place / "models.config").write_text(config(place / "empty", name="other"), encoding="utf-8")
@@ -126,7 +126,7 @@ def test_a_version_that_was_rolled_back_is_not_followed_again(client: Client, pl
     becomes(lambda: model(client)["baseline"], 5)
 
 
-def test_a_broken_version_is_left_until_it_is_mended(client: Client, place: Path) -> None:
+def test_a_broken_version_is_retried_once_its_files_change(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     (place / "new").mkdir()
     (place / "new" / "saved_model.pb").write_bytes(b"\xff")
@@ -145,7 +145,7 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     (place / "models.config").write_text(config(place / "base", policy, labels), encoding="utf-8")
     becomes(lambda: (states(client), model(client).get("labels")), ({3: "ready", 4: "ready"}, {"stable": 3}))
     (place / "models.config").write_text("model_config_list {", encoding="utf-8")
-    wait_for(lambda: any("what was read before stays" in message for message in said(client)))
+    wait_for(lambda: any("the earlier content stays in force" in message for message in said(client)))
     (place / "models.config").write_text("", encoding="utf-8")
     wait_for(
         lambda: any("no model_config_list; the earlier content stays in force" in message for message in said(client))
@@ -155,7 +155,7 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
 
 
-def test_a_configuration_that_comes_late_is_waited_for(place: Path) -> None:
+def test_a_missing_configuration_is_waited_for(place: Path) -> None:
     """One that is being written when the proxy starts: no host is ready with nothing."""
     (place / "models.config").write_text("", encoding="utf-8")
     with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
@@ -169,7 +169,7 @@ def test_a_configuration_that_comes_late_is_waited_for(place: Path) -> None:
         becomes(lambda: states(client), {3: "ready"})
 
 
-def test_a_configuration_that_a_full_disk_keeps_out_is_tried_again(
+def test_a_configuration_is_applied_again_after_a_full_disk(
     client: Client, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     becomes(lambda: states(client), {3: "ready"})
@@ -188,12 +188,14 @@ def test_a_configuration_that_a_full_disk_keeps_out_is_tried_again(
     becomes(lambda: (states(client), model(client, "other")["baseline"]), ({}, 4))
     assert len(tried) == 3
     faults = [event["message"] for event in client.events(limit=1000) if event["kind"] == "fault"]
-    assert faults == ["configuration: /: no space left on device; it is tried again"]
+    assert faults == ["configuration: /: no space left on device; the proxy tries again"]
 
 
-def test_models_of_a_configuration_are_changed_there(client: Client, place: Path) -> None:
+def test_configured_models_cannot_be_deployed_by_hand(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
-    with pytest.raises(PreconditionError, match=r"comes from .*, expected it to be taken from the configuration"):
+    with pytest.raises(
+        PreconditionError, match=r"its versions come from .*, expected it to be removed from the configuration"
+    ):
         client.undeploy("ranking")
     with pytest.raises(PreconditionError, match="expected the version in that directory"):
         client.deploy("ranking", write_model(place / "elsewhere" / "9"))
@@ -220,7 +222,7 @@ def test_a_base_directory_outside_the_roots_is_refused(client: Client) -> None:
         client.reload(config(Path("/etc")))
 
 
-def test_a_configuration_that_cannot_be_read_is_no_start(place: Path) -> None:
+def test_an_unreadable_configuration_prevents_the_start(place: Path) -> None:
     (place / "models.config").write_text("nonsense", encoding="utf-8")
     with pytest.raises(InvalidError, match="expected a ModelServerConfig"):
         ProxyThread(place, "--config", str(place / "models.config"), host="none").start()
@@ -238,7 +240,7 @@ def test_the_json_of_a_deeprec_processor_starts_a_proxy(place: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["timeline_path", "ev_storage_path", "checkpoint_dir"])
-def test_places_that_a_configuration_names_lie_below_the_roots(client: Client, place: Path, key: str) -> None:
+def test_paths_of_a_configuration_must_be_below_the_roots(client: Client, place: Path, key: str) -> None:
     source = write_model(place / "hand" / "1")
     (place / "checkpoints").mkdir()
     (place / "checkpoints" / "escape").symlink_to("/etc/hostname")
@@ -267,8 +269,8 @@ def test_one_bad_entry_stops_neither_the_start_nor_the_others(place: Path, tmp_p
         told = said(client)
         assert any("model 'team/ranking': expected letters" in message for message in told)
         assert "team/ranking" in {event["model"] for event in client.events(limit=1000)}
-        assert not any("is wanted and not in" in message for message in told), "before it is there"
-        assert any(message.startswith("base_path /etc: leads elsewhere") for message in told)
+        assert not any("is configured but not in" in message for message in told), "before it is there"
+        assert any(message.startswith("base_path /etc: outside of the permitted folders") for message in told)
         wait_for(lambda: any(f"later: {place}/later cannot be read" in message for message in said(client)))
         # It is served as soon as it is there.
         write_model(place / "later" / "1")
@@ -313,9 +315,7 @@ def test_models_of_a_configuration_have_settings_of_their_own(place: Path) -> No
         ProxyThread(place / "another", *options, host="none").start()
 
 
-def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_applied_again_after_a_full_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = place / "settings.json"
     file.write_text('{"defaults": {"config": {"session_num": 2}}}', encoding="utf-8")
     options = ("--config", str(place / "models.config"), "--model-settings", str(file))
@@ -335,7 +335,7 @@ def test_settings_that_a_full_disk_keeps_out_are_told_of_and_tried_again(
         version = ("models", "ranking", "versions", "3", "config", "session_num")
         becomes(lambda: functools.reduce(lambda found, key: found[key], version, proxy.desired()), 3)
         told = [event["message"] for event in client.events(limit=1000) if event["kind"] in {"config", "fault"}]
-    fault = "settings of models: /: no space left on device; it is tried again"
+    fault = "settings of models: /: no space left on device; the proxy tries again"
     assert [message for message in told if message in {f"{file}: read again", fault}] == [f"{file}: read again", fault]
 
 

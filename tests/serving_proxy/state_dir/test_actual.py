@@ -35,7 +35,7 @@ def write(folder: Path, name: str, data: object) -> None:
     beside.rename(folder / "hosts" / name / "actual.json")
 
 
-def test_what_a_host_writes_is_read() -> None:
+def test_reports_of_hosts_are_read() -> None:
     seen = parse_actual("host-0", ACTUAL)
     assert (seen.pid, seen.generation, seen.state, seen.cpus) == (1, 42, "ready", "0-1")
     assert seen.models["ranking"][3].state == "ready"
@@ -53,7 +53,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*ACTUAL, "more"]), JSON))
-def test_whatever_a_host_writes_is_no_accident(data: dict[str, Any]) -> None:
+def test_any_report_of_a_host_is_read_without_an_error(data: dict[str, Any]) -> None:
     parse_actual("host-0", data)
 
 
@@ -70,7 +70,7 @@ def test_hosts_are_read_again_when_they_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"models"'])
-def test_half_a_file_leaves_what_was_said_before(tmp_path: Path, damage: str) -> None:
+def test_an_incomplete_file_keeps_the_earlier_report(tmp_path: Path, damage: str) -> None:
     files = ActualFiles(tmp_path)
     write(tmp_path, "host-0", damage)
     assert files.read() == ()
@@ -110,7 +110,7 @@ def test_processes_that_have_ended_do_not_run() -> None:
     assert not process_runs(-1)
 
 
-def test_silence_is_of_one_process(tmp_path: Path) -> None:
+def test_silence_starts_anew_with_each_process(tmp_path: Path) -> None:
     liveness = HostLiveness()
     process = subprocess.Popen(["sleep", "60"])
     try:

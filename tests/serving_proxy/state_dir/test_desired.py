@@ -25,7 +25,7 @@ def test_the_generation_rises_with_each_change_only(tmp_path: Path) -> None:
     assert read(tmp_path) == {**BODY, "generation": 3}
 
 
-def test_it_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_the_generation_continues_after_a_restart(tmp_path: Path) -> None:
     DesiredFile(tmp_path).write(OTHER)
     file = DesiredFile(tmp_path)
     assert not file.write(OTHER)
@@ -48,7 +48,7 @@ def test_a_file_that_vanished_is_written_again(tmp_path: Path) -> None:
     assert read(tmp_path)["generation"] == 2
 
 
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     file = DesiredFile(tmp_path)
     file.write(BODY)
     # A folder in the way: root may write everywhere. The room that is kept is not enough then.
@@ -73,7 +73,7 @@ def test_without_room_for_another_file_it_is_written_into_the_one_that_is_kept(t
         assert (tmp_path / ".desired.json.spare").stat().st_size == 65536
 
 
-def test_readers_never_see_half_of_it(tmp_path: Path) -> None:
+def test_readers_never_see_an_incomplete_file(tmp_path: Path) -> None:
     file = DesiredFile(tmp_path)
     inodes = set()
     for body in (BODY, OTHER, BODY):

@@ -27,7 +27,7 @@ def test_a_new_database_has_the_newest_schema(tmp_path: Path) -> None:
     Database(tmp_path / "db").close()
 
 
-def test_migrations_go_on_where_they_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migrations_resume_where_they_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Database(tmp_path / "db").close()
     newest = max(migrations())
     more = migrations() | {newest + 1: "CREATE TABLE later (x INTEGER) STRICT;"}
@@ -59,7 +59,7 @@ def test_a_later_schema_is_refused(tmp_path: Path) -> None:
         Database(tmp_path / "db")
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "db").write_bytes(b"no database at all" * 100)
     with pytest.raises(ProxyError, match="file is not a database, expected a database of this proxy"):
         Database(tmp_path / "db")
@@ -121,7 +121,7 @@ def test_a_second_proxy_is_refused_and_named(tmp_path: Path) -> None:
     StateLock(tmp_path).close()
 
 
-def test_the_lock_tells_who_has_it(tmp_path: Path) -> None:
+def test_the_lock_file_names_its_owner(tmp_path: Path) -> None:
     with StateLock(tmp_path) as lock:
         lock.tell(pid=os.getpid(), admin="http://127.0.0.1:12345/long")
         lock.tell(pid=os.getpid(), admin="x")
@@ -145,7 +145,7 @@ def test_errors_of_a_full_disk_are_known(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_locked_database_is_said_to_be_locked(tmp_path: Path) -> None:
+def test_a_locked_database_is_reported(tmp_path: Path) -> None:
     database, other = Database(tmp_path / "db"), sqlite3.connect(tmp_path / "db", isolation_level=None)
     database.connection.execute("PRAGMA busy_timeout = 10")
     other.execute("BEGIN IMMEDIATE")

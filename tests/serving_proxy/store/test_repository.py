@@ -69,7 +69,7 @@ def test_the_event_log_is_bounded(repository: Repository, monkeypatch: pytest.Mo
     assert found[-1].id == 250
 
 
-def test_jobs(repository: Repository) -> None:
+def test_jobs_are_stored_and_finished(repository: Repository) -> None:
     first, second = repository.add_job("deploy", "a", 1), repository.add_job("deploy", "a", 2)
     assert repository.jobs(running=True) == [second, first]
     repository.finish_job(first.id, "failed", "reason")

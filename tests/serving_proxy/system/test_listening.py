@@ -50,7 +50,7 @@ def test_idle_connections_do_not_block_the_admin_port(proxy: ProxyThread) -> Non
                 made[-1].recv(1)
 
 
-def test_a_proxy_without_descriptors_for_clients_goes_on_and_says_little(tmp_path: Path) -> None:
+def test_a_proxy_without_free_descriptors_keeps_running(tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with ProxyProcess(tmp_path) as proxy, proxy.client() as client:
         client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
@@ -79,7 +79,7 @@ def test_a_proxy_with_few_descriptors_keeps_some_for_itself(tmp_path: Path) -> N
             assert client.status()["fault"] is None
 
 
-def test_a_host_without_descriptors_for_clients_goes_on_and_says_little(tmp_path: Path) -> None:
+def test_a_host_without_free_descriptors_keeps_running(tmp_path: Path) -> None:
     host = ServedHost("python", tmp_path, {})
     host.start()
     try:

@@ -16,14 +16,14 @@ def record(**extra: object) -> logging.LogRecord:
     return made
 
 
-def test_a_line_is_one_object_with_what_was_given() -> None:
+def test_a_log_line_is_one_json_object() -> None:
     line = json.loads(JsonFormatter().format(record(model="m", version=None, path=Path("/x"))))
     assert line["time"].endswith("Z")
     del line["time"]
     assert line == {"level": "info", "logger": "a.b", "message": "x y", "model": "m", "path": "/x"}
 
 
-def test_a_trace_stays_on_the_line() -> None:
+def test_a_traceback_stays_on_its_line() -> None:
     try:
         _ = 1 / 0
     except ZeroDivisionError:

@@ -106,7 +106,7 @@ def test_an_optimization_is_cancelled_and_leaves_nothing(
     wait_for(lambda: not list((proxy.state_dir / "artefacts").glob(f"{name}/*")))
 
 
-def test_a_worker_that_is_killed_is_no_success(client: Client, string_model: Path, name: str) -> None:
+def test_a_killed_worker_is_a_failure(client: Client, string_model: Path, name: str) -> None:
     job = client.deploy(name, string_model, version=3, optimize=True)["job"]
     (worker,) = wait_for(workers, 20)
     wait_for(lambda: client.job(job["id"])["step"].startswith("optimizing"), 120)
