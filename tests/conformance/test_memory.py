@@ -30,6 +30,7 @@ from helpers.hosts.host_requests import ranking_body
 from helpers.hosts.partial_calls import PartialCall
 from helpers.hosts.served_hosts import ServedHost, model, version
 from helpers.models.model_builders import linear_score
+from helpers.system.background import Background
 from helpers.system.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -104,27 +105,16 @@ def _status(pid: int, key: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-class GoodClient:
+class GoodClient(Background):
     """Asks what ordinary clients ask, all the time, and remembers what was not answered right."""
 
     def __init__(self, host: ServedHost, threads: int = 2) -> None:
+        super().__init__(*[self._run] * threads)
         self._host = host
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
         self.answers = 0
         self.wrong: list[str] = []
 
-    def __enter__(self) -> GoodClient:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self) -> None:
+    def _run(self, ended: threading.Event) -> None:
         x = np.random.default_rng(3).normal(size=(16, 3)).astype(np.float32)
         body = {"inputs": {"x": x.tolist()}}
         message = _predict("ranking", x=x)
@@ -133,7 +123,7 @@ class GoodClient:
             grpc.insecure_channel(self._host.grpc, options=[("grpc.service_config", json.dumps(RETRIES))]) as channel,
         ):
             call = channel.unary_unary(PREDICT, predict_pb2.PredictRequest.SerializeToString)
-            while not self._stop.is_set():
+            while not ended.is_set():
                 try:
                     answer = http.post("/v1/models/ranking:predict", json=body)
                     right = answer.status_code == 200 and np.allclose(

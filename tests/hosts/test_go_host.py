@@ -19,6 +19,7 @@ from helpers.hosts.contract_messages import encode
 from helpers.hosts.message_files import frame
 from helpers.hosts.served_hosts import ServedHost, model, served, version
 from helpers.hosts.tfserving_messages import tfserving_request
+from helpers.system.background import Background
 from helpers.system.go_programs import go_program
 from helpers.system.programs import require, run_ok
 
@@ -67,19 +68,13 @@ def test_waiting_requests_hold_no_thread(host: ServedHost, tmp_path: Path) -> No
     slow = tfserving_request({"size": np.int32(400)}, name="ranking", signature_name="slow")
     before = len(os.listdir(f"/proc/{host.pid}/task"))
     seen = []
-    stop = threading.Event()
 
-    def watch() -> None:
-        while not stop.wait(0.02):
+    def watch(ended: threading.Event) -> None:
+        while not ended.wait(0.02):
             seen.append(len(os.listdir(f"/proc/{host.pid}/task")))
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with Background(watch):
         load(host, tmp_path, [slow], "--address", host.grpc, "--clients", "100", "--time", "2s", "--timeout", "60s")
-    finally:
-        stop.set()
-        watcher.join()
     assert max(seen) < before + 30
 
 

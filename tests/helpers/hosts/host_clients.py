@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import processor
 from helpers.hosts.contract_messages import decode, encode
 from helpers.models import model_builders
+from helpers.system.background import Background
 from helpers.system.waiting import wait_until
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
@@ -36,32 +38,21 @@ def scale_of(answer: processor.Answer) -> float:
     return float(decode(answer.data)["y"][0, 0] / model_builders.linear_score(X)[0, 0])
 
 
-class Clients:
+class Clients(Background):
     """Run threads that send requests without a pause, and record every failure."""
 
     def __init__(self, host: processor.Host, number: int = 4, **request: Any) -> None:
         self.answers: list[list[processor.Answer]] = [[] for _ in range(number)]
         self.failures: list[Exception] = []
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send, args=(host, i, request)) for i in range(number)]
+        super().__init__(*(partial(self._send, host, index, request) for index in range(number)))
 
-    def _send(self, host: processor.Host, index: int, request: dict[str, Any]) -> None:
-        while not self._stop.is_set():
+    def _send(self, host: processor.Host, index: int, request: dict[str, Any], ended: threading.Event) -> None:
+        while not ended.is_set():
             try:
                 self.answers[index].append(host.process("eas", ONE, **request))
             except Exception as failure:
                 self.failures.append(failure)
             time.sleep(0.0005)
-
-    def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def wait_for_more(self, number: int = 20) -> None:
         counts = [len(answers) for answers in self.answers]

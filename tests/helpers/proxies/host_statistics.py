@@ -14,6 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from helpers.system.background import Background
+
 BOUNDS_US = [round(10.0 * 2 ** (step / 4), 3) for step in range(91)]
 
 
@@ -68,9 +70,8 @@ def write_host_file(folder: Path, name: str, content: dict[str, Any]) -> None:
 def counting(state_dir: Path, *, failing: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Write statistics of `ranking` for host-0 like client traffic: 400/s to 3, 40/s to 4, mirrored requests to 5."""
     folder = state_dir / "hosts" / "host-0"
-    ended = threading.Event()
 
-    def write() -> None:
+    def write(ended: threading.Event) -> None:
         tick, failed = 0, 0
         while not ended.is_set():
             tick += 1
@@ -86,10 +87,5 @@ def counting(state_dir: Path, *, failing: Callable[[], bool] = lambda: False) ->
             write_host_file(folder, "shadow.json", stats({5: shadow_version(60 * tick, correlation=0.97)}, time=now))
             ended.wait(1.0)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with Background(write):
         yield
-    finally:
-        ended.set()
-        thread.join()

@@ -18,6 +18,7 @@ import pytest
 
 from helpers.hosts.contract_messages import encode
 from helpers.proxies.proxy_runs import ProxyProcess, wait_for
+from helpers.system.background import Background
 from serving_proxy import Client
 from serving_proxy.system.cpus import read_cpus
 
@@ -39,20 +40,14 @@ def proxy(tmp_path: Path) -> Iterator[ProxyProcess]:
 def asked(http: httpx.Client, versions: tuple[int, ...]) -> Iterator[list[int]]:
     """Let a client ask versions in turns, as fast as it is answered; yields the statuses."""
     statuses: list[int] = []
-    ended = threading.Event()
 
-    def ask() -> None:
+    def ask(ended: threading.Event) -> None:
         while not ended.is_set():
             for number in versions:
                 statuses.append(http.post(f"/v1/models/ranking/versions/{number}:eas", content=BODY).status_code)
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
+    with Background(ask):
         yield statuses
-    finally:
-        ended.set()
-        thread.join()
 
 
 def in_force(proxy: ProxyProcess) -> dict[str, str]:

@@ -20,6 +20,7 @@ from cost_model.workload import load_workload
 from helpers.proxies.host_statistics import stats, version_stats, write_host_file
 from helpers.proxies.lifecycle_records import deployed, settled
 from helpers.proxies.proxy_runs import ProxyThread, wait_for, write_model
+from helpers.system.background import Background
 from serving_proxy.control.observer import Observer
 from serving_proxy.cores import loop as cores_module
 from serving_proxy.cores.loop import Cores
@@ -288,22 +289,16 @@ def test_an_undeployed_model_returns_its_cores(place: Place) -> None:
 @contextmanager
 def _asked(folder: Path, rates: dict[int, int]) -> Iterator[None]:
     """Let a host count requests at steady rates."""
-    ended = threading.Event()
 
-    def write() -> None:
+    def write(ended: threading.Event) -> None:
         began = time.monotonic()
         while not ended.wait(0.2):
             passed = time.monotonic() - began
             versions = {number: version_stats(ok=int(rate * passed)) for number, rate in rates.items()}
             write_host_file(folder, "stats.json", stats(versions, time=time.time()))
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with Background(write):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def test_a_hot_baseline_gets_cores_and_variants_are_pooled(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_webhook_may_be_in_a_file(tmp_path: Path) -> None:
     ):
         file.write_text(text, encoding="ascii")
         for given in (text, f"@{file}"):
-            with pytest.raises(InvalidError, match=r"--alert-webhook.*: \d+ characters that are no URL") as refused:
+            with pytest.raises(InvalidError, match=r"--alert-webhook.*: \d+ characters that are not a URL") as refused:
                 read_webhook(given)
             assert "s3cret" not in str(refused.value)
 

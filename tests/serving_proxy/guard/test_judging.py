@@ -78,7 +78,7 @@ def test_a_variant_that_is_as_slow_as_its_baseline_is_not_to_blame() -> None:
     verdict = _arm(slow, baseline, slo_p99_ms=20.0)
     assert verdict.ruling == Ruling.WAIT
     assert "100 above the SLO of 20 ms, the baseline's p99 " in verdict.reason
-    assert "not for certain 1.25 times as slow as the baseline" in verdict.reason
+    assert "not certainly 1.25 times as slow as the baseline" in verdict.reason
     # The same beside a baseline that is fast, one of too few requests, and as a baseline.
     for other in (_tally(ok=9000), _tally(ok=199, milliseconds={45.0: 199})):
         assert _arm(slow, other, slo_p99_ms=20.0).ruling == Ruling.BAD

@@ -74,7 +74,7 @@ def test_messages_are_those_of_tensorflow_serving() -> None:
         ('model_config_list { config { name: "a" base_path: "/x" model_platform: "caffe" } }', "platform 'caffe'"),
         (
             'model_config_list { config { name: "a" base_path: "/x" } config { name: "a" base_path: "/y" } }',
-            "model 'a' is there twice",
+            "model 'a' appears twice",
         ),
         (
             'model_config_list { config { name: "a" base_path: "/x" model_version_policy { specific {} } } }',
@@ -139,7 +139,7 @@ def test_an_invalid_model_does_not_affect_others() -> None:
     assert "has versions [0], expected numbers from 1" in refused["only_zero"]
     assert "model 'team/ranking': expected letters" in refused["team/ranking"]
     assert "has model_type OTHER, expected TENSORFLOW" in refused["other"]
-    assert "is there twice" in refused["plain"]
+    assert "appears twice" in refused["plain"]
 
 
 @pytest.mark.parametrize("text", ["custom_model_config { }", "nonsense", "model_config_list {"])
