@@ -42,7 +42,7 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mappin
     others = sum(demand.get(pool.name, 0.0) for pool in variants)
     if wanted > (RELIEVED if now else SHORT) * own:
         what = f"a demand of {wanted:.1f} with waiting requests"
-        return f"its {own} cores are too few for {what}, and each pool of variants has at most one"
+        return f"its own cores ({own}) are too few for {what}, and each pool of variants has at most one"
     if others < (BUSY if now else IDLE):
         return "the variants have few cores, which are idle"
     return None

@@ -96,7 +96,7 @@ def test_an_unreadable_state_is_not_overwritten(tmp_path: Path) -> None:
     proxy.state_dir.mkdir()
     for text in ("{", "[]", '{"models": 1}', "\x00"):
         (proxy.state_dir / "desired.json").write_text(text, encoding="utf-8")
-        with pytest.raises(PreconditionError, match=r"desired\.json: .*expected the models .* --discard-state"):
+        with pytest.raises(PreconditionError, match=r"desired\.json: .*expected models, .* --discard-state"):
             proxy.start()
         assert (proxy.state_dir / "desired.json").read_text(encoding="utf-8") == text
         (proxy.state_dir / "proxy.lock").unlink()

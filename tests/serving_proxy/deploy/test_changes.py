@@ -135,7 +135,7 @@ def test_roll_back_returns_at_once_and_only_once(two: Model) -> None:
     assert model.versions[4].held
     assert model.versions[4].rejected
     assert plan.desired["models"]["ranking"]["versions"]["4"]["traffic"] is False
-    with pytest.raises(PreconditionError, match="ranking: was already rolled back to 3, expected another baseline"):
+    with pytest.raises(PreconditionError, match="ranking: was already rolled back to 3, expected a newer baseline"):
         roll_back(model)
 
 

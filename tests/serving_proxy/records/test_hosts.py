@@ -56,7 +56,7 @@ def entry(
         (entry("ready", "/old", other=VersionSeen("failed", PATH, "corrupt")), Seen(State.FAILED, "host-0: corrupt")),
         (
             entry("ready", other=VersionSeen("failed", PATH, "bad config")),
-            Seen(State.READY, "host-0: other settings are failed bad config"),
+            Seen(State.READY, "host-0: its new settings are failed bad config"),
         ),
         (entry("ready", error="cpuset: no CPU 9"), Seen(State.READY, "host-0: cpuset: no CPU 9")),
         (entry("ready", warmup="generated: 5 runs on each session"), Seen(State.READY)),
