@@ -3,10 +3,8 @@
 
 The browser stores a cookie, which scripts cannot read, and a key, which only pages of this port can read; a request
 needs both. The cookie alone would not suffice, because browsers also send it with requests that pages of other sites,
-or
-of other ports of this machine, make up. Both are derived from the token, so that they survive a restart of the proxy
-and
-become invalid with the token.
+or of other ports of this machine, make up. Both are derived from the token, so that they survive a restart of the proxy
+and become invalid with the token.
 """
 
 from __future__ import annotations

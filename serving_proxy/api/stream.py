@@ -38,8 +38,7 @@ def stream_route(plane: Plane) -> APIRouter:
         """Stream `event` messages, with the event's id, and `status` messages, whenever something is new.
 
         The topic `watch` must be requested: the newest point of every line of the history, the guard's verdicts and the
-        owners
-        of CPUs, every other second. A client that sends the last id that it has received gets the events that it
+        owners of CPUs, every other second. A client that sends the last id that it has received gets the events that it
         missed.
         """
         wanted = frozenset(topics or ("events", "status"))

@@ -21,8 +21,7 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mappin
     """Return why baselines may run on every core, or None if they may not.
 
     They may if no pool of variants has more than one core, and the baselines need these cores or the variants leave
-    them
-    idle. Hosts lend no idle cores, so on a machine of few cores a baseline would have less than without a plan.
+    them idle. Hosts lend no idle cores, so on a machine of few cores a baseline would have less than without a plan.
 
     Parameters
     ----------

@@ -28,8 +28,7 @@ def make_plan(
     """Make a plan for these rates [requests/s].
 
     Without a profile, a version's service time has the observed mean and a coefficient of variation of 1. With a
-    profile,
-    its requests are assumed to have the number of rows whose profiled mean is the observed one.
+    profile, its requests are assumed to have the number of rows whose profiled mean is the observed one.
     """
     loads = []
     for tenant in controlled:

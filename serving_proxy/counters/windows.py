@@ -40,8 +40,7 @@ class Totals:
         """Read a host's present counters, and return whether they are new.
 
         Counts from before the host was first seen are left out, because their time is unknown. If a counter has
-        decreased, the
-        host was restarted or the version was loaded again: its counts start from 0.
+        decreased, the host was restarted or the version was loaded again: its counts start from 0.
         """
         before = self._hosts.get(host)
         shown = _change_mark(stats)

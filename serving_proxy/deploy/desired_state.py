@@ -32,8 +32,7 @@ class HostSettings(Record):
         `model/version`, number of its requests that each host may have at a time: replaces a larger limit of its own.
     divided_cpus : int
         Number of CPUs that are divided among versions; 0: each version may use all. If they are divided, a version
-        whose
-        settings do not set the number of threads gets as many threads as there are CPUs, divided by its sessions.
+        whose settings do not set the number of threads gets as many threads as there are CPUs, divided by its sessions.
     """
 
     memory_limit_bytes: int = Field(default=0, ge=0)
@@ -171,11 +170,9 @@ def worker_threads(settings: Settings, cpus: int) -> int | None:
     """Return the number of threads that a session needs to use all CPUs its version may get; None: keep the setting.
 
     A version with CPUs of its own runs on the threads of its sessions. By default a session has one thread, so it would
-    use
-    at most one core. An operator's `cpuset` does not matter here: it can change without a reload, and hosts run no more
-    requests at once than a session has CPUs. The setting is kept if it is given, and if requests are batched, because
-    the
-    threads have another meaning then.
+    use at most one core. An operator's `cpuset` does not matter here: it can change without a reload, and hosts run no
+    more requests at once than a session has CPUs. The setting is kept if it is given, and if requests are batched,
+    because the threads have another meaning then.
     """
     named = {"worker_threads", "execution"} & settings.config.keys()
     if named or (settings.batching is not None and settings.batching.mode != "off"):

@@ -153,8 +153,7 @@ class DeployPipeline:
         """Wait until no host reports an earlier failure under this number.
 
         Hosts retry the same entry only after it was removed, and what they report of the earlier version says nothing
-        about
-        this one.
+        about this one.
         """
         end = time.monotonic() + _LONGEST_FORGETTING_S
         while failed_anywhere(self._control.hosts, name, number) and time.monotonic() < end:

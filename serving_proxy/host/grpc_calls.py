@@ -67,8 +67,7 @@ def unary(
     """Return the handler of a method with one request and one response.
 
     It is registered as a streaming method: otherwise gRPC would leave a call open forever that the client closes
-    without a
-    request.
+    without a request.
     """
 
     async def answer_request(data: bytes | bytearray, context: Context) -> bytes:

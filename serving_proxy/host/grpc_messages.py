@@ -2,10 +2,8 @@
 """Compressed and large gRPC messages.
 
 gRPC would inflate a message to any size. So gRPC is told to leave messages compressed, and they are inflated here, as
-far
-as there is memory. Compressed bytes are recognized by their beginning, which no request has: the first byte of gzip
-would
-be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
+far as there is memory. Compressed bytes are recognized by their beginning, which no request has: the first byte of gzip
+would be a field of a wire type that does not exist, that of zlib a field 15, which no request has.
 """
 
 from __future__ import annotations

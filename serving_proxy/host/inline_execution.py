@@ -3,10 +3,8 @@
 
 Handing a request to another thread and waiting for its end costs more than a short request takes. The estimate is a
 moving average per kind of request: method, model as in the URL, first field of the bytes, and size rounded to a power
-of
-two. The first field contains the model's name, and in TensorFlow Serving's messages its version and signature; its
-bytes
-are compared, not decoded.
+of two. The first field contains the model's name, and in TensorFlow Serving's messages its version and signature; its
+bytes are compared, not decoded.
 """
 
 from __future__ import annotations

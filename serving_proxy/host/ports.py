@@ -15,8 +15,7 @@ def reserve(host: Host, address: str, port: int) -> socket.socket:
     """Bind a port that hosts of one state directory may share, and claim it for this state directory.
 
     The kernel hands no connection to a socket that does not listen. So a host that is still loading its models can
-    reserve
-    its ports, notices at once if it cannot have them, and leaves clients to the hosts that are ready.
+    reserve its ports, notices at once if it cannot have them, and leaves clients to the hosts that are ready.
 
     Raises
     ------

@@ -64,8 +64,7 @@ class ReceiveTimeout:
         ------
         ResourceExhaustedError
             If there has been no memory for a while. This ends idle streams too, because they cannot be told apart from
-            those
-            that are receiving a request.
+            those that are receiving a request.
         """
         while True:
             try:

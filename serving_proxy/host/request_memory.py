@@ -2,8 +2,7 @@
 """Estimate the memory of requests that have not been received completely.
 
 gRPC keeps the parts of a request until it is complete, and does not report their size. So the growth of the process
-since
-the last moment without a late request is used.
+since the last moment without a late request is used.
 """
 
 from __future__ import annotations

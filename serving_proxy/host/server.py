@@ -2,10 +2,8 @@
 """The host as a whole: a ModelHost, two servers in front of it, and their shutdown.
 
 The ports for requests are reserved at the start and opened when the models are ready: if several hosts share a port,
-the
-kernel would otherwise hand connections to a host that cannot serve yet. Health and metrics have a port of their own,
-which
-is open from the start.
+the kernel would otherwise hand connections to a host that cannot serve yet. Health and metrics have a port of their
+own, which is open from the start.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 """Keep the hosts of a state directory running.
 
 Each host has a session of its own, so it continues when the proxy is killed, and the next proxy recognizes it by pid
-and
-start time. A host that was not started by a proxy is adopted: it is watched, and never signaled.
+and start time. A host that was not started by a proxy is adopted: it is watched, and never signaled.
 """
 
 from __future__ import annotations

@@ -53,8 +53,7 @@ class Merged:
         Number of records, which are the newest ones.
     damaged : tuple of Path
         Files that end within a record, because they are being written, or that contain something else; the records
-        before
-        that point were used.
+        before that point were used.
     """
 
     path: Path

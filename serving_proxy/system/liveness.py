@@ -82,8 +82,7 @@ class HostLiveness:
         """Return how long a process has given no sign of life [s], and how long it has been stopped [s].
 
         A process that has never given a sign is not silent: it may be of an earlier release, or may have just started
-        and not yet
-        be known as this host.
+        and not yet be known as this host.
         """
         host = self._hosts.get(name)
         return (0.0, 0.0) if host is None or host.pid != pid else (host.silent_s, host.stopped_s)

@@ -2,8 +2,7 @@
 """`python -m serving_proxy.workers.profile_worker JSON`: measure a model for the cost model while hosts serve.
 
 It runs at the lowest priority, or on the maintenance CPUs, measures processor time instead of elapsed time, and ends
-with
-the proxy. Every point is in the file before the next one begins, so that another run continues from there.
+with the proxy. Every point is in the file before the next one begins, so that another run continues from there.
 """
 
 from __future__ import annotations
