@@ -29,7 +29,7 @@ from serving_proxy.deploy.pipeline import DeployPipeline
 from serving_proxy.deploy.views import job_view, model_view
 from serving_proxy.guard.alerts import Alerts
 from serving_proxy.guard.loop import Guard
-from serving_proxy.hosts import HostOptions, Supervisor
+from serving_proxy.hosts import LaunchOptions, Supervisor
 from serving_proxy.request_log.operations import RequestLogs
 from serving_proxy.sources.availability import Availability
 from serving_proxy.sources.model_repository import ModelRepository
@@ -58,7 +58,7 @@ class Plane:
     def __init__(
         self,
         options: ControlOptions,
-        hosts: HostOptions,
+        hosts: LaunchOptions,
         repository: Repository,
         config: Path | None = None,
         model_settings: Path | None = None,

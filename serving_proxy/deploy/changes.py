@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
-from serving_proxy.experiments.traffic import BUCKETS, assign, to_percent
+from serving_proxy.experiments.traffic import BUCKETS, assign_buckets, to_percent
 from serving_proxy.records.models import Arm, Model, Note, Ramp, Version
 from serving_proxy.records.states import GATED, State, check
 
@@ -120,7 +120,7 @@ def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) 
 
 def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> Model:
     """Set the weights of versions; a version that gets traffic is no longer held."""
-    changed = model.change(arms=assign(weights, model.arms, taken))
+    changed = model.change(arms=assign_buckets(weights, model.arms, taken))
     for number in weights:
         version = changed.versions[number]
         if version.held or version.rejected:

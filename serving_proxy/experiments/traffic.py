@@ -40,7 +40,7 @@ def to_percent(weight: int) -> float:
     return weight / 100
 
 
-def assign(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable[Arm] = ()) -> tuple[Arm, ...]:
+def assign_buckets(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable[Arm] = ()) -> tuple[Arm, ...]:
     """Assign each version its number of buckets.
 
     Parameters

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from serving_proxy.hosts.command import HostOptions
+from serving_proxy.hosts.command import LaunchOptions
 from serving_proxy.hosts.supervisor import Supervisor
 
-__all__ = ["HostOptions", "Supervisor"]
+__all__ = ["LaunchOptions", "Supervisor"]

@@ -32,7 +32,7 @@ _BUILT = Path(__file__).resolve().parents[2] / "build" / "host-go" / _BINARY
 
 
 @dataclass(frozen=True)
-class HostOptions:
+class LaunchOptions:
     """The options with which hosts are started.
 
     Attributes
@@ -81,7 +81,7 @@ class HostOptions:
         return () if self.kind == "none" else tuple(f"host-{number}" for number in range(self.processes))
 
 
-def host_program(options: HostOptions) -> list[str]:
+def host_program(options: LaunchOptions) -> list[str]:
     """Return the program and its first arguments for a kind of host.
 
     Raises
@@ -99,7 +99,7 @@ def host_program(options: HostOptions) -> list[str]:
     return [found]
 
 
-def host_command(options: HostOptions, state_dir: Path, name: str) -> list[str]:
+def host_command(options: LaunchOptions, state_dir: Path, name: str) -> list[str]:
     """Return the command that starts a host."""
     command = [*host_program(options), "--state-dir", str(state_dir), "--host-id", name]
     command += ["--grpc-port", str(options.grpc_port), "--rest-port", str(options.rest_port)]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from serving_proxy.deploy.control import Control
 from serving_proxy.errors import NotFoundError, PreconditionError, ProxyError
 from serving_proxy.hosts.backoff import delay, failures_after
-from serving_proxy.hosts.command import HostOptions, host_command
+from serving_proxy.hosts.command import LaunchOptions, host_command
 from serving_proxy.hosts.host_log import bound_log, last_line, open_log
 from serving_proxy.hosts.host_process import HostProcess
 from serving_proxy.hosts.views import HostView
@@ -42,7 +42,7 @@ _STOPPED_S = 5.0
 class Supervisor:
     """Starts and watches the hosts; starts none while `held` returns true."""
 
-    def __init__(self, control: Control, options: HostOptions, held: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, control: Control, options: LaunchOptions, held: Callable[[], bool] = lambda: False) -> None:
         self._control = control
         self._options = options
         self._folder = control.options.state_dir / "hosts"

@@ -17,7 +17,7 @@ from serving_proxy.errors import InvalidError
 from serving_proxy.gates.ops import check_allowed
 from serving_proxy.guard.alerts import read_webhook
 from serving_proxy.host.options import check_options
-from serving_proxy.hosts.command import NAMED_OPTIONS, HostOptions
+from serving_proxy.hosts.command import NAMED_OPTIONS, LaunchOptions
 from serving_proxy.serve.options import ServeOptions
 from serving_proxy.sources.batching_parameters import BatchingParameters, parse_batching
 from serving_proxy.sources.models_config import single_model
@@ -141,13 +141,13 @@ class ServeSettings(ServeOptions, BaseSettings):
             allowed_ops=check_allowed(self.allow_op),
         )
 
-    def host_options(self, admin_url: str, token_file: Path | None) -> HostOptions:
+    def host_options(self, admin_url: str, token_file: Path | None) -> LaunchOptions:
         """Return the options with which hosts are started."""
 
         def absolute(path: Path | None) -> Path | None:
             return None if path is None else path.resolve()
 
-        return HostOptions(
+        return LaunchOptions(
             kind=self.host,
             processes=self.host_processes,
             address=self.address,

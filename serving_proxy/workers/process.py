@@ -59,7 +59,8 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     except asyncio.CancelledError:
         await asyncio.shield(_end(process))
         raise
-    error, result = found
+    error: ProxyError | None = found[0]
+    result: Mapping[str, Any] = found[1]
     if error is not None:
         raise error
     _check_exit(code, what, tail)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from serving_proxy.errors import ExhaustedError, InvalidError
-from serving_proxy.experiments.traffic import BUCKETS, assign, overlapping, to_percent, to_weight
+from serving_proxy.experiments.traffic import BUCKETS, assign_buckets, overlapping, to_percent, to_weight
 from serving_proxy.records.models import Arm
 
 WEIGHTS = st.dictionaries(st.integers(1, 5), st.integers(0, BUCKETS), max_size=5)
@@ -35,31 +35,31 @@ def fit(weights: dict[int, int], room: int = BUCKETS) -> dict[int, int]:
 
 
 def test_a_growing_arm_keeps_its_buckets_and_those_of_others() -> None:
-    first = assign({4: 1000, 5: 1000})
+    first = assign_buckets({4: 1000, 5: 1000})
     assert first == (Arm(version=4, offset=0, weight=1000), Arm(version=5, offset=1000, weight=1000))
-    later = assign({4: 3000, 5: 1000}, first)
+    later = assign_buckets({4: 3000, 5: 1000}, first)
     assert all_kept(first, later)
     assert later[-1] == Arm(version=4, offset=2000, weight=2000)
 
 
 def test_a_shrinking_arm_gives_its_highest_buckets_away() -> None:
-    assert assign({4: 300}, assign({4: 1000})) == (Arm(version=4, offset=0, weight=300),)
+    assert assign_buckets({4: 300}, assign_buckets({4: 1000})) == (Arm(version=4, offset=0, weight=300),)
 
 
 def test_a_version_without_weight_has_no_arm() -> None:
-    assert assign({4: 0, 5: 10}, assign({4: 100})) == (Arm(version=5, offset=0, weight=10),)
+    assert assign_buckets({4: 0, 5: 10}, assign_buckets({4: 100})) == (Arm(version=5, offset=0, weight=10),)
 
 
 def test_arms_of_other_models_are_left_alone() -> None:
     taken = [Arm(version=9, offset=0, weight=6000)]
-    arms = assign({4: 4000}, taken=taken)
+    arms = assign_buckets({4: 4000}, taken=taken)
     assert arms == (Arm(version=4, offset=6000, weight=4000),)
     assert not overlapping([*taken, *arms])
 
 
 def test_a_full_layer_is_refused_with_both_numbers() -> None:
     with pytest.raises(ExhaustedError, match=r"layer: 40 % of the buckets are free, expected 40.01 %"):
-        assign({4: 4001}, taken=[Arm(version=9, offset=0, weight=6000)])
+        assign_buckets({4: 4001}, taken=[Arm(version=9, offset=0, weight=6000)])
 
 
 @given(WEIGHTS, WEIGHTS, st.integers(0, 3000), st.integers(0, 7000))
@@ -68,8 +68,8 @@ def test_users_keep_their_version_where_possible(
 ) -> None:
     taken = [Arm(version=99, offset=offset, weight=width)] if width else []
     old, new = fit(old, BUCKETS - width), fit(new, BUCKETS - width)
-    before = assign(old, taken=taken)
-    after = assign(new, before, taken)
+    before = assign_buckets(old, taken=taken)
+    after = assign_buckets(new, before, taken)
     assert not overlapping([*taken, *after])
     had, has = owners(before), owners(after)
     for version in {*old, *new}:
@@ -82,16 +82,16 @@ def test_users_keep_their_version_where_possible(
 
 @given(WEIGHTS)
 def test_the_same_weights_change_nothing(weights: dict[int, int]) -> None:
-    arms = assign(fit(weights))
-    assert assign(fit(weights), arms) == arms
+    arms = assign_buckets(fit(weights))
+    assert assign_buckets(fit(weights), arms) == arms
 
 
 @given(st.lists(st.integers(0, BUCKETS), min_size=2, max_size=20), st.integers(0, 4000))
 def test_a_ramp_up_moves_only_from_the_baseline_to_the_variant(points: list[int], other: int) -> None:
     points = sorted(min(point, BUCKETS - other) for point in points)
-    arms = assign({5: other})
+    arms = assign_buckets({5: other})
     for weight in points:
-        later = assign({4: weight, 5: other}, arms)
+        later = assign_buckets({4: weight, 5: other}, arms)
         assert all_kept(arms, later)
         arms = later
 
@@ -124,4 +124,4 @@ def test_overlapping_arms_are_detected() -> None:
 def test_more_than_all_buckets_are_refused(weights: dict[int, int]) -> None:
     assume(sum(weights.values()) > BUCKETS)
     with pytest.raises(ExhaustedError):
-        assign(weights)
+        assign_buckets(weights)

@@ -8,7 +8,7 @@ import pytest
 
 from serving_proxy.errors import NotFoundError
 from serving_proxy.hosts import command
-from serving_proxy.hosts.command import HostOptions, host_command
+from serving_proxy.hosts.command import LaunchOptions, host_command
 
 BASE = [
     "--state-dir",
@@ -27,11 +27,11 @@ BASE = [
 
 
 def test_command_of_the_python_host() -> None:
-    assert host_command(HostOptions(), Path("/s"), "host-0") == [sys.executable, "-m", "serving_proxy.host", *BASE]
+    assert host_command(LaunchOptions(), Path("/s"), "host-0") == [sys.executable, "-m", "serving_proxy.host", *BASE]
 
 
 def test_every_option_is_passed_on() -> None:
-    options = HostOptions(
+    options = LaunchOptions(
         cpus="0-1",
         tls_cert=Path("/c"),
         tls_key=Path("/k"),
@@ -53,15 +53,15 @@ def test_the_go_host_is_searched_in_path(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("RECPROCESSOR_HOST", raising=False)
     monkeypatch.setattr(command, "_BUILT", tmp_path / "build" / "recprocessor-host")
     with pytest.raises(NotFoundError, match="recprocessor-host: not in PATH, expected the Go host"):
-        host_command(HostOptions(kind="go"), Path("/s"), "host-0")
+        host_command(LaunchOptions(kind="go"), Path("/s"), "host-0")
     (tmp_path / "build").mkdir()
     for place in (tmp_path / "build" / "recprocessor-host", tmp_path / "recprocessor-host"):
         place.touch(mode=0o755)
-        assert host_command(HostOptions(kind="go"), Path("/s"), "host-0")[0] == str(place)
+        assert host_command(LaunchOptions(kind="go"), Path("/s"), "host-0")[0] == str(place)
     monkeypatch.setenv("RECPROCESSOR_HOST", "/elsewhere/host")
-    assert host_command(HostOptions(kind="go"), Path("/s"), "host-0")[0] == "/elsewhere/host"
+    assert host_command(LaunchOptions(kind="go"), Path("/s"), "host-0")[0] == "/elsewhere/host"
 
 
 def test_names_of_hosts() -> None:
-    assert HostOptions(processes=2).names == ("host-0", "host-1")
-    assert HostOptions(kind="none", processes=2).names == ()
+    assert LaunchOptions(processes=2).names == ("host-0", "host-1")
+    assert LaunchOptions(kind="none", processes=2).names == ()
