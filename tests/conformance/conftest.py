@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host of each kind with the same models, which all tests of this folder ask what real clients ask."""
+"""One host of each kind with the same models; the tests of this folder send requests as real clients do."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that nobody waits for stops: at its deadline, when its client goes away, when its version goes."""
+"""Work stops when nobody waits for it: at its deadline, when its client disconnects, when its version is unloaded."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ ENDLESS = 10**7  # loops of a millisecond
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what a process has computed so far."""
+    """Return the CPU time that a process has used [s]."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def is_idle(host: ServedHost) -> bool:
-    """Whether a host computes next to nothing for a moment."""
+    """Return whether a host uses almost no CPU time for a moment."""
     before = cpu_seconds(host.pid)
     time.sleep(0.5)
     return cpu_seconds(host.pid) - before < 0.15
 
 
 def endless_message() -> bytes:
-    """Return a request (TensorFlow Serving) that would not end today."""
+    """Return a request (TensorFlow Serving) that would run for days."""
     return tfserving_request({"x": np.ones(1, np.float32), "loops": np.int32(ENDLESS)}, name="slow")
 
 
 def quickest(attempt: Callable[[], float]) -> float:
-    """Return the least of some times: a busy machine makes them longer, never shorter."""
+    """Return the shortest of several measurements: a busy machine makes them longer, never shorter."""
     times = []
     for _ in range(20):
         times.append(attempt())
@@ -65,7 +65,7 @@ def slow_host(start_host, slow_model: Path) -> Iterator[ServedHost]:
 
 
 def ask_quickly(host: ServedHost) -> None:
-    """Ask the same session a question that takes a millisecond."""
+    """Send the same session a request that takes a millisecond."""
     began = time.monotonic()
     answer = httpx.post(f"http://{host.rest}/api/predict/slow", content=slow_request(1), timeout=30)
     assert answer.status_code == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host hands to the proxy, with a real proxy: reloading a configuration, loading and unloading models."""
+"""Requests that a host forwards to a real proxy: reloading a configuration, loading and unloading models."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class Served:
         return found if {"grpc", "rest"} <= found.keys() else {}
 
     def build(self, name: str, number: int) -> Path:
-        """Write a version that answers with a scale of its number, as others put one there: whole or not at all."""
+        """Write a version that multiplies by its number; it appears in its directory at once, as a whole."""
         draft = model_builders.build_linear(self.models / f".{name}-{number}", float(number))
         place = self.models / name / str(number)
         place.parent.mkdir(exist_ok=True)
         return draft.rename(place)
 
     def reload(self, *configs: dict[str, Any], timeout: float = 60.0) -> model_management_pb2.ReloadConfigResponse:
-        """Ask as TensorFlow Serving's clients do; `labels` and `versions` beside the fields of a ModelConfig."""
+        """Send a reload request; `labels` and `versions` are fields of a ModelConfig."""
         request = model_management_pb2.ReloadConfigRequest()
         request.config.model_config_list.SetInParent()
         for config in configs:
@@ -105,7 +105,7 @@ class Served:
         return stub.HandleReloadConfigRequest(request, timeout=timeout)
 
     def score(self, name: str, **spec: object) -> float:
-        """Ask for one score; return which multiple of version 1's it is."""
+        """Request one score; return its ratio to that of version 1."""
         request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name=name, **spec))
         request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
         answer = prediction_service_pb2_grpc.PredictionServiceStub(self.channel).Predict(request, timeout=20)
@@ -200,7 +200,7 @@ def test_status_keeps_versions_that_failed(served: Served) -> None:
 
 
 def test_status_of_a_model_without_a_version_that_could_be_loaded(served: Served) -> None:
-    """Clients and dashboards see why, as in TensorFlow Serving, and not only that there is no such model."""
+    """Clients see the reason, as with TensorFlow Serving, and not only that there is no such model."""
     place = served.models / "hopeless" / "7"
     place.mkdir(parents=True)
     (place / "saved_model.pb").write_bytes(b"no graph")
@@ -282,7 +282,7 @@ def test_unloading_what_a_configuration_names_is_refused(served: Served, triton:
 
 
 def test_deadline_of_a_reload(served: Served) -> None:
-    """The client's deadline is the limit; what was asked for goes on."""
+    """The response comes at the client's deadline; the reload continues."""
     served.build("late", 1)
     began = time.monotonic()
     with pytest.raises(grpc.RpcError) as caught:

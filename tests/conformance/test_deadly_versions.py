@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions that end their host while they load: what serves beside them goes on, and they are found out."""
+"""Versions that end their host while they load: other versions keep serving, and the faulty version fails."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Asked:
 
 
 class Kept(ServedHost):
-    """A host that is started again half a second after it ends, at the same ports, and a client that always asks."""
+    """A host that is restarted half a second after it ends, on the same ports, and a client that sends requests."""
 
     def __init__(self, kind: str, state_dir: Path, models: dict[str, Any]) -> None:
         self.rest_port = free_port()
@@ -102,7 +102,7 @@ class Kept(ServedHost):
         return max((b - a for a, b in itertools.pairwise(answered)), default=float("inf"))
 
     def actual(self) -> dict[str, Any]:
-        """Return what actual.json says; nothing while the process is down."""
+        """Return the content of actual.json; empty while the process is down."""
         down = {"state": "absent", "endpoints": {}, "models": {}, "generation": -1}
         return down if self.process is None or self.process.poll() is not None else super().actual()
 

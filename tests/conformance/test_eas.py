@@ -68,7 +68,7 @@ def test_invalid_requests_are_refused(http: httpx.Client, path: str, body: bytes
 
 
 def _ask(host: ServedHost, name: str) -> dict[str, Any]:
-    """Ask with eas-prediction itself."""
+    """Send a request with eas-prediction's own client."""
     python = ROOT / ".venv-clients" / "bin" / "python"
     if not python.exists():
         message = f"{python}: not there, expected an environment that `make test` makes"

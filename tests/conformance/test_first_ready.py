@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host takes connections for requests when its models are ready, and at ports of its own state directory alone."""
+"""A host accepts requests once its models are ready, and only on ports of its own state directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def takes_connections(address: str) -> bool:
 
 
 class Clients:
-    """Connects anew for every request, until it is told to stop; counts what comes of it."""
+    """Sends each request over a new connection until it is stopped; counts the results."""
 
     def __init__(self, address: str) -> None:
         self.seen: Counter[str] = Counter()

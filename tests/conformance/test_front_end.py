@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that read requests stay off the CPUs that a baseline has to itself."""
+"""Threads that read requests do not run on the CPUs that belong to a baseline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is nothing
 
 
 def cpus_of_threads(host: ServedHost) -> dict[str, set[tuple[int, ...]]]:
-    """Return where threads may run, by their names."""
+    """Return the CPUs on which threads may run, by the threads' names."""
     assert host.process is not None
     found: dict[str, set[tuple[int, ...]]] = {}
     for task in Path(f"/proc/{host.process.pid}/task").iterdir():
@@ -36,7 +36,7 @@ def cpus_of_threads(host: ServedHost) -> dict[str, set[tuple[int, ...]]]:
 
 
 def main_thread(host: ServedHost) -> list[int]:
-    """Return where the main thread may run, which is of the front end."""
+    """Return the CPUs on which the main thread may run, which belongs to the front end."""
     assert host.process is not None
     return sorted(os.sched_getaffinity(host.process.pid))
 
@@ -52,7 +52,7 @@ def divided(ranking: dict[str, Any], baseline: int, cpusets: dict[str, str]) -> 
 
 
 def places(host: ServedHost) -> tuple[str, bool]:
-    """Return where the front end is, and whether it answers there."""
+    """Return the CPUs of the front end, and whether it responds."""
     answer = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
     return host.actual()["front_end_cpus"], answer.is_success
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC connections: how often clients may ping, who is still there, and how long a connection lives."""
+"""gRPC connections: pings of clients, detection of clients that are gone, and the age of connections."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _frame(kind: int, payload: bytes, stream: int, flags: int = 0) -> bytes:
 
 
 def _pings_until_told_off(host: ServedHost, every: float, number: int) -> tuple[int, bool]:
-    """Return how many pings were answered, and whether the host wanted no more."""
+    """Return how many pings were answered, and whether the host closed the connection."""
     with contextlib.closing(Connection(host)) as connection:
         answered = 0
         try:
@@ -103,7 +103,7 @@ def test_client_that_vanishes_without_a_call_is_noticed(start_host, served_model
 
 
 def test_connection_grows_only_so_old(start_host, served_models) -> None:
-    """And no call is lost when clients connect anew."""
+    """No call is lost when clients reconnect."""
     with start_host({"ranking": served_models["ranking"]}, ("--grpc-max-connection-age-seconds", "1")) as host:
         with contextlib.closing(Connection(host)) as connection, contextlib.suppress(EOFError):
             began = time.monotonic()

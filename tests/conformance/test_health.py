@@ -98,7 +98,7 @@ def test_health_follows_a_model(start_host, served_models, tmp_path) -> None:
 
 
 def test_readiness_goes_first(start_host, served_models) -> None:
-    """SIGTERM, while a request runs: probes say so before anything is refused, and the request is answered."""
+    """After SIGTERM during a request, probes fail before requests are refused, and the request is answered."""
     with start_host({"slow": served_models["slow"]}) as host, grpc.insecure_channel(host.grpc) as channel:
         seen = _watched(health_pb2_grpc.HealthStub(channel), "")
         wait_until(lambda: seen[-1:] == [SERVING])
@@ -112,7 +112,7 @@ def test_readiness_goes_first(start_host, served_models) -> None:
 
 
 def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
-    """Return a list that grows with what a watcher is told."""
+    """Return a list to which the messages of a watch are added."""
     seen: list[int] = []
 
     def watch() -> None:
@@ -127,7 +127,7 @@ def _watched(health: health_pb2_grpc.HealthStub, service: str) -> list[int]:
 
 
 def test_a_host_that_never_accepted_a_state_is_not_ready(start_host, served_models) -> None:
-    """One that has is, whatever becomes of the file, and serves what it had after a restart."""
+    """A host that accepted one stays ready if the file is damaged later, and serves it after a restart."""
     ranking = served_models["ranking"]
     with start_host({"ranking": ranking}) as host:
         desired = host.state_dir / "desired.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that mean no good, or are broken: a clear status, and nobody else notices."""
+"""Hostile or broken clients get a clear status and do not affect other clients."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _read_all(client: socket.socket) -> bytes:
 
 
 def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_models: Any, tmp_path: Path) -> None:
-    """As many clients as there can be, at all ports, and a version is still loaded, and serves."""
+    """With as many clients as possible on all ports, a version can still be loaded and served."""
     with served(host_kind, tmp_path, {}, ("--health-port", "0"), open_files=240) as host:
         before = _descriptors(host)
         with ExitStack() as stack:
@@ -232,7 +232,7 @@ def test_damaged_compression(small: ServedHost, body: bytes) -> None:
 
 
 def test_slow_head(small: ServedHost) -> None:
-    """A byte of the head at a time keeps no connection."""
+    """A client that sends its head byte by byte is disconnected."""
     with _connect(small.rest) as client:
         began = time.monotonic()
         try:
@@ -246,7 +246,7 @@ def test_slow_head(small: ServedHost) -> None:
 
 
 def test_slow_second_head(small: ServedHost) -> None:
-    """Nor does it after a good request."""
+    """The same holds for the second request of a connection."""
     with _connect(small.rest) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /he")
         began = time.monotonic()
@@ -309,7 +309,7 @@ def test_clients_that_disconnect_midway_do_no_harm(small: ServedHost) -> None:
 
 
 def test_half_closed_grpc_streams(small: ServedHost) -> None:
-    """Calls that bring no message, and calls whose client never says that it is done."""
+    """Calls without a message, and calls whose client never closes its side."""
     with grpc.insecure_channel(small.grpc) as channel:
         none = channel.stream_unary(UNARY[0])
         for _ in range(20):

@@ -83,7 +83,7 @@ def test_expired_timeouts_end_requests(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_request_with_two_lengths_is_refused(host: ServedHost, order: int) -> None:
-    """What a server before this one takes for a body must not become a request of somebody else's."""
+    """Bytes that a reverse proxy takes for a body must not become a request of another client."""
     body = json.dumps(ROWS).encode()
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     lengths = [b"content-length: %d" % len(chunks), b"Transfer-Encoding: chunked"]
@@ -111,7 +111,7 @@ def test_request_with_two_lengths_is_refused(host: ServedHost, order: int) -> No
     ids=["chunks of 1.0", "folded", "two numbers", "no host"],
 )
 def test_ambiguous_requests_are_refused(host: ServedHost, head: bytes) -> None:
-    """Also behind a good one, and an empty line that is skipped there."""
+    """Also after a valid request, followed by an empty line."""
     body = json.dumps(ROWS).encode()
     wrong = head % PREDICT.encode() + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     with _connect(host) as client:

@@ -18,7 +18,7 @@ from helpers.system.waiting import wait_until
 
 
 class Load:
-    """Requests one after the other on a thread, until it is told to stop."""
+    """Sends requests one after the other on a thread until it is stopped."""
 
     def __init__(self, host: ServedHost) -> None:
         self.statuses: list[int] = []

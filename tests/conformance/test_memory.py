@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that ask for more memory than there is: they are refused, and nobody else notices.
+"""Requests that need more memory than there is are refused, and other clients are not affected.
 
 The hosts run with a small budget, and with no more address space than what they have when ready and twice that budget.
 """
@@ -106,7 +106,7 @@ def _status(pid: int, key: str) -> int:
 
 
 class GoodClient(Background):
-    """Asks what ordinary clients ask, all the time, and remembers what was not answered right."""
+    """Sends ordinary requests all the time, and records wrong responses."""
 
     def __init__(self, host: ServedHost, threads: int = 2) -> None:
         super().__init__(*[self._run] * threads)
@@ -139,7 +139,7 @@ class GoodClient(Background):
 
 @contextlib.contextmanager
 def _others_are_served(host: ServedHost) -> Iterator[None]:
-    """A good client is answered right throughout, the host's memory stays in bounds, and all is given back."""
+    """Check that an ordinary client is served throughout, and that memory stays bounded and is freed in the end."""
     with GoodClient(host) as client:
         wait_until(lambda: client.answers > 10)
         yield
@@ -342,7 +342,7 @@ def _read_some(client: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=["gzip", "deflate"])
 def test_bomb_over_grpc_beside_bodies_that_hold_the_memory(tight: ServedHost, compression: grpc.Compression) -> None:
-    """What others hold leaves it no room, so that it is refused for that reason, and answered once they are gone."""
+    """It is refused while other requests hold the memory, and served once they have ended."""
     head = f"POST /api/predict/ranking HTTP/1.1\r\nHost: x\r\nContent-Length: {60 * MIB}\r\n\r\n".encode()
     bomb = b"\xfa\x01" + _varint(63 * MIB) + b"\0" * (63 * MIB)
     name, _, port = tight.rest.rpartition(":")
@@ -388,7 +388,7 @@ def test_large_requests_that_come_slowly_over_grpc(tight: ServedHost) -> None:
 
 
 def test_many_requests_at_once(tight: ServedHost) -> None:
-    """Large requests that are what they should be: each is answered right or told to come again."""
+    """Valid large requests are either answered correctly or refused with a time to retry."""
     x = np.ones((1_000_000, 3), np.float32)
     body = make_request({"x": x}).SerializeToString()
     with _others_are_served(tight):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes along with requests and answers: who served, routing keys, deadlines, priorities, refusals."""
+"""Metadata of requests and responses: model and version, routing keys, deadlines, priorities, refusals."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_http_responses_name_model_version_and_arm(http: httpx.Client) -> None:
 
 
 def test_routing_key_decides_the_arm(stub, http: httpx.Client) -> None:
-    """Both transports, alike, and as the published function says."""
+    """Both transports choose the arm that the published function computes."""
     versions = set()
     for number in range(20):
         key = f"user {number}"
@@ -99,7 +99,7 @@ def test_traceparent_is_taken(stub, http: httpx.Client) -> None:
 
 
 def test_a_waiting_request_ends_at_its_deadline(host: ServedHost, stub, http: httpx.Client) -> None:
-    """It is refused by the host at its deadline, not run after it."""
+    """The host refuses it at its deadline and does not run it later."""
     running = SlowRequest(host, loops=800)
     wait_until(lambda: in_flight(host) == 1)
     began = time.monotonic()
@@ -121,7 +121,7 @@ def test_a_waiting_request_ends_at_its_deadline(host: ServedHost, stub, http: ht
     ids=["Predict", "Watch"],
 )
 def test_status_comes_before_a_reset(host: ServedHost, method: str, message: bytes) -> None:
-    """A stream that is reset at the deadline is CANCELLED to a client whose clock is a moment behind. This has none."""
+    """A client without a deadline of its own gets the host's status, not CANCELLED from a reset stream."""
     require("curl")
     running = SlowRequest(host, loops=800)
     wait_until(lambda: in_flight(host) == 1)

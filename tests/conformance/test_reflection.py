@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server reflection, and a request made of nothing else."""
+"""Server reflection, and a request built from nothing but its descriptions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_stable_name_answers_alike(channel: grpc.Channel) -> None:
 
 
 def test_stable_version_describes_itself(channel: grpc.Channel) -> None:
-    """As grpcurl and Postman ask it: what they are told of is there, with messages of its own package."""
+    """grpcurl and Postman find the described service, with messages of its own package."""
     asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="grpc.reflection.v1.ServerReflection")
     (text,) = _ask_stable(channel, asked).file_descriptor_response.file_descriptor_proto
     file = FileDescriptorProto.FromString(text)

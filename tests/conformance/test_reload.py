@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HandleReloadConfigRequest: off, forwarded, and while nobody is there."""
+"""HandleReloadConfigRequest: switched off, forwarded, and without a proxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "open sesame"
 
 
 class Admin(http.server.ThreadingHTTPServer):
-    """Stands where the proxy's admin API is, and keeps what it was told."""
+    """Stands in for the proxy's admin API, and records the requests."""
 
     daemon_threads = True
 

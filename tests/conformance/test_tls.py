@@ -99,7 +99,7 @@ def test_a_client_without_a_certificate_is_refused(
 
 
 def test_probes_need_no_certificate(mutual: ServedHost) -> None:
-    """Those of Kubernetes and of Prometheus have none."""
+    """Probes of Kubernetes and of Prometheus have no certificate."""
     plain = f"http://{mutual.actual()['endpoints']['health']}"
     for path in ("/healthz", "/readyz", "/metrics", "/monitoring/prometheus/metrics"):
         answer = httpx.get(plain + path, timeout=20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Triton's clients ask beyond the Open Inference Protocol v2: configuration, statistics, index, raw requests."""
+"""Triton's extensions of the Open Inference Protocol v2: configuration, statistics, index, raw requests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_model_config_of_strings(triton: Triton) -> None:
 
 
 def test_model_config_with_batching(triton: Triton) -> None:
-    """Shapes are without the rows then, as Triton has them."""
+    """With batching, shapes do not include the rows, as in Triton."""
     config = triton.config("batched")
     assert int(config["max_batch_size"]) == 64
     assert _tensors(config["input"]) == [("x", "TYPE_FP32", [3])]
@@ -147,7 +147,7 @@ def test_body_of_the_index_is_checked(http: httpx.Client, body: str, status: int
 
 
 def test_classification_is_refused(triton: Triton) -> None:
-    """Scores in the place of classes would be read as something else."""
+    """Clients would misread scores as classes."""
     output = triton.module.InferRequestedOutput("y", class_count=2)
     with pytest.raises(InferenceServerException, match="classification"):
         triton.client.infer("ranking", [triton.input()], outputs=[output])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy with the real host: what clients get from deployment to roll-back, while the proxy is gone, and after."""
+"""The proxy with a real host: responses to clients from deployment to rollback, and without the proxy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROW = np.array([[1, 2, 3]], np.float32)
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory, make_linear_model: Callable[..., Path]) -> dict[int, Path]:
-    """Versions that answer with a scale of their own number."""
+    """Versions that multiply by their own number."""
     folder = tmp_path_factory.mktemp("versions")
     return {number: make_linear_model(folder / str(number), scale=float(number)) for number in (3, 4)}
 
@@ -57,7 +57,7 @@ def rest(client: Client) -> httpx.Client:
 
 
 def answered_by(http: httpx.Client, key: str) -> int:
-    """Ask for a score; return the version that gave it, which must be right."""
+    """Request a score, check it, and return the version that computed it."""
     answer = http.post("/v1/models/ranking:eas", content=encode({"x": ROW}), headers={"x-routing-key": key})
     assert answer.status_code == 200, answer.text
     version = int(answer.headers["x-model-version"])
@@ -66,7 +66,7 @@ def answered_by(http: httpx.Client, key: str) -> int:
 
 
 def predict_request(number: int) -> predict_pb2.PredictRequest:
-    """Make a request of TensorFlow Serving that is like no other."""
+    """Make a unique request of TensorFlow Serving."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranking"
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(ROW + number))

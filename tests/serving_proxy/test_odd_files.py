@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What never ends or is something else, wherever the proxy reads a file: one line each, at once, and nothing hangs."""
+"""Endless files, devices and files of the wrong kind: the proxy reports each in one line and never hangs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_endless_nesting_is_refused(client: Client, name: str, tmp_path: Path, t
 
 
 def refused(proxy: ProxyProcess) -> str:
-    """Start a proxy that cannot, and return the one line that it says."""
+    """Start a proxy that must fail, and return the one line that it prints."""
     proxy.folder.mkdir(exist_ok=True)
     assert proxy.spawn().wait(25) in {1, 2}
     said = proxy.log_path.read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""schemathesis against the OpenAPI description: whatever it makes up is answered as described."""
+"""Requests that schemathesis generates from the OpenAPI description get responses as described."""
 
 from __future__ import annotations
 

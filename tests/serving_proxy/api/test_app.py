@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI description is of what is there."""
+"""The OpenAPI description matches the API."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask: tokens, this machine alone without one, web pages of others, and clients that mean no good."""
+"""Access to the API: tokens, local requests without one, pages of other sites, and hostile clients."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of our own: a loop goes on after one, and where none is left to go on, hosts do."""
+"""Faults of the proxy: its loops continue after an error, and hosts keep running if the proxy ends."""
 
 from __future__ import annotations
 

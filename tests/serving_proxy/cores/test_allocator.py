@@ -31,7 +31,7 @@ class Running:
     def run(
         self, seconds: int, us: float | dict[str, float] = 1000.0, missed: float = 0.0, most: int = 10**9, **rates: int
     ) -> None:
-        """Let so many seconds pass; `v4=100`: requests/s of version 4, of which at most `most` are answered."""
+        """Let seconds pass; `v4=100` are the requests/s of version 4, of which at most `most` are answered."""
         for _ in range(seconds):
             self.now += 1.0
             self.moves += self.allocator.deploy(self.tenants, self.machine, {}, self.now)
@@ -290,7 +290,7 @@ def test_a_baseline_that_misses_its_slo_gets_cores_although_it_is_not_busy() -> 
 
 
 def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int) -> None:
-    """Let seconds pass in which so many requests of versions are late."""
+    """Let seconds pass in which this many requests of each version miss their SLO."""
     for _ in range(seconds):
         running.now += 1.0
         seen = {}
@@ -301,7 +301,7 @@ def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int)
 
 
 def lending(rates: dict[str, int]) -> Running:
-    """Return an allocator whose baseline asks for so much that it is lent the variants' core."""
+    """Return an allocator whose baseline needs so much that it borrows the variants' core."""
     running = Running(2)
     running.run(30, v3=300, v4=300, v5=10)
     while not running.allocator.borrowing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores divided among versions of a real host: what its threads may use, also after the proxy was killed."""
+"""Cores divided among versions of a real host: the CPUs of its threads, also after the proxy was killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def proxy(tmp_path: Path) -> Iterator[ProxyProcess]:
 
 @contextmanager
 def asked(http: httpx.Client, versions: tuple[int, ...]) -> Iterator[list[int]]:
-    """Let a client ask versions in turns, as fast as it is answered; yields the statuses."""
+    """Send requests to the versions in turn while the block runs; yield the list of statuses."""
     statuses: list[int] = []
 
     def ask(ended: threading.Event) -> None:
@@ -51,7 +51,7 @@ def asked(http: httpx.Client, versions: tuple[int, ...]) -> Iterator[list[int]]:
 
 
 def in_force(proxy: ProxyProcess) -> dict[str, str]:
-    """Return the CPUs that the host says its versions have."""
+    """Return the CPUs of each version as the host reports them."""
     actual = json.loads((proxy.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
     versions = actual["models"].get("ranking", {}).get("versions", {})
     return {f"ranking/{number}": str(version["cpuset"]) for number, version in versions.items()}
@@ -67,7 +67,7 @@ def thread_cpus(pid: int) -> set[frozenset[int]]:
 
 
 def desired_cpusets(proxy: ProxyProcess) -> dict[str, str]:
-    """Return what `desired.json` gives the host."""
+    """Return the CPUs that `desired.json` gives the host's versions."""
     found: dict[str, Any] = proxy.desired().get("hosts", {}).get("host-0", {})
     return dict(found.get("cpusets", {}))
 
@@ -87,7 +87,7 @@ def test_a_proxy_that_is_killed_leaves_the_division_in_force(
             wait_for(lambda: in_force(proxy) == desired_cpusets(proxy), 10, "a host that follows")
 
             def shown() -> dict[str, set[int]]:
-                """Return what the page's map is drawn from."""
+                """Return the data from which the dashboard draws the CPUs."""
                 return {f"ranking/{owner['version']}": set(owner["cpus"]) for owner in client.machine()["owners"]}
 
             def wanted() -> dict[str, set[int]]:
@@ -114,7 +114,7 @@ def test_a_proxy_that_is_killed_leaves_the_division_in_force(
 
 
 def loaded(proxy: ProxyProcess) -> dict[str, Any]:
-    """Return what changes when the host loads a version again."""
+    """Return values that change when the host loads a version again."""
     actual = json.loads((proxy.state_dir / "hosts" / "host-0" / "actual.json").read_bytes())
     versions = actual["models"]["ranking"]["versions"]
     return {

@@ -46,7 +46,7 @@ def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Place:
-    """Cores and a host that tests speak for; a tick is a second."""
+    """Cores with a simulated host; a tick is a second."""
 
     def __init__(self, folder: Path, mode: Any = "control", cpus: frozenset[int] = CPUS) -> None:
         self.repository = Repository(Database(folder / "proxy.sqlite3"))
@@ -83,7 +83,7 @@ class Place:
             self.cores.step(self.now)
 
     def desired(self) -> dict[str, Any]:
-        """Return what `desired.json` says of hosts."""
+        """Return the settings of hosts in `desired.json`."""
         self.control._reconcile()
         return json.loads(self.control.desired.path.read_bytes()).get("hosts", {})
 

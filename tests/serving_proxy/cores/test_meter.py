@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that count once a second, each at a moment of its own, looked at now and then."""
+"""Hosts that write their counters once a second, each at a time of its own, read at irregular times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 0.203
 
 
 class Hosts:
-    """Hosts with a phase [s] and a share of the requests each, and who looks at them."""
+    """Hosts with a phase [s] and a share of the requests each, and a meter that reads them."""
 
     def __init__(self, *hosts: tuple[float, float]) -> None:
         self.hosts = hosts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of what is deployed: measured by the real worker beside a scripted host, taken over, or given."""
+"""Profiles of deployed versions: measured by the real worker next to a scripted host, reused, or given."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyThread]:
 
 
 def figures(client: Client, name: str, version: int) -> str:
-    """Return what `explain` says of where the figures of a version come from."""
+    """Return the line of `explain` about the source of a version's figures."""
     lines = client.explain(name)["versions"].get(str(version), [])
     return next((line for line in lines if line.startswith("Its figures:")), "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database that is lost or emptied takes nothing from anybody; `--discard-state` does."""
+"""A lost or emptied database unloads no model; `--discard-state` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATABASE = ("proxy.sqlite3", "proxy.sqlite3-wal", "proxy.sqlite3-shm")
 
 
 def shown(client: Client) -> dict[str, Any]:
-    """What is deployed, as an operator sees it."""
+    """Return the deployed state as an operator sees it."""
     (found,) = client.status()["models"]
     keys = ("version", "state", "role", "traffic", "labels", "source", "path", "sha256", "bytes", "settings")
     versions = [{key: version[key] for key in keys} for version in found["versions"] if version["state"] != "stopped"]

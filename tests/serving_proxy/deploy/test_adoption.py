@@ -18,7 +18,7 @@ _LOST = {"state", "reason", "since", "deployed_at", "stamp", "signatures", "byte
 
 
 def known(model: Model) -> dict[str, Any]:
-    """A model without what nothing but a database knows."""
+    """Return a model without the fields that only a database contains."""
     found = model.model_dump(exclude={"versions"})
     versions = {n: version.model_dump(exclude=_LOST) for n, version in model.versions.items() if version.desired}
     return found | {"versions": versions}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations in any order, hosts in any state: what must hold whatever happens."""
+"""Invariants that hold for operations in any order and hosts in any state."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from serving_proxy.records.states import State
 
 @pytest.fixture
 def two() -> Model:
-    """3 is the baseline, 4 is beside it; both are ready."""
+    """A model with the baseline 3 and version 4; both are ready."""
     return settled(deployed(deployed(None, 3), 4))
 
 
@@ -187,7 +187,7 @@ def test_a_roll_back_without_a_target_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("hosts", [[host({3: "loading", 4: "ready"})], [host({3: "ready"}), host({}, "host-1")], []])
 def test_roll_back_waits_for_no_host(two: Model, hosts: list[HostSeen]) -> None:
-    """Where the baseline ends hosts, there would be none to wait for."""
+    """If the baseline crashes the hosts, there is no host to wait for."""
     promoted = settled(promote(two, 4).model)
     model, plan = stepped(roll_back(promoted).model, *hosts)
     assert (model.baseline, model.candidate) == (3, None)

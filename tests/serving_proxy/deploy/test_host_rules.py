@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings are checked by the hosts' own rules before anything is written."""
+"""Settings are checked by the rules of the hosts before anything is written."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_cpus_are_those_of_hosts() -> None:
 
 
 def test_earlier_faults_do_not_block_other_changes() -> None:
-    """A database of an earlier release may hold it; a roll-back is what helps then."""
+    """A database of an earlier release may contain such settings; a rollback must work then."""
     bad = deployed(settled(deployed(None, 3)), 4, settings=Settings(config={"cpusets": "0;1"}))
     promoted = settled(promote(settled(bad), 4).model)
     Checker().check(promoted, roll_back(promoted).model, HostSettings())
@@ -97,7 +97,7 @@ def test_a_deployment_is_refused_before_it_is_accepted(
 
 
 def test_the_rules_take_little_memory() -> None:
-    """No kernels, no whole TensorFlow: a tenth of what a host's library maps."""
+    """The library of the rules maps a tenth of the memory of a host's library."""
     code = (
         "import json, processor\n"
         'processor.check_desired(\'{"schema": 1, "generation": 1, "models": {}}\')\n'

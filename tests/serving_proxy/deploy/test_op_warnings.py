@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that read files, from `deploy` to an upgrade of a proxy that has them."""
+"""Models that read files: deploying them, and upgrading a proxy that has deployed them."""
 
 from __future__ import annotations
 

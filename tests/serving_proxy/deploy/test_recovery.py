@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL at any moment, full disks and damaged files: what was deployed comes back, and nothing else."""
+"""After SIGKILL at any moment, full disks and damaged files, exactly the deployed state returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serving_proxy.errors import ProxyError
 
 
 def shown(client: Client) -> dict[str, Any]:
-    """What is deployed, without what passes."""
+    """Return the deployed state without transient values."""
     keys = ("baseline", "candidate", "last_good", "paused", "layer", "labels", "ramps")
     models = {}
     for model in client.status()["models"]:
@@ -70,7 +70,7 @@ def test_a_deployment_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_proxy_killed_at_any_moment_leaves_a_consistent_state(tmp_path: Path) -> None:
-    """Operations one after another, each answered or not; after a restart the last answered one holds, or the next."""
+    """After a restart, the state is that of the last operation that was answered, or of the one after it."""
     chance = random.Random(7)
     with ProxyProcess(tmp_path) as proxy:
         with proxy.client() as client:
@@ -100,7 +100,7 @@ def test_a_proxy_killed_at_any_moment_leaves_a_consistent_state(tmp_path: Path) 
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """No file may grow any more, which is what a full disk is to a process."""
+    """Files cannot grow any more, as on a full disk."""
     with ProxyProcess(tmp_path) as proxy, proxy.client() as client:
         client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
         client.deploy("ranking", write_model(tmp_path / "4"), wait=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large models are hashed by a process of its own, to the same end."""
+"""Large models are hashed in a separate process, with the same result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models of TensorFlow's own making reach, and that no op of its registry was forgotten."""
+"""Ops that real models reach, and a check that the list covers TensorFlow's registry."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_signature_may_read_an_asset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["constant", "fed", "assigned", "passed on", "named twice"])
 def test_a_path_that_may_vary_does_not_count_as_an_asset(tmp_path: Path, change: str) -> None:
-    """Whoever makes a model may say what an asset's tensor is, or hand its variable to somebody."""
+    """The author of a model may change the tensor of an asset, or pass its variable on."""
     graph = reading_an_asset(tmp_path)
     nodes = {node.name: node for node in graph.graph_def.node}
     asset = nodes[graph.asset_file_def[0].tensor_info.name.partition(":")[0]]

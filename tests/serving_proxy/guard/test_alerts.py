@@ -20,7 +20,7 @@ from serving_proxy.system import logs
 
 @contextmanager
 def webhook(*codes: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that answers with some codes in turn, the last one for good; gives its URL and what it was sent."""
+    """A server that answers with these codes in turn, then always with the last; yields its URL and the requests."""
     got: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard, history and machine with the real host: what it counts is what they judge by."""
+"""Guard, history and machine view with the counters of a real host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT = 7.0
 
 
 def build_bad(path: Path, *, fails: bool) -> Path:
-    """A model like that of `build_linear` that fails or answers NaN where an input is larger than others like."""
+    """Build a linear model that fails or returns NaN if an input is larger than a limit."""
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])

@@ -163,7 +163,7 @@ def test_the_guard_that_is_off_judges_nothing() -> None:
 
 
 def test_a_good_version_stays_however_often_it_is_judged() -> None:
-    """A true rate of half the limit, 4,000 looks; one of eight times the limit is found."""
+    """A version at half the limit is never called bad in 4,000 verdicts; one at eight times the limit is."""
     dice = np.random.default_rng(20261121)
     baseline = _tally(ok=10_000, INTERNAL=10)
 

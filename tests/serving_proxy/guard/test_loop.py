@@ -60,7 +60,7 @@ class Place:
         self.guard = Guard(self.control, self.totals, self.sink)
 
     def show(self, versions: dict[int, str]) -> None:
-        """Let the host say that it has versions."""
+        """Let the host report that it has versions."""
         shown = {str(n): {"state": state, "path": f"/models/{n}", "error": None} for n, state in versions.items()}
         models = {"ranking": {"versions": shown}} if shown else {}
         actual = {
@@ -80,7 +80,7 @@ class Place:
         self.control.step()
 
     def count(self, number: int, **values: Any) -> None:
-        """Say what has been counted of a version in all."""
+        """Set the total counters of a version."""
         self.counted[number] = version_stats(**values)
 
     def look(self, seconds: float = 1.0) -> None:
@@ -94,7 +94,7 @@ class Place:
         self.guard.step(self.now)
 
     def traffic(self, good: int, bad: int, seconds: int = 5) -> None:
-        """Let version 3 answer well, and version 4 so many well and badly, each second."""
+        """Count successes of version 3, and successes and failures of version 4, each second."""
         for _ in range(seconds):
             for number, ok, failed in ((3, 1000, 0), (4, good, bad)):
                 outcomes = self.counted.get(number, {"outcomes": {"OK": 0, "INTERNAL": 0}})["outcomes"]

@@ -42,7 +42,7 @@ def test_average_moves() -> None:
 
 
 def test_short_request_that_waits_is_kept_off_the_loop_longer_each_time() -> None:
-    """A batch that is waited for does not show in the time that a run takes."""
+    """Waiting for a batch is not part of the run time."""
     durations = RequestDurations()
     durations.learn(KIND, _answer(40), inline=False)
     gaps = []

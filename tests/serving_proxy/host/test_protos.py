@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The descriptors for reflection: up to date, and what the public packages say."""
+"""The descriptors for reflection are current and match the public packages."""
 
 from __future__ import annotations
 

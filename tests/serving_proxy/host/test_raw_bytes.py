@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No tensor and no message is decoded in Python: shown by a profile of what is called on the way."""
+"""No tensor and no message is decoded in Python: a profile of the called functions shows it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _decoders(modules: set[str]) -> list[str]:
 
 
 class Context:
-    """What a handler asks of gRPC's context."""
+    """The part of gRPC's context that a handler uses."""
 
     def __init__(self) -> None:
         self.trailing: Any = ()

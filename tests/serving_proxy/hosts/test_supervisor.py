@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real processes: hosts that end, hosts of others, and what is left when the proxy is killed."""
+"""Real processes: hosts that end, adopted hosts, and hosts whose proxy was killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def alive(proxy: Proxy, name: str = "host-0") -> int:
 
 @contextmanager
 def by_hand(proxy: Proxy, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A host that somebody starts in the same state directory."""
+    """A host that was started by hand in the same state directory."""
     command = [str(host_program(proxy.folder)), "--state-dir", str(proxy.state_dir), "--host-id", name]
     started = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:

@@ -42,7 +42,7 @@ def test_text_as_users_write_it() -> None:
 
 
 def test_a_configuration_without_models_changes_nothing() -> None:
-    """Nobody means to unload all by an empty file; a request says that it was not heeded."""
+    """An empty file must not unload all models; an empty request is refused."""
     assert parse_file("# none", "models.config") is None
     for refused in (lambda: parse_text(""), lambda: parse_reload(b"\x0a\x00")):
         with pytest.raises(InvalidError, match="nothing, expected a model_config_list"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are followed: what is being written does not count."""
+"""Followed files: a file that is still being written is not applied."""
 
 from __future__ import annotations
 

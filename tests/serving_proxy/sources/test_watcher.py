@@ -88,7 +88,7 @@ def test_every_version_that_the_policy_chooses_answers(proxy: ProxyThread, clien
 
 
 def test_unserved_folders_are_reported(client: Client, place: Path) -> None:
-    """TensorFlow Serving serves a version 0, which no request can name here, and warns of an empty base path."""
+    """TensorFlow Serving serves a version 0, which no request can name here, and warns about an empty base path."""
     becomes(lambda: states(client), {3: "ready"})
     write_model(place / "base" / "0")
     (place / "base" / "4" / "model.savedmodel").mkdir(parents=True)
@@ -156,7 +156,7 @@ def test_the_configuration_is_read_again_when_it_changes(client: Client, place: 
 
 
 def test_a_missing_configuration_is_waited_for(place: Path) -> None:
-    """One that is being written when the proxy starts: no host is ready with nothing."""
+    """If the file is still being written when the proxy starts, no host is ready without models."""
     (place / "models.config").write_text("", encoding="utf-8")
     with ProxyThread(place, "--config", str(place / "models.config"), "--model-root", str(place)) as running:
         client = running.client()
@@ -386,7 +386,7 @@ def test_defaults_of_batching_and_sessions_hold_for_all_models(place: Path) -> N
 
 @pytest.mark.parametrize("single", [False, True], ids=["config", "single"])
 def test_hosts_start_with_what_was_configured(place: Path, single: bool) -> None:
-    """A host that has nothing to load is ready at once, and would answer that there is no such model."""
+    """A host without models would be ready at once and answer NOT_FOUND."""
     options = ("--config", str(place / "models.config"))
     if single:
         options = ("--model-name", "ranking", "--model-base-path", str(place / "base"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that open connections and do nothing, until a process may have no more files."""
+"""Clients that open idle connections until a process has no free descriptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from serving_proxy.system.logs import Moderation
 
 @contextmanager
 def idle(address: str, number: int) -> Iterator[list[socket.socket]]:
-    """Open connections that say nothing; those that are refused are left out."""
+    """Open idle connections; refused ones are left out."""
     host, _, port = address.rpartition(":")
     with ExitStack() as stack:
         made = []

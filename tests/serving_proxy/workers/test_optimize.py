@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments that are optimized: by the real graph-tools, in a process of its own."""
+"""Deployments that graph-tools optimizes in a separate process."""
 
 from __future__ import annotations
 
