@@ -24,7 +24,7 @@ def test_limits_are_changed_one_at_a_time(client: Client, name: str, model: Make
     client.guard(name, error_percent=2.5)
     settings = client.guard(name, min_requests=500, nan_percent=None)["settings"]
     assert (settings["error_percent"], settings["min_requests"], settings["nan_percent"]) == (2.5, 500, None)
-    assert [event["message"] for event in client.events(model=name)][-1].startswith(f"{name}: guarded, ")
+    assert [event["message"] for event in client.events(model=name)][-1].startswith(f"{name}: guard settings changed, ")
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_port_that_others_can_reach_needs_a_token_and_tls(tmp_path: Path, addr
     (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
     for given in ({}, {"token_file": tmp_path / "token"}):
         with pytest.raises(
-            InvalidError, match=r"reachable from elsewhere, .* in clear text, expected --admin-tls-cert"
+            InvalidError, match=r"reachable from other machines, .* in clear text, expected --admin-tls-cert"
         ):
             settings(tmp_path, admin_address=address, **given).check()
     with pytest.raises(InvalidError, match=r"--admin-auth none: with --admin-address .*, expected an address of this"):

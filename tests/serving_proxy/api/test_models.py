@@ -268,7 +268,7 @@ def test_the_json_of_a_deeprec_processor_is_deployed_as_it_is(
         (lambda client, name: client.traffic(name, {3: 0.001}), InvalidError, "at most two decimals"),
         (lambda client, name: client.traffic(name, {3: 101}), InvalidError, "weights.3: Input should be less than"),
         (lambda client, name: client.ramp(name, 3, to=5, over_s=-1), InvalidError, "over_s"),
-        (lambda client, name: client.rollback(name), PreconditionError, "3 is its first baseline"),
+        (lambda client, name: client.rollback(name), PreconditionError, "3 is the first baseline"),
         (lambda client, name: client.undeploy(name, 9), NotFoundError, "9: not deployed"),
         (lambda client, name: client.deploy(name, "/gone/5"), NotFoundError, "model /gone/5: not there"),
         (lambda client, name: client.deploy(name, "relative"), InvalidError, "expected an absolute path"),

@@ -102,7 +102,7 @@ def test_a_version_that_cannot_be_profiled_serves_and_is_not_retried(
     assert client.versions(name)["versions"][0]["state"] == "ready"
     (event,) = [event for event in client.events(model=name) if event["kind"] == "profile"]
     assert "was not profiled, and is planned from its measured requests" in event["message"]
-    assert "without a profile" in figures(client, name, 9)
+    assert "because it has no profile" in figures(client, name, 9)
     client.deploy(name, models[9], slo_p99_ms=10.0)
     assert jobs(client, name) == ["failed"]
 

@@ -84,7 +84,7 @@ def test_a_host_that_was_started_by_hand_is_adopted_and_never_killed(tmp_path: P
         with proxy.client() as client:
             client.deploy("ranking", write_model(tmp_path / "3"), wait=True)
             for name in ("host-0", "other"):
-                with pytest.raises(PreconditionError, match=f"{name}: started by somebody else"):
+                with pytest.raises(PreconditionError, match=f"{name}: not started by this proxy"):
                     client.drain(name)
             with pytest.raises(NotFoundError, match="host 'x': unknown, expected one of host-0"):
                 client.drain("x")
@@ -266,4 +266,4 @@ def test_a_signal_drains_hosts_before_the_proxy_ends(tmp_path: Path, number: sig
         assert proxy.process.wait(20) == 0
         assert time.monotonic() - begun >= 1
         assert not Path(f"/proc/{pid}").exists()
-        assert "ending: hosts drain" in proxy.log_path.read_text(encoding="utf-8")
+        assert "shutting down: hosts drain" in proxy.log_path.read_text(encoding="utf-8")

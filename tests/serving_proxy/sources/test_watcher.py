@@ -92,7 +92,7 @@ def test_unserved_folders_are_reported(client: Client, place: Path) -> None:
     becomes(lambda: states(client), {3: "ready"})
     write_model(place / "base" / "0")
     (place / "base" / "4" / "model.savedmodel").mkdir(parents=True)
-    wait_for(lambda: any(message.startswith(f"ranking: {place}/base/0 is no version") for message in said(client)))
+    wait_for(lambda: any(message.startswith(f"ranking: {place}/base/0 is not a version") for message in said(client)))
     wait_for(lambda: f"ranking: {place}/base/4 has no saved_model.pb yet" in said(client))
     assert states(client) == {3: "ready"}
     (place / "empty").mkdir()
@@ -218,7 +218,7 @@ def test_a_reload_request_replaces_what_was_configured(client: Client, place: Pa
 
 
 def test_a_base_directory_outside_the_roots_is_refused(client: Client) -> None:
-    with pytest.raises(PermissionError, match="expected a place below --model-root"):
+    with pytest.raises(PermissionError, match="expected a path below --model-root"):
         client.reload(config(Path("/etc")))
 
 
@@ -245,7 +245,7 @@ def test_paths_of_a_configuration_must_be_below_the_roots(client: Client, place:
     (place / "checkpoints").mkdir()
     (place / "checkpoints" / "escape").symlink_to("/etc/hostname")
     outside = str(place / "checkpoints") if key == "checkpoint_dir" else "/etc"
-    with pytest.raises(PermissionError, match="expected a place below --model-root"):
+    with pytest.raises(PermissionError, match="expected a path below --model-root"):
         client.deploy("hand", source, config={key: outside})
 
 
