@@ -8,12 +8,14 @@ renames it to the target.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypedDict, TypeVar
 
 from graph_tools.errors import ConversionError, UnreadableError, UsageError, VerificationError, WeakProofError, naming
+from graph_tools.graph.op_library import Libraries, load_libraries
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.progress import Progress, Silent
@@ -41,9 +43,40 @@ class _OnlyTriedError(Exception):
     """A result passed its verification, but must not be put in place."""
 
 
+class Shared(TypedDict, total=False):
+    """The arguments that `cut`, `fuse` and `optimize` share.
+
+    Attributes
+    ----------
+    requests, samples, tolerance, seed, op_library
+        As in `verify`. If a model has ops that no library has, it cannot be compared.
+    dry_run : bool
+        Write nothing; the report is a forecast.
+    check : bool
+        Compare the result with the source before it is put in place.
+    accept_weak_proof : bool
+        Put the result in place even if the requests cover too little to prove that both models are equal; see `weak` in
+        the report.
+    progress : Progress
+        Receives a call for each step.
+    """
+
+    requests: Sequence[str | Path]
+    samples: int
+    tolerance: Tolerance | str | None
+    dry_run: bool
+    check: bool
+    accept_weak_proof: bool
+    seed: int
+    op_library: Libraries
+    progress: Progress | None
+
+
 @dataclass
-class Conversion:
-    """The options of a conversion, which all commands share; `cut` documents them.
+class Conversion(ABC, Generic[Report]):
+    """The steps of a conversion that all commands share; a subclass adds the steps of its command.
+
+    `cut` and `Shared` describe the attributes.
 
     Raises
     ------
@@ -64,10 +97,12 @@ class Conversion:
     check: bool = True
     accept_weak_proof: bool = False
     seed: int = 0
+    op_library: Libraries = None
     table_store: Path | None = None
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
+        self.told = self.progress or Silent()
         if self.dry_run:
             self.target = None
         elif self.target is None:
@@ -80,6 +115,24 @@ class Conversion:
             if not Path(file).exists():
                 raise UnreadableError(f"{file}: not there, expected a file with requests")
 
+    @abstractmethod
+    def begin(self, model: Model) -> Report:
+        """Create the report from the model as it was read."""
+
+    @abstractmethod
+    def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
+        """Run the passes of `cut`."""
+
+    def fuse(self, model: Model, report: Report, choice: Choice) -> None:
+        """Run further passes on the model; by default none."""
+
+    def complete(self, model: Model, report: Report, folder: Path, tables: TableOutput) -> None:
+        """Complete the written folder after its verification; by default it is complete."""
+
+    def load_libraries(self) -> None:
+        """Load the libraries with ops, before any other work is done."""
+        load_libraries(self.op_library)
+
     def read(self) -> Model:
         """Read the source."""
         return read_model(
@@ -90,75 +143,53 @@ class Conversion:
             absent_key=dict(self.options.absent_key),
         )
 
-    def run(
-        self,
-        begin: Callable[[Model], Report],
-        rewrite: Callable[[Model, Choice], list[PassResult]],
-        fuse: Callable[[Model, Report, Choice], None] | None = None,
-        settle: Callable[[Model, Report, Path, TableOutput], None] | None = None,
-    ) -> Report:
+    def run(self) -> Report:
         """Convert the model.
 
         If the outputs of the result differ from those of the source, convert again without the passes and sites that
         cause it.
-
-        Parameters
-        ----------
-        begin : callable
-            Creates the report from the model as it was read.
-        rewrite : callable
-            Runs the passes of `cut`.
-        fuse : callable, optional
-            Runs further passes on the model.
-        settle : callable, optional
-            After the verification, completes the written folder.
         """
         begun = time.monotonic()
-
-        def attempt(choice: Choice, place: bool) -> Report:
-            return self._attempt(choice, place, begin, rewrite, fuse, settle)
-
-        report = Attempts(attempt, self.progress).run()
+        self.load_libraries()
+        report = Attempts(self._attempt, self.told).run()
         report.seconds = time.monotonic() - begun
         return report
 
-    def _attempt(
-        self,
-        choice: Choice,
-        place: bool,
-        begin: Callable[[Model], Report],
-        rewrite: Callable[[Model, Choice], list[PassResult]],
-        fuse: Callable[[Model, Report, Choice], None] | None,
-        settle: Callable[[Model, Report, Path, TableOutput], None] | None,
-    ) -> Report:
+    def advance(self, _name: str, count: int) -> None:
+        """Report the progress of a step, in its unit."""
+        self.told.advance(count)
+
+    def _attempt(self, choice: Choice, place: bool) -> Report:
         """Convert without the parts in `choice.left_out`; if `place` is False, only test whether that passes."""
-        told = self.progress
-        told.begin(f"Reading {self.source}")
+        self.told.begin(f"Reading {self.source}")
         model = self.read()
         check_restored(model)
-        report = begin(model)
-        origin = set(model.graph.nodes)
-        told.begin("Rewriting the graph")
-        with naming(self.source):
-            report.passes = rewrite(model, choice)
-        report.tables = model.table_records
-        if fuse is not None:
-            with naming(self.source):
-                fuse(model, report, choice)
-        report.removed = describe_removals(model, origin)
-        report.left_out = list(choice.left_out)
-        report.unknown_ops = unknown_ops(model)
+        report = self._rewrite(model, choice)
         self._check_runs(report)
         if self.target is None:
             report.target = describe_target(model)
-        else:
-            try:
-                self._put_in_place(model, report, self.target, settle, place)
-            except VerificationError as error:
-                error.passes = [*report.passes, *getattr(report, "fused", [])]
-                raise
-            except _OnlyTriedError:
-                pass
+            return report
+        try:
+            self._put_in_place(model, report, self.target, place)
+        except VerificationError as error:
+            error.passes = [*report.passes, *getattr(report, "fused", [])]
+            raise
+        except _OnlyTriedError:
+            pass
+        return report
+
+    def _rewrite(self, model: Model, choice: Choice) -> Report:
+        """Run all passes and describe what they did."""
+        report = self.begin(model)
+        origin = set(model.graph.nodes)
+        self.told.begin("Rewriting the graph")
+        with naming(self.source):
+            report.passes = self.rewrite(model, choice)
+            report.tables = model.table_records
+            self.fuse(model, report, choice)
+        report.removed = describe_removals(model, origin)
+        report.left_out = list(choice.left_out)
+        report.unknown_ops = unknown_ops(model)
         return report
 
     def _check_runs(self, report: CutReport) -> None:
@@ -172,35 +203,25 @@ class Conversion:
                 "them as they are without a proof"
             )
 
-    def _put_in_place(
-        self,
-        model: Model,
-        report: Report,
-        target: Path,
-        settle: Callable[[Model, Report, Path, TableOutput], None] | None,
-        place: bool,
-    ) -> None:
-        tables = TableOutput(
-            None if self.table_store is None else TableStore(self.table_store), self.options.memory_limit
-        )
+    def _put_in_place(self, model: Model, report: Report, target: Path, place: bool) -> None:
+        store = None if self.table_store is None else TableStore(self.table_store)
+        tables = TableOutput(store, self.options.memory_limit)
         with staged(target) as folder:
             digests = self._write(model, folder, tables)
             if self.check:
                 self._verify(model, folder, report)
             if not place:
                 raise _OnlyTriedError
-            if settle is not None:
-                settle(model, report, folder, tables)
+            self.complete(model, report, folder, tables)
             write_manifest(report, folder, digests)
             report.target = describe_target(model, folder)
             report.target.path = str(target)
 
     def _write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
-        told = self.progress
         size = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
-        told.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
+        self.told.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
         with naming(self.source, folder):
-            return write_saved_model(model, folder, lambda _, count: told.advance(count), True, tables)
+            return write_saved_model(model, folder, self.advance, True, tables)
 
     def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
         found = verify(
@@ -213,7 +234,7 @@ class Conversion:
             seed=self.seed,
             lossy=report.lossy,
             tables=lambda _, result: table_pairs(model, result),
-            progress=self.progress,
+            progress=self.told,
         )
         found.b.path = str(self.target)
         judge(found, report, self.tolerance is not None or not report.lossy, self.accept_weak_proof)

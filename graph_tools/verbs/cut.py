@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from graph_tools.errors import UsageError
-from graph_tools.graph.op_library import Libraries, load_libraries, our_ops, require_for
+from graph_tools.graph.op_library import our_ops, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_passes
-from graph_tools.progress import Progress, Silent
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.rewriting.protocol import PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
-from graph_tools.verbs.convert import Conversion
+from graph_tools.verbs.convert import Conversion, Shared
 from graph_tools.verbs.leaving_out import Choice
-from graph_tools.verification import SAMPLES, Tolerance
 
 
 def cut(
@@ -28,15 +27,7 @@ def cut(
     outputs: Sequence[str] = (),
     checkpoint: str | Path | None = None,
     options: CutOptions | None = None,
-    requests: Sequence[str | Path] = (),
-    samples: int = SAMPLES,
-    tolerance: Tolerance | str | None = None,
-    dry_run: bool = False,
-    check: bool = True,
-    accept_weak_proof: bool = False,
-    seed: int = 0,
-    op_library: Libraries = None,
-    progress: Progress | None = None,
+    **shared: Unpack[Shared],
 ) -> CutReport:
     """Cut an exported model down to what serving needs.
 
@@ -51,21 +42,8 @@ def cut(
     checkpoint : path, optional
         Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     options : CutOptions, optional
-    requests, samples, tolerance
-        As in `verify`.
-    dry_run : bool
-        Write nothing; the report forecasts bytes per table and technique.
-    check : bool
-        Compare the result with the source before it is put in place.
-    accept_weak_proof : bool
-        Put the result in place even if the requests cover too little to prove that both models are equal; see `weak` in
-        the report.
-    seed : int
-        Seed of the generated requests.
-    op_library : path or sequence of path, optional
-        Libraries with ops of the model that TensorFlow does not have; without them the model cannot be compared.
-    progress : optional
-        Receives a call for each step.
+    requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, op_library, progress
+        As `graph_tools.verbs.convert.Shared` describes them.
 
     Returns
     -------
@@ -81,39 +59,35 @@ def cut(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    options, told = options or CutOptions(), progress or Silent()
-    load_libraries(op_library)
-    asked = Conversion(
+    return _Cutting(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
         outputs=outputs,
         checkpoint=checkpoint,
-        options=options,
-        requests=requests,
-        samples=samples,
-        tolerance=tolerance,
-        dry_run=dry_run,
-        check=check,
-        accept_weak_proof=accept_weak_proof,
-        seed=seed,
-        progress=told,
-    )
+        options=options or CutOptions(),
+        **shared,
+    ).run()
 
-    def begin(model: Model) -> CutReport:
+
+class _Cutting(Conversion[CutReport]):
+    """Rewrites a model that is not fused with the passes of `cut` only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_skipped(self.options.skip_passes, cutting_pass_names())
+
+    def begin(self, model: Model) -> CutReport:
         fused = our_ops(model.graph)
         if fused:
             raise UsageError(
                 f"{model.path}: it uses {', '.join(fused)}, expected a model that is not fused yet; "
                 "`graph-tools fuse` takes it"
             )
-        return CutReport(describe_source(model), options, dry_run=dry_run)
+        return CutReport(describe_source(model), self.options, dry_run=self.dry_run)
 
-    check_skipped(options.skip_passes, cutting_pass_names())
-    return asked.run(
-        begin,
-        lambda model, choice: rewrite(model, options, lambda _, count: told.advance(count), choice),
-    )
+    def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
+        return rewrite(model, self.options, self.advance, choice)
 
 
 def rewrite(

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Unpack
 
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
-from graph_tools.graph.op_library import Libraries, load_libraries, load_library, require_for
+from graph_tools.graph.op_library import load_library, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names
@@ -18,40 +19,55 @@ from graph_tools.passes.cut.move_constants import MoveConstants
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.passes.fuse import fusing_pass_names, fusing_passes
-from graph_tools.progress import Progress, Silent
 from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
-from graph_tools.rewriting.protocol import Pass
-from graph_tools.verbs.convert import Conversion
+from graph_tools.rewriting.protocol import Pass, PassResult
+from graph_tools.verbs.convert import Conversion, Shared
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verbs.precision import decide, set_precision
-from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
+from graph_tools.verification import VerifyReport, verify
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.timing import Trace, measure
+
+
+class FuseArguments(Shared, total=False):
+    """The arguments that `fuse` and `optimize` share, besides those of `cut`.
+
+    Attributes
+    ----------
+    precision : str
+        Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `auto`: bf16 on
+        CPUs that support it, provided that no output loses more than 0.001 of AUC, or of rank correlation with the
+        scores of fp32, on the requests. If `check` is False or the proof is weak, `auto` means fp32.
+    skip_passes : sequence of str
+        Names of passes to skip.
+    table_store : path, optional
+        Folder for table files that all artifacts share by links; None: the artifact contains its own table files.
+    user_inputs : sequence of str
+        Names or patterns (`fnmatch`) of inputs that describe the user, if the rows of a request are items. The user's
+        part of the graph is computed once per request. A request may have one row of these inputs, or equal rows, one
+        per item.
+    timing : bool
+        Trace the source with the generated requests: `timing` in the report gives the share of the time that is spent
+        in parts that were not fused.
+    """
+
+    precision: str
+    skip_passes: Sequence[str]
+    table_store: str | Path | None
+    user_inputs: Sequence[str]
+    timing: bool
 
 
 def fuse(
     source: str | Path,
     target: str | Path | None,
     *,
-    precision: str = "auto",
-    skip_passes: Sequence[str] = (),
-    requests: Sequence[str | Path] = (),
-    samples: int = SAMPLES,
-    tolerance: Tolerance | str | None = None,
-    table_store: str | Path | None = None,
-    op_library: Libraries = None,
-    user_inputs: Sequence[str] = (),
     memory_limit: int = CutOptions.memory_limit,
-    dry_run: bool = False,
-    check: bool = True,
-    accept_weak_proof: bool = False,
-    seed: int = 0,
-    timing: bool = False,
-    progress: Progress | None = None,
+    **arguments: Unpack[FuseArguments],
 ) -> FuseReport:
     """Replace a model's lookups, interactions and dense layers by fused ops.
 
@@ -64,38 +80,12 @@ def fuse(
         SavedModel folder or frozen GraphDef; it is only read.
     target : path or None
         Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
-    precision : str
-        Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `auto`: bf16 on
-        CPUs that support it, provided that no output loses more than 0.001 of AUC, or of rank correlation with the
-        scores of fp32, on the requests.
-    skip_passes : sequence of str
-        Names of passes to skip.
-    requests, samples, tolerance
-        As in `verify`.
-    table_store : path, optional
-        Folder for table files that all artifacts share by links; None: the artifact contains its own table files.
-    op_library : path or sequence of path, optional
-        libprocessor.so; by default PROCESSOR_LIBRARY, or the library of the installed `processor` package. Further
-        libraries have ops of the model that TensorFlow does not have.
-    user_inputs : sequence of str
-        Names or patterns (`fnmatch`) of inputs that describe the user, if the rows of a request are items. The user's
-        part of the graph is computed once per request. A request may have one row of these inputs, or equal rows, one
-        per item.
     memory_limit : int [bytes]
-    dry_run : bool
-        Write nothing; the report lists what would be fused.
-    check : bool
-        Compare the result with the source before it is put in place. If False, `auto` means fp32.
-    accept_weak_proof : bool
-        Put the result in place even if the requests cover too little to prove that both models are equal; `auto` means
-        fp32 in that case.
-    seed : int
-        Seed of the generated requests.
-    timing : bool
-        Trace the source with the generated requests: `timing` in the report gives the share of the time that is spent
-        in parts that were not fused.
-    progress : optional
-        Receives a call for each step.
+    precision, skip_passes, table_store, user_inputs, timing
+        As `FuseArguments` describes them.
+    requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, op_library, progress
+        As in `cut`. `op_library` begins with libprocessor.so; without it, PROCESSOR_LIBRARY or the library of the
+        installed `processor` package is used.
 
     Returns
     -------
@@ -111,25 +101,7 @@ def fuse(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    return optimize(
-        source,
-        target,
-        options=CutOptions(memory_limit=memory_limit),
-        precision=precision,
-        skip_passes=skip_passes,
-        requests=requests,
-        samples=samples,
-        tolerance=tolerance,
-        table_store=table_store,
-        op_library=op_library,
-        user_inputs=user_inputs,
-        dry_run=dry_run,
-        check=check,
-        accept_weak_proof=accept_weak_proof,
-        seed=seed,
-        timing=timing,
-        progress=progress,
-    )
+    return optimize(source, target, options=CutOptions(memory_limit=memory_limit), **arguments)
 
 
 def optimize(
@@ -142,122 +114,104 @@ def optimize(
     options: CutOptions | None = None,
     precision: str = "auto",
     skip_passes: Sequence[str] = (),
-    requests: Sequence[str | Path] = (),
-    samples: int = SAMPLES,
-    tolerance: Tolerance | str | None = None,
     table_store: str | Path | None = None,
-    op_library: Libraries = None,
     user_inputs: Sequence[str] = (),
-    dry_run: bool = False,
-    check: bool = True,
-    accept_weak_proof: bool = False,
-    seed: int = 0,
     timing: bool = False,
-    progress: Progress | None = None,
+    **shared: Unpack[Shared],
 ) -> FuseReport:
     """Cut, fuse and verify in one step: the result is compared with the original source.
 
     The parameters, the result and the errors are those of `cut` and `fuse`.
     """
-    cutting, told = options or CutOptions(), progress or Silent()
-    check_skipped(skip_passes, [*fusing_pass_names(), *cutting_pass_names()])
-    cutting = replace(
-        cutting,
-        skip_passes=(
-            *cutting.skip_passes,
-            *(name for name in skip_passes if name in cutting_pass_names()),
-        ),
-    )
+    cutting, fusing = cutting_pass_names(), fusing_pass_names()
+    check_skipped(skip_passes, [*fusing, *cutting])
+    options = options or CutOptions()
+    skipped = (*options.skip_passes, *(name for name in skip_passes if name in cutting))
     store = None if table_store is None else Path(table_store)
-    left_out = tuple(one for one in skip_passes if one in fusing_pass_names())
-    fusing = FuseOptions(precision, left_out, tuple(user_inputs), store)
-    asked = Conversion(
+    return _Fusing(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
         outputs=outputs,
         checkpoint=checkpoint,
-        options=cutting,
-        requests=requests,
-        samples=samples,
-        tolerance=tolerance,
-        dry_run=dry_run,
-        check=check,
-        accept_weak_proof=accept_weak_proof,
-        seed=seed,
+        options=replace(options, skip_passes=skipped),
         table_store=store,
-        progress=told,
-    )
-    load_libraries(op_library)
-    library = load_library()
+        fusing=FuseOptions(precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store),
+        timing=timing,
+        **shared,
+    ).run()
 
-    def begin(model: Model) -> FuseReport:
-        fusing.check_inputs({name: signature.inputs for name, signature in model.signatures.items()})
+
+@dataclass
+class _Fusing(Conversion[FuseReport]):
+    """Runs the passes of `cut`, then those of `fuse`, and decides on the precision of the result."""
+
+    fusing: FuseOptions = field(default_factory=FuseOptions)
+    timing: bool = False
+
+    def load_libraries(self) -> None:
+        super().load_libraries()
+        self.library = str(load_library())
+
+    def begin(self, model: Model) -> FuseReport:
+        self.fusing.check_inputs({name: signature.inputs for name, signature in model.signatures.items()})
         mark_contractions(model)
-        report = FuseReport(describe_source(model), cutting, dry_run=dry_run)
-        report.fuse_options, report.library = fusing, str(library)
+        report = FuseReport(describe_source(model), self.options, dry_run=self.dry_run)
+        report.fuse_options, report.library = self.fusing, self.library
         return report
 
-    @cache
-    def trace_source() -> Trace:
-        # Trace only once: further attempts, which skip passes or sites, do not change the source.
-        told.begin("Tracing the source")
-        return _trace(asked)
+    def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
+        # The reports of sites give the names of the source, so names are shortened last.
+        return rewrite(model, replace(self.options, keep_graph_names=True), self.advance, choice)
 
-    def fuse_graph(model: Model, report: FuseReport, choice: Choice) -> None:
-        told.begin("Fusing")
-        report.fused = [_run(model, one) for one in choice.of(fusing_passes(fusing))]
-        report.user_inputs = all_user_inputs(model, fusing.user_inputs)
+    def fuse(self, model: Model, report: FuseReport, choice: Choice) -> None:
+        self.told.begin("Fusing")
+        report.fused = [_run(model, pass_) for pass_ in choice.of(fusing_passes(self.fusing))]
+        report.user_inputs = all_user_inputs(model, self.fusing.user_inputs)
         drop_marks(model.graph)
-        if timing:
+        if self.timing:
             refused = [site for found in report.fused for site in found.refused]
-            report.timing = trace_source().weigh(model.graph, refused)
-        # Names are shortened last, since sites carry the names of the source until here.
-        tidying: list[Pass] = [PruneUnreachable(), MoveConstants()]
-        report.passes += [
-            one.apply(model) for one in [*tidying, *([] if cutting.keep_graph_names else [ShortenNames()])]
-        ]
+            report.timing = self._trace_of_source.weigh(model.graph, refused)
+        report.passes += [pass_.apply(model) for pass_ in self._tidying_passes()]
         require_for(model.graph, model.path)
         set_precision(model, "fp32")
         report.note_ops(model)
 
-    def compare(a: Path, b: Path) -> VerifyReport:
-        told.begin("Comparing fp32 with bf16")
+    def complete(self, model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
+        compare = self._compare_precisions if self.check else None
+        report.table_files = describe_table_files(tables.files)
+        report.precision = decide(model, folder, tables.files, self.fusing.precision, compare)
+
+    def _tidying_passes(self) -> list[Pass]:
+        passes: list[Pass] = [PruneUnreachable(), MoveConstants()]
+        return passes if self.options.keep_graph_names else [*passes, ShortenNames()]
+
+    @cached_property
+    def _trace_of_source(self) -> Trace:
+        """Where the source spends its time; further attempts, which skip passes or sites, do not change that."""
+        self.told.begin("Tracing the source")
+        source = self.read()
+        generators = [Generator(source, name=name, seed=self.seed) for name in source.signatures]
+        return measure(source, [request for generator in generators for request in generator.requests(self.samples)])
+
+    def _compare_precisions(self, a: Path, b: Path) -> VerifyReport:
+        self.told.begin("Comparing fp32 with bf16")
         return verify(
             a,
             b,
-            requests=requests,
-            samples=samples,
-            tolerance=asked.tolerance,
-            memory_limit=cutting.memory_limit,
-            seed=seed,
-            asking=asked.read(),
+            requests=self.requests,
+            samples=self.samples,
+            tolerance=self.tolerance,
+            memory_limit=self.options.memory_limit,
+            seed=self.seed,
+            asking=self.read(),
             rounding=False,
-            progress=told,
+            progress=self.told,
         )
 
-    def settle(model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
-        report.table_files = describe_table_files(tables.files)
-        report.precision = decide(model, folder, tables.files, precision, compare if check else None)
 
-    return asked.run(
-        begin,
-        lambda model, choice: rewrite(
-            model, replace(cutting, keep_graph_names=True), lambda _, count: told.advance(count), choice
-        ),
-        fuse_graph,
-        settle,
-    )
-
-
-def _trace(asked: Conversion) -> Trace:
-    original = asked.read()
-    makers = [Generator(original, name=name, seed=asked.seed) for name in original.signatures]
-    return measure(original, [request for maker in makers for request in maker.requests(asked.samples)])
-
-
-def _run(model: Model, one: Pass) -> FusedPass:
+def _run(model: Model, pass_: Pass) -> FusedPass:
     """Run a pass, and list the fused ops that it added."""
     before = {(name, node.op) for name, node in our_nodes(model.graph).items()}
-    found = one.apply(model)
+    found = pass_.apply(model)
     return FusedPass(**vars(found), sites=describe_sites(model, before))
