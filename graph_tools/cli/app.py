@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from graph_tools.cli.groups import with_groups
 from graph_tools.cli.once import OnceGroup
 from graph_tools.errors import GraphToolsError
 
@@ -26,8 +27,8 @@ app = typer.Typer(
     cls=OnceGroup,
     help="Cut exported TensorFlow models down to what serving needs, fuse the rest, and prove that scores stay equal.",
     epilog="Start with `graph-tools inspect MODEL`, then `graph-tools cut MODEL --dry-run` or "
-    "`graph-tools optimize MODEL OUT`. Exit codes: 0 done, 1 verification or conversion failed, 2 wrong use or "
-    "unreadable input.",
+    "`graph-tools optimize MODEL OUT`. Exit codes: 0 success, 1 verification or conversion failed, 2 wrong use "
+    "or unreadable input.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -103,6 +104,11 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         raise typer.Exit(code or 0)
 
     return run
+
+
+def verb(name: str, text: str) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Register a function as a verb with its help text; `guarded` and `with_groups` describe what it may do."""
+    return lambda command: app.command(name=name, help=text)(guarded(with_groups(command)))
 
 
 def _complain(message: str) -> None:

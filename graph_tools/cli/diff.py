@@ -8,15 +8,16 @@ from typing import Annotated
 
 import typer
 
-from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Json, OpLibrary, deliver
+from graph_tools.cli.app import verb
+from graph_tools.cli.options import Json, OpLibrary
+from graph_tools.cli.output import Output
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_diff import render_diff
 from graph_tools.cli.terminal import console
 
-_HELP = """Show how two exported models differ: signatures, ops, variables, tables, assets, bytes.
+_HELP = """Show how the contents of two exported models differ: signatures, ops, variables, tables, assets, bytes.
 
-What they answer is compared by `graph-tools verify`.
+`graph-tools verify` compares their outputs.
 
 **Examples**
 
@@ -25,11 +26,10 @@ What they answer is compared by `graph-tools verify`.
 """
 
 
-@app.command(name="diff", help=_HELP)
-@guarded
+@verb("diff", _HELP)
 def diff_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="SavedModel folder or GraphDef file.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The other.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="SavedModel folder or GraphDef file to compare with A.")],
     op_library: OpLibrary = None,
     as_json: Json = False,
 ) -> int:
@@ -38,7 +38,7 @@ def diff_command(
     with steps() as told:
         told.begin(f"Reading {a} and {b}")
         data = diff(a, b, op_library=op_library).to_json()
-    deliver(data, None, as_json)
+    Output(as_json=as_json).deliver(data)
     if not as_json:
         render_diff(data, console())
     return 0

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from graph_tools.cli.app import app, guarded
-from graph_tools.cli.options import Checkpoint, Json, OpLibrary, deliver
+from graph_tools.cli.app import verb
+from graph_tools.cli.options import Checkpoint, Json, OpLibrary
+from graph_tools.cli.output import Output
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_inspect import render_inspect
 from graph_tools.cli.terminal import console
 
-_HELP = """Show what exported models hold, side by side, and what of it serving does not need.
+_HELP = """Show what exported models contain, side by side, and which parts serving does not need.
 
 **Examples**
 
@@ -24,8 +25,7 @@ _HELP = """Show what exported models hold, side by side, and what of it serving 
 """
 
 
-@app.command(name="inspect", help=_HELP)
-@guarded
+@verb("inspect", _HELP)
 def inspect_command(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="SavedModel folders or GraphDef files.")],
     checkpoint: Checkpoint = None,
@@ -37,7 +37,7 @@ def inspect_command(
     with steps() as told:
         told.begin("Reading " + ", ".join(map(str, models)))
         data = inspect(*models, checkpoint=checkpoint, op_library=op_library).to_json()
-    deliver(data, None, as_json)
+    Output(as_json=as_json).deliver(data)
     if not as_json:
         render_inspect(data, console())
     return 0

@@ -1,78 +1,134 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define options that several verbs share, and parse repeatable ones."""
+"""Declare the options that several commands share, and parse repeatable ones.
+
+The fields of the dataclasses have the names of the arguments of the functions that the commands call.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from graph_tools.errors import UsageError, VerificationError
-from graph_tools.progress import Progress
-from graph_tools.verbs.staging import check_parent
+from graph_tools.errors import UsageError
 
-if TYPE_CHECKING:
-    from graph_tools.report.cut import CutReport
+Names = list[str] | None
 
-# The metavar is empty since newer versions of typer show a flag's type, as if it had a value.
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of tables.")]
-Report = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.json", show_default=False, help="Write the report as JSON to this file as well."),
-]
+# The metavar of flags is empty since newer versions of typer show their type, as if they had a value.
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print the report as JSON instead of tables.")]
 MemoryLimit = Annotated[
-    float, typer.Option(metavar="GB", help="Memory for tables; larger ones are streamed, row by row.")
+    float, typer.Option(metavar="GB", help="Memory for tables. Larger tables are streamed row by row.")
 ]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
         metavar="PREFIX",
         show_default=False,
-        help="Take the weights from this checkpoint, or from a folder with a system's table files.",
+        help="Take the weights from this checkpoint, or from a folder with the table files of a training system.",
     ),
-]
-Source = Annotated[Path, typer.Argument(metavar="IN", help="SavedModel folder, or a GraphDef (.pb, .pbtxt).")]
-Target = Annotated[
-    Path | None, typer.Argument(metavar="OUT", help="Folder to write; must not exist. Not needed with --dry-run.")
-]
-Requests = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="Recorded requests to verify with; repeatable.")
-]
-Samples = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Generated requests to verify with, for each signature.")
-]
-Tolerance = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ABS[,REL]",
-        help="Scores may differ by ABS + REL x |score|: 1e-5,1e-5 by default. How far those of a lossy cut differ "
-        "is reported, and judged only if this is given.",
-    ),
-]
-Verify = Annotated[bool, typer.Option("--verify/--no-verify", metavar="", help="Compare the result with the source.")]
-AcceptWeakProof = Annotated[
-    bool,
-    typer.Option(
-        "--accept-weak-proof",
-        metavar="",
-        help="Take the result although few rows were answered, an input never changed or a table was not looked up.",
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Other generated requests for each number; the same for the same.")
 ]
 OpLibrary = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE.so",
         show_default=False,
-        help="libprocessor.so; else PROCESSOR_LIBRARY, or the one of the package processor. Also libraries with other "
-        "ops of the model; repeatable.",
+        help="libprocessor.so; by default PROCESSOR_LIBRARY, or the library of the installed package processor. Name "
+        "libraries with other ops of the model here as well. Repeatable.",
     ),
 ]
+
+
+@dataclass
+class Place:
+    """What a conversion reads and what it writes."""
+
+    source: Annotated[Path, typer.Argument(metavar="IN", help="SavedModel folder, or GraphDef file (.pb, .pbtxt).")]
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="OUT", help="Folder to write; it must not exist. Not needed with --dry-run."),
+    ] = None
+
+
+@dataclass
+class Asked:
+    """The requests that two models are compared with, and what counts as a proof."""
+
+    requests: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="File with recorded requests to send as well. Repeatable.")
+    ] = None
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Number of requests to generate for each signature.")
+    ] = 32
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Seed of the generated requests; equal seeds give equal requests.")
+    ] = 0
+    accept_weak_proof: Annotated[
+        bool,
+        typer.Option(
+            "--accept-weak-proof",
+            metavar="",
+            help="Accept equal outputs even if few rows were answered, an input never changed, or a table was not "
+            "looked up.",
+        ),
+    ] = False
+    op_library: OpLibrary = None
+
+
+@dataclass
+class Proved(Asked):
+    """How a conversion proves that its result equals the source; the fields are arguments of every conversion."""
+
+    tolerance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ABS[,REL]",
+            help="Permitted difference of a score: ABS + REL x |score|. The default is 1e-5,1e-5; the differences of a "
+            "lossy cut are reported, and judged only if this option is given.",
+        ),
+    ] = None
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--verify/--no-verify",
+            metavar="",
+            help="Compare the result with the source, and write OUT only if they answer alike.",
+        ),
+    ] = True
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Write nothing, and print a forecast of the result.")
+    ] = False
+
+
+def _list_passes(context: typer.Context, wanted: bool) -> None:
+    """Print the passes of `cut`, and for other commands those of `fuse` before them."""
+    if not wanted:
+        return
+    from graph_tools.cli.render_fuse import render_passes
+    from graph_tools.cli.terminal import console
+    from graph_tools.passes.cut import cutting_pass_names
+    from graph_tools.passes.fuse import fusing_pass_names
+
+    fusing = {} if context.info_name == "cut" else fusing_pass_names()
+    render_passes(fusing | cutting_pass_names(), console())
+    raise typer.Exit
+
+
+@dataclass
+class Passes:
+    """Which passes run."""
+
+    skip_passes: Annotated[
+        Names, typer.Option("--skip-pass", metavar="NAME", help="Skip this pass. Repeatable.", show_default=False)
+    ] = None
+    list_passes: Annotated[
+        bool,
+        typer.Option(
+            "--list-passes", metavar="", callback=_list_passes, is_eager=True, help="Print the passes and exit."
+        ),
+    ] = False
 
 
 def memory_bytes(gigabytes: float) -> int:
@@ -88,50 +144,7 @@ def memory_bytes(gigabytes: float) -> int:
     return int(gigabytes * 1e9)
 
 
-def check_report(path: Path | None) -> None:
-    """Raise `UsageError`, before any work is done, if a report cannot be written to `path`."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise UsageError(f"--report {path}: a folder, expected a file")
-    check_parent(path, f"--report {path}")
-
-
-def deliver(data: dict[str, Any], path: Path | None, as_json: bool) -> None:
-    """Write a report to its file, and to stdout with `--json`."""
-    from graph_tools.json_data import to_text, write_json
-
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(data, path)
-    if as_json:
-        typer.echo(to_text(data), nl=False)
-
-
-def converted(
-    convert: Callable[[Progress], CutReport],
-    report: Path | None,
-    as_json: bool,
-    render: Callable[[dict[str, Any]], None],
-) -> int:
-    """Run a conversion with a progress bar, and deliver its report, even if the verification failed."""
-    from graph_tools.cli.progress import steps
-
-    check_report(report)
-    try:
-        with steps() as told:
-            found = convert(told)
-    except VerificationError as error:
-        deliver(error.report, report, as_json)
-        raise
-    data = found.to_json()
-    deliver(data, report, as_json)
-    if not as_json:
-        render(data)
-    return 0
-
-
-def assignments(values: list[str] | None, option: str) -> dict[str, str]:
+def assignments(values: Names, option: str) -> dict[str, str]:
     """Parse `NAME=VALUE` options.
 
     Raises

@@ -1,64 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define the options that `cut` and `optimize` share: what to keep, and how to store tables."""
+"""Declare the options that `cut` and `optimize` share: what to keep, and how to store tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from graph_tools.cli.options import assignments, memory_bytes
+from graph_tools.cli.options import Checkpoint, Names, assignments, memory_bytes
 from graph_tools.options import ROW_TYPES, CutOptions
 
-Names = list[str] | None
 
-Signature = Annotated[Names, typer.Option(metavar="NAME", help="Keep this signature; repeatable. All by default.")]
-Outputs = Annotated[
-    Names, typer.Option(metavar="NAME", help="Keep this output, by key or tensor name; repeatable. All by default.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", metavar="", help="Forecast bytes per table and row type, write nothing.")
-]
-AbsentKey = Annotated[
-    Names,
-    typer.Option(
-        metavar="TABLE=zero|row:K|default",
-        help="What a table (name or pattern) gives for keys that it lacks: zeros, the row of key K, or what its "
-        "training system gives; repeatable.",
-    ),
-]
-EmbeddingDtype = Annotated[
-    str, typer.Option(metavar="|".join(ROW_TYPES), help="How rows of tables are stored; all but fp32 are lossy.")
-]
-TensorType = Annotated[
-    Names, typer.Option(metavar="TABLE=TYPE", help="The same for tables of this name or pattern; repeatable.")
-]
-MinNorm = Annotated[float, typer.Option(metavar="X", help="Drop rows with a smaller Euclidean norm. Lossy.")]
-MinFrequency = Annotated[int, typer.Option(metavar="N", help="Drop rows of keys seen less often. Lossy.")]
-KeepGraphNames = Annotated[
-    bool, typer.Option("--keep-graph-names", metavar="", help="Keep the names of nodes inside the graph.")
-]
+@dataclass
+class Kept:
+    """Which parts of the source are kept; the fields are arguments of `cut` and `optimize`."""
+
+    signatures: Annotated[
+        Names,
+        typer.Option("--signature", metavar="NAME", help="Keep this signature; by default all are kept. Repeatable."),
+    ] = None
+    outputs: Annotated[
+        Names,
+        typer.Option(
+            metavar="NAME",
+            help="Keep this output, named by key or tensor; by default all are kept. Repeatable.",
+        ),
+    ] = None
+    checkpoint: Checkpoint = None
 
 
-def cut_options(
-    embedding_dtype: str,
-    tensor_type: Names,
-    absent_key: Names,
-    min_norm: float,
-    min_frequency: int,
-    keep_graph_names: bool,
-    memory_limit: float,
-    skip_passes: Iterable[str] = (),
-) -> CutOptions:
-    """Return the options for the values of the command line."""
-    return CutOptions(
-        embedding_dtype=embedding_dtype,
-        tensor_types=assignments(tensor_type, "--tensor-type"),
-        absent_key=assignments(absent_key, "--absent-key"),
-        min_norm=min_norm,
-        min_frequency=min_frequency,
-        keep_graph_names=keep_graph_names,
-        memory_limit=memory_bytes(memory_limit),
-        skip_passes=tuple(skip_passes),
-    )
+@dataclass
+class Stored:
+    """How tables and the graph are stored."""
+
+    absent_key: Annotated[
+        Names,
+        typer.Option(
+            metavar="TABLE=zero|row:K|default",
+            help="Row that a table (a name or pattern) returns for keys that it does not contain: zeros, the row of "
+            "key K, or what its training system returns. Repeatable.",
+        ),
+    ] = None
+    embedding_dtype: Annotated[
+        str, typer.Option(metavar="|".join(ROW_TYPES), help="Type of stored table rows; all types but fp32 are lossy.")
+    ] = "fp32"
+    tensor_type: Annotated[
+        Names,
+        typer.Option(
+            metavar="TABLE=TYPE", help="Type of the rows of the tables with this name or pattern. Repeatable."
+        ),
+    ] = None
+    min_norm: Annotated[
+        float, typer.Option(metavar="X", help="Drop rows whose Euclidean norm is smaller than this. Lossy.")
+    ] = 0.0
+    min_frequency: Annotated[
+        int, typer.Option(metavar="N", help="Drop rows whose keys were seen less often than this. Lossy.")
+    ] = 0
+    keep_graph_names: Annotated[
+        bool, typer.Option("--keep-graph-names", metavar="", help="Keep the names of the nodes in the graph.")
+    ] = False
+
+    def options(self, memory_limit: float, skip_passes: Iterable[str] | None = None) -> CutOptions:
+        """Return the options of a cut.
+
+        Raises
+        ------
+        UsageError
+            A value is wrong.
+        """
+        return CutOptions(
+            embedding_dtype=self.embedding_dtype,
+            tensor_types=assignments(self.tensor_type, "--tensor-type"),
+            absent_key=assignments(self.absent_key, "--absent-key"),
+            min_norm=self.min_norm,
+            min_frequency=self.min_frequency,
+            keep_graph_names=self.keep_graph_names,
+            memory_limit=memory_bytes(memory_limit),
+            skip_passes=tuple(skip_passes or ()),
+        )
