@@ -99,6 +99,13 @@ class Header:
         return packed + _CRC.pack(checksum.extend(0, packed))
 
 
+class _WrongError(Exception):
+    """What was found in a header, and what was expected."""
+
+    def __init__(self, found: object, expected: object) -> None:
+        super().__init__(f"{found}, expected {expected}")
+
+
 def unpack(raw: bytes, file_size: int, where: str) -> Header:
     """Parse and check the header of a file of `file_size` bytes that begins with `raw`.
 
@@ -107,22 +114,33 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
     UnreadableError
         The header has another version, or is not consistent with itself or with the file.
     """
+    try:
+        _check_format(raw)
+        header = _parse(raw[:HEADER_BYTES])
+        _check_sizes(header, file_size)
+    except _WrongError as error:
+        raise UnreadableError(f"{where}: {error}") from error
+    return header
 
-    def wrong(found: object, expected: object) -> UnreadableError:
-        return UnreadableError(f"{where}: {found}, expected {expected}")
 
+def _check_format(raw: bytes) -> None:
+    """Raise an error unless `raw` begins with an intact header of this version."""
     if len(raw) < HEADER_BYTES:
-        raise wrong(f"{len(raw)} bytes", f"an embedding table of at least {HEADER_BYTES}")
-    raw = raw[:HEADER_BYTES]
-    magic, version, header_size, *fields = _FIXED.unpack_from(raw)
+        raise _WrongError(f"{len(raw)} bytes", f"an embedding table of at least {HEADER_BYTES} bytes")
+    magic, version, *_ = _FIXED.unpack_from(raw)
     if magic != MAGIC:
-        raise wrong(f"begins with {bytes(magic)!r}", f"an embedding table, {MAGIC!r}")
+        raise _WrongError(f"begins with {bytes(magic)!r}", f"an embedding table, which begins with {MAGIC!r}")
     if version != VERSION:
-        raise wrong(f"format version {version}", f"{VERSION}; write it again with this version of graph-tools")
+        raise _WrongError(f"format version {version}", f"{VERSION}; write it again with this version of graph-tools")
     (crc,) = _CRC.unpack_from(raw, _CRC_OFFSET)
     found = checksum.extend(0, raw[:_CRC_OFFSET])
     if crc != found:
-        raise wrong(f"header checksum {found:#010x}", f"{crc:#010x}; the file is damaged")
+        raise _WrongError(f"header checksum {found:#010x}", f"{crc:#010x}; the file is damaged")
+
+
+def _parse(raw: bytes) -> Header:
+    """Return the header, with sizes that may contradict each other."""
+    header_size, *fields = _FIXED.unpack_from(raw)[2:]
     size, rows, default_rows, dim, row_type, stride, index_kind, absent_key, reserved, home, buckets = fields
     for name, value, names in (
         ("row_type", row_type, ROW_TYPES),
@@ -130,7 +148,7 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
         ("absent_key", absent_key, ABSENT_KEYS),
     ):
         if value >= len(names):
-            raise wrong(f"{name} {value}", f"one below {len(names)}")
+            raise _WrongError(f"{name} {value}", f"a number below {len(names)}")
     sections = {}
     for place, name in enumerate(_SECTIONS):
         offset, length, crc, zero = _SECTION.unpack_from(raw, _FIXED.size + place * _SECTION.size)
@@ -138,10 +156,8 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
         reserved |= zero
     rest = raw[_FIXED.size + len(_SECTIONS) * _SECTION.size : _CRC_OFFSET]
     if reserved or any(rest) or header_size != HEADER_BYTES:
-        raise wrong("reserved bytes that are set or another header size", f"zeros and {HEADER_BYTES}")
-    if size != file_size:
-        raise wrong(f"{file_size} bytes", f"{size} as its header says; the file is truncated or extended")
-    header = Header(
+        raise _WrongError("reserved bytes that are set, or another header size", f"zeros and {HEADER_BYTES}")
+    return Header(
         file_size=size,
         rows=rows,
         default_rows=default_rows,
@@ -154,52 +170,52 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
         buckets=buckets,
         **sections,
     )
-    problem = _problem(header)
-    if problem is not None:
-        raise wrong(*problem)
-    return header
 
 
-def _problem(header: Header) -> tuple[str, str] | None:
-    """Return (found, expected) for the first inconsistency, or None."""
+def _check_sizes(header: Header, file_size: int) -> None:
+    """Raise an error for the first size that contradicts another one or the file."""
+    if header.file_size != file_size:
+        found = f"{header.file_size} bytes, as its header says; the file is truncated or extended"
+        raise _WrongError(f"{file_size} bytes", found)
     rows = header.rows + header.default_rows
     if header.dim < 1 or rows >= MOST_ROWS:
-        return f"{rows} rows of dim {header.dim}", f"below {MOST_ROWS} rows of dim 1 or more"
+        raise _WrongError(f"{rows} rows of dim {header.dim}", f"fewer than {MOST_ROWS} rows of dim 1 or more")
     if (header.default_rows > 0) != (header.absent_key == "default"):
-        return f"{header.default_rows} default rows with absent keys '{header.absent_key}'", "default rows for default"
+        found = f"{header.default_rows} default rows with absent keys '{header.absent_key}'"
+        raise _WrongError(found, "default rows for absent keys 'default' only")
     least = row_size(header.row_type, header.dim)
     alignment = 4 if least >= 4 else 2
     if header.row_stride < least or header.row_stride % alignment:
-        return f"row stride {header.row_stride}", f"a multiple of {alignment}, {least} or more"
+        raise _WrongError(f"row stride {header.row_stride}", f"a multiple of {alignment}, {least} or more")
     keyed, strings = header.index_kind != "direct", header.index_kind == "string"
     if not (
         0 < header.home_buckets <= header.buckets < 1 << 32 if keyed else header.buckets == header.home_buckets == 0
     ):
-        found = f"{header.home_buckets} home buckets of {header.buckets}"
-        return f"{found} with index '{header.index_kind}'", "some for a table with keys, else none"
+        found = f"{header.home_buckets} home buckets of {header.buckets} with index '{header.index_kind}'"
+        raise _WrongError(found, "buckets for a table with keys, and none for others")
     sizes = {
         "row_data": rows * header.row_stride,
         "index": header.buckets * BUCKET_BYTES,
         "key_offsets": 8 * (header.rows + 1) if strings else 0,
         "key_bytes": header.key_bytes.size if strings else 0,
     }
-    return _section_problem(header, sizes)
+    _check_sections(header, sizes)
 
 
-def _section_problem(header: Header, sizes: dict[str, int]) -> tuple[str, str] | None:
+def _check_sections(header: Header, sizes: dict[str, int]) -> None:
     alignments = {"row_data": ROW_ALIGNMENT, "index": INDEX_ALIGNMENT, "key_offsets": 8, "key_bytes": 1}
     end = HEADER_BYTES
-    for name, one in sorted(header.sections().items(), key=lambda item: (item[1].offset, item[1].size)):
-        if one.size != sizes[name]:
-            return f"{name} of {one.size} bytes", f"{sizes[name]}"
-        if not one.size:
-            if one.offset or one.crc:
-                return f"{name} at {one.offset} without bytes", "zeros"
+    for name, section in sorted(header.sections().items(), key=lambda item: (item[1].offset, item[1].size)):
+        if section.size != sizes[name]:
+            raise _WrongError(f"{name} of {section.size} bytes", f"{sizes[name]} bytes")
+        if not section.size:
+            if section.offset or section.crc:
+                raise _WrongError(f"{name} at {section.offset} without bytes", "zeros")
             continue
-        if one.offset < end or one.offset % alignments[name] or one.end > header.file_size:
-            return f"{name} at {one.offset}-{one.end}", f"multiples of {alignments[name]}, {end}-{header.file_size}"
-        end = one.end
-    return None
+        if section.offset < end or section.offset % alignments[name] or section.end > header.file_size:
+            within = f"a multiple of {alignments[name]}, between {end} and {header.file_size}"
+            raise _WrongError(f"{name} at {section.offset} to {section.end}", within)
+        end = section.end
 
 
 def row_size(row_type: str, dim: int) -> int:

@@ -25,20 +25,11 @@ from graph_tools.verification.report import Asked, ComparedModel, Refused, Verif
 from graph_tools.verification.request import Request
 from graph_tools.verification.requests import WARM_UP_FILE, read_requests
 from graph_tools.verification.rounding import Slacks, slacks
-from graph_tools.verification.runner import (
-    Answer,
-    Refusal,
-)
+from graph_tools.verification.runner import Answer, Refusal
 from graph_tools.verification.runners import Runners
 from graph_tools.verification.settings import settings_here
 from graph_tools.verification.structure import find_sparse_inputs, row_count
-from graph_tools.verification.tables import (
-    Pair,
-    compare_rows,
-    compare_tables,
-    largest_share,
-    pair_by_name,
-)
+from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
 from graph_tools.verification.user_rows import completed, in_all_forms
 
 SAMPLES = 32
@@ -105,29 +96,18 @@ def verify(
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
     load_libraries(op_library)
-    first, second = (one if isinstance(one, Model) else read_model(one) for one in (a, b))
-    sizes = [disk_bytes(one.path) for one in (first, second)]
-    report = VerifyReport(
-        ComparedModel(str(first.path), first.kind, sizes[0], ""),
-        ComparedModel(str(second.path), second.kind, sizes[1], ""),
-        allowed,
-        seed,
-    )
+    first, second = (model if isinstance(model, Model) else read_model(model) for model in (a, b))
+    report = VerifyReport(_compared_model(first), _compared_model(second), allowed, seed)
     names = common_signatures(first, second, report)
-    known = [one for one in (asking, first, second) if one is not None]
+    known = [model for model in (asking, first, second) if model is not None]
     users = {name: user_inputs(second.graph, second.signatures[name]) for name in names}
     worst = worst_keys(tables(first, second)) if lossy and tables is not None else {}
     asked = _requests(known, users, list(requests), samples, seed, report, worst)
-    large = None
-    held = [size - _mapped_bytes(one) for size, one in zip(sizes, (first, second), strict=True)]
-    if memory_limit is not None and max(*held, *map(_table_bytes, (first, second))) > memory_limit:
-        large = largest_share(memory_limit, first, second)
+    large = None if memory_limit is None else _streamed_bytes(first, second, memory_limit)
     runners = Runners(first, second, large, told)
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
-    rounded: Slacks = {}
-    if rounding:
-        rounded = slacks(asked, *answers, allowed, runners.ask_nudged)
+    rounded: Slacks = slacks(asked, *answers, allowed, runners.ask_nudged) if rounding else {}
     alike = Alike(asked, *answers, allowed, runners.elsewhere)
     _compare(asked, answers, first, names, report, rounded, alike)
     report.settings = settings_here()
@@ -138,6 +118,16 @@ def verify(
         _compare_tables(first, second, tables, large, memory_limit or 0, report)
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _compared_model(model: Model) -> ComparedModel:
+    return ComparedModel(str(model.path), model.kind, disk_bytes(model.path), "")
+
+
+def _streamed_bytes(a: Model, b: Model, memory_limit: int) -> int | None:
+    """Return the size of tables from which on they are streamed; None: both models fit into memory."""
+    held = [disk_bytes(model.path) - _mapped_bytes(model) for model in (a, b)]
+    return largest_share(memory_limit, a, b) if max(*held, *map(_table_bytes, (a, b))) > memory_limit else None
 
 
 def common_signatures(a: Model, b: Model, report: VerifyReport) -> list[str]:

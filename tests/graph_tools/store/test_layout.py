@@ -86,7 +86,7 @@ def test_damaged_header_is_refused_by_name(raw: bytes, found: str) -> None:
         (replace(HEADER, index_kind="int64"), "key_offsets"),
         (replace(HEADER, buckets=8), "index of 448"),
         (replace(HEADER, rows=21), "row_data of 440"),
-        (replace(HEADER, row_data=Section(4097, 440, 1)), "multiples of 4096"),
+        (replace(HEADER, row_data=Section(4097, 440, 1)), "a multiple of 4096"),
         (replace(HEADER, index=Section(4544 - 64, 448, 5)), "index at"),
         (replace(HEADER, key_bytes=Section(5000, 100, 7)), "key_bytes at"),
         (replace(HEADER, key_bytes=Section(8150, 100, 7)), "key_bytes at"),
