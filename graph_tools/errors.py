@@ -57,6 +57,6 @@ def naming(place: object, *others: object) -> Iterator[None]:
     try:
         yield
     except (UnreadableError, ConversionError) as error:
-        if not any(str(one) in str(error) for one in (place, *others)):
+        if not any(str(name) in str(error) for name in (place, *others)):
             error.args = (f"{place}: {error}", *error.args[1:])
         raise

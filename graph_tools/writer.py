@@ -155,8 +155,8 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
         init = graph.add("NoOp", name="init_all_tables", controls=initializers).name
         meta_graph.collection_def["saved_model_main_op"].node_list.value.append(init)
     for name, file in asset_files(model).items():
-        one = meta_graph.asset_file_def.add(filename=file.name)
-        one.tensor_info.name = f"{name}:0"
+        asset = meta_graph.asset_file_def.add(filename=file.name)
+        asset.tensor_info.name = f"{name}:0"
     for name, signature in model.signatures.items():
         written = meta_graph.signature_def[name]
         written.method_name = signature.method_name
@@ -176,8 +176,8 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
 def _library_ops(graph: Graph) -> list[Any]:
     """Return the definitions of ops that stock TensorFlow lacks, so that the model can be read without libraries."""
     named = {node.op for node in graph}
-    ops = sorted(one for one in named if is_ours(one) or not is_native(one))
-    return [one for one in (op_def(op, graph.op_defs) for op in ops) if one is not None]
+    ops = sorted(op for op in named if is_ours(op) or not is_native(op))
+    return [definition for definition in (op_def(op, graph.op_defs) for op in ops) if definition is not None]
 
 
 class _Restore:
@@ -223,7 +223,9 @@ class _Restore:
             values = self._read(f"{name}/values", handle.attrs["value_dtype"])
         else:
             dtype = handle.attrs["value_dtype"]
-            bounds = [self.graph.add_const(np.array(one, np.int64), "save/bound") for one in (0, len_of(content), 1)]
+            bounds = [
+                self.graph.add_const(np.array(bound, np.int64), "save/bound") for bound in (0, len_of(content), 1)
+            ]
             values = self.graph.add("Range", bounds, name=f"save/Range/{name}", attrs={"Tidx": dtype}).output()
         attrs = {"Tin": handle.attrs["key_dtype"], "Tout": handle.attrs["value_dtype"]}
         if content.mutable:

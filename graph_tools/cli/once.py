@@ -30,7 +30,7 @@ class OnceGroup(TyperGroup):
 
 def _strict(parser: Any, ctx: Any) -> Any:
     """Make a parser refuse repeated options; flags and options that collect values may be repeated."""
-    options = {id(one): one for one in (*parser._long_opt.values(), *parser._short_opt.values())}
+    options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
     for option in options.values():
         if option.action == "store":
             option.process = _once(option, ctx)

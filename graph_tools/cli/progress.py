@@ -48,7 +48,7 @@ class Steps:
     def end(self) -> None:
         """End the step."""
         if self._task is not None:
-            task = next(one for one in self._progress.tasks if one.id == self._task)
+            task = next(task for task in self._progress.tasks if task.id == self._task)
             if task.total is None:
                 self._progress.update(self._task, total=1, completed=1, unit="")
             else:

@@ -51,7 +51,7 @@ def sizes_table(report: dict[str, Any], title: str, width: int) -> Table:
 
 
 def _largest(report: dict[str, Any]) -> list[dict[str, Any]]:
-    return sorted(report["tables"], key=lambda one: (-one["source_bytes"], one["name"]))
+    return sorted(report["tables"], key=lambda table: (-table["source_bytes"], table["name"]))
 
 
 def _tables(report: dict[str, Any], width: int) -> Table:
@@ -70,21 +70,21 @@ def _tables(report: dict[str, Any], width: int) -> Table:
     with_family = any(record["family"] != "tensorflow" for record in records)
     rows = [
         [
-            escape(one["name"]),
-            one["family"] if with_family else "",
-            table_size_text(one["keys"], one["dim"]),
-            f"{one['zero_rows']:,}" if one["zero_rows"] else "",
-            one["dtype"],
-            one["layout"],
-            one["absent"]["kind"] if one["absent"] else "",
-            bytes_text(one["source_bytes"]),
-            bytes_text(one["bytes"]),
+            escape(record["name"]),
+            record["family"] if with_family else "",
+            table_size_text(record["keys"], record["dim"]),
+            f"{record['zero_rows']:,}" if record["zero_rows"] else "",
+            record["dtype"],
+            record["layout"],
+            record["absent"]["kind"] if record["absent"] else "",
+            bytes_text(record["source_bytes"]),
+            bytes_text(record["bytes"]),
         ]
-        for one in records[:_MOST]
+        for record in records[:_MOST]
     ]
     if len(records) > _MOST:
         rest = records[_MOST:]
-        sizes = [bytes_text(sum(one[key] for one in rest)) for key in ("source_bytes", "bytes")]
+        sizes = [bytes_text(sum(record[key] for record in rest)) for key in ("source_bytes", "bytes")]
         rows.append([f"and {len(rest)} more", "", "", "", "", "", "", *sizes])
     return make_table("Tables", columns, rows, width, optional=("zero rows", "family", "found by", "rows x dim"))
 
@@ -105,8 +105,8 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
         rows.append([escape(record["name"]), table_size_text(record["keys"], record["dim"]), zero, before, *marked])
     if len(records) > _MOST:
         rest = records[_MOST:]
-        sums = [sum(one["forecast"].get(name, one["bytes"]) for one in rest) for name in ROW_TYPES]
-        before = bytes_text(sum(one["source_bytes"] for one in rest))
+        sums = [sum(record["forecast"].get(name, record["bytes"]) for record in rest) for name in ROW_TYPES]
+        before = bytes_text(sum(record["source_bytes"] for record in rest))
         rows.append([f"and {len(rest)} more", "", "", before, *map(bytes_text, sums)])
     return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "rows x dim"))
 
@@ -127,23 +127,23 @@ def _removed(removed: dict[str, Any], width: int) -> Table:
     rows = []
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for one in removed["tensors"]:
-        counts[one["reason"]] += 1
-        sizes[one["reason"]] += one["bytes"]
+    for tensor in removed["tensors"]:
+        counts[tensor["reason"]] += 1
+        sizes[tensor["reason"]] += tensor["bytes"]
     for reason, size in sizes.most_common():
         rows.append(["tensors", f"{counts[reason]:,}", bytes_text(size), escape(reason)])
     gone: Counter[str] = Counter()
-    for one in removed["rows"]:
-        gone[one["reason"]] += one["rows"]
+    for entry in removed["rows"]:
+        gone[entry["reason"]] += entry["rows"]
     rows += [["rows", f"{count:,}", "", escape(reason)] for reason, count in gone.most_common()]
-    reasons = _alike(one["reason"] for one in removed["nodes"])
+    reasons = _alike(node["reason"] for node in removed["nodes"])
     for reason, count in reasons[:_MOST]:
         rows.append(["nodes", f"{count:,}", "", escape(reason)])
     if len(reasons) > _MOST:
         rest = sum(count for _, count in reasons[_MOST:])
         rows.append(["nodes", f"{rest:,}", "", f"{len(reasons) - _MOST} more reasons, in the JSON report"])
     for kind in ("assets", "functions", "signatures"):
-        for reason, count in Counter(one["reason"] for one in removed[kind]).most_common():
+        for reason, count in Counter(entry["reason"] for entry in removed[kind]).most_common():
             rows.append([kind, f"{count:,}", "", escape(reason)])
     columns: Columns = {"what": "left", "count": "right", "bytes": "right", "why": "text"}
     return make_table("Removed", columns, rows, width)
@@ -155,25 +155,27 @@ def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
     for reason in reasons:
         alike.setdefault(re.sub(r"'[^']*'", "…", reason), Counter())[reason] += 1
     counts = [(next(iter(found)) if len(found) == 1 else text, found.total()) for text, found in alike.items()]
-    return sorted(counts, key=lambda one: -one[1])
+    return sorted(counts, key=lambda item: -item[1])
 
 
 def notes(report: dict[str, Any]) -> list[str]:
     """Return lines about lossy tables, the result of the verification, and the place of the result."""
     lines = [
-        f"[yellow]lossy[/] {escape(one['name'])}: {one['lossy_rows']:,} rows were dropped that are not zero"
-        for one in report["tables"]
-        if one["lossy_rows"]
+        f"[yellow]lossy[/] {escape(table['name'])}: {table['lossy_rows']:,} rows were dropped that are not zero"
+        for table in report["tables"]
+        if table["lossy_rows"]
     ]
-    for one in report["left_out"]:
-        place = f" at {escape(one['site'])}" if one["site"] else ""
-        lines.append(f"[yellow]left out[/] {escape(one['name'])}{place}, since with it: {escape(one['reason'])}")
+    for left_out in report["left_out"]:
+        place = f" at {escape(left_out['site'])}" if left_out["site"] else ""
+        lines.append(
+            f"[yellow]left out[/] {escape(left_out['name'])}{place}, since with it: {escape(left_out['reason'])}"
+        )
     found = report["verification"]
     if found is not None:
         lines += [f"[yellow]warning[/] {escape(text)}" for text in weak_text(found)]
         lines.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
-        unknown = ", ".join(one["op"] for one in report["unknown_ops"])
+        unknown = ", ".join(op["op"] for op in report["unknown_ops"])
         unproved = f"; {escape(unknown)} of no library that was given: not run here" if unknown else ""
         lines.append(f"[yellow]not verified[/]: --no-verify was given{unproved}")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
@@ -187,7 +189,9 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     if not judged_too:
         judged = "not judged, since rows are stored lossily and no --tolerance was given"
     word = "[green]verified[/]" if judged_too else "[yellow]compared[/]"
-    unsettled = sum(one["unsettled"] for one in found["outputs"])
+    unsettled = sum(output["unsettled"] for output in found["outputs"])
     if unsettled:
-        judged += f"; {unsettled:,} of {sum(one['elements'] for one in found['outputs']):,} scores hang on rounding"
+        judged += (
+            f"; {unsettled:,} of {sum(output['elements'] for output in found['outputs']):,} scores hang on rounding"
+        )
     return f"{word} {asked_text(found)}: {difference}, {judged}, {settings_text(found)}"

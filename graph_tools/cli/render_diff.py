@@ -54,8 +54,8 @@ def _changes(title: str, changes: list[dict[str, Any]], width: int) -> Table:
 
 def _ops(ops: list[dict[str, Any]], width: int) -> Table:
     rows = [
-        [one["op"], f"{one['a']:,}", f"{one['b']:,}", f"{one['b'] - one['a']:+,}"]
-        for one in sorted(ops, key=lambda one: -abs(one["b"] - one["a"]))[:_MOST]
+        [op["op"], f"{op['a']:,}", f"{op['b']:,}", f"{op['b'] - op['a']:+,}"]
+        for op in sorted(ops, key=lambda op: -abs(op["b"] - op["a"]))[:_MOST]
     ]
     if len(ops) > _MOST:
         rows.append([f"and {len(ops) - _MOST} more", "", "", ""])

@@ -27,9 +27,9 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
         show(console, _sites(report["fused"], console.width))
         show(console, _left_alone(report["fused"], console.width))
         _timing(report["timing"], console)
-    if not any(one["sites"] for one in report["fused"]):
+    if not any(pass_["sites"] for pass_ in report["fused"]):
         console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
-    told = [f"[yellow]note[/] {escape(text)}" for one in report["table_files"] for text in one["notes"]]
+    told = [f"[yellow]note[/] {escape(text)}" for file in report["table_files"] for text in file["notes"]]
     for line in [*told, *_precision(report["precision"]), *notes(report)]:
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -42,19 +42,19 @@ def render_passes(passes: Mapping[str, str], console: Console) -> None:
 
 
 def _table_files(files: list[dict[str, Any]], width: int) -> Table:
-    ordered = sorted(files, key=lambda one: (-one["bytes"], one["tables"][0]))
+    ordered = sorted(files, key=lambda file: (-file["bytes"], file["tables"][0]))
     rows = []
-    for one in ordered[:_MOST]:
-        more = f" and {len(one['tables']) - 1} more" if len(one["tables"]) > 1 else ""
-        size = table_size_text(one["rows"], one["dim"])
-        shared = "yes" if one["shared"] else ""
-        name = escape(one["tables"][0]) + more
+    for file in ordered[:_MOST]:
+        more = f" and {len(file['tables']) - 1} more" if len(file["tables"]) > 1 else ""
+        size = table_size_text(file["rows"], file["dim"])
+        shared = "yes" if file["shared"] else ""
+        name = escape(file["tables"][0]) + more
         rows.append(
-            [name, size, one["row_type"], one["index_kind"], one["absent_key"], bytes_text(one["bytes"]), shared]
+            [name, size, file["row_type"], file["index_kind"], file["absent_key"], bytes_text(file["bytes"]), shared]
         )
     if len(ordered) > _MOST:
         rest = ordered[_MOST:]
-        rows.append([f"and {len(rest)} more", "", "", "", "", bytes_text(sum(one["bytes"] for one in rest)), ""])
+        rows.append([f"and {len(rest)} more", "", "", "", "", bytes_text(sum(file["bytes"] for file in rest)), ""])
     columns: Columns = {
         "table": "name",
         "rows x dim": "right",
@@ -89,10 +89,16 @@ def _timing(found: dict[str, Any] | None, console: Console) -> None:
         console.print(f"[yellow]note[/] {escape(found['note'])}", highlight=False, soft_wrap=True)
         return
     # Regions without a measurable share of the time are not shown.
-    shown = [one for one in found["regions"] if one["share"] >= _LEAST_SHARE][:_MOST]
+    shown = [region for region in found["regions"] if region["share"] >= _LEAST_SHARE][:_MOST]
     rows = [
-        [f"{one['share']:.1%}", escape(one["node"]), escape(one["ops"]), f"{one['nodes']:,}", escape(one["reason"])]
-        for one in shown
+        [
+            f"{region['share']:.1%}",
+            escape(region["node"]),
+            escape(region["ops"]),
+            f"{region['nodes']:,}",
+            escape(region["reason"]),
+        ]
+        for region in shown
     ]
     columns: Columns = {
         "of the time": "right",

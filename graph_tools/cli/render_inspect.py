@@ -52,24 +52,24 @@ def _overview(models: list[dict[str, Any]], columns: Columns, width: int) -> Tab
     def row(label: str, text: Callable[[dict[str, Any]], str]) -> None:
         rows.append([label, *(escape(text(model)) for model in models)])
 
-    row("kind", lambda one: one["kind"])
-    row("bytes", lambda one: bytes_text(one["bytes"]))
-    row("bytes not needed", lambda one: bytes_text(one["needless_bytes"]))
-    row("nodes", lambda one: f"{one['nodes']:,}")
-    row("nodes needed", lambda one: f"{one['needed_nodes']:,}")
-    row("functions", lambda one: f"{one['functions']:,}")
-    row("variables", lambda one: _count(one["variables"]))
-    row("variables needed", lambda one: _count([x for x in one["variables"] if x["used"]]))
-    row("tables", lambda one: _count(one["tables"]))
-    row("assets", lambda one: _count(one["assets"]))
-    row("training systems", lambda one: ", ".join(one["families"]) or "TensorFlow")
-    row("custom ops", lambda one: str(len(one["custom_ops"]) or "none"))
+    row("kind", lambda model: model["kind"])
+    row("bytes", lambda model: bytes_text(model["bytes"]))
+    row("bytes not needed", lambda model: bytes_text(model["needless_bytes"]))
+    row("nodes", lambda model: f"{model['nodes']:,}")
+    row("nodes needed", lambda model: f"{model['needed_nodes']:,}")
+    row("functions", lambda model: f"{model['functions']:,}")
+    row("variables", lambda model: _count(model["variables"]))
+    row("variables needed", lambda model: _count([x for x in model["variables"] if x["used"]]))
+    row("tables", lambda model: _count(model["tables"]))
+    row("assets", lambda model: _count(model["assets"]))
+    row("training systems", lambda model: ", ".join(model["families"]) or "TensorFlow")
+    row("custom ops", lambda model: str(len(model["custom_ops"]) or "none"))
     left: Columns = {"": "left"}
     return table("Models", left | columns, rows, width)
 
 
-def _count(things: list[dict[str, Any]]) -> str:
-    return f"{len(things):,}, {bytes_text(sum(thing['bytes'] for thing in things))}" if things else "none"
+def _count(items: list[dict[str, Any]]) -> str:
+    return f"{len(items):,}, {bytes_text(sum(item['bytes'] for item in items))}" if items else "none"
 
 
 def _ops(models: list[dict[str, Any]], columns: Columns, width: int) -> Table:
@@ -77,9 +77,9 @@ def _ops(models: list[dict[str, Any]], columns: Columns, width: int) -> Table:
     for model in models:
         total.update(model["ops"])
     most = [op for op, _ in total.most_common(_MOST)]
-    rows = [[escape(op), *(f"{one['ops'].get(op, 0):,}" for one in models)] for op in most]
+    rows = [[escape(op), *(f"{model['ops'].get(op, 0):,}" for model in models)] for op in most]
     if len(total) > _MOST:
-        rest = [sum(one["ops"].values()) - sum(one["ops"].get(op, 0) for op in most) for one in models]
+        rest = [sum(model["ops"].values()) - sum(model["ops"].get(op, 0) for op in most) for model in models]
         rows.append([f"and {len(total) - _MOST} more", *(f"{count:,}" for count in rest)])
     left: Columns = {"op": "name"}
     return table("Ops", left | columns, rows, width)
@@ -107,22 +107,22 @@ def _shape(shape: list[int | None] | None) -> str:
 
 def _held(model: dict[str, Any], title: str, width: int) -> Table:
     """Return a table of variables and tables; those that outputs need come first."""
-    held = sorted([*model["variables"], *model["tables"]], key=lambda one: (not one["used"], -one["bytes"]))
+    held = sorted([*model["variables"], *model["tables"]], key=lambda content: (not content["used"], -content["bytes"]))
     rows = []
-    for one in held[:_MOST]:
-        if "family" in one:
-            kind, notes = f"{one['family']} table", [f"absent key: {one['absent']}"]
-            shape = "?" if one["rows"] is None else table_size_text(one["rows"], one["dim"] or 1)
+    for content in held[:_MOST]:
+        if "family" in content:
+            kind, notes = f"{content['family']} table", [f"absent key: {content['absent']}"]
+            shape = "?" if content["rows"] is None else table_size_text(content["rows"], content["dim"] or 1)
         else:
             kind, notes = "variable", []
-            shape = " x ".join(f"{size:,}" for size in one["shape"]) or "scalar"
-        notes += [f"{one['index']} index"] if one.get("index") else []
-        notes += [] if one["used"] else ["no output needs it"]
-        notes += [f"copy of {one['duplicate_of']}"] if one.get("duplicate_of") else []
+            shape = " x ".join(f"{size:,}" for size in content["shape"]) or "scalar"
+        notes += [f"{content['index']} index"] if content.get("index") else []
+        notes += [] if content["used"] else ["no output needs it"]
+        notes += [f"copy of {content['duplicate_of']}"] if content.get("duplicate_of") else []
         note = escape(", ".join(notes))
-        rows.append([escape(one["name"]), kind, shape, one["dtype"], bytes_text(one["bytes"]), note])
+        rows.append([escape(content["name"]), kind, shape, content["dtype"], bytes_text(content["bytes"]), note])
     if len(held) > _MOST:
-        rest = sum(one["bytes"] for one in held[_MOST:])
+        rest = sum(content["bytes"] for content in held[_MOST:])
         rows.append([f"and {len(held) - _MOST} more", "", "", "", bytes_text(rest), ""])
     columns: Columns = {
         "name": "name",
@@ -138,8 +138,8 @@ def _held(model: dict[str, Any], title: str, width: int) -> Table:
 def _unused(model: dict[str, Any], title: str, width: int) -> Table:
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for one in model["unused_tensors"]:
-        counts[one["reason"]] += 1
-        sizes[one["reason"]] += one["bytes"]
+    for tensor in model["unused_tensors"]:
+        counts[tensor["reason"]] += 1
+        sizes[tensor["reason"]] += tensor["bytes"]
     rows = [[f"{counts[reason]:,}", bytes_text(size), escape(reason)] for reason, size in sizes.most_common()]
     return table(title, {"tensors": "right", "bytes": "right", "why": "text"}, rows, width)

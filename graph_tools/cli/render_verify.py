@@ -19,9 +19,9 @@ _MOST = 12
 def render_verify(report: dict[str, Any], console: Console) -> None:
     """Print a verify report."""
     for side in ("a", "b"):
-        one = report[side]
-        how = f", run by {one['how']}" if one["how"] else ""
-        text = f"[bold]{side}[/] {escape(one['path'])}: {one['kind']}, {bytes_text(one['bytes'])}{how}"
+        model = report[side]
+        how = f", run by {model['how']}" if model["how"] else ""
+        text = f"[bold]{side}[/] {escape(model['path'])}: {model['kind']}, {bytes_text(model['bytes'])}{how}"
         console.print(text, highlight=False, soft_wrap=True)
     console.print()
     show(console, _outputs(report["outputs"], console.width))
@@ -33,19 +33,19 @@ def render_verify(report: dict[str, Any], console: Console) -> None:
 def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
     several = len({output["signature"] for output in outputs}) > 1
     rows = []
-    for one in outputs:
-        ranked = one["rank_correlation"]
+    for output in outputs:
+        ranked = output["rank_correlation"]
         rows.append(
             [
-                escape(f"{one['signature']}: {one['name']}" if several else one["name"]),
-                f"{one['elements']:,}",
-                f"[red]{one['beyond']:,}[/]" if one["beyond"] else "0",
-                f"{one['unsettled']:,}" if one["unsettled"] else "",
-                "bit-exact" if one["bit_exact"] else f"{float(one['max_abs_difference']):.2g}",
-                "" if one["bit_exact"] else f"{float(one['max_rel_difference']):.2g}",
+                escape(f"{output['signature']}: {output['name']}" if several else output["name"]),
+                f"{output['elements']:,}",
+                f"[red]{output['beyond']:,}[/]" if output["beyond"] else "0",
+                f"{output['unsettled']:,}" if output["unsettled"] else "",
+                "bit-exact" if output["bit_exact"] else f"{float(output['max_abs_difference']):.2g}",
+                "" if output["bit_exact"] else f"{float(output['max_rel_difference']):.2g}",
                 "" if ranked is None else f"{ranked:.6f}",
-                f"{one['nan_a']} / {one['nan_b']}" if one["nan_a"] or one["nan_b"] else "",
-                "" if one["auc_a"] is None else f"{one['auc_a']:.5f} / {one['auc_b']:.5f}",
+                f"{output['nan_a']} / {output['nan_b']}" if output["nan_a"] or output["nan_b"] else "",
+                "" if output["auc_a"] is None else f"{output['auc_a']:.5f} / {output['auc_b']:.5f}",
             ]
         )
     columns: Columns = {"output": "name"}
@@ -56,9 +56,9 @@ def _outputs(outputs: list[dict[str, Any]], width: int) -> Table:
 
 def _tables(tables: list[dict[str, Any]], width: int) -> Table:
     rows = []
-    for one in sorted(tables, key=lambda one: (one["equal"], -one["rows"]))[:_MOST]:
-        numbers = [f"{one[key]:,}" for key in ("rows", "stored", "absent", "beyond")]
-        rows.append([escape(one["name"]), *numbers, f"{float(one['max_abs_difference']):.2g}"])
+    for compared in sorted(tables, key=lambda compared: (compared["equal"], -compared["rows"]))[:_MOST]:
+        numbers = [f"{compared[key]:,}" for key in ("rows", "stored", "absent", "beyond")]
+        rows.append([escape(compared["name"]), *numbers, f"{float(compared['max_abs_difference']):.2g}"])
     if len(tables) > _MOST:
         rows.append([f"and {len(tables) - _MOST} more", "", "", "", "", ""])
     columns: Columns = {"table": "name"}
@@ -68,8 +68,10 @@ def _tables(tables: list[dict[str, Any]], width: int) -> Table:
 
 def _notes(report: dict[str, Any]) -> list[str]:
     notes = [f"[yellow]not compared[/] {escape(text)}" for text in report["not_compared"][:_MOST]]
-    refused = [one for one in report["refused"] if one["equal"] and not one["empty"]]
-    for (signature, error), count in Counter((one["signature"], one["a"]) for one in refused).most_common(_MOST):
+    refused = [request for request in report["refused"] if request["equal"] and not request["empty"]]
+    for (signature, error), count in Counter((request["signature"], request["a"]) for request in refused).most_common(
+        _MOST
+    ):
         times = f"{count} requests" if count > 1 else "1 request"
         notes.append(f"refused by both: {times} of '{escape(signature)}', {escape(error)}")
     notes += [f"[red]differs[/] {escape(text)}" for text in report["reasons"][:_MOST]]

@@ -30,13 +30,13 @@ def difference_text(found: dict[str, Any]) -> str:
     """Return the largest difference between the scores of a verification, in words."""
     if found["bit_exact"]:
         return "scores are equal bit for bit"
-    worst = max((float(one["max_abs_difference"]) for one in found["outputs"]), default=0.0)
+    worst = max((float(output["max_abs_difference"]) for output in found["outputs"]), default=0.0)
     return f"largest difference {worst:.2g}"
 
 
 def weak_text(found: dict[str, Any]) -> list[str]:
     """Return the warnings of a verification, and why it proves little, in lines without markup."""
-    return [*found["warnings"], *(f"weak proof: {one}" for one in found["weak"])]
+    return [*found["warnings"], *(f"weak proof: {reason}" for reason in found["weak"])]
 
 
 def settings_text(found: dict[str, Any]) -> str:
@@ -50,9 +50,9 @@ def settings_text(found: dict[str, Any]) -> str:
 
 def asked_text(found: dict[str, Any]) -> str:
     """Return how many requests of a verification count, why others do not, and their rows: `31 of 32 requests, ...`."""
-    answered = sum(one["answered"] for one in found["signatures"])
-    refused = [one for one in found["refused"] if not one["empty"]]
-    both = sum(one["a"] is not None and one["b"] is not None for one in refused)
+    answered = sum(signature["answered"] for signature in found["signatures"])
+    refused = [request for request in found["refused"] if not request["empty"]]
+    both = sum(request["a"] is not None and request["b"] is not None for request in refused)
     why = {"of no row": found["requests"] - answered - len(refused), "refused by both": both}
     others = ", ".join(f"{count:,} {what}" for what, count in why.items() if count > 0)
     return f"{answered:,} of {found['requests']:,} requests{f' ({others})' if others else ''}, {found['rows']:,} rows"

@@ -87,7 +87,9 @@ def _inside(path: Path) -> str:
     """Return a text with the newest version in a folder of versions, as servers have them, or ""."""
     if not path.is_dir():
         return ""
-    versions = sorted((one for one in path.iterdir() if one.name.isdigit() and is_saved_model(one)), key=_number)
+    versions = sorted(
+        (folder for folder in path.iterdir() if folder.name.isdigit() and is_saved_model(folder)), key=_number
+    )
     others = f", one of {len(versions)} versions" if len(versions) > 1 else ""
     return f": {versions[-1]} is one{others}" if versions else ""
 

@@ -82,7 +82,7 @@ def _without_elements(mapped: Buffer, node: Span, found: dict[str, TensorSource]
     if elements is None or parsed.op != "Const" or parsed.input:
         return None
     dtype = tf.as_dtype(proto.dtype)
-    shape = tuple(one.size for one in proto.tensor_shape.dim)
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     count = math.prod(shape)
     if dtype == tf.string or count * dtype.size != elements[1] - elements[0]:
         return None

@@ -65,7 +65,7 @@ def parse_tables(message: bytes) -> dict[str, TableConfig]:
         The bytes are not such a message.
     """
     names = [name.decode() for name in _messages(message, 1)]
-    configs = [parse_table(one) for one in _messages(message, 2)]
+    configs = [parse_table(table) for table in _messages(message, 2)]
     if len(names) != len(configs) or len(set(names)) != len(names):
         raise ValueError(f"{len(configs)} tables named {', '.join(names)}")
     return dict(zip(names, configs, strict=True))

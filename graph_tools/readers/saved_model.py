@@ -47,7 +47,7 @@ def read_saved_model(
     """
     meta_graph = choose_meta_graph(read_proto(path), tags, path)
     graph = Graph.from_graph_def(meta_graph.graph_def, str(path))
-    graph.op_defs = {one.name: one for one in meta_graph.meta_info_def.stripped_op_list.op}
+    graph.op_defs = {op.name: op for op in meta_graph.meta_info_def.stripped_op_list.op}
     load_for(graph)
     kept = read_signatures(meta_graph, graph, signatures, path)
     named = {output.tensor.node for signature in kept.values() for output in signature.outputs.values()}
@@ -109,7 +109,7 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: Path) -> An
         return exact[0]
     if not tags and len(graphs) == 1:
         return graphs[0]
-    found = "; ".join(",".join(one.meta_info_def.tags) or "(none)" for one in graphs)
+    found = "; ".join(",".join(graph.meta_info_def.tags) or "(none)" for graph in graphs)
     raise UsageError(f"{path}: MetaGraphs tagged {found}, expected one tagged {','.join(sorted(wanted))}")
 
 
@@ -128,15 +128,15 @@ def read_signatures(meta_graph: Any, graph: Graph, wanted: tuple[str, ...], path
         return Endpoint(tensor, tf.as_dtype(info.dtype), sizes)
 
     found: dict[str, Signature] = {}
-    for name, one in meta_graph.signature_def.items():
+    for name, signature in meta_graph.signature_def.items():
         if name in (INIT_SIGNATURE, TRAIN_SIGNATURE) or (wanted and name not in wanted):
             continue
         place = f"{path}: signature '{name}'"
         found[name] = Signature(
-            {key: endpoint(info, key, place) for key, info in sorted(one.inputs.items())},
-            {key: endpoint(info, key, place) for key, info in sorted(one.outputs.items())},
-            one.method_name,
-            read_defaults(one, place),
+            {key: endpoint(info, key, place) for key, info in sorted(signature.inputs.items())},
+            {key: endpoint(info, key, place) for key, info in sorted(signature.outputs.items())},
+            signature.method_name,
+            read_defaults(signature, place),
         )
     missing = [name for name in wanted if name not in found]
     if missing or not found:
@@ -190,18 +190,18 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
     files = list(meta_graph.asset_file_def)
     if not files and "saved_model_assets" in meta_graph.collection_def:
         for packed in meta_graph.collection_def["saved_model_assets"].any_list.value:
-            one = meta_graph_pb2.AssetFileDef()
-            packed.Unpack(one)
-            files.append(one)
+            file_def = meta_graph_pb2.AssetFileDef()
+            packed.Unpack(file_def)
+            files.append(file_def)
     assets = {}
-    for one in files:
-        file = path / "assets" / one.filename
+    for file_def in files:
+        file = path / "assets" / file_def.filename
         if file == path / "assets":
             # Monolith names the folder itself ("./") in order to build file names; there is nothing to copy.
             continue
         if not file.is_file():
             raise UnreadableError(f"{file}: not there, expected the asset that the SavedModel names")
-        assets[Output.parse(one.tensor_info.name).node] = file
+        assets[Output.parse(file_def.tensor_info.name).node] = file
     return assets
 
 

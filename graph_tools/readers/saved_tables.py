@@ -142,5 +142,5 @@ def take_tables(model: Model) -> None:
 
 def _resource(node: Node) -> tuple[str, str]:
     """Return container and name, which are equal for all nodes of one resource."""
-    container, name = (attribute(node, one, b"").decode() for one in ("container", "shared_name"))
+    container, name = (attribute(node, key, b"").decode() for key in ("container", "shared_name"))
     return container, name or node.name

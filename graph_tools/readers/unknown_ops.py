@@ -60,14 +60,14 @@ def check_restored(model: Model) -> None:
         if graph[name].op == OP or is_native(graph[name].op) or graph[name].op in graph.library:
             continue
         for user in graph.users(name):
-            if any(graph[one].op in _RESTORES for one in graph.ancestors([user.name]) if one != name):
-                _refuse(model, [one for one in unknown_ops(model) if one.op == graph[name].op])
+            if any(graph[ancestor].op in _RESTORES for ancestor in graph.ancestors([user.name]) if ancestor != name):
+                _refuse(model, [op for op in unknown_ops(model) if op.op == graph[name].op])
 
 
 def _refuse(model: Model, unknown: list[UnknownOp]) -> None:
     from graph_tools.readers.families import FAMILIES
 
-    listed = "; ".join(f"{one.op} ({one.place}, needed by {one.output})" for one in unknown)
+    listed = "; ".join(f"{op.op} ({op.place}, needed by {op.output})" for op in unknown)
     systems = ", ".join(family.name for family in FAMILIES)
     raise ConversionError(
         f"{model.path}: {len(unknown)} unknown op{'s' if len(unknown) > 1 else ''}: {listed}, expected ops of "
@@ -101,7 +101,7 @@ def _ops(model: Model, name: str) -> Iterator[tuple[str, str]]:
     """Yield the op of a node and those of the functions that it calls, with their places."""
     node = model.graph[name]
     library = model.graph.library
-    waiting = [one for one in _called(node.attrs, node.op) if one in library]
+    waiting = [called for called in _called(node.attrs, node.op) if called in library]
     if node.op not in library:
         yield node.op, f"node '{name}'"
     seen: set[str] = set()
@@ -111,7 +111,7 @@ def _ops(model: Model, name: str) -> Iterator[tuple[str, str]]:
             continue
         seen.add(function)
         for inner in library[function].node_def:
-            waiting.extend(one for one in _called(inner.attr, inner.op) if one in library)
+            waiting.extend(called for called in _called(inner.attr, inner.op) if called in library)
             if inner.op not in library:
                 yield inner.op, f"node '{inner.name}' of the function '{function}' in '{name}'"
 
@@ -122,5 +122,5 @@ def _called(attrs: Any, op: str) -> list[str]:
         if value.HasField("func"):
             called.append(value.func.name)
         elif value.HasField("list"):
-            called.extend(one.name for one in value.list.func)
+            called.extend(function.name for function in value.list.func)
     return called

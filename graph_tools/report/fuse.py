@@ -115,14 +115,14 @@ def describe_node(node: Node) -> str:
     if "layers" in plan:
         texts.append(_count(len(plan["layers"]), "layer"))
     if "columns" in plan:
-        kinds = [one["kind"] for one in plan["columns"]]
+        kinds = [column["kind"] for column in plan["columns"]]
         texts += [_count(kinds.count("lookup"), "lookup")] if "lookup" in kinds else []
         texts += [_count(kinds.count("copy"), "copied feature")] if "copy" in kinds else []
         texts += [_count(kinds.count("linear"), "linear feature")] if "linear" in kinds else []
-        widths = [str(one["width"]) for one in plan["outputs"]]
+        widths = [str(output["width"]) for output in plan["outputs"]]
         texts.append(f"columns: {', '.join(widths)}")
     return ", ".join([*texts, _count(len(node.inputs), "input")])
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -81,10 +81,10 @@ class Index:
             slots = _slots(home[order], slot)
             slot = int(slots[-1]) + 1 if len(slots) else slot
             placed = (slots, keys[order], rows[order])
-            some = [np.concatenate(both) for both in zip(waiting, placed, strict=True)]
-            now = some[0] < np.uint64(end) * _SLOTS
-            yield self._filled(begin, end, *(one[now] for one in some))
-            waiting = [one[~now] for one in some]
+            candidates = [np.concatenate(both) for both in zip(waiting, placed, strict=True)]
+            now = candidates[0] < np.uint64(end) * _SLOTS
+            yield self._filled(begin, end, *(array[now] for array in candidates))
+            waiting = [array[~now] for array in candidates]
         # After the last home: the remaining keys, and a last bucket that is not full.
         if slot >= self.home_buckets * BUCKET_KEYS:
             yield self._filled(self.home_buckets, slot // BUCKET_KEYS + 1, *waiting)
@@ -98,8 +98,8 @@ class Index:
             return
         part = np.empty(len(self.keys), np.uint16)
         for begin in range(0, len(part), _PART_KEYS):
-            some = slice(begin, begin + _PART_KEYS)
-            part[some] = homes(self.keys[some], self.home_buckets) // np.uint64(step)
+            block = slice(begin, begin + _PART_KEYS)
+            part[block] = homes(self.keys[block], self.home_buckets) // np.uint64(step)
         ends = np.cumsum(np.bincount(part, minlength=count))
         order = np.argsort(part, kind="stable")
         del part

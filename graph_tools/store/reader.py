@@ -84,9 +84,9 @@ class TableReader:
         if len(counts) and counts[-1] == BUCKET_KEYS:
             raise self._damaged("a last bucket that is full", "room in it")
         for begin in range(0, len(self._index), _BLOCK_BYTES // BUCKET_BYTES):
-            some = self._index[begin : begin + _BLOCK_BYTES // BUCKET_BYTES]
-            used = np.arange(BUCKET_KEYS) < some["count"][:, None]
-            if (some["rows"][used] >= self.header.rows).any():
+            buckets = self._index[begin : begin + _BLOCK_BYTES // BUCKET_BYTES]
+            used = np.arange(BUCKET_KEYS) < buckets["count"][:, None]
+            if (buckets["rows"][used] >= self.header.rows).any():
                 raise self._damaged("a key of a row that is not there", f"rows below {self.header.rows}")
         ends = self._offsets
         if len(ends) and (ends[0] or ends[-1] != len(self._key_bytes) or (ends[1:] < ends[:-1]).any()):
@@ -111,15 +111,15 @@ class TableReader:
         left = np.arange(len(keys))
         bucket = homes(hashes, self.header.home_buckets).astype(np.int64)
         while len(left):
-            some = self._index[bucket[left]]
-            used = np.arange(BUCKET_KEYS) < some["count"][:, None]
-            equal = used & (some["keys"] == hashes[left][:, None])
+            buckets = self._index[bucket[left]]
+            used = np.arange(BUCKET_KEYS) < buckets["count"][:, None]
+            equal = used & (buckets["keys"] == hashes[left][:, None])
             if self.header.index_kind == "string":
                 for place, slot in np.argwhere(equal):
-                    equal[place, slot] = self.key(int(some["rows"][place, slot])) == keys[left[place]]
+                    equal[place, slot] = self.key(int(buckets["rows"][place, slot])) == keys[left[place]]
             hit = equal.any(axis=1)
-            found[left[hit]] = some["rows"][hit, equal[hit].argmax(axis=1)]
-            left = left[~hit & (some["count"] == BUCKET_KEYS)]
+            found[left[hit]] = buckets["rows"][hit, equal[hit].argmax(axis=1)]
+            left = left[~hit & (buckets["count"] == BUCKET_KEYS)]
             bucket[left] += 1
         return found
 
@@ -185,8 +185,8 @@ class TableReader:
         def blocks(rows: int, field: str, dtype: Any) -> Iterator[Array]:
             step = max(1, min(rows, _BLOCK_BYTES // 8) // BUCKET_KEYS)
             for begin in range(0, len(self._index), step):
-                some = self._index[begin : begin + step]
-                used = some[field][np.arange(BUCKET_KEYS) < some["count"][:, None]].astype(dtype)
+                buckets = self._index[begin : begin + step]
+                used = buckets[field][np.arange(BUCKET_KEYS) < buckets["count"][:, None]].astype(dtype)
                 for place in range(0, len(used), rows):
                     yield used[place : place + rows]
 

@@ -158,21 +158,21 @@ def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array,
     held: list[Array | None] = [None] * len(readers)
     while readers:
         for index, reader in enumerate(readers):
-            one = held[index]
-            while one is None or not len(one):
-                one = next(reader, None)
-                if one is None:
+            block = held[index]
+            while block is None or not len(block):
+                block = next(reader, None)
+                if block is None:
                     break
-            held[index] = one
-        ready = [one for one in held if one is not None]
+            held[index] = block
+        ready = [block for block in held if block is not None]
         if not ready:
             return
         if len(ready) < len(held):
             lengths = ", ".join(str(source.shape[0]) for source in sources)
             raise UnreadableError(f"keys and rows of a table: lengths {lengths} or fewer, expected equal ones")
-        count = min(len(one) for one in ready)
-        yield tuple(one[:count] for one in ready)
-        held = [one[count:] for one in ready]
+        count = min(len(block) for block in ready)
+        yield tuple(block[:count] for block in ready)
+        held = [block[count:] for block in ready]
 
 
 def limited(blocks: Iterator[Array], rows: int) -> Iterator[Array]:

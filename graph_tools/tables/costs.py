@@ -73,16 +73,16 @@ class Layout:
 
 def table_bytes(layout: Layout, counts: Counts, row_type: str) -> int:
     """Return the bytes of a table."""
-    one = row_bytes(row_type, counts.dim, counts.dtype)
+    size = row_bytes(row_type, counts.dim, counts.dtype)
     if layout.name == "none":
-        return counts.absent * one
+        return counts.absent * size
     if layout.name == "direct":
-        return (counts.span + counts.absent) * one
+        return (counts.span + counts.absent) * size
     rows = stored_rows(layout, counts) + counts.absent
     if layout.name == "remap":
-        return _INDEX_BYTES * (counts.span + bool(counts.absent)) + rows * one
+        return _INDEX_BYTES * (counts.span + bool(counts.absent)) + rows * size
     index = _INDEX_BYTES * counts.kept if layout.share == "equal" else 0
-    return counts.key_bytes + index + rows * one
+    return counts.key_bytes + index + rows * size
 
 
 def stored_rows(layout: Layout, counts: Counts) -> int:

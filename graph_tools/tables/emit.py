@@ -44,7 +44,9 @@ class Emitter:
             self.table = self.graph.add("HashTableV2", name=name, attrs=attrs).output()
             model.hash_tables[self.table.node] = HashTableContent(streams.keys(), streams.values())
         names = {part: handle.node for part, handle in self.variables.items()}
-        names |= {part: one.node for part, one in ((INDEX, self.index), (TABLE, self.table)) if one is not None}
+        names |= {
+            part: output.node for part, output in ((INDEX, self.index), (TABLE, self.table)) if output is not None
+        }
         model.stored_tables.append(remember(plan, streams, names))
 
     def _variable(self, part: str, tensor: Any) -> Output:
@@ -227,7 +229,7 @@ class Emitter:
         flat = ops.add("Reshape", both, whole, T=tf.uint8, Tshape=tf.int32)
         if dim % 2 == 0:
             return flat
-        begin, end, step = (ops.const(np.array(one, np.int32)) for one in ([0, 0], [0, dim], [1, 1]))
+        begin, end, step = (ops.const(np.array(bounds, np.int32)) for bounds in ([0, 0], [0, dim], [1, 1]))
         attrs = {"begin_mask": 0, "end_mask": 0, "ellipsis_mask": 1, "new_axis_mask": 0, "shrink_axis_mask": 0}
         return ops.add("StridedSlice", flat, begin, end, step, T=tf.uint8, Index=tf.int32, **attrs)
 

@@ -51,13 +51,13 @@ def plain_tables(model: Model) -> tuple[list[PlainTable], list[tuple[str, str]]]
             continue
         if source.dtype.kind not in "fV" or len(source.shape) != 2 or not all(source.shape):
             continue
-        gathers, reads, other = _readers(model, handle)
+        gathers, reads, other_use = _readers(model, handle)
         if not gathers:
             continue
         if handle.name in written:
-            other = "the graph writes it"
-        if other:
-            refused.append((handle.name, other))
+            other_use = "the graph writes it"
+        if other_use:
+            refused.append((handle.name, other_use))
         else:
             tables.append(PlainTable(handle.name, tuple(gathers), tuple(reads)))
     return tables, refused
@@ -68,42 +68,42 @@ def _readers(model: Model, handle: Node) -> tuple[list[str], list[str], str]:
     graph = model.graph
     gathers: list[str] = []
     reads: list[str] = []
-    other = ""
+    other_use = ""
     outputs = model.outputs()
     for user in graph.users(handle.name):
         if handle.name in user.controls:
-            other = f"'{user.name}' waits for it"
+            other_use = f"'{user.name}' waits for it"
         elif user.op == "ResourceGather":
             if attribute(user, "batch_dims", 0) or user.inputs[0] != handle.output():
-                other = f"'{user.name}' gathers in batches"
+                other_use = f"'{user.name}' gathers in batches"
             gathers.append(user.name)
         elif user.op == "ReadVariableOp":
             wrong = _follow(model, user, gathers, reads, outputs)
-            other = other or wrong
+            other_use = other_use or wrong
         else:
-            other = f"'{user.name}' ({user.op}) reads all of it"
-    return gathers, reads, other
+            other_use = f"'{user.name}' ({user.op}) reads all of it"
+    return gathers, reads, other_use
 
 
 def _follow(model: Model, read: Node, gathers: list[str], reads: list[str], outputs: set[str]) -> str:
     """Collect the nodes that gather rows of a read value, and return a description of any other use of it."""
-    graph, other = model.graph, ""
+    graph, other_use = model.graph, ""
     reads.append(read.name)
     if read.name in outputs:
-        other = "it is an output of the model"
+        other_use = "it is an output of the model"
     for user in graph.users(read.name):
         ids_too = any(source.node == read.name for source in user.inputs[1:])
         if read.name in user.controls:
-            other = f"'{user.name}' waits for it"
+            other_use = f"'{user.name}' waits for it"
         elif user.op == "Identity" and not user.controls:
-            other = _follow(model, user, gathers, reads, outputs) or other
+            other_use = _follow(model, user, gathers, reads, outputs) or other_use
         elif ids_too or not (user.op == "GatherV2" or combines_rows(user)):
-            other = f"'{user.name}' ({user.op}) reads all of it"
+            other_use = f"'{user.name}' ({user.op}) reads all of it"
         elif combines_rows(user):
             gathers.append(user.name)
         else:
             axis = constant(graph, user.inputs[2])
             if axis is None or int(axis.reshape(())) not in (0, -2) or attribute(user, "batch_dims", 0):
-                other = f"'{user.name}' gathers along another axis than the first"
+                other_use = f"'{user.name}' gathers along another axis than the first"
             gathers.append(user.name)
-    return other
+    return other_use

@@ -203,10 +203,10 @@ def _planned(
 ) -> TablePlan:
     reasons = list(found.notes)
     forecast = {}
-    for one in ROW_TYPES:
-        possible = "fp32" if refusal(one, source.dim, source.dtype, found.largest) else one
+    for candidate in ROW_TYPES:
+        possible = "fp32" if refusal(candidate, source.dim, source.dtype, found.largest) else candidate
         layout = _cheapest(source, found, policy, counts, possible, options)
-        forecast[one] = table_bytes(layout, counts, possible)
+        forecast[candidate] = table_bytes(layout, counts, possible)
     row_type = options.row_type(source.name)
     refused = refusal(row_type, source.dim, source.dtype, found.largest)
     if refused:

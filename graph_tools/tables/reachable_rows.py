@@ -18,6 +18,6 @@ def reachable(model: Model, outputs: list[Output]) -> Reach:
     finder = RangeFinder(model)
     found: Reach | None = None
     for output in outputs:
-        one = Reach(*finder.of(output))
-        found = one if found is None else found.union(one)
+        reach = Reach(*finder.of(output))
+        found = reach if found is None else found.union(reach)
     return found or EVERYTHING

@@ -195,7 +195,7 @@ class Conversion(ABC, Generic[Report]):
     def _check_runs(self, report: CutReport) -> None:
         """Raise `ConversionError` if a verification is due and TensorFlow does not have all ops of the result."""
         if report.unknown_ops and self.check and self.target is not None:
-            listed = "; ".join(f"{one.op} ({one.place}, needed by {one.output})" for one in report.unknown_ops)
+            listed = "; ".join(f"{op.op} ({op.place}, needed by {op.output})" for op in report.unknown_ops)
             count = len(report.unknown_ops)
             raise ConversionError(
                 f"{self.source}: {count} unknown op{'s' * (count > 1)}: {listed}, expected ops that TensorFlow runs, "
@@ -255,7 +255,7 @@ def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proo
     WeakProofError
         The requests cover too little to prove that the models are equal.
     """
-    judged = replace(found, refused=[one for one in found.refused if one.b is not None])
+    judged = replace(found, refused=[request for request in found.refused if request.b is not None])
     if not scores:
         # If rows were dropped on request, scores may change by any amount.
         limited = not any(table.lossy_rows for table in report.tables)

@@ -44,5 +44,5 @@ def this_cpu(file: Path = Path("/proc/cpuinfo")) -> Cpu:
     except OSError:
         pass
     flags = set(found.get("flags", "").split())
-    features = tuple(one for one in _WANTED if one in flags)
+    features = tuple(feature for feature in _WANTED if feature in flags)
     return Cpu(found.get("model name", "unknown"), features, found.get("vendor_id", ""))

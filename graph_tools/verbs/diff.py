@@ -33,7 +33,7 @@ def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffR
             for op in sorted(set(first.ops) | set(second.ops))
             if first.ops.get(op, 0) != second.ops.get(op, 0)
         ],
-        variables=_changes(*(_variables(one, _with_content(first, second)) for one in (first, second))),
+        variables=_changes(*(_variables(model, _with_content(first, second)) for model in (first, second))),
         tables=_changes(_tables(first), _tables(second)),
         assets=_changes(_assets(first), _assets(second)),
     )
@@ -52,18 +52,18 @@ def _with_content(a: Inspection, b: Inspection) -> set[str]:
     }
 
 
-def _side(one: Inspection) -> ModelTotals:
+def _side(model: Inspection) -> ModelTotals:
     return ModelTotals(
-        path=one.path,
-        kind=one.kind,
-        bytes=one.bytes,
-        nodes=one.nodes,
-        functions=one.functions,
-        variables=len(one.variables),
-        variable_bytes=sum(variable.bytes for variable in one.variables),
-        tables=len(one.tables),
-        table_bytes=sum(table.bytes for table in one.tables),
-        assets=len(one.assets),
+        path=model.path,
+        kind=model.kind,
+        bytes=model.bytes,
+        nodes=model.nodes,
+        functions=model.functions,
+        variables=len(model.variables),
+        variable_bytes=sum(variable.bytes for variable in model.variables),
+        tables=len(model.tables),
+        table_bytes=sum(table.bytes for table in model.tables),
+        assets=len(model.assets),
     )
 
 
@@ -79,18 +79,21 @@ def _signatures(a: Inspection, b: Inspection) -> Iterable[Change]:
             yield Change(name, *texts)
             continue
         for kind in ("inputs", "outputs"):
-            ends = [{one.name: _end_text(one) for one in getattr(side[name], kind)} for side in (first, second)]
+            ends = [
+                {endpoint.name: _end_text(endpoint) for endpoint in getattr(side[name], kind)}
+                for side in (first, second)
+            ]
             for change in _changes(*ends):
                 yield Change(f"{name}/{kind[:-1]}/{change.name}", change.a, change.b)
 
 
-def _signature_text(one: SignatureInfo) -> str:
-    return f"{len(one.inputs)} inputs, {len(one.outputs)} outputs"
+def _signature_text(signature: SignatureInfo) -> str:
+    return f"{len(signature.inputs)} inputs, {len(signature.outputs)} outputs"
 
 
-def _end_text(one: TensorInfo) -> str:
-    shape = "any rank" if one.shape is None else str(["?" if size is None else size for size in one.shape])
-    return f"{one.dtype} {shape}".replace("'", "")
+def _end_text(endpoint: TensorInfo) -> str:
+    shape = "any rank" if endpoint.shape is None else str(["?" if size is None else size for size in endpoint.shape])
+    return f"{endpoint.dtype} {shape}".replace("'", "")
 
 
 def _variables(model: Inspection, with_content: set[str]) -> dict[str, str]:
@@ -102,19 +105,19 @@ def _variables(model: Inspection, with_content: set[str]) -> dict[str, str]:
     return found
 
 
-def _tables(one: Inspection) -> dict[str, str]:
+def _tables(model: Inspection) -> dict[str, str]:
     return {
         table.name: f"{table.family}, {'?' if table.rows is None else table.rows} rows of {table.dim or 1} "
         f"{table.dtype}, {table.bytes} bytes, absent keys: {table.absent}"
         + (f", file {table.file[:16]}" if table.file else "")
-        for table in one.tables
+        for table in model.tables
     }
 
 
-def _assets(one: Inspection) -> dict[str, str]:
-    folder = Path(one.path) / "assets"
+def _assets(model: Inspection) -> dict[str, str]:
+    folder = Path(model.path) / "assets"
     found = {}
-    for asset in one.assets:
+    for asset in model.assets:
         with (folder / asset.name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         found[asset.name] = f"{asset.bytes} bytes, sha256 {digest[:16]}"

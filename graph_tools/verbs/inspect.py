@@ -81,9 +81,9 @@ def inspect_model(path: Path, checkpoint: str | Path | None = None) -> Inspectio
         nodes=nodes,
         needed_nodes=len(model.graph),
         functions=functions,
-        ops=dict(sorted(ops.items(), key=lambda one: (-one[1], one[0]))),
+        ops=dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
         custom_ops=sorted(op for op in ops if is_ours(op) or not is_native(op)),
-        families=sorted({one.family for one in tables} - {"tensorflow", "asset", OWN_FAMILY}),
+        families=sorted({table.family for table in tables} - {"tensorflow", "asset", OWN_FAMILY}),
         variables=_variables(model, variables),
         tables=tables,
         assets=[AssetInfo(file.name, file.stat().st_size) for file in assets],
@@ -101,7 +101,7 @@ def exported_ops(model: Model) -> tuple[Counter[str], int]:
     else:
         graph_def = choose_meta_graph(read_proto(model.path), model.tags, model.path).graph_def
     functions = graph_def.library.function
-    names = {one.signature.name for one in functions}
+    names = {function.signature.name for function in functions}
     ops = Counter(node.op for node in graph_def.node)
     for function in functions:
         ops.update(node.op for node in function.node_def)
@@ -123,17 +123,17 @@ def _variables(model: Model, variables: dict[str, TensorSource]) -> list[Variabl
     """
     seen: dict[tuple[Any, ...], tuple[str, tuple[str, ...]]] = {}
     found = []
-    for name, tensor in sorted(variables.items(), key=lambda one: (one[0] not in model.graph, one[0])):
+    for name, tensor in sorted(variables.items(), key=lambda item: (item[0] not in model.graph, item[0])):
         info = VariableInfo(name, _dtype_name(tensor), list(tensor.shape), byte_size(tensor), name in model.graph)
         tensors = model.tensor_names.get(name, ())
-        if model.checkpoint is not None and tensors and all(one in model.checkpoint for one in tensors):
-            info.checksums = [number for one in tensors for number in model.checkpoint.checksums(one)]
+        if model.checkpoint is not None and tensors and all(tensor_name in model.checkpoint for tensor_name in tensors):
+            info.checksums = [number for tensor_name in tensors for number in model.checkpoint.checksums(tensor_name)]
             content = (info.dtype, *info.shape, None, *info.checksums)
             first, its_tensors = seen.setdefault(content, (name, tensors))
             # A few equal bytes, such as zeros, are not a duplicate worth reporting.
             info.duplicate_of = first if its_tensors != tensors and info.bytes >= 1024 else None
         found.append(info)
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda variable: variable.name)
 
 
 def _dtype_name(tensor: TensorSource) -> str:
@@ -148,7 +148,7 @@ def _tables(model: Model) -> list[TableInfo]:
         if "HashTable" in node.op and not node.inputs and node.name not in model.hash_tables:
             value = node.attrs["value_dtype"].type if "value_dtype" in node.attrs else 0
             found.append(TableInfo(node.name, "asset", None, None, _tf_name(value), 0, "default", True))
-    return sorted(found, key=lambda one: one.name)
+    return sorted(found, key=lambda table: table.name)
 
 
 def _sparse_table(name: str, table: SparseTable) -> TableInfo:
@@ -180,6 +180,6 @@ def _tf_name(number: int) -> str:
     return str(tf.as_dtype(number).name) if number else "unknown"
 
 
-def by_name(things: Iterable[Any]) -> dict[str, Any]:
+def by_name(items: Iterable[Any]) -> dict[str, Any]:
     """Return a dict of the items by name."""
-    return {thing.name: thing for thing in things}
+    return {item.name: item for item in items}

@@ -34,11 +34,11 @@ class Choice:
 
     def of(self, passes: Iterable[Pass]) -> list[Pass]:
         """Return the passes that run, each with the sites that it must not change."""
-        gone = {one.name for one in self.left_out if one.site is None}
+        gone = {left.name for left in self.left_out if left.site is None}
         chosen = [pass_ for pass_ in passes if pass_.name not in gone]
-        for one in chosen:
-            sites = {left.site: left.reason for left in self.left_out if left.name == one.name}
-            one.left_alone = {site: f"left out: {why}" for site, why in sites.items() if site is not None}
+        for pass_ in chosen:
+            sites = {left.site: left.reason for left in self.left_out if left.name == pass_.name}
+            pass_.left_alone = {site: f"left out: {why}" for site, why in sites.items() if site is not None}
         return chosen
 
 
@@ -76,8 +76,8 @@ class Attempts(Generic[Made]):
             return None
         choice = Choice()
         failure: VerificationError | None = error
-        while failure is not None and len({one.name for one in choice.left_out}) < _MOST_PASSES:
-            gone = {one.name for one in choice.left_out if one.site is None}
+        while failure is not None and len({left_out.name for left_out in choice.left_out}) < _MOST_PASSES:
+            gone = {left_out.name for left_out in choice.left_out if left_out.site is None}
             left = [name for name in names if name not in gone]
 
             def differs(count: int, left: Sequence[str] = left, choice: Choice = choice) -> bool:
@@ -97,10 +97,10 @@ class Attempts(Generic[Made]):
         error: VerificationError | None = failure
         while error is not None and len(found) < _MOST_SITES and len(found) < len(sites) - 1:
             context = others.without(*found)
-            left = [site for site in sites if site not in {one.site for one in found}]
+            left = [site for site in sites if site not in {left_out.site for left_out in found}]
 
             def differs(count: int, left: Sequence[str] = left, context: Choice = context) -> bool:
-                return self._fails(context.without(*(LeftOut(name, one, "") for one in left[count:]))) is not None
+                return self._fails(context.without(*(LeftOut(name, site, "") for site in left[count:]))) is not None
 
             if differs(0):
                 return [LeftOut(name, None, _reason(failure))]

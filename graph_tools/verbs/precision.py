@@ -81,49 +81,49 @@ def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare:
 def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> VerifyReport:
     """Compare the artifact with a copy that computes in bf16 and has the same variables and tables."""
     with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
-        other = Path(place) / folder.name
-        other.mkdir()
+        copy = Path(place) / folder.name
+        copy.mkdir()
         for path in folder.iterdir():
             if path.name != "saved_model.pb":
-                (other / path.name).symlink_to(path.absolute())
+                (copy / path.name).symlink_to(path.absolute())
         set_precision(model, "bf16")
-        write_graph(model, other, tables)
-        return compare(folder, other)
+        write_graph(model, copy, tables)
+        return compare(folder, copy)
 
 
 def _has_precision(model: Model, node: Node) -> bool:
     described = op_def(node.op, model.graph.op_defs)
-    known = described is not None and any(one.name == _ATTRIBUTE and one.type == "string" for one in described.attr)
+    known = described is not None and any(attr.name == _ATTRIBUTE and attr.type == "string" for attr in described.attr)
     return known or isinstance(attribute(node, _ATTRIBUTE), bytes)
 
 
-def _loss(one: OutputComparison) -> Loss:
-    ranked = None if one.rank_correlation is None else max(0.0, 1.0 - one.rank_correlation)
-    area = None if one.auc_a is None or one.auc_b is None else one.auc_a - one.auc_b
-    return Loss(one.signature, one.name, one.max_abs_difference, ranked, area, _problem(one, ranked, area))
+def _loss(output: OutputComparison) -> Loss:
+    ranked = None if output.rank_correlation is None else max(0.0, 1.0 - output.rank_correlation)
+    area = None if output.auc_a is None or output.auc_b is None else output.auc_a - output.auc_b
+    return Loss(output.signature, output.name, output.max_abs_difference, ranked, area, _problem(output, ranked, area))
 
 
-def _problem(one: OutputComparison, ranked: float | None, area: float | None) -> str | None:
-    place = f"signature '{one.signature}', output '{one.name}'"
-    if one.equal:
+def _problem(output: OutputComparison, ranked: float | None, area: float | None) -> str | None:
+    place = f"signature '{output.signature}', output '{output.name}'"
+    if output.equal:
         return None
-    if not one.only_scores_differ:
+    if not output.only_scores_differ:
         return f"{place}: answers other than scores differ in bf16"
     lost, measure = (area, "AUC") if area is not None else (ranked, "rank correlation")
     if lost is None:
-        return f"{place}: differs by {one.max_abs_difference:.2g} in bf16, and its answers have no order to compare"
+        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, and its answers have no order to compare"
     if lost > LIMIT:
         return f"{place}: loses {lost:.2g} of {measure} in bf16, expected at most {LIMIT:g}"
-    if one.far:
+    if output.far:
         most = f"{FAR.absolute:g} + {FAR.relative:g} x |score|"
-        return f"{place}: differs by {one.max_abs_difference:.2g} in bf16, expected at most {most}"
+        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, expected at most {most}"
     return None
 
 
 def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
     """Return the reasons against bf16, one sentence each."""
     others = replace(measured, outputs=[]).differences()
-    weak = [f"too little was asked to permit bf16: {one}" for one in measured.weak]
+    weak = [f"too little was asked to permit bf16: {reason}" for reason in measured.weak]
     return others + [loss.problem for loss in losses if loss.problem is not None] + weak
 
 
@@ -132,9 +132,9 @@ def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
 
     cpu = this_cpu()
     ranked = [loss.rank_correlation_loss for loss in losses if loss.rank_correlation_loss is not None]
-    areas = [one.auc_loss for one in losses if one.auc_loss is not None]
+    areas = [loss.auc_loss for loss in losses if loss.auc_loss is not None]
     return Certificate(
-        max_difference=max((one.max_difference for one in losses), default=0.0),
+        max_difference=max((loss.max_difference for loss in losses), default=0.0),
         rank_correlation_loss=max(ranked, default=None),
         auc_loss=max(areas, default=None),
         limit=LIMIT,

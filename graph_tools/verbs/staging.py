@@ -90,7 +90,7 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
         error.args = (str(error).replace(str(path), str(place)), *error.args[1:])
         raise
     except OSError as error:
-        names = [str(one) for one in (error.filename, error.filename2) if str(one).startswith(str(path))]
+        names = [str(name) for name in (error.filename, error.filename2) if str(name).startswith(str(path))]
         # An error in the middle of a file carries no file name.
         if not names and error.errno not in _NO_ROOM:
             raise
@@ -131,7 +131,7 @@ def _remove_abandoned(place: Path) -> None:
     name = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}")
     with contextlib.suppress(OSError):
         for folder in [path for path in place.absolute().parent.iterdir() if name.fullmatch(path.name)]:
-            if folder.is_symlink() or any(one.name != place.name for one in folder.iterdir()):
+            if folder.is_symlink() or any(path.name != place.name for path in folder.iterdir()):
                 continue
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -29,14 +29,13 @@ def find_companions(model: Model, signature: Signature) -> list[tuple[str, str]]
     for node in model.graph:
         if node.op not in _MEETINGS:
             continue
-        pair = [_origin(model.graph, one, keys) for one in node.inputs]
-        one, two = pair
-        if one is None or two is None or one == two:
+        first, second = (_origin(model.graph, tensor, keys) for tensor in node.inputs)
+        if first is None or second is None or first == second:
             continue
-        floats = [signature.inputs[key].dtype.is_floating for key in (one, two)]
+        floats = [signature.inputs[key].dtype.is_floating for key in (first, second)]
         # If both are integers or both are floats, neither is the weight of the other.
         if floats[0] != floats[1]:
-            found[(two, one) if floats[0] else (one, two)] = None
+            found[(second, first) if floats[0] else (first, second)] = None
     return list(found)
 
 

@@ -216,7 +216,7 @@ class OutputComparison:
             if a.dtype.kind in "iub" and b.dtype.kind in "iub":
                 apart = np.abs(a[wrong].astype(np.float64) - b[wrong].astype(np.float64))
                 self.max_abs_difference = max(self.max_abs_difference, float(apart.max()))
-            index = tuple(int(one) for one in np.argwhere(wrong)[0])
+            index = tuple(int(index) for index in np.argwhere(wrong)[0])
             self._worse(np.inf, request, a[index], b[index], index)
 
     def _add_real(
@@ -256,7 +256,7 @@ class OutputComparison:
             return
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(same, 0.0, np.where(finite, apart / allowed, np.inf))
-        index = tuple(int(one) for one in np.unravel_index(int(ratio.argmax()), ratio.shape))
+        index = tuple(int(index) for index in np.unravel_index(int(ratio.argmax()), ratio.shape))
         self._worse(float(ratio[index]), request, a[index], b[index], index)
 
     def _worse(self, ratio: float, request: str, a: Any, b: Any, index: tuple[int, ...] | None) -> None:
@@ -296,7 +296,7 @@ def different_bits(a: Array, b: Array) -> int:
 def different_rows(a: Array, b: Array) -> Array:
     """Return for each row [n, ...] of two arrays of one dtype whether any bit differs: [n] bool."""
     bits = np.dtype(f"u{a.dtype.itemsize}")
-    first, second = (np.ascontiguousarray(one).reshape(len(one), -1).view(bits) for one in (a, b))
+    first, second = (np.ascontiguousarray(array).reshape(len(array), -1).view(bits) for array in (a, b))
     found: Array = (first != second).any(axis=1)
     return found
 

@@ -55,7 +55,7 @@ class ElsewhereRunner:
         environment = os.environ | {
             VARIABLE: str(int(onednn)),
             "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
-            "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", WORKER],

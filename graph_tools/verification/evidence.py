@@ -95,8 +95,10 @@ def gather_evidence(
         if isinstance(first, dict) and isinstance(second, dict) and any(value.size for value in first.values())
     ]
     evidence = Evidence()
-    for name in {one.signature for one in answered}:
-        evidence.inputs[name] = list(_constant_inputs(model, name, [one for one in answered if one.signature == name]))
+    for name in {request.signature for request in answered}:
+        evidence.inputs[name] = list(
+            _constant_inputs(model, name, [request for request in answered if request.signature == name])
+        )
     sizes = {name: sum(part.keys.shape[0] for part in table.parts) for name, table in model.sparse_tables.items()}
     evidence.tables = [TableUse(name, sizes[name], found.get(name, 0)) for name in sizes if name in found]
     if answered:
@@ -109,8 +111,10 @@ def _constant_inputs(model: Model, name: str, requests: Sequence[Request]) -> li
     parts = {key for source in find_sparse_inputs(model, signature) for key in (source.indices, source.dense_shape)}
     return [
         key
-        for key, one in signature.inputs.items()
-        if key not in parts and model.graph.users(one.tensor.node) and not _varies([r.inputs[key] for r in requests])
+        for key, endpoint in signature.inputs.items()
+        if key not in parts
+        and model.graph.users(endpoint.tensor.node)
+        and not _varies([r.inputs[key] for r in requests])
     ]
 
 
@@ -131,10 +135,10 @@ def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | Non
     for name, signature in model.signatures.items():
         needed = model.graph.ancestors(output.tensor.node for output in signature.outputs.values())
         ids = {ids: ids for gathers in tables.values() for node, ids in gathers if node in needed}
-        outputs = {str(one): Endpoint(one, None, None) for one in ids}
+        outputs = {str(output): Endpoint(output, None, None) for output in ids}
         signatures[name] = Signature(dict(signature.inputs), outputs)
     probe = replace(
-        model, graph=graph, signatures={name: one for name, one in signatures.items() if one.outputs},
+        model, graph=graph, signatures={name: signature for name, signature in signatures.items() if signature.outputs},
         variables=dict(model.variables), hash_tables=dict(model.hash_tables), assets=dict(model.assets),
         embedding_tables=dict(model.embedding_tables), sparse_tables={}, init=list(model.init), extra=None,
         removed_functions={}, removed_assets={},

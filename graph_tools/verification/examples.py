@@ -29,6 +29,6 @@ def _example(features: list[Feature], kind: str, rng: np.random.Generator) -> by
         elif feature.dtype.is_integer:
             target.int64_list.value.extend(int(value) for value in values)
         else:
-            target.float_list.value.extend(float(one) for one in values)
+            target.float_list.value.extend(float(value) for value in values)
     serialized: bytes = example.SerializeToString()
     return serialized

@@ -37,8 +37,8 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
         names = [None if key is None else key.item() for key in keys]
         sparse, dense, ragged = names[: len(sparse_types)], names[len(sparse_types) :], []
     else:
-        lists = [constant(graph, one) for one in node.inputs[2:5]]
-        sparse, dense, ragged = ([] if one is None else one.ravel().tolist() for one in lists)
+        lists = [constant(graph, tensor) for tensor in node.inputs[2:5]]
+        sparse, dense, ragged = ([] if values is None else values.ravel().tolist() for values in lists)
     found: list[tuple[Any, Any, int | None]] = [*zip(sparse, sparse_types, [None] * len(sparse), strict=False)]
     found += zip(ragged, attribute(node, "ragged_value_types", []), [None] * len(ragged), strict=False)
     shapes = [_size(shape) for shape in attribute(node, "dense_shapes", [])]
@@ -47,5 +47,5 @@ def parsed_features(graph: Graph, node: Node) -> list[Feature]:
 
 
 def _size(shape: Any) -> int | None:
-    sizes = [one.size for one in shape.dim]
+    sizes = [size.size for size in shape.dim]
     return None if shape.unknown_rank or any(size < 0 for size in sizes) else math.prod(sizes)

@@ -27,7 +27,7 @@ def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
     """Return the rows [..., row] for arrays of row numbers; None for an array with a number out of range."""
     count = tensor.shape[0]
     good = [bool(((number >= 0) & (number < count)).all()) for number in numbers]
-    flat = [one.ravel().astype(np.int64) for one, is_good in zip(numbers, good, strict=True) if is_good]
+    flat = [keys.ravel().astype(np.int64) for keys, is_good in zip(numbers, good, strict=True) if is_good]
     wanted = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
     rows = np.empty((len(wanted), *tensor.shape[1:]), tensor.dtype)
     position = filled = 0
@@ -38,8 +38,8 @@ def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
         rows[filled:end] = chunk[wanted[filled:end] - position]
         position, filled = position + len(chunk), end
     return [
-        rows[np.searchsorted(wanted, one.astype(np.int64))] if is_good else None
-        for one, is_good in zip(numbers, good, strict=True)
+        rows[np.searchsorted(wanted, keys.astype(np.int64))] if is_good else None
+        for keys, is_good in zip(numbers, good, strict=True)
     ]
 
 
@@ -121,17 +121,17 @@ def find_in_table(
     if seen is not None:
         seen.append(np.unique(wanted[found]))
     answers, position = [], 0
-    for one, default in zip(keys, defaults, strict=True):
-        mine = slice(position, position + one.size)
+    for wanted_keys, default in zip(keys, defaults, strict=True):
+        mine = slice(position, position + wanted_keys.size)
         absent = ~found[mine]
         if absent.any():
             if default is None:
-                filler = table.absent.lookup(one.ravel()[absent], table.dim, table.dtype)
+                filler = table.absent.lookup(wanted_keys.ravel()[absent], table.dim, table.dtype)
             else:
-                filler = np.broadcast_to(default, (*one.shape, table.dim)).reshape(-1, table.dim)[absent]
+                filler = np.broadcast_to(default, (*wanted_keys.shape, table.dim)).reshape(-1, table.dim)[absent]
             rows[mine][absent] = filler
-        answers.append(rows[mine].reshape(*one.shape, table.dim))
-        position += one.size
+        answers.append(rows[mine].reshape(*wanted_keys.shape, table.dim))
+        position += wanted_keys.size
     return answers
 
 
@@ -150,12 +150,12 @@ def find_in_hash_table(content: HashTableContent, keys: list[Array], defaults: l
             wanted.offer(block.ravel(), np.arange(position, position + block.size))
             position += block.size
     answers = []
-    for one, default in zip(keys, defaults, strict=True):
-        rows, found = wanted.of(one.ravel())
+    for wanted_keys, default in zip(keys, defaults, strict=True):
+        rows, found = wanted.of(wanted_keys.ravel())
         if not found.all():
             assert default is not None
             filler = np.broadcast_to(default, rows.shape)
             rows = rows.astype(default.dtype)
             rows[~found] = filler[~found]
-        answers.append((rows if default is None else rows.astype(default.dtype)).reshape(*one.shape, *row))
+        answers.append((rows if default is None else rows.astype(default.dtype)).reshape(*wanted_keys.shape, *row))
     return answers

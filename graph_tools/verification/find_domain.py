@@ -164,7 +164,7 @@ def _text_keys(model: Model, node: Node) -> Iterator[Array]:
     keys = np.array(found, object)
     handle = graph[handle_of(graph, node.inputs[0])]
     if "key_dtype" in handle.attrs and attribute(handle, "key_dtype").is_integer:
-        keys = np.array([int(one) for one in found if one.lstrip(b"-").isdigit()], np.int64)
+        keys = np.array([int(text) for text in found if text.lstrip(b"-").isdigit()], np.int64)
     yield keys
 
 

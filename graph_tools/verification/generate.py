@@ -96,9 +96,9 @@ class Generator:
         self.pools: dict[str, Pools] = {
             key: pools_of(source.dtype, self.domains[key]) for key, source in self.signature.inputs.items()
         }
-        self.sizes = {key: _placeholder_shape(models[0], one) for key, one in self.signature.inputs.items()}
+        self.sizes = {key: _placeholder_shape(models[0], endpoint) for key, endpoint in self.signature.inputs.items()}
         self.floats = [key for key, pool in self.pools.items() if isinstance(pool, FloatPools)]
-        plain = [one for one in SCENARIOS if one.kind != "not finite" or self._takes_numbers()]
+        plain = [scenario for scenario in SCENARIOS if scenario.kind != "not finite" or self._takes_numbers()]
         self.losing = {
             key: found for key in self.signature.inputs if (found := self._losing(key, worst or {})) is not None
         }
@@ -172,7 +172,7 @@ class Generator:
         return {key: inputs[key] for key in self.signature.inputs}
 
     def _in_sparse(self) -> set[str]:
-        return {key for one in self.sparse for key in (one.indices, one.values, one.dense_shape)}
+        return {key for parts in self.sparse for key in (parts.indices, parts.values, parts.dense_shape)}
 
     def _empty_in_turn(self, inputs: dict[str, Array], rng: np.random.Generator) -> None:
         """Make one dense input empty in each row, in turns, since pooling over nothing divides by zero."""
@@ -201,11 +201,12 @@ class Generator:
         self, inputs: dict[str, Array], ids: str, weights: str, scenario: Scenario, rng: np.random.Generator
     ) -> None:
         """Give each id a weight, which models require: at the same places, with the same padding."""
-        sparse = {one.values: one for one in self.sparse}
+        sparse = {parts.values: parts for parts in self.sparse}
         if ids in sparse and inputs[weights].ndim == 1:
-            one, other = sparse[ids], sparse.get(weights)
-            if other is not None:
-                inputs[other.indices], inputs[other.dense_shape] = inputs[one.indices], inputs[one.dense_shape]
+            of_ids, of_weights = sparse[ids], sparse.get(weights)
+            if of_weights is not None:
+                inputs[of_weights.indices] = inputs[of_ids.indices]
+                inputs[of_weights.dense_shape] = inputs[of_ids.dense_shape]
             inputs[weights] = self.pools[weights].draw(scenario.kind, rng, len(inputs[ids]))
         elif inputs[ids].shape == inputs[weights].shape and inputs[ids].ndim > 1:
             empty = inputs[ids] == self.pools[ids].draw("empty", rng, 1)[0]
@@ -256,7 +257,7 @@ class Generator:
         if scenario.name in {"one row", "known keys"}:
             lengths = np.maximum(lengths, 1)
         rows = np.repeat(np.arange(batch), lengths)
-        columns = np.concatenate([np.arange(one) for one in lengths]) if len(rows) else np.empty(0, np.int64)
+        columns = np.concatenate([np.arange(length) for length in lengths]) if len(rows) else np.empty(0, np.int64)
         rank = self.signature.inputs[sparse.indices].shape
         rank_size = (rank[1] if rank else None) or self._rank_of(sparse)
         indices = np.zeros((len(rows), rank_size), np.int64)

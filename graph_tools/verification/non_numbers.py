@@ -107,24 +107,24 @@ class Alike:
     def _note(self, request: Request, key: str, a: Array, b: Array, excused: Array) -> None:
         if not excused.any():
             return
-        one = self.found.setdefault((request.signature, key), Rewritten(request.signature, key))
-        one.elements += int(excused.sum())
+        noted = self.found.setdefault((request.signature, key), Rewritten(request.signature, key))
+        noted.elements += int(excused.sum())
         place = tuple(int(index) for index in np.argwhere(excused)[0])
-        one.a, one.b = one.a or f"{float(a[place]):g}", one.b or f"{float(b[place]):g}"
+        noted.a, noted.b = noted.a or f"{float(a[place]):g}", noted.b or f"{float(b[place]):g}"
         rows = {int(index[0]) for index in np.argwhere(excused)} if a.ndim else set()
         for name, value in request.inputs.items():
             by_row = value.ndim > 0 and a.ndim > 0 and len(value) == len(a)
             looked_at = value[sorted(rows)] if by_row else value
-            if name not in one.inputs and _is_not_finite(looked_at).any():
-                one.inputs.append(name)
+            if name not in noted.inputs and _is_not_finite(looked_at).any():
+                noted.inputs.append(name)
 
     def warnings(self) -> list[str]:
         """Return the outputs concerned, and the inputs that cause it, one sentence each."""
         return [
-            f"signature '{one.signature}', output '{one.output}': {one.elements} elements of requests with NaN or "
-            f"infinities in {', '.join(repr(name) for name in one.inputs)} differ, such as {one.a} and {one.b}, since "
-            "TensorFlow with oneDNN rewrites the two graphs differently; without oneDNN they are alike"
-            for one in self.found.values()
+            f"signature '{output.signature}', output '{output.output}': {output.elements} elements of requests with "
+            f"NaN or infinities in {', '.join(map(repr, output.inputs))} differ, such as {output.a} and {output.b}, "
+            "since TensorFlow with oneDNN rewrites the two graphs differently; without oneDNN they are equal"
+            for output in self.found.values()
         ]
 
 

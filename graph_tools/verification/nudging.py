@@ -50,20 +50,20 @@ def nudging(model: Model) -> Model:
     serving = graph.ancestors(
         end.tensor.node for signature in model.signatures.values() for end in signature.outputs.values()
     )
-    found = [number for number in _numbers(graph) if number.node in serving]
+    numbers = [number for number in _numbers(graph) if number.node in serving]
     copy = replace(model, graph=graph)
-    if not found:
+    if not numbers:
         return copy
     inputs = {
         name: Endpoint(graph.add("Placeholder", name=name, attrs={"dtype": dtype, "shape": ()}).output(), dtype, ())
         for name, dtype in _dtypes().items()
     }
     ports = {name: source.tensor for name, source in inputs.items()}
-    for one in found:
-        _nudge(graph, one, ports, serving)
+    for number in numbers:
+        _nudge(graph, number, ports, serving)
     copy.signatures = {
-        name: Signature(dict(one.inputs) | inputs, dict(one.outputs), one.method_name)
-        for name, one in model.signatures.items()
+        name: Signature(dict(signature.inputs) | inputs, dict(signature.outputs), signature.method_name)
+        for name, signature in model.signatures.items()
     }
     return copy
 
@@ -131,7 +131,7 @@ def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[
         for user, index in graph.uses(number)
         if user.name in serving and user.op not in _SHAPES and not (user.op in _LOOKUPS and index == 0)
     ]
-    plain = [one for one in users if one[0].op not in {"Identity", "Snapshot"}]
+    plain = [user for user in users if user[0].op not in {"Identity", "Snapshot"}]
     for user, _ in users:
         if user.op in {"Identity", "Snapshot"}:
             _nudge(graph, user.output(), ports, serving)

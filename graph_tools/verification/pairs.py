@@ -185,15 +185,15 @@ class _Result:
         )
 
         def numbers(most: int) -> Iterator[Array]:
-            for _, some in _pieces(places, most):
-                yield index[some]
+            for _, piece in _pieces(places, most):
+                yield index[piece]
 
         return Part(self._keys_at(places), self._gathered(StreamTensor(index.dtype, places.shape, numbers)))
 
     def _keys_at(self, places: Array) -> TensorSource:
         def make(most: int) -> Iterator[Array]:
-            for _, some in _pieces(places, most):
-                yield some.astype(np.int64) + self.stored.low
+            for _, piece in _pieces(places, most):
+                yield piece.astype(np.int64) + self.stored.low
 
         return StreamTensor(_INT64, places.shape, make)
 
@@ -231,7 +231,7 @@ class _Rows(BaseTensor):
             yield self._made(found)
 
     def between(self, begin: int, end: int) -> Array:
-        return self._made([rows_between(one, begin, end) for one in self._held])
+        return self._made([rows_between(tensor, begin, end) for tensor in self._held])
 
     def _made(self, found: Sequence[Array]) -> Array:
         made = self._make(*found)
@@ -261,9 +261,9 @@ def _between(keys: TensorSource, begin: int, end: int) -> TensorSource:
     def make(most: int) -> Iterator[Array]:
         position = 0
         for block in keys.chunks(most):
-            some = block[max(0, begin - position) : max(0, end - position)]
-            if len(some):
-                yield some
+            kept = block[max(0, begin - position) : max(0, end - position)]
+            if len(kept):
+                yield kept
             position += len(block)
 
     return StreamTensor(keys.dtype, (end - begin,), make)

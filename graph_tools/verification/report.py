@@ -219,16 +219,18 @@ class VerifyReport(Report):
         found.extend(_output_reason(output) for output in self.outputs if not output.equal)
         found.extend(_table_reason(table) for table in self.tables if not table.equal)
         found.extend(
-            f"signature '{one.signature}', request '{one.request}': {one.a or 'an answer'} / {one.b or 'an answer'}, "
-            "expected the same of both"
-            for one in self.refused
-            if not one.equal
+            f"signature '{request.signature}', request '{request.request}': {request.a or 'an answer'} / "
+            f"{request.b or 'an answer'}, expected the same of both"
+            for request in self.refused
+            if not request.equal
         )
         return found
 
     def _why_refused(self, signature: str) -> str:
         """Return the most frequent error of the first model for a signature, and how to avoid it."""
-        said = Counter(one.a for one in self.refused if one.signature == signature and one.a is not None)
+        said = Counter(
+            request.a for request in self.refused if request.signature == signature and request.a is not None
+        )
         if not said:
             return ""
         ((error, _),) = said.most_common(1)

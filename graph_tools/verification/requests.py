@@ -139,7 +139,7 @@ def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
     except (ValueError, OSError, EOFError) as error:
         raise UnreadableError(f"{path}: {error}, expected a .npz file without Python objects") from error
     labels = None
-    if LABELS in arrays and not any(LABELS in one.inputs for one in signatures.values()):
+    if LABELS in arrays and not any(LABELS in signature.inputs for signature in signatures.values()):
         labels = np.asarray(arrays.pop(LABELS)).reshape(-1)
     signature = _fitting(path, arrays, signatures)
     request = _request(str(path), signature, arrays, signatures, labels)
@@ -174,7 +174,7 @@ def _split(request: Request, signature: Signature) -> Iterator[Request]:
 def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
     """Return the name of the signature that has these inputs."""
     wanted = set(names)
-    for name in sorted(signatures, key=lambda one: one != DEFAULT_SIGNATURE):
+    for name in sorted(signatures, key=lambda name: name != DEFAULT_SIGNATURE):
         meant = _by_any_name(signatures[name], wanted)
         needed = set(signatures[name].inputs) - set(signatures[name].defaults)
         if wanted == set(meant) and needed <= set(meant.values()):
@@ -241,9 +241,9 @@ def as_dtype(array: Array, dtype: Any, place: str) -> Array:
     if dtype == tf.string:
         if array.dtype.kind not in "SUO":
             raise UsageError(f"{place}: {array.dtype}, expected strings")
-        encode: Callable[[Any], bytes] = lambda one: one.encode() if isinstance(one, str) else bytes(one)  # noqa: E731
+        encode: Callable[[Any], bytes] = lambda text: text.encode() if isinstance(text, str) else bytes(text)  # noqa: E731
         made = np.empty(array.shape, object)
-        made.ravel()[:] = [encode(one) for one in array.ravel().tolist()]
+        made.ravel()[:] = [encode(element) for element in array.ravel().tolist()]
         return made
     wanted = np.dtype(dtype.as_numpy_dtype)
     if array.dtype == wanted:

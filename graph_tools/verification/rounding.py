@@ -87,9 +87,9 @@ def _nudged(request: Request, kind: int) -> Request:
 
 def _slack(value: Array, key: str, again: Sequence[Answer]) -> Array:
     moved = np.zeros(value.shape)
-    for one in again:
-        if isinstance(one, dict) and one[key].shape == value.shape:
+    for answer in again:
+        if isinstance(answer, dict) and answer[key].shape == value.shape:
             with np.errstate(invalid="ignore"):
-                apart = np.abs(one[key].astype(np.float64) - value.astype(np.float64))
+                apart = np.abs(answer[key].astype(np.float64) - value.astype(np.float64))
             moved = np.maximum(moved, np.where(np.isfinite(apart), apart, 0.0))
     return _FACTOR * moved

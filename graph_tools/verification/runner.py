@@ -79,7 +79,7 @@ def quiet() -> Iterator[None]:
 def foreign_ops(model: Model) -> list[str]:
     """Return the ops of a graph that neither TensorFlow nor a loaded library has."""
     library = model.graph.library
-    ops = {node.op for node in model.graph} | {node.op for one in library.values() for node in one.node_def}
+    ops = {node.op for node in model.graph} | {node.op for function in library.values() for node in function.node_def}
     return sorted(op for op in ops if not is_native(op) and op not in library)
 
 
@@ -99,9 +99,9 @@ class V2Runner:
             raise LoadError(first_line(error)) from error
 
     def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
-        return [_guarded(self._one, request, answered) for request in requests]
+        return [_answer(self._run_one, request, answered) for request in requests]
 
-    def _one(self, request: Request) -> dict[str, Array]:
+    def _run_one(self, request: Request) -> dict[str, Array]:
         import tensorflow as tf
 
         inputs = self._signatures[request.signature].inputs
@@ -138,17 +138,17 @@ class SessionRunner:
                 for name, signature in model.signatures.items()
             }
             self._fetches = {
-                name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in one.outputs.items()}
-                for name, one in model.signatures.items()
+                name: {key: self._graph.get_tensor_by_name(str(end.tensor)) for key, end in signature.outputs.items()}
+                for name, signature in model.signatures.items()
             }
         except Exception as error:
             self._session.close()
             raise LoadError(first_line(error)) from error
 
     def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
-        return [_guarded(self._one, request, answered) for request in requests]
+        return [_answer(self._run_one, request, answered) for request in requests]
 
-    def _one(self, request: Request) -> dict[str, Array]:
+    def _run_one(self, request: Request) -> dict[str, Array]:
         feeds = {self._feeds[request.signature][key]: value for key, value in request.inputs.items()}
         outputs = self._session.run(self._fetches[request.signature], feeds)
         return {key: as_array(value) for key, value in outputs.items()}
@@ -178,9 +178,9 @@ def as_array(value: Any) -> Array:
     return np.asarray(value)
 
 
-def _guarded(one: Callable[[Request], dict[str, Array]], request: Request, answered: Answered) -> Answer:
+def _answer(run: Callable[[Request], dict[str, Array]], request: Request, answered: Answered) -> Answer:
     try:
-        return one(request)
+        return run(request)
     except Exception as error:
         refusal = refusal_of(error)
         if refusal is None:

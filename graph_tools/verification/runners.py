@@ -37,15 +37,17 @@ class Runners:
 
     def answers(self, asked: list[Request]) -> tuple[list[Answer], list[Answer]]:
         staged = [_is_rewritten(model) or _has_large(model, self.large) for model in self.models]
-        graph_def = any(one.kind == "GraphDef" for one in self.models)
+        graph_def = any(model.kind == "GraphDef" for model in self.models)
         loaders: list[Load] = [V2Runner, SessionRunner]
         # Eager models share resources by name, so two versions of a model would share one embedding table.
-        if any(staged) or graph_def or any(our_ops(one.graph) for one in self.models):
+        if any(staged) or graph_def or any(our_ops(model.graph) for model in self.models):
             loaders = [SessionRunner]
         failure: LoadError | None = None
         self._staged = staged
         for load in loaders:
-            self._loads = [(lambda one: StagedRunner(one, self.large)) if one else load for one in staged]
+            self._loads = [
+                (lambda model: StagedRunner(model, self.large)) if is_staged else load for is_staged in staged
+            ]
             self._name = load.__name__
             try:
                 first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
@@ -69,7 +71,7 @@ class Runners:
             pass
         finally:
             self.how, self.found = how, found
-        return self._side(0, self._loads[0], [as_it_was(one) for one in asked])
+        return self._side(0, self._loads[0], [as_it_was(request) for request in asked])
 
     def elsewhere(self, asked: list[Request]) -> Both | None:
         """Run both models with the other setting of oneDNN; return None if they do not load."""
@@ -80,7 +82,7 @@ class Runners:
             return ElsewhereRunner(model, self._name, onednn)
 
         def parts(model: Model) -> Runner:
-            return StagedRunner(model, self.large, lambda one: ElsewhereRunner(one, "SessionRunner", onednn))
+            return StagedRunner(model, self.large, lambda part: ElsewhereRunner(part, "SessionRunner", onednn))
 
         how = list(self.how)
         try:
@@ -104,7 +106,9 @@ class Runners:
             raise LoadError(f"{model.path}: {error}, expected a model that TensorFlow loads") from error
         self.how[number] = runner.how
         try:
-            answers = runner.run([one.shortest for one in asked] if number else asked, lambda: self.progress.advance(1))
+            answers = runner.run(
+                [request.shortest for request in asked] if number else asked, lambda: self.progress.advance(1)
+            )
             if not number and isinstance(runner, StagedRunner):
                 self.found |= runner.found
             return answers

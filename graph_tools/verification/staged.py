@@ -113,7 +113,7 @@ class StagedRunner:
     def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
         asked = list(requests)
         refused: dict[int, Refusal] = {}
-        feeds: list[dict[str, Array]] = [dict(one.inputs) for one in asked]
+        feeds: list[dict[str, Array]] = [dict(request.inputs) for request in asked]
         depth = max((len(stages) for stages in self._stages.values()), default=0)
         for level in range(depth):
             wanted: dict[str, list[tuple[int, tuple[Array, ...]]]] = {}
@@ -203,9 +203,9 @@ class StagedRunner:
         by_placeholder = {cut.fed.tensor.node: cut for cut in cuts.values()}
         before = {
             name: [
-                by_placeholder[one]
-                for one in self._model.graph.ancestors(output.node for output in cut.wanted)
-                if one in by_placeholder
+                by_placeholder[name]
+                for name in self._model.graph.ancestors(output.node for output in cut.wanted)
+                if name in by_placeholder
             ]
             for name, cut in cuts.items()
         }
@@ -214,7 +214,7 @@ class StagedRunner:
         while changed:
             changed = False
             for name, cut in cuts.items():
-                level = max((one.level + 1 for one in before[name]), default=0)
+                level = max((cut.level + 1 for cut in before[name]), default=0)
                 changed |= level != cut.level
                 cut.level = level
 
@@ -225,10 +225,10 @@ class StagedRunner:
         waiting = [output.tensor.node for output in self._model.signatures[name].outputs.values()]
         needed: dict[str, Cut] = {}
         while waiting:
-            found = [by_placeholder[one] for one in graph.ancestors(waiting) if one in by_placeholder]
+            found = [by_placeholder[name] for name in graph.ancestors(waiting) if name in by_placeholder]
             new = [cut for cut in found if cut.node.name not in needed]
             needed |= {cut.node.name: cut for cut in new}
-            waiting = [one.node for cut in new for one in cut.wanted]
+            waiting = [output.node for cut in new for output in cut.wanted]
         depth = max((cut.level + 1 for cut in needed.values()), default=0)
         return [[cut for cut in needed.values() if cut.level == level] for level in range(depth)]
 
@@ -238,9 +238,9 @@ class StagedRunner:
         inputs = dict(signature.inputs)
         for level, cuts in enumerate(stages):
             outputs = {
-                f"{cut.node.name}:{place}": Endpoint(one, _dtype(graph, graph.source(one), one.port), None)
+                f"{cut.node.name}:{place}": Endpoint(output, _dtype(graph, graph.source(output), output.port), None)
                 for cut in cuts
-                for place, one in enumerate(cut.wanted)
+                for place, output in enumerate(cut.wanted)
             }
             self._model.signatures[_stage_name(name, level)] = Signature(dict(inputs), outputs)
             inputs |= {cut.node.name: cut.fed for cut in cuts}

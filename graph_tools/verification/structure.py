@@ -42,17 +42,17 @@ def find_sparse_inputs(model: Model, signature: Signature) -> list[SparseInput]:
     found: list[SparseInput] = []
     taken: set[str] = set()
 
-    def add(one: SparseInput) -> None:
-        if not {one.indices, one.values, one.dense_shape} & taken:
-            found.append(one)
-            taken.update((one.indices, one.values, one.dense_shape))
+    def add(sparse: SparseInput) -> None:
+        if not {sparse.indices, sparse.values, sparse.dense_shape} & taken:
+            found.append(sparse)
+            taken.update((sparse.indices, sparse.values, sparse.dense_shape))
 
     indices, shapes, values = _by_role(signature)
     if indices and shapes and values:
-        for one in _by_use(model.graph, signature, indices, shapes, values):
-            add(one)
-        for one in _by_name(indices, shapes, values):
-            add(one)
+        for sparse in _by_use(model.graph, signature, indices, shapes, values):
+            add(sparse)
+        for sparse in _by_name(indices, shapes, values):
+            add(sparse)
     return found
 
 
@@ -63,8 +63,8 @@ def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[Sp
     splits minus one.
     """
     inputs = request.inputs
-    parts = {key for one in sparse for key in (one.indices, one.values, one.dense_shape)}
-    sizes = [int(inputs[one.dense_shape][0]) for one in sparse if inputs[one.dense_shape].size]
+    parts = {key for tensor in sparse for key in (tensor.indices, tensor.values, tensor.dense_shape)}
+    sizes = [int(inputs[tensor.dense_shape][0]) for tensor in sparse if inputs[tensor.dense_shape].size]
     sizes += [len(value) for key, value in inputs.items() if key not in parts and value.ndim]
     splits = {len(value) - 1 for value in inputs.values() if value.ndim == 1 and value.dtype.kind == "i" and len(value)}
     answered = {len(value) for value in answer.values() if value.ndim}
@@ -76,9 +76,9 @@ def row_count(request: Request, answer: Mapping[str, Array], sparse: Sequence[Sp
 def _by_role(signature: Signature) -> tuple[list[str], list[str], list[str]]:
     """Return the keys that may be indices (int64 [n, k]), dense shapes (int64 [k]) and values ([n])."""
     ranked = {key: (source, len(source.shape)) for key, source in signature.inputs.items() if source.shape is not None}
-    indices = [key for key, (one, rank) in ranked.items() if rank == 2 and one.dtype.name == "int64"]
-    shapes = [key for key, (one, rank) in ranked.items() if rank == 1 and one.dtype.name == "int64"]
-    values = [key for key, (one, rank) in ranked.items() if rank == 1 and one.shape == (None,)]
+    indices = [key for key, (endpoint, rank) in ranked.items() if rank == 2 and endpoint.dtype.name == "int64"]
+    shapes = [key for key, (endpoint, rank) in ranked.items() if rank == 1 and endpoint.dtype.name == "int64"]
+    values = [key for key, (endpoint, rank) in ranked.items() if rank == 1 and endpoint.shape == (None,)]
     return indices, shapes, values
 
 
@@ -123,8 +123,8 @@ def _by_name(indices: list[str], shapes: list[str], values: list[str]) -> list[S
     found = []
     for key in indices:
         stem = _stem(key, ("indices", "index", "idx"))
-        shape = [one for one in shapes if stem is not None and _stem(one, ("dense_shape", "shape")) == stem]
-        value = [one for one in values if stem is not None and _stem(one, ("values", "value", "ids")) == stem]
+        shape = [name for name in shapes if stem is not None and _stem(name, ("dense_shape", "shape")) == stem]
+        value = [name for name in values if stem is not None and _stem(name, ("values", "value", "ids")) == stem]
         if shape and value:
             found.append(SparseInput(key, value[0], shape[0]))
         elif f"{key}_1" in values and f"{key}_2" in shapes:

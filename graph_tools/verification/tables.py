@@ -244,7 +244,7 @@ def _share(keys: Array, number: int, passes: int) -> Array:
 
 def _compare_absent(a: SparseTable, b: SparseTable, tolerance: Tolerance, result: TableComparison) -> None:
     """Compare the values of keys that neither table has, once per residue of a modulus."""
-    count = max(1 if one.absent.rows is None else len(one.absent.rows) for one in (a, b))
+    count = max(1 if table.absent.rows is None else len(table.absent.rows) for table in (a, b))
     if a.key_dtype.kind == "O":
         probes = np.empty(1, object)
         probes[0] = b""

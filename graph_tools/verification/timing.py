@@ -105,7 +105,7 @@ class Trace:
         if not self.note:
             left = _of_nodes(self.times, fused)
             whole = sum(self.times.values())
-            found.regions = _regions(fused, {name: one / whole for name, one in left.items()}, dict(refused))
+            found.regions = _regions(fused, {name: seconds / whole for name, seconds in left.items()}, dict(refused))
             found.replaced = 1 - sum(left.values()) / whole
         return found
 
@@ -133,8 +133,8 @@ def measure(original: Model, requests: Sequence[Request]) -> Trace:
                 continue
             found.requests, found.rows = found.requests + 1, found.rows + _rows(request)
             totals.append(sum(traced.values()))
-            for name, one in traced.items():
-                found.times[name] += one
+            for name, seconds in traced.items():
+                found.times[name] += seconds
             if found.requests == MOST_REQUESTS:
                 break
     finally:
@@ -161,8 +161,8 @@ def _trace(runner: SessionRunner, request: Request) -> dict[str, float] | None:
             for node in device.node_stats:
                 once[node.node_name] += node.op_end_rel_nanos - node.op_start_rel_nanos
         if number >= _WARM_UPS:
-            for name, one in once.items():
-                runs[name].append(one)
+            for name, seconds in once.items():
+                runs[name].append(seconds)
     return {name: median(run) for name, run in runs.items()}
 
 
@@ -194,11 +194,11 @@ def _regions(fused: Graph, shares: Mapping[str, float], reasons: Mapping[str, st
             beside = {source.node for source in fused[name].inputs} | {user.name for user in fused.users(name)}
             edge += beside & waiting
             waiting -= beside
-        share = sum(shares.get(one, 0.0) for one in region)
-        longest = sorted(region, key=lambda one: (-shares.get(one, 0.0), one))
+        share = sum(shares.get(name, 0.0) for name in region)
+        longest = sorted(region, key=lambda name: (-shares.get(name, 0.0), name))
         ops: Counter[str] = Counter()
-        for one in region:
-            ops[fused[one].op] += round(1e9 * shares.get(one, 0.0))
-        why = next((reasons[one] for one in longest if one in reasons), "no pass knows it")
-        found.append(Region(longest[0], len(region), ", ".join(one for one, _ in ops.most_common(3)), share, why))
-    return sorted(found, key=lambda one: (-one.share, one.node))
+        for name in region:
+            ops[fused[name].op] += round(1e9 * shares.get(name, 0.0))
+        why = next((reasons[name] for name in longest if name in reasons), "no pass knows it")
+        found.append(Region(longest[0], len(region), ", ".join(op for op, _ in ops.most_common(3)), share, why))
+    return sorted(found, key=lambda region: (-region.share, region.node))

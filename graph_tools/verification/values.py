@@ -54,10 +54,10 @@ class StringPools:
 
     def __init__(self, domain: Domain) -> None:
         known = [key for block in domain.known if block.dtype.kind == "O" for key in block.tolist()]
-        known += [one for one in domain.special if isinstance(one, bytes)]
+        known += [value for value in domain.special if isinstance(value, bytes)]
         # If strings are split, join each with the next two.
         lists = zip(known, known[1:] + known[:1], known[2:] + known[:2], strict=True)
-        known += [separator.join(one) for one in list(lists) for separator in domain.separators]
+        known += [separator.join(words) for words in list(lists) for separator in domain.separators]
         self.known = strings(known) if known else None
         self.numbers = domain.numeric_text
 
@@ -67,7 +67,7 @@ class StringPools:
         if self.numbers:
             return pick(rng, strings(list(NUMBERS)), count)
         if kind == "unicode":
-            return pick(rng, strings([one.encode() for one in UNICODE] + list(BAD_BYTES)), count)
+            return pick(rng, strings([text.encode() for text in UNICODE] + list(BAD_BYTES)), count)
         if kind == "mixed":
             return self._mixed(rng, count)
         if kind == "absent" or self.known is None:
@@ -95,10 +95,12 @@ class IntegerPools:
         self.rows = domain.rows
         self.size = domain.size
         known = [key for block in domain.known if block.dtype.kind in "iu" for key in block.tolist()]
-        known += [int(one) for one in domain.special if isinstance(one, (int, float)) and float(one).is_integer()]
-        known = [one for one in known if self.bounds.min <= one <= self.bounds.max]
+        known += [
+            int(value) for value in domain.special if isinstance(value, (int, float)) and float(value).is_integer()
+        ]
+        known = [value for value in known if self.bounds.min <= value <= self.bounds.max]
         if self.rows is not None:
-            known = [one for one in known if 0 <= one < self.rows]
+            known = [value for value in known if 0 <= value < self.rows]
         self.known = np.array(known, dtype) if known else None
 
     def draw(self, kind: str, rng: np.random.Generator, count: int) -> Array:
@@ -158,7 +160,7 @@ class FloatPools:
 
     def __init__(self, domain: Domain, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        edges = [float(one) for one in domain.special if isinstance(one, (int, float))]
+        edges = [float(value) for value in domain.special if isinstance(value, (int, float))]
         with np.errstate(over="ignore"):
             near = (
                 [float(np.nextafter(dtype.type(edge), dtype.type(side))) for edge in edges for side in (-1e9, 1e9)]

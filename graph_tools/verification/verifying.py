@@ -142,11 +142,11 @@ def common_signatures(a: Model, b: Model, report: VerifyReport) -> list[str]:
         if found:
             continue
         names.append(name)
-        other = b.signatures[name].outputs
-        for key in sorted(set(signature.outputs) ^ set(other)):
+        second = b.signatures[name].outputs
+        for key in sorted(set(signature.outputs) ^ set(second)):
             which = "first" if key in signature.outputs else "second"
             report.not_compared.append(f"signature '{name}', output '{key}': only the {which} model has it")
-        if not set(signature.outputs) & set(other):
+        if not set(signature.outputs) & set(second):
             report.problems.append(f"signature '{name}': no output is in both models, expected at least one")
     for name in b.signatures:
         if name not in a.signatures:
@@ -190,15 +190,15 @@ def _requests(
     asked: list[Request] = []
     for file in files:
         recorded = read_requests(file, a.signatures)
-        asked.extend(one for one in recorded if one.signature in names)
+        asked.extend(request for request in recorded if request.signature in names)
     warm_up = a.extra / WARM_UP_FILE if a.extra is not None else None
-    if warm_up is not None and warm_up.is_file() and not any(Path(one) == warm_up for one in files):
+    if warm_up is not None and warm_up.is_file() and not any(Path(file) == warm_up for file in files):
         try:
             asked.extend(request for request in read_requests(warm_up, a.signatures) if request.signature in names)
         # The user did not name this file, and its content is meant for the server.
         except GraphToolsError as error:
             report.not_compared.append(str(error))
-    asked = [completed(one, users[one.signature]) for one in asked]
+    asked = [completed(request, users[request.signature]) for request in asked]
     for name, user in users.items():
         asked.extend(in_all_forms(Generator(*known, name=name, seed=seed, worst=worst).requests(samples), user))
     return asked
@@ -259,15 +259,15 @@ def _compare_tables(
     pairs, variables = pair_by_name(a, b, large)
     if pair is not None:
         pairs = list(pair(a, b))
-    seen = {one.source.name for one in pairs}
+    seen = {pair.source.name for pair in pairs}
     report.tables.extend(compare_tables(pairs, report.tolerance, max(1, memory // 4)))
     several = [variable for variable in variables if variable[0] not in seen]
     report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in several)
-    seen |= {one[0] for one in several}
+    seen |= {variable[0] for variable in several}
     everything: dict[str, Any] = {**a.sparse_tables, **{n: t for n, t in a.variables.items() if _is_large(t, large)}}
     for name, table in everything.items():
         names = {name, getattr(table, "name", name)}
-        if not seen & (names | {base_name(one) for one in names}):
+        if not seen & (names | {base_name(name) for name in names}):
             report.not_compared.append(
                 f"table '{name}': of its rows only those that the requests want; nothing says which table of the "
                 "second it is"
