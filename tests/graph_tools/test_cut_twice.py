@@ -43,7 +43,7 @@ def deeprec(folder: Path) -> Path:
     for part in range(2):
         mine, name = part == keys % 2, f"emb/part_{part}"
         handle = deeprec_table(export, name, keys[mine], rows[mine], default=default, partition=(part, 2))
-        shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
+        shards.append(lambda keys, handle=handle: deeprec_lookup(export, handle, keys))
     return export.finish(folder / "model", [partitioned(export, export.input("item"), shards)], 8)
 
 

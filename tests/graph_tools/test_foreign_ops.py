@@ -94,14 +94,14 @@ def test_unknown_ops_go_through_and_are_proved_with_their_library(library: Path,
     with pytest.raises(ConversionError, match=r"1 unknown op: AcmeTwice .node .*needed by output 'y'.*--op-library"):
         cut(source, tmp_path / "out")
     report = cut(source, tmp_path / "unproved", check=False)
-    assert [one.op for one in report.unknown_ops] == ["AcmeTwice"]
+    assert [op.op for op in report.unknown_ops] == ["AcmeTwice"]
     assert read_model(tmp_path / "unproved").graph.of("AcmeTwice")
     found = run("cut", source, tmp_path / "told", "--no-verify")
     assert found.code == 0
     assert "not verified: --no-verify was given; AcmeTwice of no library that was given: not run here" in found.out
     assert fuse(source, None, dry_run=True).unknown_ops
     unproved = fuse(source, tmp_path / "unproved_fused", check=False)
-    assert sum(one.applied for one in unproved.fused) == 1
+    assert sum(pass_.applied for pass_ in unproved.fused) == 1
 
     found = run("cut", source, tmp_path / "proved", "--op-library", library)
     assert (found.code, found.err) == (0, "")
@@ -110,5 +110,5 @@ def test_unknown_ops_go_through_and_are_proved_with_their_library(library: Path,
     assert not both.unknown_ops
     assert both.verification is not None
     assert both.verification.passed
-    assert sum(one.applied for one in both.fused) == 1
+    assert sum(pass_.applied for pass_ in both.fused) == 1
     assert run("verify", source, tmp_path / "fused", "--op-library", library, "--op-library", load_library()).code == 0

@@ -50,14 +50,19 @@ def build(path: Path, *, words: Sequence[str] = WORDS, change: float = 0.0) -> P
 
 def test_files_are_named_by_their_content_and_described(source: Path, tmp_path: Path) -> None:
     report = fuse(source, tmp_path / "out", samples=13)
-    assert [one.applied for one in report.fused if one.name == "fuse_embedding_groups"] == [1]
+    assert [pass_.applied for pass_ in report.fused if pass_.name == "fuse_embedding_groups"] == [1]
     said = json.loads((tmp_path / "out/assets.extra/recprocessor/manifest.json").read_text())
-    kinds = {one["index_kind"]: one for one in said["table_files"]}
+    kinds = {table_file["index_kind"]: table_file for table_file in said["table_files"]}
     assert set(kinds) == {"string", "direct"}
-    for one in said["table_files"]:
-        file = tmp_path / "out" / one["file"]
-        assert hashlib.sha256(file.read_bytes()).hexdigest() == one["sha256"] == file.stem == said["files"][one["file"]]
-        assert (one["bytes"], stat.S_IMODE(file.stat().st_mode)) == (file.stat().st_size, 0o444)
+    for table_file in said["table_files"]:
+        file = tmp_path / "out" / table_file["file"]
+        assert (
+            hashlib.sha256(file.read_bytes()).hexdigest()
+            == table_file["sha256"]
+            == file.stem
+            == said["files"][table_file["file"]]
+        )
+        assert (table_file["bytes"], stat.S_IMODE(file.stat().st_mode)) == (file.stat().st_size, 0o444)
     assert (kinds["direct"]["rows"], kinds["direct"]["dim"], kinds["direct"]["absent_key"]) == (5, 2, "error")
     assert (kinds["string"]["absent_key"], kinds["string"]["default_rows"]) == ("default", 1)
     assert [table_file.shared for table_file in report.table_files] == [False, False]
@@ -67,7 +72,7 @@ def test_equal_tables_of_two_models_are_one_file_in_a_store(source: Path, tmp_pa
     other = build(tmp_path / "other", change=1.0)
     first = fuse(source, tmp_path / "a", samples=3, table_store=tmp_path / "store")
     second = fuse(other, tmp_path / "b", samples=3, table_store=tmp_path / "store")
-    assert all(one.shared for one in [*first.table_files, *second.table_files])
+    assert all(table_file.shared for table_file in [*first.table_files, *second.table_files])
     files = [
         {table_file.sha256: (tmp_path / folder / table_file.file).stat().st_ino for table_file in report.table_files}
         for folder, report in (("a", first), ("b", second))
@@ -82,7 +87,7 @@ def test_a_fused_model_is_asked_for_keys_of_its_tables(source: Path, tmp_path: P
     model = read_model(tmp_path / "out")
     inputs = model.signatures["serving_default"].inputs
     item, number = (find_domain(model, inputs[key].tensor) for key in ("item", "id"))
-    assert {one.decode() for known in item.known for one in known} == set(WORDS)
+    assert {word.decode() for known in item.known for word in known} == set(WORDS)
     assert number.rows == 5
 
 
@@ -106,7 +111,7 @@ def _with_other_number(folder: Path) -> Path:
 def test_tables_are_not_held_in_memory(source: Path, tmp_path: Path) -> None:
     fuse(source, tmp_path / "out", samples=3)
     size = sum(path.stat().st_size for path in (tmp_path / "out").rglob("*.emb"))
-    rest = sum(one.stat().st_size for one in (tmp_path / "out").rglob("*") if one.is_file()) - size
+    rest = sum(path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.is_file()) - size
     found = verify(tmp_path / "out", tmp_path / "out", samples=6, memory_limit=rest + 1)
     assert found.passed, found.reasons
     assert (found.a.how, found.tables) == ("session", [])

@@ -34,18 +34,18 @@ PARTS = 2
 
 def deeprec(export: Export, part: int, keys: np.ndarray, rows: np.ndarray) -> Callable[[str], str]:
     handle = deeprec_table(export, f"emb/part_{part}", keys, rows, slots=["Adagrad"], partition=(part, PARTS))
-    return lambda some: deeprec_lookup(export, handle, some)
+    return lambda keys: deeprec_lookup(export, handle, keys)
 
 
 def tfplus(export: Export, part: int, keys: np.ndarray, rows: np.ndarray) -> Callable[[str], str]:
     handle = tfplus_table(export, f"emb/part_{part}", keys, rows, slots=["m"])
-    return lambda some: tfplus_lookup(export, handle, some)
+    return lambda keys: tfplus_lookup(export, handle, keys)
 
 
 def tfra(export: Export, part: int, keys: np.ndarray, rows: np.ndarray) -> Callable[[str], str]:
     handle = tfra_table(export, "emb", keys, rows, (part, PARTS))
     default = export.const(np.full(2, 0.5, np.float32))
-    return lambda some: tfra_lookup(export, handle, some, default)
+    return lambda keys: tfra_lookup(export, handle, keys, default)
 
 
 FAMILIES = pytest.mark.parametrize("family", [deeprec, tfplus, tfra])
@@ -137,7 +137,7 @@ def test_rows_that_go_are_listed_by_class(tmp_path: Path) -> None:
             mine |= KEYS == 2001  # a request for it goes to part 1
         held = {"filtered": np.array([1000], np.int64)} if part == 0 else {}
         handle = deeprec_table(export, f"emb/part_{part}", KEYS[mine], rows[mine], partition=(part, PARTS), **held)
-        shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
+        shards.append(lambda keys, handle=handle: deeprec_lookup(export, handle, keys))
     path = export.finish(tmp_path / "model", [partitioned(export, export.input("item"), shards)], 2)
     report = cut(path, tmp_path / "cut")
     classes = {row.class_: (row.table, row.rows, row.reason) for row in report.removed.rows}

@@ -214,12 +214,12 @@ def test_random_graphs(tmp_path: Path, seed: int, user: tuple[str, ...]) -> None
     load_library(LIBRARY)
     source = exported(tmp_path / "source", seed)
     write_saved_model(fused(source, FuseOptions("fp32", (), user, None)), tmp_path / "fused")
-    for one in (feeds(1), feeds(5)):
+    for feed in (feeds(1), feeds(5)):
         try:
-            (wanted,) = all_answers(source, [one], KEY)
+            (wanted,) = all_answers(source, [feed], KEY)
         except tf.errors.InvalidArgumentError:  # sizes that TensorFlow sees with the request only
             continue
-        (found,) = all_answers(tmp_path / "fused", [one], KEY)
+        (found,) = all_answers(tmp_path / "fused", [feed], KEY)
         for key, value in wanted.items():
             assert found[key].shape == value.shape
             np.testing.assert_allclose(found[key], value, rtol=2e-4, atol=2e-4, err_msg=key)

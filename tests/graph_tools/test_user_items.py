@@ -46,7 +46,7 @@ def build(path: Path, *, mean: bool = False) -> Path:
     random = np.random.default_rng(4)
     module = tf.Module()
     shapes = ((100, DIM), (BUCKETS, DIM), (BUCKETS, DIM), (3 * DIM + 1, 16), (16, 1), (BUCKETS, 1))
-    module.weights = [tf.Variable(random.normal(size=one).astype(np.float32)) for one in shapes]
+    module.weights = [tf.Variable(random.normal(size=shape).astype(np.float32)) for shape in shapes]
 
     def serve(user_id: Any, user_words: Any, item: Any, price: Any) -> dict[str, Any]:
         users, words, items, hidden, last, wide = module.weights
@@ -89,7 +89,7 @@ def repeated(feeds: Feeds, items: int) -> Feeds:
 
 def outcome(report: FuseReport) -> FusedPass:
     """Return what the pass did."""
-    (found,) = [one for one in report.fused if one.name == SplitUserItems.name]
+    (found,) = [pass_ for pass_ in report.fused if pass_.name == SplitUserItems.name]
     return found
 
 
@@ -100,9 +100,7 @@ def test_the_report_and_the_manifest_name_the_inputs(source: Path, tmp_path: Pat
     assert json.loads((out / MANIFEST).read_text())["user_inputs"] == USERS
     assert outcome(report).applied == 1
     ops = [node.op for node in read_model(out).graph if node.op.startswith("Rec")]
-    assert {
-        one: ops.count(one) for one in ("RecCollapseRows", "RecEmbeddingGroup", "RecDenseTower", "RecExpandRows")
-    } == {
+    assert {op: ops.count(op) for op in ("RecCollapseRows", "RecEmbeddingGroup", "RecDenseTower", "RecExpandRows")} == {
         "RecCollapseRows": 1,
         "RecEmbeddingGroup": 2,
         "RecDenseTower": 1,

@@ -124,7 +124,9 @@ def test_function_that_calls_itself(model: Path) -> None:
     def loop(meta_graph: Any) -> None:
         call = next(node for node in meta_graph.graph_def.node if node.op == "StatefulPartitionedCall")
         name = call.attr["f"].func.name
-        (function,) = [one for one in meta_graph.graph_def.library.function if one.signature.name == name]
+        (function,) = [
+            definition for definition in meta_graph.graph_def.library.function if definition.signature.name == name
+        ]
         inner = function.node_def.add(name="again", op="StatefulPartitionedCall")
         inner.attr["f"].func.name = name
         inner.input.extend(argument.name for argument in function.signature.input_arg)

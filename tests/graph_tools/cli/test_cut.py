@@ -94,9 +94,12 @@ def test_no_verify(sparse: Path, tmp_path: Path) -> None:
 def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> None:
     chosen = ["--signature", "total", "--signature", "length", "--outputs", "sum", "--outputs", "bytes"]
     data = _json(multi_signature_model, tmp_path / "out", *chosen, "--samples", 2)
-    assert {one["name"] for one in data["removed"]["signatures"]} == {"serving_default"}
+    assert {signature["name"] for signature in data["removed"]["signatures"]} == {"serving_default"}
     found = read_model(tmp_path / "out").signatures
-    assert {name: list(one.outputs) for name, one in found.items()} == {"total": ["sum"], "length": ["bytes"]}
+    assert {name: list(signature.outputs) for name, signature in found.items()} == {
+        "total": ["sum"],
+        "length": ["bytes"],
+    }
 
 
 def test_checkpoint(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_models_side_by_side(sparse: Path, tiny_model: Path) -> None:
     assert re.search(r"^training systems +deeprec +TensorFlow$", found.out, re.M)
     assert "Signatures (b)" in found.out
     data = json.loads(run("inspect", sparse, tiny_model, "--json").out)
-    assert [one["path"] for one in data["models"]] == [str(sparse), str(tiny_model)]
+    assert [model["path"] for model in data["models"]] == [str(sparse), str(tiny_model)]
 
 
 def test_what_is_needed_comes_first_and_one_tensor_is_no_copy(tmp_path: Path) -> None:

@@ -197,9 +197,9 @@ def test_inspect_lists_tables(tiny_model: Path, tmp_path: Path) -> None:
         ("recprocessor", 7, 5, "fp32", "error", "direct", True),
     ]
     assert sorted(seen) == sorted(keys)
-    for one in found.tables:
-        assert one.file is not None
-        assert one.bytes == (tmp_path / "a" / "assets" / one.file).stat().st_size
+    for table in found.tables:
+        assert table.file is not None
+        assert table.bytes == (tmp_path / "a" / "assets" / table.file).stat().st_size
     assert found.families == []
     assert TABLE in found.custom_ops
 

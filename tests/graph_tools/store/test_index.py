@@ -22,7 +22,7 @@ def inserted(keys: Array, rows: Array, count: int) -> list[list[tuple[int, int]]
     """Insert keys in the order of their homes and rows, and return (key, row) of each bucket."""
     home = homes(keys, count).tolist()
     buckets: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    for place in sorted(range(len(keys)), key=lambda one: (home[one], rows[one], keys[one])):
+    for place in sorted(range(len(keys)), key=lambda row: (home[row], rows[row], keys[row])):
         number = home[place]
         while number < len(buckets) and len(buckets[number]) == 5:
             number += 1
@@ -33,12 +33,12 @@ def inserted(keys: Array, rows: Array, count: int) -> list[list[tuple[int, int]]
 
 
 def as_lists(found: Array) -> list[list[tuple[int, int]]]:
-    for one in found:
-        assert not one["keys"][one["count"] :].any()
-        assert not one["rows"][one["count"] :].any()
+    for bucket in found:
+        assert not bucket["keys"][bucket["count"] :].any()
+        assert not bucket["rows"][bucket["count"] :].any()
     return [
-        list(zip(one["keys"][: one["count"]].tolist(), one["rows"][: one["count"]].tolist(), strict=True))
-        for one in found
+        list(zip(bucket["keys"][: bucket["count"]].tolist(), bucket["rows"][: bucket["count"]].tolist(), strict=True))
+        for bucket in found
     ]
 
 
@@ -56,8 +56,8 @@ def test_keys_of_one_home_overflow(homes_of_all: str, part: int, monkeypatch: py
     monkeypatch.setattr(module, "_PART_KEYS", part)
     count = 60
     wanted = 0 if homes_of_all == "first" else home_buckets(count) - 1
-    some = np.arange(100_000, dtype=np.uint64)
-    keys = some[homes(some, home_buckets(count)) == wanted][:count]
+    hashes = np.arange(100_000, dtype=np.uint64)
+    keys = hashes[homes(hashes, home_buckets(count)) == wanted][:count]
     found = built(Index(keys, None, True))
     assert as_lists(found) == inserted(keys, np.arange(count), home_buckets(count))
     assert len(found) == (home_buckets(count) if homes_of_all == "first" else home_buckets(count) + 12)

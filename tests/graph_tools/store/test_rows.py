@@ -28,7 +28,7 @@ ROW_SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9)
     [(64, (256, 128, 128, 68, 36)), (16, (64, 32, 32, 20, 12)), (8, (32, 16, 16, 12, 8)), (1, (4, 2, 2, 5, 5))],
 )
 def test_bytes_of_a_row(dim: int, expected: tuple[int, ...]) -> None:
-    assert tuple(row_bytes(one, dim, F32) for one in ("fp32", "bf16", "fp16", "int8", "int4")) == expected
+    assert tuple(row_bytes(row_type, dim, F32) for row_type in ("fp32", "bf16", "fp16", "int8", "int4")) == expected
 
 
 @pytest.mark.parametrize("row_type", ["int8", "int4"])
@@ -70,7 +70,7 @@ def test_blocks_of_any_size_give_the_same() -> None:
     whole = quantize(rows, "int4")
     parts = [quantize(rows[begin : begin + 777], "int4") for begin in range(0, 5000, 777)]
     np.testing.assert_array_equal(whole.codes, np.concatenate([part.codes for part in parts]))
-    np.testing.assert_array_equal(whole.scale_bias, np.concatenate([one.scale_bias for one in parts]))
+    np.testing.assert_array_equal(whole.scale_bias, np.concatenate([part.scale_bias for part in parts]))
 
 
 @given(hnp.arrays(np.uint8, ROW_SHAPES, elements=st.integers(0, 15)))

@@ -37,7 +37,7 @@ def test_artifacts_share_the_inode(store: TableStore, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         placed.append(place_table(spec_of("int64", 101), tmp_path / name, store))
-    assert len({one.path.stat().st_ino for one in placed} | {store.path(placed[0].sha256).stat().st_ino}) == 1
+    assert len({file.path.stat().st_ino for file in placed} | {store.path(placed[0].sha256).stat().st_ino}) == 1
     assert not placed[0].notes
     assert not placed[1].notes
     assert files_in(store.folder) == [placed[0].name]
@@ -168,8 +168,8 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
     assert not failures
     assert len(files_in(tmp_path / "store")) == 7
     for name in files_in(tmp_path / "store"):

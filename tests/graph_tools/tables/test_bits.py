@@ -11,7 +11,7 @@ from graph_tools.tables.bits import Bits
 
 @given(st.lists(st.lists(st.booleans(), max_size=40), max_size=8), st.data())
 def test_bits_hold_what_was_set_in_pieces_of_any_length(pieces: list[list[bool]], data: st.DataObject) -> None:
-    whole = np.array([one for piece in pieces for one in piece], bool)
+    whole = np.array([block for piece in pieces for block in piece], bool)
     bits = Bits(len(whole))
     begin = 0
     for piece in pieces:

@@ -27,9 +27,9 @@ def ragged(array: np.ndarray, sizes: list[int]) -> StreamTensor:
 def test_blocks_of_several_tensors_come_side_by_side() -> None:
     a, b = np.arange(10), np.arange(20).reshape(10, 2)
     found = list(aligned([ragged(a, [3, 0, 4, 3]), ragged(b, [1, 8, 1])], 4))
-    np.testing.assert_array_equal(np.concatenate([one for one, _ in found]), a)
+    np.testing.assert_array_equal(np.concatenate([keys for keys, _ in found]), a)
     np.testing.assert_array_equal(np.concatenate([two for _, two in found]), b)
-    assert all(len(one) == len(two) for one, two in found)
+    assert all(len(keys) == len(two) for keys, two in found)
 
 
 def test_tensors_of_different_length_are_refused() -> None:
@@ -63,4 +63,4 @@ def test_keys_are_what_the_graph_looks_up() -> None:
 
 def test_limited_blocks_are_never_larger_nor_empty() -> None:
     found = list(limited(iter([np.arange(5), np.arange(0), np.arange(2)]), 2))
-    assert [len(one) for one in found] == [2, 2, 1, 2]
+    assert [len(block) for block in found] == [2, 2, 1, 2]

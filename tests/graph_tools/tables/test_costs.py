@@ -32,7 +32,7 @@ def test_bytes_of_a_layout(layout: Layout, row_type: str, rows: int, expected: i
 
 
 def names(found: list[Layout]) -> set[tuple[str, str]]:
-    return {(one.name, one.share) for one in found}
+    return {(layout.name, layout.share) for layout in found}
 
 
 def test_layouts_that_a_sparse_table_may_have() -> None:

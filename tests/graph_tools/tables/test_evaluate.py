@@ -66,17 +66,17 @@ def test_string_keys() -> None:
 
 
 def test_ignored_keys_are_absent() -> None:
-    some = table(part([5, 6, 7], 0, ignored=np.array([6, 99])), absent=Absent(np.ones((1, 2), np.float32), "test"))
-    np.testing.assert_array_equal(evaluate_lookup(some, np.array([5, 6, 7, 8])), [[0, 1], [1, 1], [4, 5], [1, 1]])
-    rows, found = find_rows(some, np.array([6, 7]))
+    checked = table(part([5, 6, 7], 0, ignored=np.array([6, 99])), absent=Absent(np.ones((1, 2), np.float32), "test"))
+    np.testing.assert_array_equal(evaluate_lookup(checked, np.array([5, 6, 7, 8])), [[0, 1], [1, 1], [4, 5], [1, 1]])
+    rows, found = find_rows(checked, np.array([6, 7]))
     assert found.tolist() == [False, True]
     assert rows.tolist() == [[0, 0], [4, 5]]
 
 
 def test_absent_row_by_remainder() -> None:
     rows = np.array([[1, 1], [2, 2], [3, 3]], np.float32)
-    some = table(part([3], 10), absent=Absent(rows, "test"))
-    np.testing.assert_array_equal(evaluate_lookup(some, np.array([3, 4, 5, 6])), [[10, 11], [2, 2], [3, 3], [1, 1]])
+    checked = table(part([3], 10), absent=Absent(rows, "test"))
+    np.testing.assert_array_equal(evaluate_lookup(checked, np.array([3, 4, 5, 6])), [[10, 11], [2, 2], [3, 3], [1, 1]])
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_absent_row_by_remainder() -> None:
     [([8, 9], [[0, 1], [8, 9], [8, 9]]), ([[1, 1], [2, 2], [3, 3]], [[0, 1], [2, 2], [3, 3]])],
 )
 def test_default_of_the_lookup_comes_before_that_of_the_table(default: Any, expected: Any) -> None:
-    some = table(part([5], 0), absent=Absent(np.full((1, 2), 77, np.float32), "test"))
-    found = evaluate_lookup(some, np.array([5, 6, 7]), np.array(default, np.float32))
+    checked = table(part([5], 0), absent=Absent(np.full((1, 2), 77, np.float32), "test"))
+    found = evaluate_lookup(checked, np.array([5, 6, 7]), np.array(default, np.float32))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -93,5 +93,5 @@ def test_blocks_of_different_sizes_are_paired() -> None:
     a, b = np.arange(10), np.arange(10) * 2
     pairs = list(paired_chunks(in_blocks(a, 4), in_blocks(b, 3), 100))
     assert [len(pair) for pair, _ in pairs] == [3, 1, 2, 2, 1, 1]
-    assert all((two == one * 2).all() for one, two in pairs)
+    assert all((two == key * 2).all() for key, two in pairs)
     assert list(paired_chunks(ArrayTensor(a[:0]), ArrayTensor(b[:0]), 5)) == []

@@ -51,7 +51,7 @@ def test_both_ways_of_gathering_are_found() -> None:
     (table,), refused = plain_tables(model)
     assert table.gathers == ("gather", "gather_v2")
     assert table.reads == ("read", "same")
-    assert [str(one) for one in table.ids(model)] == ["ids:0", "ids:0"]
+    assert [str(tensor) for tensor in table.ids(model)] == ["ids:0", "ids:0"]
     assert not refused
 
 

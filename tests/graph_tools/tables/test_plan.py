@@ -38,7 +38,7 @@ def test_forecast_is_what_is_written(tmp_path: Path, kind: str) -> None:
     assert len(model.graph) == nodes
     assert model.sparse_tables
     assert record.bytes == record.forecast["fp32"]
-    sizes = [record.forecast[one] for one in ROW_TYPES]
+    sizes = [record.forecast[row_type] for row_type in ROW_TYPES]
     assert sizes == sorted(sizes, reverse=True)
     for row_type in ROW_TYPES:
         model = lookup_model(table_of(kind))

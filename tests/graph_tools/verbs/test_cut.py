@@ -57,8 +57,8 @@ def test_signatures_keep_names_order_and_dtypes(served: Path, cut_served: Path) 
         for kind in ("inputs", "outputs"):
             first, second = getattr(signature, kind), getattr(after[name], kind)
             assert list(first) == list(second)
-            assert [(one.dtype, one.shape) for one in first.values()] == [
-                (one.dtype, one.shape) for one in second.values()
+            assert [(endpoint.dtype, endpoint.shape) for endpoint in first.values()] == [
+                (endpoint.dtype, endpoint.shape) for endpoint in second.values()
             ]
 
 
@@ -81,7 +81,7 @@ def test_result_is_served_by_every_loader(served: Path, cut_served: Path) -> Non
 
 
 def test_other_files_of_the_export_are_kept(served: Path, cut_served: Path) -> None:
-    before, after = (cut_models.contents(one / "assets.extra") for one in (served, cut_served))
+    before, after = (cut_models.contents(folder / "assets.extra") for folder in (served, cut_served))
     assert before == {name: content for name, content in after.items() if not name.startswith("recprocessor")}
 
 
@@ -91,7 +91,7 @@ def test_export_that_may_only_be_read(served: Path, tmp_path: Path) -> None:
     for folder in folders:
         folder.chmod(0o555)
     cut(source, tmp_path / "out", samples=2)
-    assert all(one.stat().st_mode & 0o700 == 0o700 for one in (tmp_path / "out").rglob("*") if one.is_dir())
+    assert all(path.stat().st_mode & 0o700 == 0o700 for path in (tmp_path / "out").rglob("*") if path.is_dir())
     for folder in folders:
         folder.chmod(0o755)
 
@@ -160,7 +160,7 @@ def test_lossy_cut_is_reported_and_not_judged(sparse: Path, tmp_path: Path) -> N
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (manifest["lossy"], manifest["tables"][0]["lossy"]) == (True, True)
     assert manifest["verification"]["scores_judged"] is False
-    assert max(one["max_abs_difference"] for one in manifest["verification"]["outputs"]) == worst
+    assert max(output["max_abs_difference"] for output in manifest["verification"]["outputs"]) == worst
 
 
 def test_lossy_cut_is_judged_by_a_tolerance(sparse: Path, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, mon
     with pytest.raises(VerificationError, match=r"not written, since it does not answer as .*output 'score'") as caught:
         cut(sparse, tmp_path / "folder" / "out", samples=4)
     assert list(tmp_path.iterdir()) == []
-    (output,) = [one for one in caught.value.report["verification"]["outputs"] if one["name"] == "score"]
+    (output,) = [output for output in caught.value.report["verification"]["outputs"] if output["name"] == "score"]
     assert output["beyond"] > 0
     assert cut(sparse, tmp_path / "out", check=False).verification is None
     assert json.loads((tmp_path / "out" / MANIFEST).read_text())["verification"] is None
@@ -218,7 +218,10 @@ def test_signatures_and_outputs_are_chosen(multi_signature_model: Path, tmp_path
     assert {signature.name for signature in report.removed.signatures} == {"serving_default", "length"}
     cut(multi_signature_model, tmp_path / "two", outputs=["sum", "bytes"], samples=2)
     found = read_model(tmp_path / "two").signatures
-    assert {name: list(one.outputs) for name, one in found.items()} == {"total": ["sum"], "length": ["bytes"]}
+    assert {name: list(signature.outputs) for name, signature in found.items()} == {
+        "total": ["sum"],
+        "length": ["bytes"],
+    }
     assert list(found["total"].inputs) == ["a", "b"]
     with pytest.raises(UsageError, match=r"output 'nothing' is in no signature"):
         cut(multi_signature_model, tmp_path / "three", outputs=["nothing"])
@@ -237,7 +240,7 @@ def test_names_inside_the_graph_are_kept_on_request(tiny_model: Path, tmp_path: 
     cut(tiny_model, tmp_path / "short", samples=2)
     cut(tiny_model, tmp_path / "long", options=CutOptions(keep_graph_names=True), samples=2)
     source = set(read_model(tiny_model).graph.nodes)
-    short, long = (set(read_model(tmp_path / one).graph.nodes) for one in ("short", "long"))
+    short, long = (set(read_model(tmp_path / folder).graph.nodes) for folder in ("short", "long"))
     (product,) = [name for name in source if name.endswith("MatMul")]
     assert product in long
     assert product not in short

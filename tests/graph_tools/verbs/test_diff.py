@@ -60,7 +60,7 @@ def test_ops_and_bytes_of_what_was_written(tiny_model: Path, tmp_path: Path) -> 
     report = diff(tiny_model, tmp_path / "b")
     assert report.same_interface
     assert report.variables == []
-    (calls,) = (one for one in report.ops if one.op == "StatefulPartitionedCall")
+    (calls,) = (op for op in report.ops if op.op == "StatefulPartitionedCall")
     assert calls.a > calls.b == 0
     assert report.b.functions == 0
     assert report.a.bytes != report.b.bytes

@@ -44,7 +44,7 @@ def test_a_model_is_fused_and_answers_alike(source: Path, tmp_path: Path) -> Non
     before = cut_models.contents(source)
     report = fuse(source, tmp_path / "out", samples=6, precision="fp32")
     assert cut_models.contents(source) == before
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     ops = _ops(tmp_path / "out")
     assert ops["RecDenseTower"] == 1
     assert not {"MatMul", "BiasAdd", "Relu"} & set(ops)
@@ -64,7 +64,7 @@ def test_sites_are_named_as_in_the_source_and_in_the_result(source: Path, tmp_pa
     assert (site.op, site.what) == ("RecDenseTower", "2 layers, 5 inputs")
     assert site.node in read_model(source).graph
     assert site.node in read_model(tmp_path / "out").graph
-    assert [(one.endswith("BiasAdd"), why) for one, why in found.refused] == [
+    assert [(site.endswith("BiasAdd"), why) for site, why in found.refused] == [
         (True, "no layer before it, expected two")
     ]
 
@@ -75,7 +75,7 @@ def test_manifest(source: Path, tmp_path: Path) -> None:
     assert said["fused"] is True
     assert said["requires"] == {"recprocessor_ops": 1}
     assert said["user_inputs"] == []  # no pass has split them from the items
-    assert [(one["name"], one["applied"], one["refused"], len(one["sites"])) for one in said["fusing"]] == [
+    assert [(pass_["name"], pass_["applied"], pass_["refused"], len(pass_["sites"])) for pass_ in said["fusing"]] == [
         ("fuse_layers", 1, 1, 1)
     ]
     assert said["precision"]["permitted"] == "bf16"
@@ -104,7 +104,7 @@ def test_of_a_cut_model_and_in_one_go_the_result_is_the_same(source: Path, tmp_p
 def test_fusing_again_changes_nothing(source: Path, tmp_path: Path) -> None:
     fuse(source, tmp_path / "a", samples=3)
     report = fuse(tmp_path / "a", tmp_path / "b", samples=3)
-    assert [(one.applied, one.sites) for one in report.fused] == [(0, [])]
+    assert [(pass_.applied, pass_.sites) for pass_ in report.fused] == [(0, [])]
     assert _ops(tmp_path / "a") == _ops(tmp_path / "b")
     assert verify(tmp_path / "a", tmp_path / "b", samples=6).bit_exact
 
@@ -114,9 +114,9 @@ def test_a_pass_that_computes_something_else_is_left_out(
 ) -> None:
     use_passes(monkeypatch, FuseLayers(wrong=True))
     report = fuse(source, tmp_path / "out", samples=6)
-    assert [one.name for one in report.left_out] == ["fuse_layers"]
+    assert [left_out.name for left_out in report.left_out] == ["fuse_layers"]
     assert "output 'score'" in report.left_out[0].reason
-    assert not sum(one.applied for one in report.fused)
+    assert not sum(pass_.applied for pass_ in report.fused)
     assert "RecDenseTower" not in _ops(tmp_path / "out")
     assert verify(source, tmp_path / "out", samples=6).passed
 

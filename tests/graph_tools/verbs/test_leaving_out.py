@@ -67,11 +67,11 @@ def test_the_pass_is_left_out_that_makes_a_number_of_nan(tmp_path: Path) -> None
     report = cut(source, tmp_path / "out")
     assert report.verification is not None
     assert report.verification.passed
-    left = {one.name for one in report.left_out}
+    left = {left_out.name for left_out in report.left_out}
     # Shapes that are folded let TensorFlow drop the reshape itself.
     assert "eliminate_noop_reshapes" in left
     assert left <= {"eliminate_noop_reshapes", "fold_constants"}
-    assert any(one.site for one in report.left_out)
+    assert any(left_out.site for left_out in report.left_out)
     assert "elements differ" in report.left_out[0].reason
     passes = {pass_.name: pass_ for pass_ in report.passes}
     assert passes["eliminate_noop_reshapes"].refused
@@ -83,8 +83,8 @@ def test_the_pass_is_left_out_that_makes_a_number_of_nan(tmp_path: Path) -> None
 @pytest.mark.parametrize("views", [False, True])
 def test_a_fused_tower_answers_an_empty_title_as_the_original(tmp_path: Path, views: bool) -> None:
     report = fuse(build_titles(tmp_path / "in", views), tmp_path / "out", precision="fp32")
-    assert not any(one.name == "fuse_dense_towers" for one in report.left_out)
-    assert sum(one.applied for one in report.fused if one.name == "fuse_dense_towers")
+    assert not any(left_out.name == "fuse_dense_towers" for left_out in report.left_out)
+    assert sum(pass_.applied for pass_ in report.fused if pass_.name == "fuse_dense_towers")
     assert report.verification is not None
     output = report.verification.outputs[0]
     assert output.nan_apart == 0
@@ -111,7 +111,7 @@ class Trial:
 
     def __call__(self, choice: Choice, place: bool) -> list[LeftOut]:
         self.count += 1
-        gone = {(one.name, one.site) for one in choice.left_out}
+        gone = {(left_out.name, left_out.site) for left_out in choice.left_out}
         results = [
             PassResult(name, applied=len(sites), at=[site for site in sites if (name, site) not in gone])
             for name, sites in self.sites.items()
@@ -129,8 +129,12 @@ def test_bisection_finds_single_sites_in_few_attempts() -> None:
     sites = {name: [f"{name}_{i}" for i in range(100)] for name in ("one", "two", "three", "four")}
     trial = Trial(sites, {("two", "two_41"), ("two", "two_97"), ("four", "four_0")})
     found = Attempts(trial, Silent()).run()
-    assert {(one.name, one.site) for one in found} == {("two", "two_41"), ("two", "two_97"), ("four", "four_0")}
-    assert {one.reason for one in found} <= {"differs by two_41", "differs by two_97", "differs by four_0"}
+    assert {(left_out.name, left_out.site) for left_out in found} == {
+        ("two", "two_41"),
+        ("two", "two_97"),
+        ("four", "four_0"),
+    }
+    assert {left_out.reason for left_out in found} <= {"differs by two_41", "differs by two_97", "differs by four_0"}
     assert trial.count < 60
 
 
@@ -144,4 +148,4 @@ def test_what_no_pass_explains_fails_as_it_did() -> None:
 def test_a_pass_with_many_bad_sites_goes_whole() -> None:
     sites = [f"site_{i}" for i in range(20)]
     found = Attempts(Trial({"other": sites, "good": ["x"]}, {("other", site) for site in sites}), Silent()).run()
-    assert [(one.name, one.site) for one in found] == [("other", None)]
+    assert [(left_out.name, left_out.site) for left_out in found] == [("other", None)]

@@ -77,15 +77,15 @@ def test_what_came_there_meanwhile_is_kept(tmp_path: Path) -> None:
 def test_abandoned_folders_are_removed_and_others_are_not(tmp_path: Path) -> None:
     abandoned, empty = tmp_path / ".out.0123abcd", tmp_path / ".out.00000000"
     kept = [tmp_path / ".out.something", tmp_path / ".other.0123abcd", tmp_path / ".out.11111111"]
-    for one in (abandoned / "out", empty, *kept, kept[2] / "precious", tmp_path / ".out.22222222" / "out"):
-        one.mkdir(parents=True, exist_ok=True)
+    for folder in (abandoned / "out", empty, *kept, kept[2] / "precious", tmp_path / ".out.22222222" / "out"):
+        folder.mkdir(parents=True, exist_ok=True)
     (abandoned / "out" / "half").write_text("")
     held = os.open(tmp_path / ".out.22222222", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with staged(tmp_path / "out") as folder:
         _write(folder)
     os.close(held)
-    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.22222222", *(one.name for one in kept)}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.22222222", *(path.name for path in kept)}
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

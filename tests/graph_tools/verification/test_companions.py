@@ -77,7 +77,7 @@ def test_requests_for_weighted_bags_are_answered(tmp_path: Path) -> None:
         path = make(tmp_path / str(number))
         report = verify(path, path)
         assert report.passed
-        refused = [one.a for one in report.refused]
+        refused = [request.a for request in report.refused]
         assert len(refused) < 12, refused
 
 

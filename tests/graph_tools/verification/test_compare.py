@@ -9,18 +9,18 @@ from graph_tools.verification.compare import OutputComparison, Tolerance, Worst,
 
 
 def _compared(a: object, b: object, tolerance: Tolerance | None = None, dtype: object = np.float32) -> OutputComparison:
-    one = OutputComparison("s", "y", "float32")
-    one.add(np.asarray(a, dtype), np.asarray(b, dtype), tolerance or Tolerance(), "request")
-    one.finish()
-    return one
+    compared = OutputComparison("s", "y", "float32")
+    compared.add(np.asarray(a, dtype), np.asarray(b, dtype), tolerance or Tolerance(), "request")
+    compared.finish()
+    return compared
 
 
 def test_difference_and_place_of_the_worst() -> None:
-    one = _compared([[1, 2], [4, 8]], [[1, 2.5], [4, 8.5]])
-    assert (one.elements, one.beyond, one.different) == (4, 2, 2)
-    assert one.max_abs_difference == 0.5
-    assert one.max_rel_difference == pytest.approx(0.2)
-    assert one.worst == Worst("request", [0, 1], 2.0, 2.5)
+    compared = _compared([[1, 2], [4, 8]], [[1, 2.5], [4, 8.5]])
+    assert (compared.elements, compared.beyond, compared.different) == (4, 2, 2)
+    assert compared.max_abs_difference == 0.5
+    assert compared.max_rel_difference == pytest.approx(0.2)
+    assert compared.worst == Worst("request", [0, 1], 2.0, 2.5)
 
 
 def test_tolerance_is_of_the_second_model() -> None:
@@ -35,14 +35,14 @@ def test_infinities_equal_their_like() -> None:
 
 def test_nan_equals_nan_only() -> None:
     assert _compared([np.nan, 1], [np.nan, 1]).equal
-    one = _compared([np.nan, 1], [1, np.nan], Tolerance(1e9, 1e9))
-    assert (one.beyond, one.nan_a, one.nan_b) == (2, 1, 1)
+    compared = _compared([np.nan, 1], [1, np.nan], Tolerance(1e9, 1e9))
+    assert (compared.beyond, compared.nan_a, compared.nan_b) == (2, 1, 1)
 
 
 def test_zeros_of_either_sign_are_equal_and_not_bit_exact() -> None:
-    one = _compared([0.0], [-0.0])
-    assert one.equal
-    assert not one.bit_exact
+    compared = _compared([0.0], [-0.0])
+    assert compared.equal
+    assert not compared.bit_exact
 
 
 def test_integers_and_strings_are_compared_exactly() -> None:
@@ -53,35 +53,35 @@ def test_integers_and_strings_are_compared_exactly() -> None:
 
 def test_shapes_and_dtypes_that_differ() -> None:
     assert _compared([1.0], [[1.0]]).shapes == 1
-    one = OutputComparison("s", "y", "float32")
-    one.add(np.ones(2, np.float32), np.ones(2, np.float64), Tolerance(), "request")
-    assert one.dtype == "float32 != float64"
-    assert not one.equal
+    compared = OutputComparison("s", "y", "float32")
+    compared.add(np.ones(2, np.float32), np.ones(2, np.float64), Tolerance(), "request")
+    assert compared.dtype == "float32 != float64"
+    assert not compared.equal
 
 
 def test_bfloat16_is_compared_as_numbers() -> None:
     import ml_dtypes
 
-    one = _compared([1.0, 2.0], [1.0, 2.015625], Tolerance(0, 0.01), ml_dtypes.bfloat16)
-    assert one.equal
-    assert one.different == 1
+    compared = _compared([1.0, 2.0], [1.0, 2.015625], Tolerance(0, 0.01), ml_dtypes.bfloat16)
+    assert compared.equal
+    assert compared.different == 1
 
 
 def test_empty_answers_are_equal() -> None:
-    one = _compared(np.empty((0, 3)), np.empty((0, 3)))
-    assert one.bit_exact
-    assert one.rank_correlation is None
+    compared = _compared(np.empty((0, 3)), np.empty((0, 3)))
+    assert compared.bit_exact
+    assert compared.rank_correlation is None
 
 
 def test_labels_give_the_auc_of_both() -> None:
-    one = OutputComparison("s", "y", "float32")
+    compared = OutputComparison("s", "y", "float32")
     labels = np.array([0, 1, 0, 1])
     for _ in range(2):
-        one.add(
+        compared.add(
             np.array([[0.1], [0.9], [0.2], [0.8]]), np.array([[0.1], [0.9], [0.85], [0.8]]), Tolerance(), "", labels
         )
-    one.finish()
-    assert (one.auc_a, one.auc_b) == (1.0, 0.75)
+    compared.finish()
+    assert (compared.auc_a, compared.auc_b) == (1.0, 0.75)
 
 
 def test_bits_of_other_dtypes_all_differ() -> None:

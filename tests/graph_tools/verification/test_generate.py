@@ -40,7 +40,7 @@ def _equal(a: Request, b: Request) -> bool:
 def test_known_keys_come_from_the_vocabulary_file(strings: list[Request]) -> None:
     from helpers.models.model_builders import VOCABULARY
 
-    known = {one.encode() for one in VOCABULARY}
+    known = {word.encode() for word in VOCABULARY}
     assert set(_of(strings, "known keys").inputs["item"]) == known
     assert not set(_of(strings, "absent keys").inputs["item"]) & known
     assert set(_of(strings, "large batch").inputs["item"]) > known | {b""}
@@ -52,7 +52,7 @@ def test_batches_and_strange_strings(strings: list[Request]) -> None:
     assert any(size % 2 for size in sizes - {1})
     assert set(_of(strings, "empty values").inputs["item"]) == {b""}
     assert any(max(source, default=0) > 127 for source in _of(strings, "unicode").inputs["item"])
-    prices = np.concatenate([one.inputs["price"] for one in strings if "not finite" not in one.origin])
+    prices = np.concatenate([request.inputs["price"] for request in strings if "not finite" not in request.origin])
     assert np.isfinite(prices).all()
     assert {0.0} < set(prices.tolist())
     assert prices.min() < -1e9 < 1e20 < prices.max()

@@ -67,7 +67,7 @@ def with_onednn() -> None:
 
 def test_requests_have_what_is_not_finite_in_each_input(tmp_path: Path) -> None:
     made = list(Generator(read_model(build_tower(tmp_path / "model")), name="serving_default").requests(20))
-    found = next(one for one in made if "not finite" in one.origin).inputs["x"]
+    found = next(request for request in made if "not finite" in request.origin).inputs["x"]
     assert np.isnan(found).any()
     assert np.isposinf(found).any()
     assert np.isneginf(found).any()
@@ -115,4 +115,4 @@ def test_relus_that_tensorflow_computes_with_a_product_are_marked(tmp_path: Path
     for views in (True, False):
         model = read_model(build_tower(tmp_path / str(views), views))
         mark_contractions(model)
-        assert [is_marked(one) for one in model.graph.of("Relu")] == [not views]
+        assert [is_marked(node) for node in model.graph.of("Relu")] == [not views]

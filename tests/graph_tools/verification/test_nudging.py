@@ -49,8 +49,8 @@ def test_every_weight_moves_by_its_last_place(tmp_path: Path) -> None:
         moved.append(np.sign((answer["rows"] - TABLE) * TABLE))
     assert (moved[0] == 1).all()
     assert (moved[1] == -1).all()
-    for one in moved[2:]:
-        assert {-1, 1} == set(one.ravel())
+    for array in moved[2:]:
+        assert {-1, 1} == set(array.ravel())
 
 
 def test_a_model_without_numbers_stays_as_it_is(tmp_path: Path) -> None:

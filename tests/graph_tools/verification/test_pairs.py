@@ -181,9 +181,9 @@ def test_conversions_are_proved_by_streams(conversion: tuple[Path, Model, Path])
     assert report.bit_exact
     assert (report.a.how, report.b.how) == ("TensorFlow, lookups in NumPy",) * 2
     data = report.to_json()
-    assert {one["name"]: one["equal"] for one in data["tables"]} == {"users": True, "items": True}
+    assert {table["name"]: table["equal"] for table in data["tables"]} == {"users": True, "items": True}
     assert not data["not_compared"]
-    assert all(one["rows"] >= 890 for one in data["tables"])
+    assert all(table["rows"] >= 890 for table in data["tables"])
 
 
 @pytest.mark.parametrize("what", ["row", "key", "absent row"])

@@ -53,7 +53,7 @@ def test_warm_up_files_are_read(signatures: dict[str, Signature], tmp_path: Path
     other.classify_log.request.model_spec.name = "m"
     path = _write(tmp_path / "warm", first, other.SerializeToString(), second, compression=compression)
     found = read_requests(path, signatures)
-    assert [one.origin.rpartition(": ")[2] for one in found] == ["record 0", "record 2"]
+    assert [request.origin.rpartition(": ")[2] for request in found] == ["record 0", "record 2"]
     assert found[0].inputs["item"].tolist() == [b"apple", "müsli".encode()]
     np.testing.assert_array_equal(found[0].inputs["price"], np.array([1.5, 2], np.float32))
 
@@ -92,9 +92,9 @@ def test_eas_requests_by_key_and_by_tensor_name(signatures: dict[str, Signature]
     names = {"serving_default_item:0": [b"plum"], "serving_default_price:0": np.array([2], np.float32)}
     path.write_bytes(contract_messages.encode(names, "serving_default", ["score"]))
     (by_name,) = read_requests(path, signatures)
-    for one in (by_key, by_name):
-        assert one.inputs["item"].tolist() == [b"plum"]
-        assert one.inputs["price"].tolist() == [2.0]
+    for request in (by_key, by_name):
+        assert request.inputs["item"].tolist() == [b"plum"]
+        assert request.inputs["price"].tolist() == [2.0]
 
 
 def test_npz_with_labels(string_model: Path, signatures: dict[str, Signature], tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_npz_with_labels(string_model: Path, signatures: dict[str, Signature], t
         path, item=rng.choice(["apple", "müsli"], rows), price=rng.normal(size=rows), labels=rng.integers(0, 2, rows)
     )
     found = read_requests(path, signatures)
-    assert [len(one.inputs["item"]) for one in found] == [4096, 904]
+    assert [len(request.inputs["item"]) for request in found] == [4096, 904]
     assert found[0].inputs["price"].dtype == np.float32
     report = verify(string_model, string_model, requests=[path], samples=2)
     score = next(output for output in report.outputs if output.name == "score")

@@ -24,7 +24,7 @@ def _score(x: np.ndarray) -> np.ndarray:
 
 
 def _ask(asked: list[Request]) -> list[Answer]:
-    return [{"y": _score(np.asarray(one.inputs["x"])), "id": np.arange(2)} for one in asked]
+    return [{"y": _score(np.asarray(request.inputs["x"])), "id": np.arange(2)} for request in asked]
 
 
 def _request(*rows: list[float], dtype: Any = np.float32) -> Request:
@@ -40,17 +40,17 @@ def _compared(request: Request, second: np.ndarray) -> OutputComparison:
     assert isinstance(first, dict)
     answer: dict[str, np.ndarray] = {"y": second, "id": first["id"]}
     found = slacks([request], [first], [answer], STRICT, _ask)
-    one = OutputComparison("s", "y", "float32")
-    one.add(first["y"], second, STRICT, "r", slack=found.get(0, {}).get("y"))
-    return one
+    compared = OutputComparison("s", "y", "float32")
+    compared.add(first["y"], second, STRICT, "r", slack=found.get(0, {}).get("y"))
+    return compared
 
 
 def test_another_order_of_numbers_that_cancel_is_no_difference() -> None:
     request = _request(CANCELLING, PLAIN)
     other = _score(np.asarray(request.inputs["x"])[:, [0, 2, 1, 3]])
-    one = _compared(request, other)
-    assert one.max_abs_difference > 1e-3
-    assert (one.beyond, one.unsettled, one.equal, one.bit_exact) == (0, 1, True, False)
+    compared = _compared(request, other)
+    assert compared.max_abs_difference > 1e-3
+    assert (compared.beyond, compared.unsettled, compared.equal, compared.bit_exact) == (0, 1, True, False)
 
 
 def test_a_difference_is_found_beside_such_numbers() -> None:
@@ -59,10 +59,10 @@ def test_a_difference_is_found_beside_such_numbers() -> None:
     for row, more in ((1, 1e-3), (0, 10.0)):
         wrong = right.copy()
         wrong[row] += np.float32(more)
-        one = _compared(request, wrong)
-        assert (one.beyond, one.unsettled, one.equal) == (1, 0, False)
-        assert one.worst is not None
-        assert one.worst.index == [row]
+        compared = _compared(request, wrong)
+        assert (compared.beyond, compared.unsettled, compared.equal) == (1, 0, False)
+        assert compared.worst is not None
+        assert compared.worst.index == [row]
 
 
 def test_nothing_is_asked_again_without_need() -> None:
@@ -82,5 +82,5 @@ def test_what_is_not_a_number_gives_no_room() -> None:
     (first,) = _ask([request])
     assert isinstance(first, dict)
     assert np.isinf(first["y"]).all()
-    one = _compared(request, np.zeros(1, np.float32))
-    assert (one.beyond, one.unsettled) == (1, 0)
+    compared = _compared(request, np.zeros(1, np.float32))
+    assert (compared.beyond, compared.unsettled) == (1, 0)

@@ -28,7 +28,7 @@ def _sparse_form(path: Path, absent: np.ndarray | None = ROWS[-1:]) -> Model:
 
     model = read_model(path)
     graph = model.graph
-    words = np.array([one.encode() for one in verify_models.WORDS], object)
+    words = np.array([word.encode() for word in verify_models.WORDS], object)
     parts = [Part(ArrayTensor(words[i::2]), ArrayTensor(ROWS[:-1][i::2])) for i in (0, 1)]
     table = SparseTable("words", "test", np.dtype(object), 2, np.dtype(np.float32), parts, Absent(absent, "test"))
     model.sparse_tables["words"] = table

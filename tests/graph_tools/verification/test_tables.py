@@ -134,7 +134,7 @@ def test_parts_in_the_order_of_the_source_are_read_once() -> None:
         return StreamTensor(rows.dtype, rows.shape, make)
 
     # Every other key in a part of its own, each in the source's order.
-    result.parts = [Part(ArrayTensor(KEYS[one::2]), watched(ROWS[one::2])) for one in (0, 1)]
+    result.parts = [Part(ArrayTensor(KEYS[first::2]), watched(ROWS[first::2])) for first in (0, 1)]
     (found,) = compare_tables([Pair(_table(), result)], memory=100)
     assert found.equal
     assert found.stored == 8
@@ -150,7 +150,7 @@ def test_many_tables_that_are_small_are_streamed_as_well() -> None:
     assert largest_share(limit, model) == 1000
     model.variables = {str(index): ArrayTensor(np.zeros(100 + index, np.uint8)) for index in range(100)}
     share = largest_share(limit, model)
-    assert sum(100 + one for one in range(100) if 100 + one < share) <= limit // 4 < 14_950
+    assert sum(100 + key for key in range(100) if 100 + key < share) <= limit // 4 < 14_950
     model.variables, keys = {}, ArrayTensor(np.zeros(70, np.int64))
     model.hash_tables = {"table": HashTableContent(keys, None)}
     # TensorFlow needs many times the keys to hold them.

@@ -47,7 +47,7 @@ def test_regions_are_weighed_by_time(tmp_path: Path) -> None:
     assert slow.share > 0.5
     assert slow.reason == "no pass knows it"
     assert all(other.share < slow.share for other in others)
-    assert any("BesselI0e" in one.ops for one in others)
+    assert any("BesselI0e" in region.ops for region in others)
     assert sum(region.share for region in timing.regions) + timing.replaced == pytest.approx(1)
     assert report.to_json()["timing"]["regions"][0]["share"] == slow.share
 
@@ -67,7 +67,7 @@ def test_a_loop_is_one_node_with_its_reason(tmp_path: Path) -> None:
         model(tmp_path / "source", function), None, dry_run=True, op_library=LIBRARY, precision="fp32", timing=True
     )
     assert report.timing is not None
-    (region,) = [one for one in report.timing.regions if "While" in one.ops]
+    (region,) = [region for region in report.timing.regions if "While" in region.ops]
     assert region.share > 0.5
     assert "no recurrent layer" in region.reason
 

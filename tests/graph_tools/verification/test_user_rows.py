@@ -21,7 +21,7 @@ def request(rows: int, users: int | None = None, origin: str = "generated 1, kno
 def test_forms_take_turns() -> None:
     asked = [request(3), request(1), request(0), request(2, origin="generated 2, absent keys")]
     found = list(in_all_forms(asked, USER))
-    assert [one.origin for one in found] == [
+    assert [request.origin for request in found] == [
         "generated 1, known keys",
         "generated 1, known keys, equal rows of the user",
         "generated 1, known keys",
@@ -29,7 +29,7 @@ def test_forms_take_turns() -> None:
         "generated 2, absent keys",
         "generated 2, absent keys, one row of the user",
     ]
-    assert all(one.generated for one in found)
+    assert all(request.generated for request in found)
     equal, once = found[1], found[5]
     assert equal.short is None
     assert equal.shortest is equal
@@ -51,8 +51,8 @@ def test_recorded_requests_of_one_user_are_completed_for_the_first_model() -> No
     assert not found.generated
     np.testing.assert_array_equal(found.inputs["u"], [0, 0, 0])
     np.testing.assert_array_equal(found.shortest.inputs["u"], [0])
-    for one in (request(3), request(1), request(3, users=2), request(0, users=0)):
-        assert completed(one, USER) is one
+    for asked in (request(3), request(1), request(3, users=2), request(0, users=0)):
+        assert completed(asked, USER) is asked
     short = request(3, users=1)
     assert completed(short, []) is short
 

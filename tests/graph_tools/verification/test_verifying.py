@@ -113,14 +113,14 @@ def test_a_wrong_asset_is_found(string_model: Path, tmp_path: Path) -> None:
     wrong = {output.name for output in report.outputs if not output.equal}
     assert wrong == {"id", "score"}
     # Scores may differ in a lossy conversion, ids may not.
-    assert [one.name for one in report.outputs if one.only_scores_differ] == ["score"]
+    assert [output.name for output in report.outputs if output.only_scores_differ] == ["score"]
 
 
 def test_bags_are_recognized_by_their_use(tmp_path: Path) -> None:
     a = verify_models.build_bags(tmp_path / "a")
     report = verify(a, a, samples=20)
     assert report.passed, report.reasons
-    refused = [one.request for one in report.refused]
+    refused = [request.request for request in report.refused]
     # Row numbers that the table does not have are refused, and nothing else is: the sparse tensors fit.
     assert refused == ["generated 9, ids out of range"]
     assert not verify(a, verify_models.build_bags(tmp_path / "b", scale=1.01)).passed
@@ -138,7 +138,10 @@ def test_a_request_that_one_model_refuses_is_a_difference(lookup: Path, tmp_path
     smaller = verify_models.build_lookup(tmp_path / "b", rows=ROWS[:-1])
     report = verify(lookup, smaller)
     assert not report.passed
-    assert any(one.a is None and one.b is not None and one.b.startswith("INVALID_ARGUMENT") for one in report.refused)
+    assert any(
+        request.a is None and request.b is not None and request.b.startswith("INVALID_ARGUMENT")
+        for request in report.refused
+    )
 
 
 def test_only_a_request_of_no_rows_may_be_answered_by_the_second_alone() -> None:
@@ -258,7 +261,7 @@ def test_staged_answers_equal_tensorflows(tmp_path: Path) -> None:
         model = read_model(path)
         requests = list(Generator(model, name="serving_default").requests(13))
         stock, staged = SessionRunner(model), StagedRunner(model, 1)
-        first, second = (one.run(requests, lambda: None) for one in (stock, staged))
+        first, second = (runner.run(requests, lambda: None) for runner in (stock, staged))
         stock.close()
         staged.close()
         for a, b in zip(first, second, strict=True):

@@ -104,4 +104,4 @@ def _chain(model: Model, site: str, ops: Iterable[str]) -> list[Node] | None:
 
 def use_passes(monkeypatch: pytest.MonkeyPatch, *passes: Pass) -> None:
     """Let `fuse` run these passes only."""
-    monkeypatch.setattr(fusing, "PASSES", tuple((type(one), lambda _, one=one: one) for one in passes))
+    monkeypatch.setattr(fusing, "PASSES", tuple((type(pass_), lambda _, pass_=pass_: pass_) for pass_ in passes))

@@ -56,7 +56,8 @@ class Fused:
     def features(self) -> list[str]:
         """Return the input tensors of the only group."""
         return [
-            one.node for one in embedding_reference.features_of(self.model, embedding_reference.group(self.model)[0])
+            feature.node
+            for feature in embedding_reference.features_of(self.model, embedding_reference.group(self.model)[0])
         ]
 
     @property
@@ -78,9 +79,9 @@ class Fused:
         if not out.exists():
             write_saved_model(self.model, out)
         names = {key: output.tensor for key, output in self.model.signatures[signature].outputs.items()}
-        for one in feeds:
-            wanted = _answers(self.plain, one, list(names.values()), signature)
-            found = _answers(out, one, list(names.values()), signature)
+        for feed in feeds:
+            wanted = _answers(self.plain, feed, list(names.values()), signature)
+            found = _answers(out, feed, list(names.values()), signature)
             for key, a, b in zip(names, wanted, found, strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)
                 _compare(b, a, exact, key)
@@ -124,8 +125,8 @@ def _answers(path: Path, feeds: Feeds, outputs: list[Output], signature: str) ->
 
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
-        one = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
-        fed = {one.inputs[key].name: value for key, value in feeds.items()}
+        served = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
+        fed = {served.inputs[key].name: value for key, value in feeds.items()}
         found: list[np.ndarray] = session.run([str(each) for each in outputs], fed)
         return found
 

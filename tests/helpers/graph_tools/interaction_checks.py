@@ -94,8 +94,8 @@ def fuse_model(source: Path, out: Path, feeds: list[Feeds], *passes: Pass) -> Fu
     rewrite(model, CutOptions(keep_graph_names=True))
     results = [pass_.apply(model) for pass_ in passes]
     names = set(model.graph.nodes)
-    for one in passes:
-        assert one.apply(model).applied == 0
+    for pass_ in passes:
+        assert pass_.apply(model).applied == 0
     assert set(model.graph.nodes) == names
     PruneUnreachable().apply(model)
     assert len(model.graph) == len(names), "a pass leaves what nothing uses"

@@ -79,9 +79,9 @@ def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str
 
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
-        one = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
-        fetched = {key: info.name for key, info in one.outputs.items()}
-        fed = [{one.inputs[key].name: value for key, value in each.items()} for each in feeds]
+        served = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
+        fetched = {key: info.name for key, info in served.outputs.items()}
+        fed = [{served.inputs[key].name: value for key, value in each.items()} for each in feeds]
         return [session.run(fetched, each) for each in fed]
 
 

@@ -27,12 +27,12 @@ def split(source: Path, *user: str) -> tuple[Model, PassResult]:
     model = read_model(source)
     rewrite(model, CutOptions(keep_graph_names=True))
     before = set(model.graph.nodes)
-    one = SplitUserItems(user)
-    result = one.apply(model)
+    pass_ = SplitUserItems(user)
+    result = pass_.apply(model)
     names = set(model.graph.nodes)
     if not result.applied:
         assert names == before
-    assert not one.apply(model).applied
+    assert not pass_.apply(model).applied
     assert set(model.graph.nodes) == names
     assert all(why for _, why in model.graph.removed.values())
     assert result.nodes_after == len(model.graph)
@@ -61,8 +61,8 @@ def checked(
     asked = [form for feed in feeds for form in forms(feed, user)]
     stock = out or source.with_name("stock")
     _write_stock(model, stock, signature)
-    wanted = all_answers(source, [one for one, _ in asked], signature)
-    found = all_answers(stock, [collapsed(one, user) for _, one in asked], signature)
+    wanted = all_answers(source, [request for request, _ in asked], signature)
+    found = all_answers(stock, [collapsed(request, user) for _, request in asked], signature)
     for before, after in zip(wanted, found, strict=True):
         assert before.keys() == after.keys()
         for key, value in before.items():
@@ -98,7 +98,7 @@ def _write_stock(model: Model, out: Path, signature: str) -> None:
 def _expand(graph: Graph, node: Node) -> None:
     """Gather row 0 as often as `like` has rows, or each row once."""
     value, like = node.inputs
-    sizes = [_rows(graph, one, attrs) for one, attrs in ((value, node.attrs["T"]), (like, node.attrs["Tlike"]))]
+    sizes = [_rows(graph, tensor, attrs) for tensor, attrs in ((value, node.attrs["T"]), (like, node.attrs["Tlike"]))]
     zero, one = (graph.add_const(np.array(each, np.int32), f"{node.name}/{each}") for each in (0, 1))
     numbers = graph.add("Range", [zero, sizes[1], one], attrs={"Tidx": np.int32}).output()
     last = graph.add("Sub", [sizes[0], one], attrs={"T": np.int32}).output()

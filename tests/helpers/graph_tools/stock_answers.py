@@ -21,9 +21,9 @@ def answers(path: Path, feeds: Feeds, signature: str = "serving_default") -> dic
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         meta_graph = v1.saved_model.load(session, ["serve"], str(path))
-        one = meta_graph.signature_def[signature]
-        fed = {one.inputs[key].name: value for key, value in feeds.items()}
-        found: dict[str, np.ndarray] = session.run({key: info.name for key, info in one.outputs.items()}, fed)
+        served = meta_graph.signature_def[signature]
+        fed = {served.inputs[key].name: value for key, value in feeds.items()}
+        found: dict[str, np.ndarray] = session.run({key: info.name for key, info in served.outputs.items()}, fed)
         return found
 
 

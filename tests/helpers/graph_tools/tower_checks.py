@@ -35,10 +35,10 @@ def fused(source: Path, cut: bool = True) -> tuple[Model, PassResult]:
         rewrite(model, CutOptions(keep_graph_names=True))
     else:
         PruneUnreachable().apply(model)
-    one = FuseDenseTowers()
-    result = one.apply(model)
+    pass_ = FuseDenseTowers()
+    result = pass_.apply(model)
     names = set(model.graph.nodes)
-    assert one.apply(model).applied == 0
+    assert pass_.apply(model).applied == 0
     assert set(model.graph.nodes) == names
     assert all(why for _, why in model.graph.removed.values())
     assert result.applied == len(model.graph.of(TOWER))
@@ -73,5 +73,6 @@ def layers(plans: list[dict[str, Any]]) -> list[str]:
     """Return the layers of the only plan, each with its activation: `dense relu`."""
     (plan,) = plans
     return [
-        " ".join([one["op"], *([one["activation"]["kind"]] if "activation" in one else [])]) for one in plan["layers"]
+        " ".join([layer["op"], *([layer["activation"]["kind"]] if "activation" in layer else [])])
+        for layer in plan["layers"]
     ]
