@@ -99,7 +99,7 @@ def as_data(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"report: a {type(value).__name__}, expected what JSON holds")
+    raise TypeError(f"report: a {type(value).__name__}, expected a type that JSON has")
 
 
 def summary(kind: type[_Made], source: Any, **more: Any) -> _Made:

@@ -48,7 +48,7 @@ class BaseTensor:
     shape: tuple[int, ...]
 
     def chunks(self, rows: int) -> Iterator[Array]:
-        raise TypeError(f"{type(self).__name__}: no chunks, expected the class to give them")
+        raise TypeError(f"{type(self).__name__}: no chunks, expected the class to define them")
 
     def read(self) -> Array:
         whole = np.empty(self.shape, self.dtype)

@@ -121,7 +121,7 @@ def asset_files(model: Model) -> dict[str, Path]:
     names: dict[str, Path] = {}
     for file in files.values():
         if names.setdefault(file.name, file) != file:
-            raise ConversionError(f"assets '{names[file.name]}' and '{file}': one name, expected two")
+            raise ConversionError(f"assets '{names[file.name]}' and '{file}': the same name, expected different names")
     return files
 
 

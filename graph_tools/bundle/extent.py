@@ -43,7 +43,7 @@ class Extent:
             size = self.path.stat().st_size
         except OSError as error:
             raise UnreadableError(
-                f"{self.path}: {error.strerror}, expected the shard that holds {self.label}"
+                f"{self.path}: {error.strerror}, expected the shard that contains {self.label}"
             ) from error
         if size < self.offset + self.size:
             raise self.damaged(f"a shard of {size} bytes", f"at least {self.offset + self.size}")

@@ -37,7 +37,7 @@ class StoredTensor(BaseTensor):
         self.shape = shape
 
     def cursor(self) -> Cursor:
-        raise TypeError(f"{type(self).__name__}: no cursor, expected the class to give one")
+        raise TypeError(f"{type(self).__name__}: no cursor, expected the class to define one")
 
     def chunks(self, rows: int) -> Iterator[Array]:
         left = self.shape[0] if self.shape else 1

@@ -167,16 +167,15 @@ def notes(report: dict[str, Any]) -> list[str]:
     ]
     for left_out in report["left_out"]:
         place = f" at {escape(left_out['site'])}" if left_out["site"] else ""
-        lines.append(
-            f"[yellow]left out[/] {escape(left_out['name'])}{place}, since with it: {escape(left_out['reason'])}"
-        )
+        why = f"since the outputs differ with it: {escape(left_out['reason'])}"
+        lines.append(f"[yellow]left out[/] {escape(left_out['name'])}{place}, {why}")
     found = report["verification"]
     if found is not None:
         lines += [f"[yellow]warning[/] {escape(text)}" for text in weak_text(found)]
         lines.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
         unknown = ", ".join(op["op"] for op in report["unknown_ops"])
-        unproved = f"; {escape(unknown)} of no library that was given: not run here" if unknown else ""
+        unproved = f"; {escape(unknown)} was not run, since no given library contains it" if unknown else ""
         lines.append(f"[yellow]not verified[/]: --no-verify was given{unproved}")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
     lines.append(f"{where} in {report['seconds']:.1f} s")
@@ -192,6 +191,6 @@ def _verdict(found: dict[str, Any], judged_too: bool) -> str:
     unsettled = sum(output["unsettled"] for output in found["outputs"])
     if unsettled:
         judged += (
-            f"; {unsettled:,} of {sum(output['elements'] for output in found['outputs']):,} scores hang on rounding"
+            f"; {unsettled:,} of {sum(output['elements'] for output in found['outputs']):,} scores depend on rounding"
         )
     return f"{word} {asked_text(found)}: {difference}, {judged}, {settings_text(found)}"

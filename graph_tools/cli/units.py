@@ -53,6 +53,6 @@ def asked_text(found: dict[str, Any]) -> str:
     answered = sum(signature["answered"] for signature in found["signatures"])
     refused = [request for request in found["refused"] if not request["empty"]]
     both = sum(request["a"] is not None and request["b"] is not None for request in refused)
-    why = {"of no row": found["requests"] - answered - len(refused), "refused by both": both}
+    why = {"without rows": found["requests"] - answered - len(refused), "refused by both": both}
     others = ", ".join(f"{count:,} {what}" for what, count in why.items() if count > 0)
     return f"{answered:,} of {found['requests']:,} requests{f' ({others})' if others else ''}, {found['rows']:,} rows"

@@ -71,7 +71,7 @@ def _read(
     elif is_graph_def(path):
         model = read_graph_def(path, outputs)
     elif not path.exists():
-        raise UnreadableError(f"{path}: not there, expected a SavedModel or a GraphDef file")
+        raise UnreadableError(f"{path}: does not exist, expected a SavedModel or a GraphDef file")
     else:
         raise UnreadableError(
             f"{path}: no saved_model.pb in it, expected the folder of a SavedModel or a GraphDef file{_inside(path)}"
@@ -90,8 +90,8 @@ def _inside(path: Path) -> str:
     versions = sorted(
         (folder for folder in path.iterdir() if folder.name.isdigit() and is_saved_model(folder)), key=_number
     )
-    others = f", one of {len(versions)} versions" if len(versions) > 1 else ""
-    return f": {versions[-1]} is one{others}" if versions else ""
+    others = f", the newest of {len(versions)} versions" if len(versions) > 1 else ""
+    return f": {versions[-1]} is a SavedModel{others}" if versions else ""
 
 
 def _number(path: Path) -> int:

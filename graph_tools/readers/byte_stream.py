@@ -38,11 +38,18 @@ def read_head(path: Path, count: int) -> bytes:
         raise UnreadableError(f"{path}: {error.strerror or error}, expected a file that can be read") from error
 
 
+def check_folder(folder: Path, contents: str) -> None:
+    """Raise `UnreadableError` if `folder` is not a folder; `contents` says what should be in it."""
+    if not folder.is_dir():
+        found = "not a folder" if folder.exists() else "does not exist"
+        raise UnreadableError(f"{folder}: {found}, expected a folder of {contents}")
+
+
 def file_size(path: Path) -> int:
     """Return the size of a file in bytes."""
     try:
         if not path.is_file():
-            raise UnreadableError(f"{path}: {'no file' if path.exists() else 'missing'}, expected a file")
+            raise UnreadableError(f"{path}: {'not a file' if path.exists() else 'does not exist'}, expected a file")
         return path.stat().st_size
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror or error}, expected a file that can be read") from error
@@ -81,7 +88,9 @@ def _inflate(path: Path, stored: Iterable[bytes], compression: str, block: int) 
             try:
                 out = inflater.decompress(data, block)
             except zlib.error as error:
-                raise UnreadableError(f"{path}: damaged {compression} data ({error}), expected it whole") from error
+                raise UnreadableError(
+                    f"{path}: damaged {compression} data ({error}), expected complete data"
+                ) from error
             if out:
                 yield out
             data = inflater.unconsumed_tail
@@ -94,7 +103,7 @@ def _inflate(path: Path, stored: Iterable[bytes], compression: str, block: int) 
     while inside and (out := inflater.decompress(b"", block)):
         yield out
     if inside and not inflater.eof:
-        raise UnreadableError(f"{path}: the {compression} data ends too early, expected it whole")
+        raise UnreadableError(f"{path}: the {compression} data ends too early, expected complete data")
 
 
 def line_blocks(path: Path, compression: str, block: int = BLOCK_BYTES) -> Iterator[bytes]:
@@ -127,7 +136,7 @@ def record_blocks(path: Path, compression: str, skip: int, record: int) -> Itera
             yield data if whole == len(data) else data[:whole]
         rest = data[whole:]
     if rest not in (b"", b"\n"):
-        raise UnreadableError(f"{path}: {len(rest)} bytes behind the last record, expected records of {record} bytes")
+        raise UnreadableError(f"{path}: {len(rest)} bytes after the last record, expected records of {record} bytes")
 
 
 def limited(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
@@ -166,7 +175,7 @@ class RawFileTensor(BaseTensor):
                     take = min(rows, left)
                     chunk = np.fromfile(file, self.dtype, take * self.row_elements)
                     if len(chunk) < take * self.row_elements:
-                        raise UnreadableError(f"{self.path}: became shorter while it was read, expected it unchanged")
+                        raise UnreadableError(f"{self.path}: became shorter while it was read, expected no change")
                     yield chunk.reshape(take, *self.shape[1:])
                     left -= take
         except OSError as error:

@@ -133,5 +133,5 @@ def _fields(mapped: Buffer, span: Span) -> Iterator[tuple[int, int, Span]]:
         else:
             raise ValueError(f"a field of kind {kind} at byte {begin}")
         if place > end:
-            raise ValueError(f"a field at byte {begin} that ends behind its message")
+            raise ValueError(f"a field at byte {begin} that ends after its message")
         yield begin, tag >> 3, (start, place)

@@ -102,7 +102,7 @@ def message_fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
         else:
             raise ValueError(f"a field of wire type {wire}")
         if end > len(message):
-            raise ValueError("a field that ends behind the message")
+            raise ValueError("a field that ends after the message")
         yield field, wire, message[position:end]
         position = end
 

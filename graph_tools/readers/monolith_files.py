@@ -18,7 +18,7 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.readers.byte_stream import file_size, limited
+from graph_tools.readers.byte_stream import check_folder, file_size, limited
 from graph_tools.readers.monolith_entry import BadEntryError, Entries, parse_entries, parse_metadata
 from graph_tools.readers.shards import shard_sets
 from graph_tools.readers.tfrecord import Records, record_batches, tfrecord_compression
@@ -59,15 +59,16 @@ def find_dumps(folder: Path) -> dict[str, Dump]:
     UnreadableError
         A shard or its metadata is missing.
     """
-    if not folder.is_dir():
-        raise UnreadableError(f"{folder}: {'no folder' if folder.exists() else 'missing'}, expected a folder of shards")
+    check_folder(folder, "shards")
     # A dump that is still being written has other names until it is complete.
     sets = shard_sets(path for path in folder.iterdir() if "-tmp-" not in path.name)
     dumps = {}
     for prefix, shards in sets.items():
         if prefix.endswith(_META):
             if prefix.removesuffix(_META) not in sets:
-                raise UnreadableError(f"{folder / prefix}-*: metadata alone, expected the shards of entries with it")
+                raise UnreadableError(
+                    f"{folder / prefix}-*: metadata without shards, expected the shards with the entries"
+                )
             continue
         metadata = sets.get(prefix + _META, [])
         if metadata and len(metadata) != len(shards):

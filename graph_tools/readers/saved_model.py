@@ -200,7 +200,7 @@ def read_assets(meta_graph: Any, path: Path) -> dict[str, Path]:
             # Monolith names the folder itself ("./") in order to build file names; there is nothing to copy.
             continue
         if not file.is_file():
-            raise UnreadableError(f"{file}: not there, expected the asset that the SavedModel names")
+            raise UnreadableError(f"{file}: does not exist, expected the asset that the SavedModel names")
         assets[Output.parse(file_def.tensor_info.name).node] = file
     return assets
 
@@ -222,7 +222,9 @@ def has_variables(meta_graph: Any, path: Path) -> bool:
         return True
     ops = {"VarHandleOp", "VariableV2", "Variable"}
     if meta_graph.saver_def.restore_op_name and any(node.op in ops for node in meta_graph.graph_def.node):
-        raise UnreadableError(f"{path / 'variables' / 'variables.index'}: not there, expected the model's checkpoint")
+        raise UnreadableError(
+            f"{path / 'variables' / 'variables.index'}: does not exist, expected the model's checkpoint"
+        )
     return False
 
 

@@ -79,7 +79,9 @@ def table_of_node(model: Model, node: Node) -> TableSpec:
     if spec is None:
         raise ConversionError(f"table '{node.name}': no rows, expected some to write")
     if attribute(node, "dim") != spec.dim:
-        raise ConversionError(f"table '{node.name}': rows of {spec.dim}, expected {attribute(node, 'dim')} as its node")
+        raise ConversionError(
+            f"table '{node.name}': rows of {spec.dim}, expected {attribute(node, 'dim')} as its node says"
+        )
     return spec
 
 

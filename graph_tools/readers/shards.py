@@ -38,5 +38,5 @@ def shard_sets(paths: Iterable[Path]) -> dict[str, list[Path]]:
         for index in range(total):
             if index not in shards:
                 missing = next(iter(shards.values())).parent / f"{prefix}-{index:05d}-of-{total:05d}"
-                raise UnreadableError(f"{missing}: missing, expected all {total} shards")
+                raise UnreadableError(f"{missing}: does not exist, expected all {total} shards")
     return {prefix: [shards[index] for index in sorted(shards)] for prefix, shards in found.items()}

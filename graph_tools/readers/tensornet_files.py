@@ -15,7 +15,7 @@ import numpy as np
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers import tensornet_layout as layouts
-from graph_tools.readers.byte_stream import limited
+from graph_tools.readers.byte_stream import check_folder, limited
 from graph_tools.readers.tensornet_block import BinaryBlock, TextBlock, is_text
 from graph_tools.tensors import Array, StreamTensor
 
@@ -56,8 +56,7 @@ def find_tables(folder: Path) -> dict[str, Path]:
     """Return the tables below a model's folder or its `sparse_table`, by handle or name."""
     below = folder / "sparse_table"
     root = below if below.is_dir() else folder
-    if not root.is_dir():
-        raise UnreadableError(f"{root}: {'no folder' if root.exists() else 'missing'}, expected a folder of tables")
+    check_folder(root, "tables")
     return {path.name: path for path in sorted(root.iterdir()) if path.is_dir() and (path / "rank_0").is_dir()}
 
 
@@ -78,7 +77,7 @@ def block_files(folder: Path) -> list[Path]:
     files = []
     for rank in range(max(ranks) + 1):
         if rank not in ranks:
-            raise UnreadableError(f"{folder / f'rank_{rank}'}: missing, expected ranks 0 to {max(ranks)}")
+            raise UnreadableError(f"{folder / f'rank_{rank}'}: does not exist, expected ranks 0 to {max(ranks)}")
         files.extend(_blocks_of_rank(ranks[rank]))
     return files
 
@@ -95,7 +94,7 @@ def _blocks_of_rank(folder: Path) -> list[Path]:
     last = max([BLOCKS_PER_RANK - 1, *found])
     for index in range(last + 1):
         if index not in found:
-            raise UnreadableError(f"{folder}: block {index} is missing, expected blocks 0 to {last}")
+            raise UnreadableError(f"{folder}: block {index} does not exist, expected blocks 0 to {last}")
     return [found[index] for index in sorted(found)]
 
 
@@ -201,7 +200,7 @@ def _binary_blocks(files: list[Path], options: Options) -> list[BinaryBlock]:
         )
     if len(distinct) > 1 and any(block.head.strip(b"\n") for block in blocks):
         kinds = " or ".join(sorted({kind[0] + " with clicks" * kind[1] for kind in possible}))
-        raise UnreadableError(f"{files[0].parent.parent}: could be of {kinds}, expected to be told the optimizer")
+        raise UnreadableError(f"{files[0].parent.parent}: records that fit {kinds}, expected those of one optimizer")
     for block in blocks:
         block.choose(next(iter(distinct.values())))
     return blocks

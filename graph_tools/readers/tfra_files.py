@@ -14,7 +14,7 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.readers.byte_stream import RawFileTensor, file_size
+from graph_tools.readers.byte_stream import RawFileTensor, check_folder, file_size
 from graph_tools.tables.checks import check_shapes, same_key_set
 
 FOLDER = "TFRADynamicEmbedding"
@@ -53,8 +53,7 @@ def find_tables(folder: Path) -> dict[str, Layout]:
         A file is missing, or a table has files of two different distributions.
     """
     found: dict[str, set[Layout]] = defaultdict(set)
-    if not folder.is_dir():
-        raise UnreadableError(f"{folder}: {'no folder' if folder.exists() else 'missing'}, expected a folder of tables")
+    check_folder(folder, "tables")
     for path in sorted(folder.iterdir()):
         match = _FILE.match(path.name)
         if match:
@@ -66,7 +65,7 @@ def find_tables(folder: Path) -> dict[str, Layout]:
             raise UnreadableError(f"{folder}: table {name} is there as {ways}, expected one of them")
         for path in _files(folder, name, next(iter(layouts))):
             if not path.is_file():
-                raise UnreadableError(f"{path}: missing, expected all files of table {name}")
+                raise UnreadableError(f"{path}: does not exist, expected all files of table {name}")
     return {name: next(iter(layouts)) for name, layouts in sorted(found.items())}
 
 
@@ -102,7 +101,7 @@ def open_table(
     """
     tables = find_tables(folder)
     if name not in tables:
-        raise UnreadableError(f"{folder}: no table {name}, expected one of: {', '.join(tables) or 'none there'}")
+        raise UnreadableError(f"{folder}: no table {name}, expected one of: {', '.join(tables) or 'none'}")
     keys, rows = np.dtype(key_dtype or "<i8"), np.dtype(value_dtype or "<f4")
     if keys.kind not in "iu":
         raise UnreadableError(f"{folder}: table {name} has keys of type {keys}, expected integers in raw files")

@@ -99,7 +99,7 @@ def record_batches(path: Path, compression: str, verify: bool) -> Iterator[Recor
             number += len(begin)
         rest = data[end:]
     if rest:
-        raise UnreadableError(f"{path}: ends within record {number} ({len(rest)} bytes of it), expected it whole")
+        raise UnreadableError(f"{path}: ends within record {number} ({len(rest)} bytes of it), expected complete data")
 
 
 def _frames(path: Path, data: bytes, first: int) -> tuple[Array, Array, int]:
@@ -149,7 +149,7 @@ def _check_data(path: Path, data: bytes, begin: Array, length: Array, first: int
     stored = sliding_window_view(np.frombuffer(data, np.uint8), _FOOTER)[ends].copy().view("<u4")[:, 0]
     wrong = np.flatnonzero(masked != stored)
     if len(wrong):
-        raise UnreadableError(f"{path}: record {first + int(wrong[0])} has a wrong checksum, expected it undamaged")
+        raise UnreadableError(f"{path}: record {first + int(wrong[0])} has a wrong checksum, expected intact records")
 
 
 def _snappy_batches(path: Path) -> Iterator[Records]:

@@ -114,7 +114,7 @@ class Index:
         if not len(equal):
             return
         if self._unique:
-            raise ConversionError(f"key {equal[:1].view(np.int64)[0]}: there twice, expected every key once")
+            raise ConversionError(f"key {equal[:1].view(np.int64)[0]}: occurs twice, expected every key once")
         self.suspects.append(places[np.isin(keys, equal)])
 
     def _filled(self, begin: int, end: int, slots: Array, keys: Array, rows: Array) -> Array:

@@ -67,5 +67,5 @@ def _as_finite(half: Array, rows: Array) -> bool:
 
 def _too_large(row_type: str) -> ConversionError:
     return ConversionError(
-        f"rows in {row_type}: a value that is not finite or too large for fp16, expected smaller ones"
+        f"rows in {row_type}: a value that is not finite or exceeds the range of fp16, expected smaller values"
     )

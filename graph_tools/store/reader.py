@@ -82,12 +82,12 @@ class TableReader:
         if (counts > BUCKET_KEYS).any():
             raise self._damaged(f"a bucket of {counts.max()} keys", f"at most {BUCKET_KEYS}")
         if len(counts) and counts[-1] == BUCKET_KEYS:
-            raise self._damaged("a last bucket that is full", "room in it")
+            raise self._damaged("a last bucket that is full", "a free slot in it")
         for begin in range(0, len(self._index), _BLOCK_BYTES // BUCKET_BYTES):
             buckets = self._index[begin : begin + _BLOCK_BYTES // BUCKET_BYTES]
             used = np.arange(BUCKET_KEYS) < buckets["count"][:, None]
             if (buckets["rows"][used] >= self.header.rows).any():
-                raise self._damaged("a key of a row that is not there", f"rows below {self.header.rows}")
+                raise self._damaged("a key of a row that does not exist", f"rows below {self.header.rows}")
         ends = self._offsets
         if len(ends) and (ends[0] or ends[-1] != len(self._key_bytes) or (ends[1:] < ends[:-1]).any()):
             raise self._damaged("offsets of keys out of order", f"0 to {len(self._key_bytes)}, ascending")

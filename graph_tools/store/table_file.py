@@ -295,7 +295,7 @@ def _check_strings(keys: TensorSource, suspects: Array) -> None:
         low, high = np.searchsorted(suspects, (place, place + len(block)))
         for string in block[suspects[low:high] - place].tolist():
             if string in seen:
-                raise ConversionError(f"embedding table: key {string!r} is there twice, expected every key once")
+                raise ConversionError(f"embedding table: key {string!r} occurs twice, expected every key once")
             seen.add(string)
         place += len(block)
 

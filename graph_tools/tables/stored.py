@@ -18,7 +18,7 @@ from graph_tools.tensors import Array, StreamTensor, TensorSource
 INDEX, TABLE = "index", "table"
 """Parts of a stored table in addition to `rows`, or `codes` and `scale_bias`."""
 
-NOTHING = Absent(None, "a variable holds every row that is asked for")
+NOTHING = Absent(None, "a variable contains every row that is looked up")
 
 
 def remember(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -> StoredTable:

@@ -113,7 +113,7 @@ class Conversion(ABC, Generic[Report]):
             self.tolerance = Tolerance.parse(self.tolerance)
         for file in self.requests:
             if not Path(file).exists():
-                raise UnreadableError(f"{file}: not there, expected a file with requests")
+                raise UnreadableError(f"{file}: does not exist, expected a file with requests")
 
     @abstractmethod
     def begin(self, model: Model) -> Report:
@@ -199,8 +199,8 @@ class Conversion(ABC, Generic[Report]):
             count = len(report.unknown_ops)
             raise ConversionError(
                 f"{self.source}: {count} unknown op{'s' * (count > 1)}: {listed}, expected ops that TensorFlow runs, "
-                "so that both models can be compared; --op-library names a library that has them, --no-verify leaves "
-                "them as they are without a proof"
+                "so that both models can be compared; name a library that has them with --op-library, or leave out the "
+                "comparison with --no-verify"
             )
 
     def _put_in_place(self, model: Model, report: Report, target: Path, place: bool) -> None:
@@ -271,11 +271,12 @@ def judge(found: VerifyReport, report: CutReport, scores: bool, accept_weak_proo
     if reasons:
         more = f"; and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
         raise VerificationError(
-            f"{place}, since it does not answer as {found.a.path}: {'; '.join(reasons[:_SAID])}{more}", report.to_json()
+            f"{place}, since its outputs differ from those of {found.a.path}: {'; '.join(reasons[:_SAID])}{more}",
+            report.to_json(),
         )
     if found.weak and not accept_weak_proof:
         raise WeakProofError(
-            f"{place}, since the proof is weak: {'; '.join(found.weak[:_SAID])}; recorded requests (--requests) make "
-            "it stronger, --accept-weak-proof takes it as it is",
+            f"{place}, since the proof is weak: {'; '.join(found.weak[:_SAID])}; send recorded requests with "
+            "--requests, or accept it as it is with --accept-weak-proof",
             report.to_json(),
         )

@@ -81,8 +81,8 @@ class _Cutting(Conversion[CutReport]):
         fused = our_ops(model.graph)
         if fused:
             raise UsageError(
-                f"{model.path}: it uses {', '.join(fused)}, expected a model that is not fused yet; "
-                "`graph-tools fuse` takes it"
+                f"{model.path}: contains {', '.join(fused)}, expected a model that is not fused yet; "
+                "`graph-tools fuse` accepts it"
             )
         return CutReport(describe_source(model), self.options, dry_run=self.dry_run)
 

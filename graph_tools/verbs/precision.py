@@ -108,10 +108,10 @@ def _problem(output: OutputComparison, ranked: float | None, area: float | None)
     if output.equal:
         return None
     if not output.only_scores_differ:
-        return f"{place}: answers other than scores differ in bf16"
+        return f"{place}: outputs other than scores differ in bf16"
     lost, measure = (area, "AUC") if area is not None else (ranked, "rank correlation")
     if lost is None:
-        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, and its answers have no order to compare"
+        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, and its values have no order to compare"
     if lost > LIMIT:
         return f"{place}: loses {lost:.2g} of {measure} in bf16, expected at most {LIMIT:g}"
     if output.far:

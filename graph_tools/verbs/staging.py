@@ -28,9 +28,9 @@ def check_place(place: Path, source: Path) -> None:
         Something exists there, it lies inside the source, or its parent folder is not writable.
     """
     if place.exists() or place.is_symlink():
-        raise UsageError(f"{place}: is there already, expected a folder that does not exist")
+        raise UsageError(f"{place}: already exists, expected a path that does not")
     if source.resolve() in place.resolve().parents:
-        raise UsageError(f"{place}: lies inside the source, expected a folder elsewhere")
+        raise UsageError(f"{place}: is inside the source, expected a folder outside it")
     check_parent(place, str(place))
 
 
@@ -42,7 +42,7 @@ def check_parent(place: Path, named: str) -> None:
     if not parent.is_dir():
         raise UsageError(f"{named}: {parent} is a file, expected a folder")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{named}: {parent} may not be written to, expected permission")
+        raise UsageError(f"{named}: no permission to write to {parent}, expected a folder that may be written to")
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def staged(place: Path) -> Iterator[Path]:
         try:
             hidden, lock = _make_hidden(place)
         except OSError as error:
-            raise UsageError(f"{place}: {error.strerror}, expected permission to write beside it") from error
+            raise UsageError(f"{place}: {error.strerror}, expected permission to create a folder beside it") from error
         try:
             with _naming(hidden / place.name, place):
                 yield hidden / place.name

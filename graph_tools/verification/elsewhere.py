@@ -98,7 +98,7 @@ class ElsewhereRunner:
             self._process.stdin.flush()
             said, found = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            raise LoadError(f"the process that asks it with the other setting of {VARIABLE} ended") from error
+            raise LoadError(f"the process that runs it with the other setting of {VARIABLE} ended") from error
         if said == "error":
             raise LoadError(found)
         return found

@@ -83,9 +83,7 @@ def aligned_chunks(
         The numbers of keys and rows differ.
     """
     if keys.shape[0] != rows.shape[0]:
-        raise UnreadableError(
-            f"table '{what}': {keys.shape[0]} keys and {rows.shape[0]} rows, expected as many of each"
-        )
+        raise UnreadableError(f"table '{what}': {keys.shape[0]} keys and {rows.shape[0]} rows, expected equally many")
     size = min(rows_per_chunk(rows, limit), rows_per_chunk(keys, limit))
     left = keys.chunks(size)
     block = np.empty((0, *keys.shape[1:]), keys.dtype)

@@ -234,7 +234,7 @@ class VerifyReport(Report):
         if not said:
             return ""
         ((error, _),) = said.most_common(1)
-        return f"; the first says {error}: give recorded ones with --requests"
+        return f"; the first model refuses them with {error}: name recorded requests with --requests"
 
 
 def _output_reason(output: OutputComparison) -> str:

@@ -48,7 +48,7 @@ def read_requests(path: str | Path, signatures: Signatures) -> list[Request]:
     if path.is_dir() and (path / WARM_UP_FILE).is_file():
         path = path / WARM_UP_FILE
     if not path.is_file():
-        raise UnreadableError(f"{path}: not there, expected a file of requests")
+        raise UnreadableError(f"{path}: does not exist, expected a file of requests")
     kind = _npz if path.suffix == ".npz" else _prediction_logs if _is_tfrecord(path) else _eas
     found = list(kind(path, signatures))
     if not found:
@@ -212,7 +212,7 @@ def _request(
     strange = sorted(set(arrays) - set(keys))
     if strange:
         have = ", ".join(described.inputs)
-        raise UsageError(f"{place}: input '{strange[0]}' is none of signature '{signature}', expected {have}")
+        raise UsageError(f"{place}: input '{strange[0]}' is not in signature '{signature}', expected {have}")
     missing = sorted(set(described.inputs) - set(keys.values()) - set(described.defaults))
     if missing:
         raise UsageError(f"{place}: no input '{missing[0]}', expected every input of signature '{signature}'")
@@ -252,5 +252,5 @@ def as_dtype(array: Array, dtype: Any, place: str) -> Array:
         raise UsageError(f"{place}: strings, expected {dtype.name}")
     cast = array.astype(wanted)
     if wanted.kind in "iub" and not np.array_equal(cast.astype(array.dtype), array):
-        raise UsageError(f"{place}: {array.dtype} values that {dtype.name} cannot hold, expected {dtype.name}")
+        raise UsageError(f"{place}: {array.dtype} values that {dtype.name} cannot represent, expected {dtype.name}")
     return cast

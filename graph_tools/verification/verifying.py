@@ -239,7 +239,7 @@ def _compare(
         output.finish()
         if not output.elements and not output.shapes and signatures[output.signature].answered:
             report.not_compared.append(
-                f"signature '{output.signature}', output '{output.name}': no answer has an element"
+                f"signature '{output.signature}', output '{output.name}': no answer contains an element"
             )
     report.signatures, report.outputs = list(signatures.values()), list(outputs.values())
 
@@ -269,8 +269,8 @@ def _compare_tables(
         names = {name, getattr(table, "name", name)}
         if not seen & (names | {base_name(name) for name in names}):
             report.not_compared.append(
-                f"table '{name}': of its rows only those that the requests want; nothing says which table of the "
-                "second it is"
+                f"table '{name}': only the rows that the requests need, since it is not known which table of the "
+                "second model corresponds to it"
             )
 
 

@@ -125,5 +125,5 @@ def test_a_missing_table_is_named(source: Path, tmp_path: Path) -> None:
     report = fuse(source, tmp_path / "out", samples=3)
     gone = tmp_path / "out" / report.table_files[0].file
     gone.unlink()
-    with pytest.raises(UnreadableError, match=rf"{gone.name}: not there, expected the asset"):
+    with pytest.raises(UnreadableError, match=rf"{gone.name}: does not exist, expected the asset"):
         verify(source, tmp_path / "out", samples=3)

@@ -39,7 +39,7 @@ def test_numbers_that_json_has_not_are_words() -> None:
 
 
 def test_other_things_are_refused() -> None:
-    with pytest.raises(TypeError, match="report: a bytes, expected what JSON holds"):
+    with pytest.raises(TypeError, match="report: a bytes, expected a type that JSON has"):
         as_data({"x": b"y"})
 
 

@@ -115,7 +115,7 @@ class _Server:
                 if (candidate / KEY_FILE).is_file() or (candidate / ROW_FILE).is_file():
                     return candidate
         raise UnreadableError(
-            f"{config}: the folder '{table.folder}' of table {table.name} is not there, expected it beside the "
+            f"{config}: the folder '{table.folder}' of table {table.name} does not exist, expected it beside the "
             f"configuration or in the folder of --checkpoint, with the files {KEY_FILE} and {ROW_FILE}"
         )
 

@@ -51,13 +51,13 @@ def _cut_off(path: Path, left: int) -> None:
         (lambda at: _cut_off(at / "variables/variables.data-00000-of-00001", 8), r"variables.data-00000-of-00001"),
         (lambda at: _cut_off(at / "variables/variables.index", 40), r"variables.index"),
         (lambda at: _cut_off(at / "variables/variables.index", 0), r"variables.index"),
-        (lambda at: (at / "variables/variables.index").unlink(), r"variables.index: not there, expected the model's"),
+        (lambda at: (at / "variables/variables.index").unlink(), r"variables.index: does not exist, expected the"),
         (lambda at: (at / "saved_model.pb").write_bytes(b"\xff" * 99), r"saved_model.pb: .*, expected a SavedModel"),
         (lambda at: (at / "saved_model.pb").write_bytes(b""), r"no MetaGraph, expected at least one"),
         (lambda at: _cut_off(at / "saved_model.pb", 999), r"saved_model.pb: .*, expected a SavedModel message"),
         (lambda at: (at / "saved_model.pb").unlink(), r"no saved_model.pb in it, expected the folder of a SavedModel"),
         (lambda at: [shutil.rmtree(at), at.mkdir()], r"no saved_model.pb in it, expected the folder of a SavedModel"),
-        (lambda at: shutil.rmtree(at), r"model: not there, expected a SavedModel"),
+        (lambda at: shutil.rmtree(at), r"model: does not exist, expected a SavedModel"),
     ],
     ids=[
         "no shard", "short shard", "short index", "empty index", "no index", "corrupt message", "empty message",
@@ -146,7 +146,7 @@ def test_names_of_nothing(model: Path) -> None:
     assert "no table of this name" in refused(model, "--absent-key", "other=zero")
     message = refused(model, "--checkpoint", model.parent / "nowhere")
     assert message.startswith(f"{model.parent}/nowhere.index: not found, expected the index")
-    assert "nowhere.npz: not there" in refused(model, "--requests", model.parent / "nowhere.npz")
+    assert "nowhere.npz: does not exist" in refused(model, "--requests", model.parent / "nowhere.npz")
 
 
 def test_requests_that_are_none(model: Path) -> None:
@@ -194,8 +194,8 @@ def test_wrong_use_is_explained(model: Path, arguments: list[str]) -> None:
 
 
 def test_places_that_cannot_be_written(model: Path) -> None:
-    assert "is there already" in refused(model, place=model)
-    assert "lies inside the source" in refused(model, place=model / "out")
+    assert "already exists" in refused(model, place=model)
+    assert "is inside the source" in refused(model, place=model / "out")
     (model.parent / "file").write_text("")
     assert "file is a file, expected a folder" in refused(model, place=model.parent / "file" / "out")
     assert "/proc/nowhere" in refused(model, place=Path("/proc/nowhere/out"))
@@ -232,4 +232,4 @@ def test_a_folder_of_versions_names_the_newest(model: Path) -> None:
     found = run("cut", folder, model.parent / "out")
     assert found.code == 2
     assert f"{folder}: no saved_model.pb in it" in found.err
-    assert f"file: {folder}/10 is one, one of 3 versions" in found.err
+    assert f"file: {folder}/10 is a SavedModel, the newest of 3 versions" in found.err

@@ -67,7 +67,7 @@ def test_change_is_written_with_its_sign(before: int, after: int, text: str) -> 
 def test_requests_that_do_not_count_are_told() -> None:
     refused = [{"a": "x", "b": "x", "empty": False}, {"a": "x", "b": None, "empty": True}]
     found = {"signatures": [{"answered": 29}], "refused": refused, "requests": 32, "rows": 2000}
-    assert asked_text(found) == "29 of 32 requests (2 of no row, 1 refused by both), 2,000 rows"
+    assert asked_text(found) == "29 of 32 requests (2 without rows, 1 refused by both), 2,000 rows"
     assert asked_text(found | {"requests": 29, "refused": []}) == "29 of 29 requests, 2,000 rows"
 
 
@@ -136,7 +136,9 @@ def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "narrow", *lossy, "0,1e-9", "--json", "--report", tmp_path / "r.json")
     assert found.code == 1
     (line,) = found.err.splitlines()
-    assert line.startswith(f"error: {tmp_path}/narrow: not written, since it does not answer as {sparse}: signature")
+    assert line.startswith(
+        f"error: {tmp_path}/narrow: not written, since its outputs differ from those of {sparse}: signature"
+    )
     written = json.loads((tmp_path / "r.json").read_text())
     assert written == json.loads(found.out)
     assert (written["verification"]["passed"], written["target"]) == (False, None)

@@ -69,7 +69,7 @@ def test_models_of_different_inputs(pair: tuple[Path, Path], tiny_model: Path) -
 def test_wrong_use(pair: tuple[Path, Path], tmp_path: Path) -> None:
     for arguments, message in (
         (["--tolerance", "x"], "tolerance: 'x'"),
-        (["--requests", tmp_path / "none"], "not there"),
+        (["--requests", tmp_path / "none"], "does not exist"),
         (["--report", tmp_path], "a folder, expected a file"),
         (["--op-library", tmp_path / "none.so"], "none.so"),
         (["--memory-limit", "nan"], "--memory-limit: nan"),

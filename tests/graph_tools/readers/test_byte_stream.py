@@ -47,7 +47,7 @@ def test_several_gzip_members_with_zeros_between(tmp_path: Path) -> None:
 def test_truncated_gzip(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(DATA)[:cut])
-    with pytest.raises(UnreadableError, match=r"cut\.gz: the gzip data ends too early, expected it whole"):
+    with pytest.raises(UnreadableError, match=r"cut\.gz: the gzip data ends too early, expected complete data"):
         list(byte_stream.byte_blocks(path, "gzip"))
 
 
@@ -80,7 +80,7 @@ def test_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         blocks = list(byte_stream.record_blocks(path, "none", 4, 6))
         assert b"".join(blocks) == bytes(range(60))
         assert all(len(each) % 6 == 0 for each in blocks)
-    with pytest.raises(UnreadableError, match="5 bytes behind the last record, expected records of 7 bytes"):
+    with pytest.raises(UnreadableError, match="5 bytes after the last record, expected records of 7 bytes"):
         list(byte_stream.record_blocks(path, "none", 4, 7))
 
 
@@ -102,9 +102,9 @@ def test_raw_file(tmp_path: Path) -> None:
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="gone: missing, expected a file"):
+    with pytest.raises(UnreadableError, match="gone: does not exist, expected a file"):
         byte_stream.RawFileTensor(tmp_path / "gone", np.dtype("<f4"))
     with pytest.raises(UnreadableError, match="gone: No such file or directory"):
         list(byte_stream.byte_blocks(tmp_path / "gone"))
-    with pytest.raises(UnreadableError, match="no file, expected a file"):
+    with pytest.raises(UnreadableError, match="not a file, expected a file"):
         byte_stream.file_size(tmp_path)

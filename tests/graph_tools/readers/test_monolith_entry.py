@@ -101,7 +101,7 @@ def test_fields_in_another_order_and_unknown_ones() -> None:
         (sparse_files.monolith_entry(4, []), "key 4 without a row"),
         (sparse_files.monolith_entry(4, [1.0]), "key 4 with 1 values instead of 2"),
         (sparse_files.monolith_entry(4, [1.0] * 3, time=8), "key 4 with 3 values instead of 2"),
-        (sparse_files.monolith_entry(4, [1.0, 2.0], norm=[3.0])[:-1], "a field that ends behind the message"),
+        (sparse_files.monolith_entry(4, [1.0, 2.0], norm=[3.0])[:-1], "a field that ends after the message"),
         (b"\x08\x05", "field 1 of wire type 0"),
         (b"\x0b", "a field of wire type 3"),
         (b"\x20" + b"\xff" * 11, "a number that does not end"),

@@ -155,7 +155,7 @@ def test_table_without_rows_or_of_another_length_is_refused(tiny_model: Path, tm
 
 def test_error_of_a_table_names_it(tiny_model: Path, tmp_path: Path) -> None:
     model = with_tables(tiny_model, replace(spec_of("int64", 2), keys=ArrayTensor(np.array([7, 7]))))
-    with pytest.raises(ConversionError, match=r"table 'table': .*key 7: there twice"):
+    with pytest.raises(ConversionError, match=r"table 'table': .*key 7: occurs twice"):
         write_saved_model(model, tmp_path / "a")
 
 

@@ -23,7 +23,7 @@ def test_groups_in_order() -> None:
 
 
 def test_a_missing_shard() -> None:
-    with pytest.raises(UnreadableError, match=r"dump/a-00003-of-00005: missing, expected all 5 shards"):
+    with pytest.raises(UnreadableError, match=r"dump/a-00003-of-00005: does not exist, expected all 5 shards"):
         shard_sets(paths(*(f"a-{i:05d}-of-00005" for i in (0, 1, 2, 4))))
 
 

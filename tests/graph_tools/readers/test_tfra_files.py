@@ -64,7 +64,9 @@ def test_slots_are_dropped_after_a_check_of_their_keys(tmp_path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     sparse_files.write_tfra(tmp_path, "t", RANKS)
     (tmp_path / "t_mht_2of2_rank1_size2-values").unlink()
-    with pytest.raises(UnreadableError, match="t_mht_2of2_rank1_size2-values: missing, expected all files of table t"):
+    with pytest.raises(
+        UnreadableError, match="t_mht_2of2_rank1_size2-values: does not exist, expected all files of table t"
+    ):
         tfra_files.open_table(tmp_path, "t")
     for path in tmp_path.glob("*_rank0_*"):
         path.unlink()
@@ -101,5 +103,5 @@ def test_nothing_there(tmp_path: Path) -> None:
         tfra_files.open_table(tmp_path, "t")
     with pytest.raises(UnreadableError, match="no table u, expected one of: t"):
         tfra_files.open_table(tmp_path, "u")
-    with pytest.raises(UnreadableError, match="gone: missing, expected a folder"):
+    with pytest.raises(UnreadableError, match="gone: does not exist, expected a folder"):
         tfra_files.find_tables(tmp_path / "gone")

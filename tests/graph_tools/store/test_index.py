@@ -74,7 +74,7 @@ def test_several_keys_of_one_row() -> None:
 
 def test_key_that_is_there_twice_is_named() -> None:
     keys = np.array([5, -3, 7, -3], np.int64).view(np.uint64)
-    with pytest.raises(ConversionError, match="key -3: there twice"):
+    with pytest.raises(ConversionError, match="key -3: occurs twice"):
         built(Index(keys, None, True))
     index = Index(keys, None, False)
     built(index)

@@ -58,7 +58,7 @@ def forged(file: Path, section: str, place: int, value: bytes) -> Path:
     [
         ("index", 60, b"\6", "bucket of 6 keys"),
         ("index", -4, b"\5", "last bucket that is full"),
-        ("index", 40, b"\xff\xff", "row that is not there"),
+        ("index", 40, b"\xff\xff", "row that does not exist"),
         ("key_offsets", 0, b"\1", "out of order"),
         ("key_offsets", 8, b"\xff\xff", "out of order"),
         ("key_offsets", -8, b"\xff\xff\xff", "out of order"),

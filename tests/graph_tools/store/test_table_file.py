@@ -99,7 +99,7 @@ def test_strings_with_one_fingerprint(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (reader.find(absent_of("string", 301)) == -1).all()
     twice = present_of("string", 301)
     twice[200] = twice[100]
-    with pytest.raises(ConversionError, match=r"user/100' is there twice"):
+    with pytest.raises(ConversionError, match=r"user/100' occurs twice"):
         write_table(tmp_path, replace(spec_of("string", 301), keys=ArrayTensor(twice)))
 
 
@@ -161,8 +161,8 @@ def test_what_is_between_sections_is_zero(tmp_path: Path) -> None:
         (replace(spec_of("string", 4), row_numbers=ArrayTensor(np.zeros(4, np.int64))), "for int64 keys"),
         (replace(spec_of("int64", 4), keys=ArrayTensor(np.zeros(4, np.float32))), "keys float32"),
         (replace(spec_of("int64", 4), row_numbers=ArrayTensor(np.array([0, 1, 2, 4]))), "row numbers 0 to 4"),
-        (replace(spec_of("int64", 2), keys=ArrayTensor(np.array([7, 7]))), "key 7: there twice"),
-        (replace(spec_of("string", 2), keys=ArrayTensor(np.array([b"a", b"a"], object))), "b'a' is there twice"),
+        (replace(spec_of("int64", 2), keys=ArrayTensor(np.array([7, 7]))), "key 7: occurs twice"),
+        (replace(spec_of("string", 2), keys=ArrayTensor(np.array([b"a", b"a"], object))), "b'a' occurs twice"),
         (
             replace(spec_of("direct", 4), rows=StreamTensor(np.dtype("f4"), (4, 5), lambda _: iter([rows_of(3, 5)]))),
             "3 rows, expected 4",

@@ -203,7 +203,9 @@ def test_differing_scores_leave_nothing_behind(sparse: Path, tmp_path: Path, mon
 
     real = cutting.rewrite
     monkeypatch.setattr(cutting, "rewrite", spoil)
-    with pytest.raises(VerificationError, match=r"not written, since it does not answer as .*output 'score'") as caught:
+    with pytest.raises(
+        VerificationError, match=r"not written, since its outputs differ from those of .*output 'score'"
+    ) as caught:
         cut(sparse, tmp_path / "folder" / "out", samples=4)
     assert list(tmp_path.iterdir()) == []
     (output,) = [output for output in caught.value.report["verification"]["outputs"] if output["name"] == "score"]
@@ -270,7 +272,7 @@ def test_recorded_requests_are_asked(served: Path, sparse: Path, tmp_path: Path)
     report = cut(sparse, tmp_path / "out", requests=[asked], samples=0, accept_weak_proof=True)
     assert report.verification is not None
     assert (report.verification.requests, report.verification.rows) == (1, len(cut_models.KEYS))
-    with pytest.raises(UnreadableError, match=r"nothing.npz: not there"):
+    with pytest.raises(UnreadableError, match=r"nothing.npz: does not exist"):
         cut(sparse, tmp_path / "other", requests=[tmp_path / "nothing.npz"])
     with pytest.raises(VerificationError, match=r"none of 0 requests was answered"):
         cut(sparse, tmp_path / "other", samples=0)
@@ -279,12 +281,12 @@ def test_recorded_requests_are_asked(served: Path, sparse: Path, tmp_path: Path)
 
 def test_places_are_checked_before_anything_is_read(sparse: Path, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
-    for place, message in ((sparse, "is there already"), (None, r"OUT: none given, expected a folder to write")):
+    for place, message in ((sparse, "already exists"), (None, r"OUT: none given, expected a folder to write")):
         with pytest.raises(UsageError, match=message):
             cut(nothing, place)
-    with pytest.raises(UsageError, match="lies inside the source"):
+    with pytest.raises(UsageError, match="is inside the source"):
         cut(sparse, sparse / "out")
-    with pytest.raises(UnreadableError, match="nothing: not there"):
+    with pytest.raises(UnreadableError, match="nothing: does not exist"):
         cut(nothing, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

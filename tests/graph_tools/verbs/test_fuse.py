@@ -147,12 +147,12 @@ def test_wrong_use_is_named_before_anything_is_done(source: Path, tmp_path: Path
         fuse(source, tmp_path / "out", user_inputs=["user"])
     with pytest.raises(UsageError, match="OUT: none given"):
         fuse(source, None)
-    with pytest.raises(UsageError, match="out: is there already"):
+    with pytest.raises(UsageError, match="out: already exists"):
         (tmp_path / "out").mkdir()
         fuse(source, tmp_path / "out")
     with pytest.raises(UnreadableError, match=r"none.so, expected a library of TensorFlow ops"):
         fuse(source, tmp_path / "other", op_library=tmp_path / "none.so")
-    with pytest.raises(UnreadableError, match=r"none.npz: not there, expected a file with requests"):
+    with pytest.raises(UnreadableError, match=r"none.npz: does not exist, expected a file with requests"):
         fuse(source, tmp_path / "other", requests=[tmp_path / "none.npz"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -99,5 +99,5 @@ def test_models_side_by_side(tiny_model: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="not there, expected a SavedModel or a GraphDef"):
+    with pytest.raises(UnreadableError, match="does not exist, expected a SavedModel or a GraphDef"):
         inspect(tmp_path / "none")

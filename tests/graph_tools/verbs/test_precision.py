@@ -124,9 +124,9 @@ def test_what_forbids_bf16() -> None:
     for measured, said in (
         ({"rank_correlation": 0.99}, "loses 0.01 of rank correlation in bf16, expected at most 0.001"),
         ({"rank_correlation": 1.0, "auc_a": 0.8, "auc_b": 0.7}, "loses 0.1 of AUC in bf16, expected at most 0.001"),
-        ({"max_abs_difference": 0.5}, "differs by 0.5 in bf16, and its answers have no order to compare"),
-        ({"dtype": "int64", "rank_correlation": 1.0}, "answers other than scores differ in bf16"),
-        ({"rank_correlation": 1.0, "nan_apart": 1}, "answers other than scores differ in bf16"),
+        ({"max_abs_difference": 0.5}, "differs by 0.5 in bf16, and its values have no order to compare"),
+        ({"dtype": "int64", "rank_correlation": 1.0}, "outputs other than scores differ in bf16"),
+        ({"rank_correlation": 1.0, "nan_apart": 1}, "outputs other than scores differ in bf16"),
         (
             {"rank_correlation": 1.0, "max_abs_difference": 70.0, "far": 1},
             "differs by 70 in bf16, expected at most 0.05 + 0.1 x |score|",

@@ -128,7 +128,7 @@ def test_npz_that_does_not_fit(signatures: dict[str, Signature], tmp_path: Path)
 
 
 def test_files_that_are_none_of_these(signatures: dict[str, Signature], tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="not there, expected a file of requests"):
+    with pytest.raises(UnreadableError, match="does not exist, expected a file of requests"):
         read_requests(tmp_path / "none", signatures)
     for content in (b"", b"no request at all", b"\xff" * 40):
         (tmp_path / "file").write_bytes(content)
@@ -140,7 +140,7 @@ def test_requests_for_unknown_signatures_and_inputs(signatures: dict[str, Signat
     price = np.ones(1, np.float32)
     with pytest.raises(UsageError, match="signature 'other', expected one of serving_default"):
         read_requests(_write(tmp_path / "a", _log("other", item=[b"a"], price=price)), signatures)
-    with pytest.raises(UsageError, match="input 'size' is none of signature 'serving_default'"):
+    with pytest.raises(UsageError, match="input 'size' is not in signature 'serving_default'"):
         read_requests(_write(tmp_path / "b", _log(item=[b"a"], size=price)), signatures)
     with pytest.raises(UsageError, match="no input 'price'"):
         read_requests(_write(tmp_path / "c", _log(item=[b"a"])), signatures)

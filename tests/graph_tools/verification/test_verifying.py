@@ -230,7 +230,7 @@ def test_wrong_use_is_named(tiny_model: Path, tmp_path: Path) -> None:
         verify(tiny_model, tiny_model, tolerance="1e-5,x")
     with pytest.raises(UsageError, match="samples: -1"):
         verify(tiny_model, tiny_model, samples=-1)
-    with pytest.raises(UnreadableError, match="not there, expected a SavedModel"):
+    with pytest.raises(UnreadableError, match="does not exist, expected a SavedModel"):
         verify(tiny_model, tmp_path / "none")
     with pytest.raises(UnreadableError, match="expected a library of TensorFlow ops"):
         verify(tiny_model, tiny_model, op_library=tmp_path / "none.so")

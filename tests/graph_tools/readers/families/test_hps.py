@@ -114,7 +114,7 @@ def test_files_of_another_machine_are_found_in_the_given_folder(tmp_path: Path, 
         tmp_path / "elsewhere" / "deep" / "model",
     )
     with pytest.raises(
-        UnreadableError, match=rf"ps_config_file '{config}' of node 'Lookup_\d+' is not there, expected"
+        UnreadableError, match=rf"ps_config_file '{config}' of node 'Lookup_\d+' does not exist, expected"
     ):
         read_model(path)
     model = read_model(path, checkpoint=tmp_path)
@@ -173,7 +173,7 @@ def test_without_a_default_zeros_are_given_and_it_says_so(tmp_path: Path) -> Non
         ({"dims": (2, 1)}, r"table wide: rows of 3, expected 2 as emb_vec_size of node 'Lookup_\d+'"),
         (
             {"models": {"m": [("wide", "gone", 3, 0.0), TABLES[1]]}},
-            r"ps\.json: the folder 'gone' of table wide is not there, expected it beside the configuration",
+            r"ps\.json: the folder 'gone' of table wide does not exist, expected it beside the configuration",
         ),
         (
             {"models": {"m": [("wide", "model_0.sparse", 4, 0.0), TABLES[1]]}, "dims": (4, 1)},

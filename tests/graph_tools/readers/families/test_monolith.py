@@ -261,7 +261,9 @@ def test_bad_shards(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"user-00001-of-00002: ends within record .* \(looked up by node 'Mono"):
         read_model(path)
     shard.unlink()
-    with pytest.raises(UnreadableError, match="user-00001-of-00002: not there, expected the asset that the SavedModel"):
+    with pytest.raises(
+        UnreadableError, match="user-00001-of-00002: does not exist, expected the asset that the SavedModel"
+    ):
         read_model(path)
 
 

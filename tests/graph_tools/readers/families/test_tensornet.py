@@ -256,7 +256,7 @@ def test_bad_tables(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"sparse_block_3\.gz"):
         read_model(path, absent_key=ZERO)
     block.unlink()
-    with pytest.raises(UnreadableError, match="rank_1: block 3 is missing, expected blocks 0 to 7"):
+    with pytest.raises(UnreadableError, match="rank_1: block 3 does not exist, expected blocks 0 to 7"):
         read_model(path, absent_key=ZERO)
 
 
