@@ -71,7 +71,9 @@ def same_row(model: Model, output: Output, dim: int) -> Array | None:
         if error.random:
             raise
         return None
-    rows = np.concatenate([np.resize(one, dim).reshape(1, dim) if one.size == 1 else _rows(one, dim) for one in found])
+    rows = np.concatenate(
+        [np.resize(array, dim).reshape(1, dim) if array.size == 1 else _rows(array, dim) for array in found]
+    )
     return rows[0] if len(rows) and (rows == rows[0]).all() else None
 
 

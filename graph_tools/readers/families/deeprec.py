@@ -104,9 +104,9 @@ def _read_table(
         )
     model.sparse_tables[name] = table
     model.tensor_names[name] = tuple(tensors)
-    for one in (one.removesuffix(KEYS) for one in tensors if one.endswith(KEYS)):
+    for table_name in (table_name.removesuffix(KEYS) for table_name in tensors if table_name.endswith(KEYS)):
         for suffix, reason in _OTHERS.items():
-            drop(model, table, one + suffix, reason)
+            drop(model, table, table_name + suffix, reason)
     for slot in handles.slots(handle, name):
         _drop_slot(model, table, slot)
     return table

@@ -44,7 +44,7 @@ class Handles:
         self._setters: dict[str, list[Setter]] = {node.name: [] for node in model.graph.of(HANDLE)}
         for op, (own, primary, value) in _SETTERS.items():
             for node in model.graph.of(op):
-                names = [handle_node(model.graph, node.inputs[one]).name for one in (own, primary)]
+                names = [handle_node(model.graph, node.inputs[index]).name for index in (own, primary)]
                 if names[0] in self._setters:
                     self._setters[names[0]].append(Setter(node, names[1], node.inputs[value]))
         self._names = {name: self._candidates(model.graph[name]) for name in self._setters}
@@ -70,7 +70,7 @@ class Handles:
         bundle = checkpoint_of(self._model, handle)
         for name in self._names[handle.name]:
             whole = PART.sub("", name)
-            if any(f"{one}{KEYS}" in bundle for one in (name, whole, f"{whole}/part_0")):
+            if any(f"{prefix}{KEYS}" in bundle for prefix in (name, whole, f"{whole}/part_0")):
                 return name
         return find_saved(bundle, self._names[handle.name], handle)
 
@@ -80,12 +80,12 @@ class Handles:
         slots = set()
         for other, setters in self._setters.items():
             if other != handle.name and any(setter.primary == handle.name for setter in setters):
-                slots.update([one for one in self._names[other] if one + KEYS in bundle][:1])
-        known = {one for names in self._names.values() for one in names}
+                slots.update([name for name in self._names[other] if name + KEYS in bundle][:1])
+        known = {name for names in self._names.values() for name in names}
         below = re.compile(re.escape(name) + r"/(?!part_\d+(-|/))[^/]+" + KEYS + "$")
-        for one in filter(below.match, bundle.names()):
-            if one.removesuffix(KEYS) not in known:
-                slots.add(one.removesuffix(KEYS))
+        for tensor in filter(below.match, bundle.names()):
+            if tensor.removesuffix(KEYS) not in known:
+                slots.add(tensor.removesuffix(KEYS))
         return sorted(slots)
 
     def _candidates(self, handle: Node) -> list[str]:
@@ -94,7 +94,7 @@ class Handles:
         for setter in self._setters[handle.name]:
             if setter.node.op == "KvResourceImportV2":
                 given = constant(self._model.graph, setter.node.inputs[4])
-                names += [one.decode() for one in given.reshape(-1).tolist()] if given is not None else []
+                names += [value.decode() for value in given.reshape(-1).tolist()] if given is not None else []
         names.append(attribute(handle, "shared_name", b"").decode())
         names.append(handle.name)
         return [name for name in names if name]

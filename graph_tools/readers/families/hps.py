@@ -61,9 +61,9 @@ class _Server:
             self.configurations[path] = read_configuration(path)
         configuration = self.configurations[path]
         wanted, number = attribute(node, "model_name").decode(), attribute(node, "table_id")
-        listed = [one for one in configuration.tables if one.model == wanted]
+        listed = [table for table in configuration.tables if table.model == wanted]
         if not listed:
-            have = ", ".join(sorted({one.model for one in configuration.tables})) or "none"
+            have = ", ".join(sorted({table.model for table in configuration.tables})) or "none"
             raise UnreadableError(f"{path}: models {have}, expected '{wanted}' as node '{node.name}' looks up in")
         if not 0 <= number < len(listed):
             raise UnreadableError(
@@ -84,12 +84,12 @@ class _Server:
     def _open(self, path: Path, configuration: Configuration, group: list[Configured]) -> SparseTable:
         """Open a table, or several tables that the server stores as one."""
         default = group[-1].default_value
-        opened = [open_table(one.name, self._table_folder(path, one), one.dim, default) for one in group]
+        opened = [open_table(table.name, self._table_folder(path, table), table.dim, default) for table in group]
         first = group[0]
         shared = [table for table in configuration.tables if table.name == first.name]
         opened[0].name = first.name if len(shared) == 1 else f"{first.model}/{first.name}"
-        for other in opened[1:]:
-            opened[0].parts.extend(other.parts)
+        for table in opened[1:]:
+            opened[0].parts.extend(table.parts)
         return opened[0]
 
     def _configuration_path(self, node: Node) -> Path:
@@ -129,7 +129,7 @@ def _group(configuration: Configuration, listed: list[Configured], number: int) 
     """Return the tables that the server stores as one with a model's table `number`."""
     if not configuration.fused or listed[number].dim is None:
         return [listed[number]]
-    return [one for one in listed if one.dim == listed[number].dim]
+    return [table for table in listed if table.dim == listed[number].dim]
 
 
 def _configuration_of(model: Model, node: Node) -> str:

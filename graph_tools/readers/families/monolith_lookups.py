@@ -116,7 +116,8 @@ def convert_map(model: Model, node: Node) -> None:
     first = build.add("UnsortedSegmentMin", places, of_held, distinct, **attrs)
     found = build.gather(rows, build.gather(first, of_wanted, tf.int64), tf.float32)
     shapes = [
-        build.add("Shape", one, T=kind, out_type=tf.int32) for one, kind in ((wanted, tf.int64), (rows, tf.float32))
+        build.add("Shape", tensor, T=kind, out_type=tf.int32)
+        for tensor, kind in ((wanted, tf.int64), (rows, tf.float32))
     ]
     dim = build.slice(shapes[1], build.const([1]), build.const([1]), tf.int32, tf.int32)
     shape = build.concat([shapes[0], dim], tf.int32)
@@ -151,5 +152,5 @@ def _check_dim(node: Node, member: Member) -> None:
 
 
 def _used(model: Model, output: Output) -> bool:
-    ends = {one.tensor for signature in model.signatures.values() for one in signature.outputs.values()}
+    ends = {endpoint.tensor for signature in model.signatures.values() for endpoint in signature.outputs.values()}
     return output in ends or bool(model.graph.uses(output))

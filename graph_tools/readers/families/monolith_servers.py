@@ -73,21 +73,21 @@ def _inline(model: Model, tables: Tables, node: Node, export: Export) -> None:
         if alias not in signature.outputs:
             raise UnreadableError(f"{source.path}: signature '{name}' has no output '{alias}', expected it")
         answers.append(signature.outputs[alias].tensor)
-    copied = _copy(model, tables, export, [one.node for one in answers], fed, node.name)
+    copied = _copy(model, tables, export, [answer.node for answer in answers], fed, node.name)
     for index, answer in enumerate(answers):
         found = fed.get(answer.node) or Output(copied[answer.node], answer.port)
         replace_output(model, node.output(2 + index), found)
     build = Build(model.graph, node.name)
     replace_output(model, node.output(0), build.const(0))
     replace_output(model, node.output(1), build.const(b"", object))
-    model.graph.replace_control(node.name, [copied[one.node] for one in answers if one.node in copied])
+    model.graph.replace_control(node.name, [copied[answer.node] for answer in answers if answer.node in copied])
 
 
 def _aliases(graph: Graph, node: Node, index: int) -> list[str]:
     value = constant(graph, node.inputs[index])
     if value is None:
         raise ConversionError(f"node '{node.name}' ({node.op}): names that are computed, expected constant ones")
-    return [one.decode() for one in value.reshape(-1).tolist()]
+    return [text.decode() for text in value.reshape(-1).tolist()]
 
 
 def _copy(
@@ -105,7 +105,10 @@ def _copy(
                 f"{export.model.path}: node '{node.name}' ({node.op}) answers '{scope}', expected only what a request "
                 f"gives and Monolith's tables"
             )
-        inputs = [fed[one.node] if one.node in fed else Output(names[one.node], one.port) for one in node.inputs]
+        inputs = [
+            fed[tensor.node] if tensor.node in fed else Output(names[tensor.node], tensor.port)
+            for tensor in node.inputs
+        ]
         controls = [names[control] for control in node.controls if control in names]
         made = graph.add(node.op, inputs, name=f"{scope}/{node.name}", controls=controls, attrs=node.attrs)
         names[node.name] = made.name

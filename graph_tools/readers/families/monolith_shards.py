@@ -37,7 +37,7 @@ def collapse_map(model: Model, tables: Tables, node: Node) -> bool:
     """
     graph, count = model.graph, int(attribute(node, "num_splits"))
     ids = [_through(graph, source) for source in node.inputs[:count]]
-    rows = [_through(graph, one, {*_PASSES_ON, "Reshape"}) for one in node.inputs[count : 2 * count]]
+    rows = [_through(graph, tensor, {*_PASSES_ON, "Reshape"}) for tensor in node.inputs[count : 2 * count]]
     wanted = node.inputs[2 * count]
     split = graph.source(ids[0])
     if split.op != SPLIT or ids != [split.output(port) for port in range(count)]:
@@ -106,13 +106,16 @@ def _match_buffer(graph: Graph, fills: list[Node]) -> tuple[Node, list[Node]] | 
         return None
     by_server: dict[int, Node] = {}
     for fill in fills:
-        position, begins, values, *buffer = [_through(graph, one) for one in fill.inputs]
+        position, begins, values, *buffer = [_through(graph, tensor) for tensor in fill.inputs]
         number = position.port - 2 * count
         lookup = graph.source(values)
         expected = [split.output(2 * count + number), split.output(count + number)]
         if [position, begins] != expected or buffer[:2] != keys[2:4] or lookup.op != MULTI_LOOKUP:
             return None
-        if [_through(graph, one) for one in lookup.inputs[1:3]] != [split.output(number), split.output(count + number)]:
+        if [_through(graph, tensor) for tensor in lookup.inputs[1:3]] != [
+            split.output(number),
+            split.output(count + number),
+        ]:
             return None
         if not _same_buffer(graph, buffer[2], keys[4]):
             return None

@@ -242,9 +242,9 @@ def _renamed(found: dict[str, SparseTable | None], prefix: str, shared: str) -> 
 
 
 def _side_by_side(found: list[dict[str, SparseTable | None]]) -> dict[str, SparseTable | None]:
-    kept: dict[str, list[SparseTable]] = {name: [] for one in found for name in one}
-    for one in found:
-        for name, table in one.items():
+    kept: dict[str, list[SparseTable]] = {name: [] for tables in found for name in tables}
+    for tables in found:
+        for name, table in tables.items():
             if table is not None:
                 kept[name].append(table)
     return {name: _joined(name, tables) if tables else None for name, tables in kept.items()}

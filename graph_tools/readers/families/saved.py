@@ -52,8 +52,8 @@ def read_part(bundle: Any, keys: str, values: str) -> Part:
     return part
 
 
-def _length(one: TensorSource) -> Any:
-    return one.shape[0] if one.shape else "no"
+def _length(tensor: TensorSource) -> Any:
+    return tensor.shape[0] if tensor.shape else "no"
 
 
 def row_length(node: Node, shape_attribute: str) -> int:
@@ -79,7 +79,10 @@ def drop(model: Model, table: SparseTable, name: str, reason: str) -> None:
 def picked(source: TensorSource, ranges: list[tuple[int, int]]) -> TensorSource:
     """Return ranges (begin, end) of a tensor's rows; they must be ascending and must not overlap."""
     count = sum(end - begin for begin, end in ranges)
-    begins, ends = np.array([one[0] for one in ranges], np.int64), np.array([one[1] for one in ranges], np.int64)
+    begins, ends = (
+        np.array([bounds[0] for bounds in ranges], np.int64),
+        np.array([bounds[1] for bounds in ranges], np.int64),
+    )
 
     def make(rows: int) -> Iterator[Array]:
         position = 0

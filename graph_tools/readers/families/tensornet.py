@@ -111,9 +111,9 @@ def _gathers_of(model: Model, pull: Node, variable: str) -> list[Node]:
             )
         before = graph.ancestors([node.name])
         pulls = [
-            one.name
-            for one in graph.of(PULL)
-            if one.name in before and any(handle_of(graph, each) == variable for each in one.inputs[: _count(one)])
+            pull.name
+            for pull in graph.of(PULL)
+            if pull.name in before and any(handle_of(graph, each) == variable for each in pull.inputs[: _count(pull)])
         ]
         if len(pulls) > 1 or (not pulls and node.name in needed):
             raise ConversionError(

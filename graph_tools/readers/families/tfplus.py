@@ -155,12 +155,14 @@ def _candidates(model: Model, handle: Node) -> list[str]:
 def _ignored(model: Model, name: str, dtype: np.dtype[np.generic]) -> Array | None:
     """Return the keys that lookups do not find although they may have rows, or None."""
     lists = [name + suffix for suffix in ("-blacklist", "-delete_keys") if name + suffix in model.checkpoint]
-    keys = [tensor(model.checkpoint, one).read().reshape(-1) for one in lists]
-    for one, read in zip(lists, keys, strict=True):
+    keys = [tensor(model.checkpoint, saved_list).read().reshape(-1) for saved_list in lists]
+    for saved_list, read in zip(lists, keys, strict=True):
         if len(read) and read.dtype != dtype:
-            raise UnreadableError(f"{model.checkpoint.index}: tensor '{one}' is {read.dtype}, expected {dtype} as keys")
-    some = [key for key in keys if len(key)]
-    return np.concatenate(some) if some else None
+            raise UnreadableError(
+                f"{model.checkpoint.index}: tensor '{saved_list}' is {read.dtype}, expected {dtype} as keys"
+            )
+    filled = [key for key in keys if len(key)]
+    return np.concatenate(filled) if filled else None
 
 
 def _drop_slots(model: Model, table: SparseTable) -> None:

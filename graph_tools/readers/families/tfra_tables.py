@@ -56,8 +56,8 @@ def drop_other_tables(model: Model, used: set[str]) -> None:
     """Record why the tensors of all other TFRA tables are not needed."""
     for handle in model.graph.of(*HANDLES):
         found = _tensors(model, handle) if handle.name not in used else None
-        for one in found or ():
-            model.unused_tensors[one] = "rows of a table that no output looks up, such as optimizer slots"
+        for tensor in found or ():
+            model.unused_tensors[tensor] = "rows of a table that no output looks up, such as optimizer slots"
 
 
 def _tensors(model: Model, handle: Node) -> tuple[str, str] | None:
@@ -84,7 +84,7 @@ def _name(model: Model, handle: Node) -> str:
     for name in model.checkpoint.names() if model.checkpoint is not None else ():
         tracked = _TRACKED.search(name)
         if tracked:
-            written = re.sub(r"\.(.)", lambda one: "/" if one[1] == "S" else one[1], tracked["name"])
+            written = re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else match[1], tracked["name"])
             if written.replace("/", "_") == stem:
                 stem = written
                 break
@@ -105,7 +105,7 @@ def _has_files(folder: Path | None, handle: Node) -> bool:
 def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> list[Part]:
     """Open a shard that TFRA's FileSystemSaver wrote, from the user's folder or from the SavedModel."""
     where = [given / FOLDER, given] if given is not None else [model.path / "variables" / FOLDER]
-    folder = next((one for one in where if one.is_dir() and find_tables(one)), None)
+    folder = next((folder for folder in where if folder.is_dir() and find_tables(folder)), None)
     match = _SHARD.match(_last(handle.name))
     if folder is None or match is None:
         looked = f" or in {where[-1]}" if given is not None else f" or in {where[0]}"

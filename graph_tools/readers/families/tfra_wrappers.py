@@ -57,7 +57,7 @@ def _forward(model: Model, handle: str) -> None:
     """Connect each read of a variable to the value assigned before it, and remove reads and assignments."""
     graph = model.graph
     needed = graph.ancestors(model.outputs())
-    assigns = {one.name for one in _assigns(model)[handle]}
+    assigns = {node.name for node in _assigns(model)[handle]}
     uses = [user for user in graph.users(handle) if user.name in needed and user.name not in assigns]
     for use in uses:
         before = graph.ancestors([use.name]) & assigns

@@ -160,7 +160,7 @@ def test_partitioned_table_is_one_table_for_each_part(tmp_path: Path, default: n
         handle = deeprec_table(
             export, f"item_emb/part_{part}", keys[mine], rows[mine], default=default, partition=(part, 3)
         )
-        shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
+        shards.append(lambda keys, handle=handle: deeprec_lookup(export, handle, keys))
     path = export.finish(tmp_path / "model", [partitioned(export, ids, shards, buckets=1000)], 2)
     model = read_model(path)
     assert sorted(model.sparse_tables) == ["item_emb/part_0", "item_emb/part_1", "item_emb/part_2"]
@@ -196,7 +196,7 @@ def test_table_in_the_scope_of_another_is_no_slot(tmp_path: Path) -> None:
     ids = export.input("item")
     outer = deeprec_table(export, "emb", KEYS, ROWS)
     inner = deeprec_table(export, "emb/inner", KEYS[:2], ROWS[:2])
-    lookups = [deeprec_lookup(export, one, ids) for one in (outer, inner)]
+    lookups = [deeprec_lookup(export, handle, ids) for handle in (outer, inner)]
     model = read_model(export.finish(tmp_path / "model", lookups, 4))
     assert all(not name.startswith("emb/inner") for name, _, _ in model.sparse_tables["emb"].dropped_tensors)
     assert model.sparse_tables["emb/inner"].count == 2
@@ -286,7 +286,7 @@ def test_initializer_that_is_missing_is_asked_for(tmp_path: Path) -> None:
     rows = deeprec_lookup(export, handle, export.input("item"))
     setters = {"InitializeKvVariableOp", "KvResourceImportV2"}
     export._restores.clear()
-    kept = [one for one in export.graph.node if one.op not in setters]
+    kept = [node for node in export.graph.node if node.op not in setters]
     del export.graph.node[:]
     export.graph.node.extend(kept)
     path = export.finish(tmp_path / "model", [rows], 2)

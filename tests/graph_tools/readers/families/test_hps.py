@@ -58,7 +58,7 @@ def test_tables_lookups_and_defaults(tmp_path: Path) -> None:
     check_unknown_ops(model)
     tables = model.sparse_tables
     # Two models have a table 'narrow'.
-    assert {name: (one.dim, one.count, one.family) for name, one in tables.items()} == {
+    assert {name: (table.dim, table.count, table.family) for name, table in tables.items()} == {
         "wide": (3, 5, "hps"),
         "m/narrow": (1, 5, "hps"),
     }
@@ -154,8 +154,8 @@ def test_ops_of_other_libraries_with_these_names_are_left_alone(tmp_path: Path) 
 def test_without_a_default_zeros_are_given_and_it_says_so(tmp_path: Path) -> None:
     path = write(tmp_path)
     config = json.loads((tmp_path / "ps.json").read_text())
-    for one in config["models"]:
-        del one["default_value_for_each_table"]
+    for model in config["models"]:
+        del model["default_value_for_each_table"]
     (tmp_path / "ps.json").write_text(json.dumps(config))
     absent = read_model(path).sparse_tables["wide"].absent
     assert absent.kind == "zero"

@@ -61,7 +61,7 @@ def served(path: Path, **options: Any) -> Any:
 def test_tables_and_lookups(tmp_path: Path) -> None:
     model = served(two_tables(tmp_path))
     tables = model.sparse_tables
-    assert {name: (one.dim, one.count, len(one.parts), one.family) for name, one in tables.items()} == {
+    assert {name: (table.dim, table.count, len(table.parts), table.family) for name, table in tables.items()} == {
         "MonolithHashTable_user": (3, 5, 2, "monolith"),
         "MonolithHashTable_item": (1, 20, 1, "monolith"),
     }
@@ -192,7 +192,7 @@ def spread(path: Path, tables: list[dict[int, list[float]]], servers: int = 3, *
     asked = export.input("user")
     ids = split_by_server(export, asked, how.get("modulus", servers), how.get("unique", True))
     handles = [export.table(f"user_{number}", [table], dim=3) for number, table in enumerate(tables)]
-    rows = [export.lookup(handle, one, 3) for handle, one in zip(handles, ids, strict=True)]
+    rows = [export.lookup(handle, keys, 3) for handle, keys in zip(handles, ids, strict=True)]
     if how.get("timed"):
         times = export.node("MonolithTensorsTimestamp", rows, T=[np.dtype(np.float32)] * servers)
         rows = [f"{times}:{i}" for i in range(servers)]
@@ -217,7 +217,7 @@ def test_shards_by_server_become_one_table(tmp_path: Path, how: dict[str, bool])
 def test_shards_that_something_else_is_done_with_stay_apart(tmp_path: Path) -> None:
     model = served(spread(tmp_path, by_server(USERS, 3), changed=True))
     # No key is at server 2 of 3 but 2**62 + ..., so that its table may be empty.
-    assert len(lookups(model.graph)) == sum(bool(one) for one in by_server(USERS, 3))
+    assert len(lookups(model.graph)) == sum(bool(keys) for keys in by_server(USERS, 3))
     found = evaluate(model, "serving_default", {"user": ASKED})["rows"]
     np.testing.assert_array_equal(found, -answer(USERS, ASKED))
     assert evaluate(model, "serving_default", {"user": ASKED[:0]})["rows"].shape == (0, 3)
@@ -235,7 +235,7 @@ def test_dumps_in_the_given_folder(tmp_path: Path, place: str) -> None:
     path = two_tables(tmp_path)
     elsewhere = tmp_path / "elsewhere" / ("assets" if place == "given export" else "")
     elsewhere.parent.mkdir(exist_ok=True)
-    dumps = [one for one in (path / "assets").iterdir() if "item" in one.name]
+    dumps = [file for file in (path / "assets").iterdir() if "item" in file.name]
     elsewhere.mkdir(exist_ok=True)
     for dump in dumps:
         (elsewhere / dump.name).write_bytes(dump.read_bytes())

@@ -54,7 +54,7 @@ def write_entry(path: Path, servers: int = SERVERS, signature: str = "lookup", a
     """Write an entry that asks for two tables at once and puts the answers together."""
     export = MonolithExport()
     asked = {"user": export.input("user"), "item": export.input("item")}
-    ids = {name: split_by_server(export, one, servers) for name, one in asked.items()}
+    ids = {name: split_by_server(export, keys, servers) for name, keys in asked.items()}
     calls = []
     for server in range(servers):
         inputs = {alias if name == "user" else name: ids[name][server] for name in ("item", "user")}
@@ -90,7 +90,7 @@ def test_an_entry_and_its_servers(tmp_path: Path, version: str, named: str) -> N
     model = served(tmp_path / "export" / named)
     assert model.path == tmp_path / "export" / "entry" / version
     tables = model.sparse_tables
-    assert {name: (one.dim, one.count, len(one.parts)) for name, one in tables.items()} == {
+    assert {name: (table.dim, table.count, len(table.parts)) for name, table in tables.items()} == {
         "MonolithHashTable_user": (3, 6, 2),
         "MonolithHashTable_item": (1, 20, 2),
     }

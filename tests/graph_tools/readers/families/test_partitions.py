@@ -34,7 +34,7 @@ def build(path: Path, graph_parts: int, saved_parts: int, offsets: bool = True) 
             export, name, KEYS, ROWS, saved=saved if number == 0 else {}, offsets=offsets,
             partition=(number, max(graph_parts, 1)),
         )  # fmt: skip
-        shards.append(lambda some, handle=handle: deeprec_lookup(export, handle, some))
+        shards.append(lambda keys, handle=handle: deeprec_lookup(export, handle, keys))
     ids = export.input("item")
     rows = partitioned(export, ids, shards, buckets=1000) if graph_parts else shards[0](ids)
     return export.finish(path / "model", [rows], 3)

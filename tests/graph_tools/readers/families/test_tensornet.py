@@ -70,7 +70,7 @@ def test_tables_and_lookups(tmp_path: Path) -> None:
     PruneUnreachable().apply(model)
     check_unknown_ops(model)
     tables = model.sparse_tables
-    assert {name: (one.dim, one.count, one.family, one.absent.kind) for name, one in tables.items()} == {
+    assert {name: (table.dim, table.count, table.family, table.absent.kind) for name, table in tables.items()} == {
         "0": (DIM, 40, "tensornet", "zero"),
         "1": (1, 9, "tensornet", "zero"),
     }
@@ -111,7 +111,7 @@ def safe_lookup(export: Export, combiner: str, weights: str, indices: str, numbe
         made = export.graph.node.add()
         made.CopyFrom(node)
         made.name = last = f"safe/{node.name}"
-        inputs = [ends.get(one) or (f"^safe/{one[1:]}" if one[0] == "^" else f"safe/{one}") for one in node.input]
+        inputs = [ends.get(name) or (f"^safe/{name[1:]}" if name[0] == "^" else f"safe/{name}") for name in node.input]
         del made.input[:]
         made.input.extend(inputs)
     return last
@@ -221,7 +221,7 @@ def test_tables_named_after_layers(tmp_path: Path) -> None:
         pull = tensornet_pull(export, number, [variable], [export.input("user")], name=f"model/{layer}/SparseTablePull")
         rows.append(tensornet_gather(export, variable, f"{pull}:0", pull))
     path = export.finish(tmp_path / "model", rows, 2 * DIM)
-    twice = {sign: [2 * one for one in row] for sign, row in TABLE.items()}
+    twice = {sign: [2 * value for value in row] for sign, row in TABLE.items()}
     write_tables(path, wide=TABLE, deep=twice)
     model = read_model(path, absent_key={"*": "zero"})
     found = evaluate(model, "serving_default", {"user": ASKED})["rows"]

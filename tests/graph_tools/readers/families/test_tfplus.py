@@ -125,7 +125,7 @@ def test_partitioned_table_is_one_table_for_each_part(tmp_path: Path) -> None:
     for part in range(2):
         mine = keys % 2 == part
         handle = tfplus_table(export, f"item/part_{part}", keys[mine], ROWS[mine])
-        shards.append(lambda some, handle=handle: tfplus_lookup(export, handle, some))
+        shards.append(lambda keys, handle=handle: tfplus_lookup(export, handle, keys))
     path = export.finish(tmp_path / "model", [partitioned(export, export.input("item"), shards)], 3)
     model = read_model(path)
     assert sorted(model.sparse_tables) == ["item/part_0", "item/part_1"]

@@ -121,11 +121,11 @@ def test_lookups_of_one_table_with_different_defaults(tmp_path: Path) -> None:
     export = Export()
     ids = export.input("item")
     handle = tfra_table(export, "emb", KEYS, ROWS)
-    rows = [tfra_lookup(export, handle, ids, export.const(np.full(2, one, np.float32))) for one in (1.0, 2.0, 1.0)]
+    rows = [tfra_lookup(export, handle, ids, export.const(np.full(2, value, np.float32))) for value in (1.0, 2.0, 1.0)]
     path = export.finish(tmp_path / "model", rows, 6)
     model = read_model(path)
     assert [attribute(lookup, "has_default") for lookup in lookups(model.graph)] == [False, True, False]
-    expected = [rows_for(ASKED, KEYS, ROWS, lambda _, one=one: one) for one in (1.0, 2.0, 1.0)]
+    expected = [rows_for(ASKED, KEYS, ROWS, lambda _, value=value: value) for value in (1.0, 2.0, 1.0)]
     np.testing.assert_array_equal(answer(path), np.concatenate(expected, 1))
 
 
@@ -138,7 +138,7 @@ def test_shards_are_parts_and_tfras_own_kernels_become_tensorflows(tmp_path: Pat
         mine = keys % 2 == part
         handle = tfra_table(export, "emb", keys[mine], ROWS[mine], (part, 2))
         default = export.const(np.full(2, 0.5, np.float32))
-        shards.append(lambda some, one=handle, two=default: tfra_lookup(export, one, some, two))
+        shards.append(lambda keys, table=handle, two=default: tfra_lookup(export, table, keys, two))
     rows = partitioned(export, export.input("item"), shards, prefix=prefix)
     path = export.finish(tmp_path / "model", [rows], 2)
     model = read_model(path)
@@ -247,7 +247,7 @@ def test_shards_in_the_files_of_two_processes(tmp_path: Path) -> None:
     for part in range(2):
         handle = tfra_table(export, "emb", keys, ROWS, (part, 2), restored=False, to_checkpoint=False)
         default = export.const(np.zeros(2, np.float32))
-        shards.append(lambda some, one=handle, two=default: tfra_lookup(export, one, some, two))
+        shards.append(lambda keys, table=handle, two=default: tfra_lookup(export, table, keys, two))
     path = export.finish(tmp_path / "model", [partitioned(export, export.input("item"), shards)], 2)
     first, odd = np.arange(5) < 2, keys % 2 == 1
     parts = [(keys[here & mine], ROWS[here & mine]) for here in (first, ~first) for mine in (~odd, odd)]
