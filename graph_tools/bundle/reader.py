@@ -82,7 +82,7 @@ class BundleReader:
         key = self._key(name)
         entry = self._entry(key, name)
         if not entry.slices:
-            return self._stored(entry, f"tensor '{name}'")
+            return self._tensor_at(entry, f"tensor '{name}'")
         dtype, shape = self.entry(name)
         slices = []
         for index, (extents, part) in enumerate(self._slices(entry, key, name)):
@@ -91,7 +91,7 @@ class BundleReader:
             if part.dtype != entry.dtype or list(self._shape(part, label)) != whole:
                 found = f"{dtypes.type_name(part.dtype)}{list(self._shape(part, label))}"
                 raise self._bad(f"{label}: {found}", f"{dtypes.type_name(entry.dtype)}{whole}")
-            slices.append(Slice(tuple(start for start, _ in extents), self._stored(part, label)))
+            slices.append(Slice(tuple(start for start, _ in extents), self._tensor_at(part, label)))
         try:
             return SlicedTensor(dtype, shape, slices)
         except ValueError as error:
@@ -193,7 +193,7 @@ class BundleReader:
             raise self._bad(f"{label}: {entry.size} bytes at {entry.offset}", "a place in a shard")
         return Extent(self._shard(entry.shard_id), label, entry.offset, entry.size, entry.crc32c)
 
-    def _stored(self, entry: Any, label: str) -> StoredTensor:
+    def _tensor_at(self, entry: Any, label: str) -> StoredTensor:
         dtype, shape = dtypes.numpy_dtype(entry.dtype), self._shape(entry, label)
         if dtype == dtypes.OPAQUE:
             raise self._bad(f"{label}: {dtypes.type_name(entry.dtype)}", "numbers or strings")
@@ -214,10 +214,10 @@ class BundleReader:
 
     def _shard(self, number: int) -> Path:
         path = Path(f"{self.prefix}.data-{number:05d}-of-{self._shard_count:05d}")
-        return path if path.exists() else self._unpadded.get((number, self._shard_count), path)
+        return path if path.exists() else self._unpadded_shards.get((number, self._shard_count), path)
 
     @cached_property
-    def _unpadded(self) -> dict[tuple[int, int], Path]:
+    def _unpadded_shards(self) -> dict[tuple[int, int], Path]:
         """Shards next to the index whose numbers do not have five digits."""
         pattern = re.compile(re.escape(self.prefix.name) + r"\.data-(\d+)-of-(\d+)")
         found = {}

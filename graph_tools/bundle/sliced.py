@@ -35,7 +35,7 @@ class Slice:
     def rows(self) -> tuple[int, int]:
         return self.starts[0], self.starts[0] + self.tensor.shape[0]
 
-    def within(self, shape: tuple[int, ...]) -> bool:
+    def is_within(self, shape: tuple[int, ...]) -> bool:
         places = zip(self.starts, self.tensor.shape, shape, strict=True)
         return all(0 <= start <= start + length <= size for start, length, size in places)
 
@@ -43,7 +43,7 @@ class Slice:
         """Return its position in every dimension but the first."""
         return tuple(slice(s, s + n) for s, n in zip(self.starts[1:], self.tensor.shape[1:], strict=True))
 
-    def apart(self, other: Slice) -> bool:
+    def is_disjoint(self, other: Slice) -> bool:
         """Return whether two slices have no element of a row in common."""
         pairs = zip(self.inner(), other.inner(), strict=True)
         return any(left.stop <= right.start or right.stop <= left.start for left, right in pairs)
@@ -99,7 +99,7 @@ class SlicedTensor(BaseTensor):
 
 
 def _bands(shape: tuple[int, ...], slices: list[Slice]) -> list[_Band]:
-    if not all(part.within(shape) for part in slices):
+    if not all(part.is_within(shape) for part in slices):
         raise ValueError("a slice beyond its bounds")
     if not math.prod(shape):
         return [_Band(0, shape[0], ())]
@@ -112,7 +112,7 @@ def _bands(shape: tuple[int, ...], slices: list[Slice]) -> list[_Band]:
         while waiting and waiting[-1].rows[0] == begin:
             active.append(waiting.pop())
         covered = sum(math.prod(part.tensor.shape[1:]) for part in active)
-        if covered != math.prod(shape[1:]) or not all(a.apart(b) for a, b in combinations(active, 2)):
+        if covered != math.prod(shape[1:]) or not all(a.is_disjoint(b) for a, b in combinations(active, 2)):
             raise ValueError(f"slices that cover rows {begin} to {end - 1} in part or twice")
         bands.append(_Band(begin, end, tuple(active)))
     return bands

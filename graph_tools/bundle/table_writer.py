@@ -25,7 +25,7 @@ class _Block:
         if self._count % _RESTART_EVERY == 0:
             self._restarts.append(len(self.data))
         else:
-            shared = _common(self.last, key)
+            shared = _common_length(self.last, key)
         self.data += varints.encode(shared) + varints.encode(len(key) - shared) + varints.encode(len(value))
         self.data += key[shared:] + value
         self.last = key
@@ -57,6 +57,6 @@ def write_table(out: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
     out.write(footer.ljust(FOOTER_BYTES - 8, b"\0") + MAGIC.to_bytes(8, "little"))
 
 
-def _common(left: bytes, right: bytes) -> int:
+def _common_length(left: bytes, right: bytes) -> int:
     limit = min(len(left), len(right))
     return next((place for place in range(limit) if left[place] != right[place]), limit)

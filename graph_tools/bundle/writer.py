@@ -191,20 +191,20 @@ class BundleWriter:
     def _write_strings(self, file: OutputFile, name: str, tensor: TensorSource) -> int:
         crc = total = 0
         for block in self._blocks(name, tensor):
-            lengths = np.fromiter(map(len, self._flat(name, block)), np.int64, block.size)
+            lengths = np.fromiter(map(len, self._flatten(name, block)), np.int64, block.size)
             file.write(varints.encode_array(lengths))
             crc = extend_by_lengths(crc, lengths)
             total += int(lengths.sum())
         crc = file.write_summed(np.frombuffer(checksum.mask(crc).to_bytes(LENGTHS_CRC_BYTES, "little"), np.uint8), crc)
         begin = file.size
         for block in self._blocks(name, tensor):
-            for joined in _joined(self._flat(name, block)):
+            for joined in _join(self._flatten(name, block)):
                 crc = file.write_summed(np.frombuffer(joined, np.uint8), crc)
         if file.size - begin != total:
             raise self._bad(name, f"strings of {file.size - begin} bytes when read again", f"{total}")
         return crc
 
-    def _flat(self, name: str, block: Array) -> list[bytes]:
+    def _flatten(self, name: str, block: Array) -> list[bytes]:
         flat: list[bytes] = block.reshape(-1).tolist()
         wrong = next((item for item in flat if type(item) is not bytes), None)
         if wrong is not None:
@@ -236,7 +236,7 @@ class BundleWriter:
         index.write(np.frombuffer(table.getbuffer(), np.uint8))
 
 
-def _joined(strings: list[bytes]) -> Iterator[bytes]:
+def _join(strings: list[bytes]) -> Iterator[bytes]:
     """Yield the strings' bytes, many at a time."""
     begin = size = 0
     for place, string in enumerate(strings):

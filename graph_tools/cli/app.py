@@ -61,7 +61,7 @@ def main() -> None:
     # TensorFlow reads this once, when it is loaded; the suppressed messages are not about the user's model. Nothing
     # else is set, since models are compared as they are served.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     load_verbs()
     app(prog_name="graph-tools")
 
@@ -72,7 +72,7 @@ def load_verbs() -> None:
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 
-def _terminated(number: int, _: object) -> None:
+def _exit_on_signal(number: int, _: object) -> None:
     """Exit as Ctrl-C does, so that no incomplete files stay behind."""
     raise SystemExit(128 + number)
 
@@ -85,21 +85,21 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         try:
             code = command(*args, **kwargs)
         except GraphToolsError as error:
-            _complain(str(error))
+            _print_error(str(error))
             raise typer.Exit(error.exit_code) from error
         except BrokenPipeError:
             # The reader of our output has closed the pipe; typer exits quietly.
             raise
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            _complain(f"{place}{error.strerror or error}, expected to read or write it")
+            _print_error(f"{place}{error.strerror or error}, expected to read or write it")
             raise typer.Exit(2) from error
         except KeyboardInterrupt:
             # If the interrupt was raised in code from a string (named tuples, data classes), it leaves a mark that
             # makes `python -m` die of the signal although it was caught. Running other code from a string removes the
             # mark.
             exec("")
-            _complain("interrupted; nothing was written")
+            _print_error("interrupted; nothing was written")
             raise typer.Exit(128 + signal.SIGINT) from None
         raise typer.Exit(code or 0)
 
@@ -111,6 +111,6 @@ def verb(name: str, text: str) -> Callable[[Callable[..., int]], Callable[..., N
     return lambda command: app.command(name=name, help=text)(guarded(with_groups(command)))
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     """Print the message in one line, even if TensorFlow's text in it has several."""
     errors.print(f"[bold red]error:[/] {escape(' '.join(message.split()))}", soft_wrap=True, highlight=False)

@@ -17,27 +17,27 @@ class OnceGroup(TyperGroup):
 
     def make_parser(self, ctx: Any) -> Any:
         """Make the parser of the group's own options."""
-        return _strict(super().make_parser(ctx), ctx)
+        return _refuse_repeats(super().make_parser(ctx), ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command with the same rule."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not isinstance(command, OnceGroup):
             make = type(command).make_parser
-            command.make_parser = lambda ctx: _strict(make(command, ctx), ctx)  # type: ignore[method-assign]
+            command.make_parser = lambda ctx: _refuse_repeats(make(command, ctx), ctx)  # type: ignore[method-assign]
         return command
 
 
-def _strict(parser: Any, ctx: Any) -> Any:
+def _refuse_repeats(parser: Any, ctx: Any) -> Any:
     """Make a parser refuse repeated options; flags and options that collect values may be repeated."""
     options = {id(option): option for option in (*parser._long_opt.values(), *parser._short_opt.values())}
     for option in options.values():
         if option.action == "store":
-            option.process = _once(option, ctx)
+            option.process = _store_once(option, ctx)
     return parser
 
 
-def _once(option: Any, ctx: Any) -> Any:
+def _store_once(option: Any, ctx: Any) -> Any:
     take = type(option).process
 
     def process(value: Any, state: Any) -> None:

@@ -50,7 +50,7 @@ def sizes_table(report: dict[str, Any], title: str, width: int) -> Table:
     return make_table("Forecast" if report["dry_run"] else title, columns, rows, width)
 
 
-def _largest(report: dict[str, Any]) -> list[dict[str, Any]]:
+def _largest_first(report: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(report["tables"], key=lambda table: (-table["source_bytes"], table["name"]))
 
 
@@ -66,7 +66,7 @@ def _tables(report: dict[str, Any], width: int) -> Table:
         "before": "right",
         "after": "right",
     }
-    records = _largest(report)
+    records = _largest_first(report)
     with_family = any(record["family"] != "tensorflow" for record in records)
     rows = [
         [
@@ -93,7 +93,7 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
     """Return a table of the bytes per table and row type; the requested row type is bold."""
     columns: Columns = {"table": "name"}
     columns |= dict.fromkeys(("rows x dim", "zero rows", "before", *ROW_TYPES), "right")
-    records = _largest(report)
+    records = _largest_first(report)
     rows = []
     for record in records[:_MOST]:
         sizes = [bytes_text(record["forecast"][name]) if name in record["forecast"] else "-" for name in ROW_TYPES]
@@ -117,7 +117,7 @@ def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:
     rows = []
     for pass_ in passes:
         if pass_["applied"] or pass_["refused"]:
-            reasons = _alike(reason for _, reason in pass_["refused"])[:2]
+            reasons = _count_alike(reason for _, reason in pass_["refused"])[:2]
             text = "\n".join(f"{count:,} x {escape(reason)}" for reason, count in reasons)
             rows.append([pass_["name"], f"{pass_['applied']:,}", f"{pass_['nodes_after']:,}", text])
     return make_table(title, columns, rows, width, optional=("nodes after",))
@@ -136,7 +136,7 @@ def _removed(removed: dict[str, Any], width: int) -> Table:
     for entry in removed["rows"]:
         gone[entry["reason"]] += entry["rows"]
     rows += [["rows", f"{count:,}", "", escape(reason)] for reason, count in gone.most_common()]
-    reasons = _alike(node["reason"] for node in removed["nodes"])
+    reasons = _count_alike(node["reason"] for node in removed["nodes"])
     for reason, count in reasons[:_MOST]:
         rows.append(["nodes", f"{count:,}", "", escape(reason)])
     if len(reasons) > _MOST:
@@ -149,7 +149,7 @@ def _removed(removed: dict[str, Any], width: int) -> Table:
     return make_table("Removed", columns, rows, width)
 
 
-def _alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
+def _count_alike(reasons: Iterable[str]) -> list[tuple[str, int]]:
     """Count reasons; names in quotes are replaced if they differ between otherwise equal reasons."""
     alike: dict[str, Counter[str]] = {}
     for reason in reasons:

@@ -38,7 +38,7 @@ def render_inspect(report: dict[str, Any], console: Console) -> None:
     for letter, model in zip(letters, models, strict=True):
         of = f" ({letter})" if letter else ""
         show(console, _signatures(model, f"Signatures{of}", console.width))
-        show(console, _held(model, f"Variables and tables{of}", console.width))
+        show(console, _contents(model, f"Variables and tables{of}", console.width))
         show(console, _unused(model, f"Not needed for serving{of}", console.width))
 
 
@@ -105,7 +105,7 @@ def _shape(shape: list[int | None] | None) -> str:
     return "any" if shape is None else "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
-def _held(model: dict[str, Any], title: str, width: int) -> Table:
+def _contents(model: dict[str, Any], title: str, width: int) -> Table:
     """Return a table of variables and tables; those that outputs need come first."""
     held = sorted([*model["variables"], *model["tables"]], key=lambda content: (not content["used"], -content["bytes"]))
     rows = []

@@ -139,7 +139,7 @@ def record_blocks(path: Path, compression: str, skip: int, record: int) -> Itera
         raise UnreadableError(f"{path}: {len(rest)} bytes after the last record, expected records of {record} bytes")
 
 
-def limited(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
+def split_arrays(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
     """Yield the arrays in pieces of at most `rows` rows along the first axis."""
     for array in arrays:
         for begin in range(0, len(array), rows):

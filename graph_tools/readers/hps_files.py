@@ -117,10 +117,10 @@ def read_configuration(config: Path) -> Configuration:
         raise UnreadableError(f"{config}: {error!r}, expected JSON with a list `models`") from error
     tables = []
     for model in models:
-        folders = _listed(config, model, "sparse_files", None)
-        names = _listed(config, model, "embedding_table_names", len(folders))
-        dims = _listed(config, model, "embedding_vecsize_per_table", len(folders))
-        defaults = _listed(config, model, "default_value_for_each_table", len(folders))
+        folders = _list_field(config, model, "sparse_files", None)
+        names = _list_field(config, model, "embedding_table_names", len(folders))
+        dims = _list_field(config, model, "embedding_vecsize_per_table", len(folders))
+        defaults = _list_field(config, model, "default_value_for_each_table", len(folders))
         for i, folder in enumerate(folders):
             dim = None if dims[i] is None else int(dims[i])
             value = None if defaults[i] is None else float(defaults[i])
@@ -143,7 +143,7 @@ def open_configured(config: Path, root: Path | None = None) -> list[SparseTable]
     ]
 
 
-def _listed(config: Path, model: dict[str, Any], field: str, count: int | None) -> list[Any]:
+def _list_field(config: Path, model: dict[str, Any], field: str, count: int | None) -> list[Any]:
     """Return a list of a model's entry with one element per table; if it is missing, a list of `count` None."""
     value = model.get(field)
     if value is None and count is not None:

@@ -120,7 +120,7 @@ def read_varint(message: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _checked(records: Records, index: int, dim: int | None) -> tuple[int, Array]:
+def _parse_entry(records: Records, index: int, dim: int | None) -> tuple[int, Array]:
     """Parse record `index` of a batch; its length must be `dim` unless that is None."""
     begin = int(records.begin[index])
     number = records.first + index
@@ -156,7 +156,7 @@ def parse_entries(records: Records, dim: int | None) -> Entries:
     Messages of this form are parsed together, the others one by one.
     """
     count = len(records)
-    _, first = _checked(records, 0, dim)
+    _, first = _parse_entry(records, 0, dim)
     dim = len(first)
     packed = records.data[int(records.begin[0]) + _ID_BYTES] == _PACKED_TAG
     prefix = bytes([_PACKED_TAG]) + varints.encode(4 * dim) if packed else b""
@@ -186,7 +186,7 @@ def parse_entries(records: Records, dim: int | None) -> Entries:
         rest = np.ones(count, np.bool_)
         rest[usual] = False
         for index in np.flatnonzero(rest).tolist():
-            ids[index], values[index] = _checked(records, index, dim)
+            ids[index], values[index] = _parse_entry(records, index, dim)
     return Entries(ids, values, int(records.length.sum()) - count * (8 + 4 * dim))
 
 

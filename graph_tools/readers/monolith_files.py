@@ -18,7 +18,7 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.readers.byte_stream import check_folder, file_size, limited
+from graph_tools.readers.byte_stream import check_folder, file_size, split_arrays
 from graph_tools.readers.monolith_entry import BadEntryError, Entries, parse_entries, parse_metadata
 from graph_tools.readers.shards import shard_sets
 from graph_tools.readers.tfrecord import Records, record_batches, tfrecord_compression
@@ -160,7 +160,7 @@ def _scan(
         total = records.first + len(records)
         while current < len(bounds):
             segment = bounds[current][1]
-            for piece in _pieces(records.slice(segment.start, segment.stop)):
+            for piece in _split_records(records.slice(segment.start, segment.stop)):
                 entries = _parse(segment, piece)
                 segment.dim = entries.values.shape[1]
                 segment.other_bytes += entries.other_bytes
@@ -181,13 +181,13 @@ def _chunks(segment: _Segment, column: Callable[[Entries], Array], rows: int) ->
         for records in record_batches(segment.path, segment.compression, verify=False):
             if records.first >= segment.stop:
                 return
-            for piece in _pieces(records.slice(segment.start, segment.stop)):
+            for piece in _split_records(records.slice(segment.start, segment.stop)):
                 yield column(_parse(segment, piece))
 
-    return limited(arrays(), rows)
+    return split_arrays(arrays(), rows)
 
 
-def _pieces(records: Records) -> Iterator[Records]:
+def _split_records(records: Records) -> Iterator[Records]:
     for start in range(records.first, records.first + len(records), _ROWS_AT_ONCE):
         yield records.slice(start, start + _ROWS_AT_ONCE)
 

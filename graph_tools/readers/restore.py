@@ -15,7 +15,7 @@ _TABLE_WRITERS = {"LookupTableImportV2", "LookupTableImport", "InitializeTableV2
 
 def restored_variables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, str]]:
     """Yield (handle node, tensor name, slice) of every variable that the restore op sets; slice "" means all."""
-    for node in _restoring(graph, restore_op):
+    for node in _restore_nodes(graph, restore_op):
         if node.op in _VARIABLE_WRITERS:
             found = restored_tensor(graph, node.inputs[1])
             if found:
@@ -42,7 +42,7 @@ def restored_tables(graph: Graph, restore_op: str) -> Iterator[tuple[str, str, s
     The name of the values is None if they are 0, 1, 2, …: this package's writer fills tables of row numbers in this
     way.
     """
-    for node in _restoring(graph, restore_op):
+    for node in _restore_nodes(graph, restore_op):
         if node.op in _TABLE_WRITERS:
             keys, values = (restored_tensor(graph, source) for source in node.inputs[1:3])
             if keys and (values or _counts_up(graph, node.inputs[2])):
@@ -58,7 +58,7 @@ def _counts_up(graph: Graph, output: Output) -> bool:
     return start is not None and step is not None and start.item() == 0 and step.item() == 1
 
 
-def _restoring(graph: Graph, restore_op: str) -> list[Node]:
+def _restore_nodes(graph: Graph, restore_op: str) -> list[Node]:
     return [graph[name] for name in sorted(graph.ancestors([restore_op]))]
 
 

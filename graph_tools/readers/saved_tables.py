@@ -120,14 +120,14 @@ def take_tables(model: Model) -> None:
         if filename not in model.assets or handle.op != TABLE:
             raise UnreadableError(f"node '{name}': fills {handle.op} '{handle.name}' from '{filename}', expected a "
                                   f"{TABLE} and the name of an asset")  # fmt: skip
-        initialized[_resource(handle)] = TableReader(model.assets[filename]).spec()
+        initialized[_resource_name(handle)] = TableReader(model.assets[filename]).spec()
         graph.replace_control(name, [])
         graph.remove(name, "made again when the table is written")
         if not graph.users(filename):
             graph.remove(filename, "made again when the table is written")
             del model.assets[filename]
     for node in graph.of(TABLE):
-        spec = initialized.get(_resource(node))
+        spec = initialized.get(_resource_name(node))
         if spec is None:
             continue
         assert spec.file is not None
@@ -142,7 +142,7 @@ def take_tables(model: Model) -> None:
                 graph.remove(name, "initializes nothing else")
 
 
-def _resource(node: Node) -> tuple[str, str]:
+def _resource_name(node: Node) -> tuple[str, str]:
     """Return container and name, which are equal for all nodes of one resource."""
     container, name = (attribute(node, key, b"").decode() for key in ("container", "shared_name"))
     return container, name or node.name

@@ -185,7 +185,7 @@ class BinaryBlock:
         _check_dim(path, dim)
         return cls(path, compression, dim, size, tail, head[4:])
 
-    def _body(self, layout: np.dtype[Any]) -> int | None:
+    def _whole_records(self, layout: np.dtype[Any]) -> int | None:
         """Return the bytes of all records if they are whole records of this layout, else None."""
         body = self.size - 4
         if body % layout.itemsize == 0:
@@ -196,17 +196,17 @@ class BinaryBlock:
 
     def fits(self, layout: np.dtype[Any]) -> bool:
         """Return whether the block consists of whole records of a layout."""
-        return self._body(layout) is not None
+        return self._whole_records(layout) is not None
 
-    def plausible(self, layout: np.dtype[Any]) -> bool:
+    def is_plausible(self, layout: np.dtype[Any]) -> bool:
         """Return whether the first records are plausible in a layout."""
-        count = min(len(self.head), self._body(layout) or 0) // layout.itemsize
-        return layouts.plausible(np.frombuffer(self.head, layout, count))
+        count = min(len(self.head), self._whole_records(layout) or 0) // layout.itemsize
+        return layouts.is_plausible(np.frombuffer(self.head, layout, count))
 
     def choose(self, layout: np.dtype[Any]) -> None:
         """Set the layout, which must fit."""
         self.layout = layout
-        self.count = (self._body(layout) or 0) // layout.itemsize
+        self.count = (self._whole_records(layout) or 0) // layout.itemsize
 
     def records(self) -> Iterator[Array]:
         """Yield the records as structured arrays of `layout`."""

@@ -15,7 +15,7 @@ import numpy as np
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers import tensornet_layout as layouts
-from graph_tools.readers.byte_stream import check_folder, limited
+from graph_tools.readers.byte_stream import check_folder, split_arrays
 from graph_tools.readers.tensornet_block import BinaryBlock, TextBlock, is_text
 from graph_tools.tensors import Array, StreamTensor
 
@@ -157,7 +157,7 @@ def _part(block: TextBlock | BinaryBlock, served: int, column: layouts.Column) -
 
 
 def _chunks(block: TextBlock | BinaryBlock, pick: layouts.Column, rows: int) -> Iterator[Array]:
-    return limited((pick(records) for records in block.records()), rows)
+    return split_arrays((pick(records) for records in block.records()), rows)
 
 
 def _text_blocks(files: list[Path], options: Options) -> list[TextBlock]:
@@ -191,7 +191,7 @@ def _binary_blocks(files: list[Path], options: Options) -> list[BinaryBlock]:
     }
     distinct = {str(layout): layout for layout in possible.values()}
     if len(distinct) > 1:
-        distinct = {key: each for key, each in distinct.items() if all(block.plausible(each) for block in blocks)}
+        distinct = {key: each for key, each in distinct.items() if all(block.is_plausible(each) for block in blocks)}
     if not distinct:
         sizes = ", ".join(str(block.size - 4) for block in blocks)
         raise UnreadableError(

@@ -62,7 +62,7 @@ def binary_layouts(dim: int) -> dict[tuple[str, bool], np.dtype[Any]]:
     }
 
 
-def plausible(records: Array) -> bool:
+def is_plausible(records: Array) -> bool:
     """Return whether records may have their layout: counts, days and sums of squares have possible values."""
     names = records.dtype.names or ()
     good = np.isfinite(records["show"]) & (records["show"] >= 0)

@@ -91,7 +91,7 @@ def record_batches(path: Path, compression: str, verify: bool) -> Iterator[Recor
     number = 0
     for block in byte_blocks(path, compression):
         data = rest + block if rest else block
-        begin, length, end = _frames(path, data, number)
+        begin, length, end = _find_records(path, data, number)
         if len(begin):
             if verify:
                 _check_data(path, data, begin, length, number)
@@ -102,7 +102,7 @@ def record_batches(path: Path, compression: str, verify: bool) -> Iterator[Recor
         raise UnreadableError(f"{path}: ends within record {number} ({len(rest)} bytes of it), expected complete data")
 
 
-def _frames(path: Path, data: bytes, first: int) -> tuple[Array, Array, int]:
+def _find_records(path: Path, data: bytes, first: int) -> tuple[Array, Array, int]:
     """Find the whole records of a buffer that begins with one: starts [n], lengths [n], bytes used."""
     view = np.frombuffer(data, np.uint8)
     begins: list[Array] = []

@@ -101,7 +101,7 @@ def _ops(model: Model, name: str) -> Iterator[tuple[str, str]]:
     """Yield the op of a node and those of the functions that it calls, with their places."""
     node = model.graph[name]
     library = model.graph.library
-    waiting = [called for called in _called(node.attrs, node.op) if called in library]
+    waiting = [called for called in _called_functions(node.attrs, node.op) if called in library]
     if node.op not in library:
         yield node.op, f"node '{name}'"
     seen: set[str] = set()
@@ -111,12 +111,12 @@ def _ops(model: Model, name: str) -> Iterator[tuple[str, str]]:
             continue
         seen.add(function)
         for inner in library[function].node_def:
-            waiting.extend(called for called in _called(inner.attr, inner.op) if called in library)
+            waiting.extend(called for called in _called_functions(inner.attr, inner.op) if called in library)
             if inner.op not in library:
                 yield inner.op, f"node '{inner.name}' of the function '{function}' in '{name}'"
 
 
-def _called(attrs: Any, op: str) -> list[str]:
+def _called_functions(attrs: Any, op: str) -> list[str]:
     called = [op]
     for value in attrs.values():
         if value.HasField("func"):

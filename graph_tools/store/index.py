@@ -83,11 +83,11 @@ class Index:
             placed = (slots, keys[order], rows[order])
             candidates = [np.concatenate(both) for both in zip(waiting, placed, strict=True)]
             now = candidates[0] < np.uint64(end) * _SLOTS
-            yield self._filled(begin, end, *(array[now] for array in candidates))
+            yield self._fill_buckets(begin, end, *(array[now] for array in candidates))
             waiting = [array[~now] for array in candidates]
         # After the last home: the remaining keys, and a last bucket that is not full.
         if slot >= self.home_buckets * BUCKET_KEYS:
-            yield self._filled(self.home_buckets, slot // BUCKET_KEYS + 1, *waiting)
+            yield self._fill_buckets(self.home_buckets, slot // BUCKET_KEYS + 1, *waiting)
 
     def _parts(self) -> Iterator[tuple[int, int, Array]]:
         """Yield (first home, last home + 1, positions of the keys with these homes, ascending)."""
@@ -117,7 +117,7 @@ class Index:
             raise ConversionError(f"key {equal[:1].view(np.int64)[0]}: occurs twice, expected every key once")
         self.suspects.append(places[np.isin(keys, equal)])
 
-    def _filled(self, begin: int, end: int, slots: Array, keys: Array, rows: Array) -> Array:
+    def _fill_buckets(self, begin: int, end: int, slots: Array, keys: Array, rows: Array) -> Array:
         """Return the buckets from `begin` to `end` with these keys in these slots."""
         made = np.zeros(end - begin, _BUCKET)
         places = slots.astype(np.int64) - begin * BUCKET_KEYS

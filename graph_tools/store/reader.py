@@ -152,11 +152,11 @@ class TableReader:
     def spec(self) -> TableSpec:
         """Return the contents of the file as a spec, from which the same bytes can be written again."""
         header = self.header
-        default = self._encoded(header.rows, header.rows + header.default_rows) if header.default_rows else None
+        default = self._encoded_rows(header.rows, header.rows + header.default_rows) if header.default_rows else None
         keys, numbers = self._keys()
         return TableSpec(
             dim=header.dim,
-            rows=self._encoded(0, header.rows),
+            rows=self._encoded_rows(0, header.rows),
             row_type=header.row_type,
             keys=keys,
             row_numbers=numbers,
@@ -165,7 +165,7 @@ class TableReader:
             file=self.path,
         )
 
-    def _encoded(self, begin: int, end: int) -> EncodedRows:
+    def _encoded_rows(self, begin: int, end: int) -> EncodedRows:
         size = row_size(self.header.row_type, self.header.dim)
 
         def make(rows: int) -> Iterator[Array]:

@@ -109,13 +109,13 @@ def dequantize(quantized: Quantized, row_type: str, dim: int) -> Array:
 def _scale_bias(low: Array, high: Array, largest: int) -> Array:
     """Return scale and bias [n, 2] float16 for rows between low [n] and high [n] float32."""
     found = np.empty((len(low), 2), np.float16)
-    found[:, 1] = bias = _rounded(low, np.float32(-np.inf))
-    found[:, 0] = _rounded((high - bias.astype(np.float32)) / np.float32(largest), np.float32(np.inf))
+    found[:, 1] = bias = _round_toward(low, np.float32(-np.inf))
+    found[:, 0] = _round_toward((high - bias.astype(np.float32)) / np.float32(largest), np.float32(np.inf))
     found[found[:, 0] == 0, 0] = 1
     return found
 
 
-def _rounded(values: Array, toward: np.float32) -> Array:
+def _round_toward(values: Array, toward: np.float32) -> Array:
     """Return values [n] float32 in fp16, rounded toward negative or positive infinity."""
     half = values.astype(np.float16)
     wide = half.astype(np.float32)

@@ -88,7 +88,7 @@ class TableStore:
         notes: tuple[str, ...] = ()
         try:
             if final.exists():
-                problem = damage(final, header, sha256 if self._verify else None)
+                problem = find_damage(final, header, sha256 if self._verify else None)
                 if problem is None:
                     temporary.unlink()
                     return TableFile(final, sha256, header)
@@ -108,9 +108,9 @@ class TableStore:
         UnreadableError
             It is not a table, or its content does not match its name.
         """
-        header = checked(file)
+        header = read_checked_header(file)
         final = self.path(file.stem)
-        if final.exists() and damage(final, header, file.stem if self._verify else None) is None:
+        if final.exists() and find_damage(final, header, file.stem if self._verify else None) is None:
             return TableFile(final, file.stem, header)
         temporary = self.folder / temporary_name(str(os.getpid()), secrets.token_hex(8))
         copied = _link_or_copy(file, temporary)
@@ -118,7 +118,7 @@ class TableStore:
         return replace(placed, notes=(*placed.notes, *copied))
 
 
-def place(file: TableFile, folder: Path) -> TableFile:
+def place_file(file: TableFile, folder: Path) -> TableFile:
     """Put a table of a store into a folder under its name, as a link, or else as a copy with a note.
 
     Raises
@@ -153,17 +153,17 @@ def place_table(
     """
     if spec.file is not None:
         if store is not None:
-            return place(store.adopt(spec.file), folder)
-        return place(TableFile(spec.file, spec.file.stem, checked(spec.file)), folder)
+            return place_file(store.adopt(spec.file), folder)
+        return place_file(TableFile(spec.file, spec.file.stem, read_checked_header(spec.file)), folder)
     if store is not None:
-        return place(store.put(spec, memory_limit=memory_limit, progress=progress), folder)
+        return place_file(store.put(spec, memory_limit=memory_limit, progress=progress), folder)
     temporary, header, sha256 = write_temporary(folder, spec, memory_limit, progress)
     target = folder / f"{sha256}{SUFFIX}"
     temporary.rename(target)
     return TableFile(target, sha256, header)
 
 
-def checked(file: Path) -> Header:
+def read_checked_header(file: Path) -> Header:
     """Read a file completely and return its header.
 
     Raises
@@ -172,13 +172,13 @@ def checked(file: Path) -> Header:
         It is not a table, or not the one that its name says.
     """
     header = read_header(file)
-    problem = damage(file, header, file.stem)
+    problem = find_damage(file, header, file.stem)
     if problem is not None:
         raise UnreadableError(problem)
     return header
 
 
-def damage(file: Path, header: Header, sha256: str | None) -> str | None:
+def find_damage(file: Path, header: Header, sha256: str | None) -> str | None:
     """Return how a file differs from a table with this header and, unless None, this digest; None if it does not."""
     try:
         if read_header(file) != header:

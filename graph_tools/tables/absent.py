@@ -43,15 +43,15 @@ def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
     found = lookups(graph, name)
     with_input = [node for node in found if attribute(node, "has_default", False)]
     if not with_input:
-        return AbsentPolicy(_simplest(table.absent), frozenset())
+        return AbsentPolicy(_simplify(table.absent), frozenset())
     rows = [_constant_row(graph, node, table) for node in with_input]
     if len(with_input) == len(found) and all(
         row is not None and rows[0] is not None and row.tobytes() == rows[0].tobytes() for row in rows
     ):
         assert rows[0] is not None
         source = f"constant second input of '{with_input[0].name}'"
-        return AbsentPolicy(_simplest(Absent(rows[0][None], source)), frozenset())
-    return AbsentPolicy(_simplest(table.absent), frozenset(node.name for node in with_input))
+        return AbsentPolicy(_simplify(Absent(rows[0][None], source)), frozenset())
+    return AbsentPolicy(_simplify(table.absent), frozenset(node.name for node in with_input))
 
 
 def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:
@@ -67,7 +67,7 @@ def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:
     return rows[0].astype(table.dtype) if (rows == rows[0]).all() else None
 
 
-def _simplest(absent: Absent) -> Absent:
+def _simplify(absent: Absent) -> Absent:
     """Return the same value in its simplest form: no rows if all are zero, one row if all are equal."""
     rows = absent.rows
     if rows is None or not rows.any():

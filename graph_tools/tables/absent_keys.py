@@ -25,7 +25,7 @@ def base_name(table: str) -> str:
     return _PART.sub("", table)
 
 
-def wanted(absent: dict[str, str], table: str) -> str | None:
+def requested_value(absent: dict[str, str], table: str) -> str | None:
     """Return the user's value for a table, by its own name or by the name of the table that it is a part of."""
     own = last_match(absent, table)
     return own if own is not None else last_match(absent, base_name(table))
@@ -33,7 +33,7 @@ def wanted(absent: dict[str, str], table: str) -> str | None:
 
 def is_set(absent: dict[str, str], table: str) -> bool:
     """Return whether the user sets a table's absent value, so that the value in the export does not matter."""
-    return wanted(absent, table) not in (None, DEFAULT)
+    return requested_value(absent, table) not in (None, DEFAULT)
 
 
 def how_to_choose(table: str) -> str:
@@ -59,7 +59,7 @@ def apply_absent_keys(model: Model, absent: dict[str, str]) -> None:
     for name, table in model.sparse_tables.items():
         if not is_set(absent, name):
             continue
-        value = wanted(absent, name)
+        value = requested_value(absent, name)
         assert value is not None
         option = f"--absent-key {base_name(name)}={value}"
         kin = [

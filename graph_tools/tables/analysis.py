@@ -132,7 +132,7 @@ class Analyzer:
         row_bytes = self.source.dim * self.source.dtype.itemsize
         with np.errstate(over="ignore", under="ignore"):
             for block in self.source.blocks(frequencies=self._frequencies):
-                self._look(block)
+                self._analyze_block(block)
                 if progress is not None:
                     progress(self.source.name, len(block) * row_bytes)
         result = self.result
@@ -156,12 +156,12 @@ class Analyzer:
         result.duplicates = hashes.duplicates()
         result.duplicates_exact = hashes.complete
 
-    def _look(self, block: Block) -> None:
+    def _analyze_block(self, block: Block) -> None:
         rows, keys, result = block.rows, block.keys, self.result
         assert rows is not None
         assert keys is not None
         values = rows if self._wide else rows.astype(np.float32)
-        largest = self._checked(block, values)
+        largest = self._largest_value(block, values)
         squares = np.einsum("ij,ij->i", values, values)
         zero = squares == 0
         # Squares of small numbers underflow to zero as well.
@@ -170,7 +170,7 @@ class Analyzer:
             zero[doubtful] = ~(values[doubtful] if len(doubtful) < len(zero) else values).any(axis=1)
         equal = self._equal_absent(keys, values, zero)
         small = ~zero & (squares < self.options.min_norm**2) if self.options.min_norm else None
-        gone = self._dropped(block, keys, equal, small)
+        gone = self._find_dropped(block, keys, equal, small)
         result.zero_rows += int(np.count_nonzero(zero))
         nothing = zero
         if small is not None:
@@ -186,7 +186,7 @@ class Analyzer:
             hashed = own & _sample(squares, self._thin) if self._thin else own
             result.hashes.add(row_hashes(rows if hashed.all() else rows[hashed]))
 
-    def _checked(self, block: Block, values: Array) -> float:
+    def _largest_value(self, block: Block, values: Array) -> float:
         """Return the largest absolute value of a block."""
         if not values.size:
             return 0.0
@@ -218,12 +218,12 @@ class Analyzer:
         self.result.equal_absent += int(np.count_nonzero(equal))
         return equal
 
-    def _dropped(self, block: Block, keys: Array, equal: Array | None, small: Array | None) -> Array | None:
+    def _find_dropped(self, block: Block, keys: Array, equal: Array | None, small: Array | None) -> Array | None:
         """Return [n] bool, true if a key is dropped, and count it under the first reason; None if no key is dropped."""
         masks: list[tuple[str, Array]] = []
         ignored = self.source.ignored[block.part]
         if ignored is not None:
-            masks.append(("ignored", _among(keys, ignored)))
+            masks.append(("ignored", _is_in(keys, ignored)))
         if not self.reach.everything and not self.source.string_keys:
             masks.append(("dead", ~self.reach.holds(keys)))
         if equal is not None:
@@ -272,7 +272,7 @@ def _sample(squares: Array, shift: int) -> Array:
     return found
 
 
-def _among(keys: Array, wanted: Array) -> Array:
+def _is_in(keys: Array, wanted: Array) -> Array:
     """Return [n] bool, true if a key of keys [n] is in wanted [m], which is sorted."""
     if keys.dtype == object:
         held = set(wanted.tolist())

@@ -175,7 +175,7 @@ def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array,
         held = [block[count:] for block in ready]
 
 
-def limited(blocks: Iterator[Array], rows: int) -> Iterator[Array]:
+def split_blocks(blocks: Iterator[Array], rows: int) -> Iterator[Array]:
     """Yield the blocks in pieces of at most `rows` rows, without empty ones."""
     for block in blocks:
         for begin in range(0, len(block), rows):

@@ -123,13 +123,13 @@ def find_duplicate(keys: TensorSource | Sequence[TensorSource], memory_bytes: in
     each = _STRING_KEY_BYTES if strings else 9
     groups = max(1, math.ceil(total * each / memory_bytes))
     for group in range(groups):
-        found = _string_twice(sources, group, groups) if strings else _twice(sources, group, groups, total)
+        found = _string_twice(sources, group, groups) if strings else _find_repeated(sources, group, groups, total)
         if found is not None:
             return found
     return None
 
 
-def _twice(sources: list[TensorSource], group: int, groups: int, total: int) -> int | None:
+def _find_repeated(sources: list[TensorSource], group: int, groups: int, total: int) -> int | None:
     """Return an integer key of a group that occurs twice, or None."""
     kept = np.empty(int(total / groups * 1.1) + 1024 if groups > 1 else total, sources[0].dtype)
     count = 0

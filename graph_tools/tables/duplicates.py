@@ -136,11 +136,11 @@ def share_rows(source: TableRows, given: Bits, hashes: Array, memory_bytes: int)
     for number, index in enumerate(chosen.tolist()):
         group[order[starts[index] : starts[index] + sizes[index]]] = number
     leader = order[starts[chosen]]
-    same = _verified(source, given, group, leader)
-    return _numbered(source, given, group, leader, same)
+    same = _equal_rows(source, given, group, leader)
+    return _assign_numbers(source, given, group, leader, same)
 
 
-def _verified(source: TableRows, given: Bits, group: Array, leader: Array) -> Array:
+def _equal_rows(source: TableRows, given: Bits, group: Array, leader: Array) -> Array:
     """Return [given rows] bool: true if the row is in a group, is not its first, and equals the first bit for bit."""
     size = source.dim * source.dtype.itemsize
     firsts = np.empty((len(leader), size), np.uint8)
@@ -160,7 +160,7 @@ def _verified(source: TableRows, given: Bits, group: Array, leader: Array) -> Ar
     return same
 
 
-def _numbered(source: TableRows, given: Bits, group: Array, leader: Array, same: Array) -> SharedRows:
+def _assign_numbers(source: TableRows, given: Bits, group: Array, leader: Array, same: Array) -> SharedRows:
     """Assign numbers to stored rows in their order; other rows have the number of their group's first row."""
     target = np.cumsum(~same, dtype=np.int32) - np.int32(1)
     numbers = target[leader] if len(leader) else np.empty(0, np.int32)

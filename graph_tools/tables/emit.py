@@ -14,7 +14,7 @@ from graph_tools.graph import Graph, Output
 from graph_tools.model import HashTableContent, Model
 from graph_tools.store.rows import is_quantized
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tables.stored import INDEX, TABLE, remember
+from graph_tools.tables.stored import INDEX, TABLE, describe_stored
 from graph_tools.tables.streams import TableStreams
 
 
@@ -47,7 +47,7 @@ class Emitter:
         names |= {
             part: output.node for part, output in ((INDEX, self.index), (TABLE, self.table)) if output is not None
         }
-        model.stored_tables.append(remember(plan, streams, names))
+        model.stored_tables.append(describe_stored(plan, streams, names))
 
     def _variable(self, part: str, tensor: Any) -> Output:
         name = self.graph.fresh_name(f"{self.plan.name}/{part}")
@@ -140,9 +140,9 @@ class Emitter:
         """Return row numbers int64 of keys int64 or string and, if requested, which keys are absent."""
         tf, layout, modulo = self.tf, self.plan.layout.name, self.plan.counts.absent > 1
         if layout == "none":
-            return self._nothing(ops, keys)
+            return self._look_up_nothing(ops, keys)
         if layout == "hashed":
-            return self._hashed(ops, keys, wants_missing)
+            return self._look_up_hashed(ops, keys, wants_missing)
         shifted = keys
         if self.plan.low:
             shifted = ops.add("Sub", keys, ops.const(np.int64(self.plan.low)), T=tf.int64)
@@ -161,7 +161,7 @@ class Emitter:
         missing = ops.add("Less", numbers, ops.const(np.int64(0)), T=tf.int64)
         return ops.add("SelectV2", missing, self._absent_numbers(ops, keys), numbers, T=tf.int64), missing
 
-    def _hashed(self, ops: _Scope, keys: Output, wants_missing: bool) -> tuple[Output, Output | None]:
+    def _look_up_hashed(self, ops: _Scope, keys: Output, wants_missing: bool) -> tuple[Output, Output | None]:
         tf = self.tf
         key_type = tf.string if self.plan.source.string_keys else tf.int64
         zeros_last = self.plan.layout.share == "zero" and self.has_zero_row
@@ -178,7 +178,7 @@ class Emitter:
             found = ops.add("Minimum", found, ops.const(np.int64(self.zero_row)), T=tf.int64)
         return ops.add("SelectV2", missing, self._absent_numbers(ops, keys), found, T=tf.int64), missing
 
-    def _nothing(self, ops: _Scope, keys: Output) -> tuple[Output, Output]:
+    def _look_up_nothing(self, ops: _Scope, keys: Output) -> tuple[Output, Output]:
         """Return row numbers for a table without keys, for which every key is absent."""
         tf = self.tf
         key_type = tf.string if self.plan.source.string_keys else tf.int64
@@ -211,13 +211,13 @@ class Emitter:
         pair = ops.add("Cast", pair, SrcT=tf.float16, DstT=tf.float32)
         scale = ops.add("Split", ops.const(-1), pair, num_split=2, T=tf.float32)
         if self.plan.row_type == "int4":
-            codes = self._unpacked(ops, codes, numbers, number_type)
+            codes = self._unpack_codes(ops, codes, numbers, number_type)
         wide = ops.add("Cast", codes, SrcT=tf.uint8, DstT=tf.float32)
         scaled = ops.add("Mul", wide, scale, T=tf.float32)
         rows = ops.add("AddV2", scaled, Output(scale.node, 1), T=tf.float32)
         return rows if dtype == tf.float32 else ops.add("Cast", rows, SrcT=tf.float32, DstT=dtype)
 
-    def _unpacked(self, ops: _Scope, codes: Output, numbers: Output, number_type: Any) -> Output:
+    def _unpack_codes(self, ops: _Scope, codes: Output, numbers: Output, number_type: Any) -> Output:
         """Return codes [..., dim] uint8 of packed codes [..., ceil(dim / 2)]."""
         tf, dim = self.tf, self.plan.source.dim
         low = ops.add("BitwiseAnd", codes, ops.const(np.uint8(15)), T=tf.uint8)

@@ -162,7 +162,7 @@ def plan_sparse(
     source = of_sparse_table(table)
     found = analyze(source, policy.absent if policy.unanimous else None, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
-    plan = _planned(name, source, found, policy, _counts(found, source, span, absent), options)
+    plan = _make_plan(name, source, found, policy, _counts(found, source, span, absent), options)
     plan.reach = reach
     plan.dropped_tensors, plan.misplaced = list(table.dropped_tensors), table.misplaced
     if not policy.unanimous and found.zero_rows:
@@ -181,7 +181,7 @@ def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress
         reach = type(reach)()
     found = analyze(source, None, reach, options, progress)
     span = source.count if reach.high is None else min(source.count, reach.high + 1)
-    plan = _planned(table.handle, source, found, None, _counts(found, source, span, 0), options)
+    plan = _make_plan(table.handle, source, found, None, _counts(found, source, span, 0), options)
     plan.reach = reach
     if found.dropped.get("dead"):
         plan.reasons.append(f"{found.dropped['dead']} rows are dead: no index that the graph can make reaches them")
@@ -193,7 +193,7 @@ def _counts(found: Analysis, source: TableRows, span: int, absent: int) -> Count
     return Counts(found.kept, found.own.count, distinct, span, found.key_bytes, absent, source.dim, source.dtype)
 
 
-def _planned(
+def _make_plan(
     name: str,
     source: TableRows,
     found: Analysis,

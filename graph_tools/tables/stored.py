@@ -21,7 +21,7 @@ INDEX, TABLE = "index", "table"
 NOTHING = Absent(None, "a variable contains every row that is looked up")
 
 
-def remember(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -> StoredTable:
+def describe_stored(plan: TablePlan, streams: TableStreams, names: Mapping[str, str]) -> StoredTable:
     """Return the description of a planned table whose variables have been added under these names."""
     return StoredTable(
         source=_source_table(plan),
@@ -55,7 +55,7 @@ def _source_table(plan: TablePlan) -> SparseTable:
 
 def _keys(rows: TableRows, part: Part, begin: int) -> TensorSource:
     if rows.plain:
-        return numbered(begin, begin + part.rows.shape[0])
+        return number_range(begin, begin + part.rows.shape[0])
     keys = part.keys
     if keys.dtype == object or keys.dtype == np.int64:
         return keys
@@ -67,7 +67,7 @@ def _keys(rows: TableRows, part: Part, begin: int) -> TensorSource:
     return StreamTensor(np.dtype(np.int64), keys.shape, make)
 
 
-def numbered(begin: int, end: int) -> StreamTensor:
+def number_range(begin: int, end: int) -> StreamTensor:
     """Return the tensor begin, begin + 1, …, end - 1, int64."""
 
     def make(rows: int) -> Iterator[Array]:

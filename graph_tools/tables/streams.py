@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_tools.model.tables import PlannedTensor
 from graph_tools.store.rows import codes_width, halve, is_quantized, quantize, stored_dtype
-from graph_tools.tables.blocks import Block, limited
+from graph_tools.tables.blocks import Block, split_blocks
 from graph_tools.tables.costs import stored_rows
 from graph_tools.tables.plan import TablePlan
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource
@@ -36,7 +36,7 @@ class TableStreams:
 
     # Selection of rows
 
-    def _kept(self, block: Block) -> Array:
+    def _is_kept(self, block: Block) -> Array:
         end = block.begin + len(block)
         return self.found.own.get(block.begin, end) | self.found.zeros.get(block.begin, end)
 
@@ -44,14 +44,14 @@ class TableStreams:
         end = block.begin + len(block)
         if self.plan.shared is not None:
             return self.plan.shared.first.get(block.begin, end)
-        return self._kept(block) if self.sharing == "none" else self.found.own.get(block.begin, end)
+        return self._is_kept(block) if self.sharing == "none" else self.found.own.get(block.begin, end)
 
     def _numbers(self, keys: bool) -> Iterator[tuple[Block, Array, Array]]:
         """Yield (block, kept [n] bool, row numbers [kept rows] int32) in the order of the source."""
         own_place = stored = 0
         for block in self.source.blocks(keys=keys, rows=False):
             end = block.begin + len(block)
-            own, kept = self.found.own.get(block.begin, end), self._kept(block)
+            own, kept = self.found.own.get(block.begin, end), self._is_kept(block)
             numbers = np.full(len(block), self.zero_row, np.int32)
             if self.plan.shared is not None:
                 count = int(np.count_nonzero(own))
@@ -78,10 +78,10 @@ class TableStreams:
 
         def make(rows: int) -> Iterator[Array]:
             if self.sharing == "zero":
-                yield from limited(some(self._is_stored), rows)
-                yield from limited(some(lambda b: self.found.zeros.get(b.begin, b.begin + len(b))), rows)
+                yield from split_blocks(some(self._is_stored), rows)
+                yield from split_blocks(some(lambda b: self.found.zeros.get(b.begin, b.begin + len(b))), rows)
             else:
-                yield from limited(some(self._kept), rows)
+                yield from split_blocks(some(self._is_kept), rows)
 
         return StreamTensor(dtype, (self.counts.kept,), make)
 
@@ -91,7 +91,7 @@ class TableStreams:
             return None
 
         def make(rows: int) -> Iterator[Array]:
-            yield from limited((numbers for _, _, numbers in self._numbers(keys=False)), rows)
+            yield from split_blocks((numbers for _, _, numbers in self._numbers(keys=False)), rows)
 
         return StreamTensor(np.dtype(np.int32), (self.counts.kept,), make)
 
@@ -116,7 +116,7 @@ class TableStreams:
             # For dead rows inside the span, any number is valid.
             index = np.zeros(len(block), np.int32)
             index[kept] = numbers
-            yield from limited(iter([index[:left]]), rows)
+            yield from split_blocks(iter([index[:left]]), rows)
             left -= len(index[:left])
             if not left:
                 return
@@ -130,7 +130,7 @@ class TableStreams:
         dtype = stored_dtype(kind, self.source.dtype)
         if not is_quantized(kind):
             convert = (lambda rows: rows) if kind == "fp32" else (lambda rows: halve(rows, kind))
-            return {"rows": self._mapped(dtype, (total, self.source.dim), convert)}
+            return {"rows": self._map_rows(dtype, (total, self.source.dim), convert)}
         width = codes_width(kind, self.source.dim)
         pairs = _Pairs(total) if total * 4 <= self.plan.window_bytes else None
 
@@ -142,17 +142,17 @@ class TableStreams:
 
         def scale_bias(rows: int) -> Iterator[Array]:
             if pairs is not None and pairs.complete:
-                yield from limited(iter([pairs.take()]), rows)
+                yield from split_blocks(iter([pairs.take()]), rows)
                 return
-            for block in limited(self._rows(), rows):
+            for block in split_blocks(self._rows(), rows):
                 yield quantize(block, kind).scale_bias
 
         return {
-            "codes": self._mapped(dtype, (total, width), codes, pairs.begin if pairs is not None else None),
+            "codes": self._map_rows(dtype, (total, width), codes, pairs.begin if pairs is not None else None),
             "scale_bias": PlannedTensor(np.dtype(np.float16), (total, 2), scale_bias),
         }
 
-    def _mapped(
+    def _map_rows(
         self,
         dtype: np.dtype[Any],
         shape: tuple[int, ...],
@@ -162,7 +162,7 @@ class TableStreams:
         def make(rows: int) -> Iterator[Array]:
             if begin is not None:
                 begin()
-            for block in limited(self._rows(), rows):
+            for block in split_blocks(self._rows(), rows):
                 yield convert(block)
 
         return PlannedTensor(dtype, shape, make)
@@ -206,7 +206,7 @@ class TableStreams:
                 assert block.keys is not None
                 assert block.rows is not None
                 place = block.keys - (self.plan.low + begin)
-                mine = self._kept(block) & (place >= 0) & (place < size)
+                mine = self._is_kept(block) & (place >= 0) & (place < size)
                 filled[place[mine]] = block.rows[mine]
             yield filled
 
@@ -215,7 +215,7 @@ class TableStreams:
         for block in self.source.blocks(limit=_WRITE_BYTES):
             assert block.keys is not None
             assert block.rows is not None
-            kept = self._kept(block)
+            kept = self._is_kept(block)
             keys, rows = block.keys[kept] - self.plan.low, block.rows[kept]
             while len(keys):
                 count = int(np.searchsorted(keys, place + most))

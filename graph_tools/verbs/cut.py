@@ -102,7 +102,7 @@ def rewrite(
     UnreadableError
         The graph has ops of libprocessor, but the library is missing or too old.
     """
-    passes = (choice or Choice()).of(serving_passes(options, progress))
+    passes = (choice or Choice()).select(serving_passes(options, progress))
     results = run_passes(model, passes, options.skip_passes)
     options.check_names((record.name for record in model.table_records), model.merged_tables)
     require_for(model.graph, model.path)

@@ -25,8 +25,8 @@ def diff(a: str | Path, b: str | Path, *, op_library: Libraries = None) -> DiffR
     load_libraries(op_library)
     first, second = inspect_model(Path(a)), inspect_model(Path(b))
     return DiffReport(
-        a=_side(first),
-        b=_side(second),
+        a=_totals(first),
+        b=_totals(second),
         signatures=list(_signatures(first, second)),
         ops=[
             OpCounts(op, first.ops.get(op, 0), second.ops.get(op, 0))
@@ -52,7 +52,7 @@ def _with_content(a: Inspection, b: Inspection) -> set[str]:
     }
 
 
-def _side(model: Inspection) -> ModelTotals:
+def _totals(model: Inspection) -> ModelTotals:
     return ModelTotals(
         path=model.path,
         kind=model.kind,

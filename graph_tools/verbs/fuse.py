@@ -166,7 +166,7 @@ class _Fusing(Conversion[FuseReport]):
 
     def fuse(self, model: Model, report: FuseReport, choice: Choice) -> None:
         self.told.begin("Fusing")
-        report.fused = [_run(model, pass_) for pass_ in choice.of(fusing_passes(self.fusing))]
+        report.fused = [_apply(model, pass_) for pass_ in choice.select(fusing_passes(self.fusing))]
         report.user_inputs = all_user_inputs(model, self.fusing.user_inputs)
         drop_marks(model.graph)
         if self.timing:
@@ -210,7 +210,7 @@ class _Fusing(Conversion[FuseReport]):
         )
 
 
-def _run(model: Model, pass_: Pass) -> FusedPass:
+def _apply(model: Model, pass_: Pass) -> FusedPass:
     """Run a pass, and list the fused ops that it added."""
     before = {(name, node.op) for name, node in our_nodes(model.graph).items()}
     found = pass_.apply(model)

@@ -32,7 +32,7 @@ class Choice:
     def without(self, *more: LeftOut) -> Choice:
         return replace(self, left_out=(*self.left_out, *more))
 
-    def of(self, passes: Iterable[Pass]) -> list[Pass]:
+    def select(self, passes: Iterable[Pass]) -> list[Pass]:
         """Return the passes that run, each with the sites that it must not change."""
         gone = {left.name for left in self.left_out if left.site is None}
         chosen = [pass_ for pass_ in passes if pass_.name not in gone]
@@ -64,15 +64,15 @@ class Attempts(Generic[Made]):
         except WeakProofError:
             raise
         except VerificationError as error:
-            found = self._search(error)
+            found = self._find_choice(error)
             if found is None:
                 raise
         return self._attempt(found, True)
 
-    def _search(self, error: VerificationError) -> Choice | None:
+    def _find_choice(self, error: VerificationError) -> Choice | None:
         names = [pass_.name for pass_ in error.passes if pass_.applied]
         names = [name for name in dict.fromkeys(names) if name not in NEEDED_PASSES | _ASKED_FOR]
-        if not names or self._fails(_whole(names)) is not None:
+        if not names or self._failure_without(_without_passes(names)) is not None:
             return None
         choice = Choice()
         failure: VerificationError | None = error
@@ -81,16 +81,16 @@ class Attempts(Generic[Made]):
             left = [name for name in names if name not in gone]
 
             def differs(count: int, left: Sequence[str] = left, choice: Choice = choice) -> bool:
-                return self._fails(_whole(left[count:], choice)) is not None
+                return self._failure_without(_without_passes(left[count:], choice)) is not None
 
-            number = _first(len(left), differs)
-            culprit, others = left[number - 1], _whole(left[number:], choice)
-            failure = self._fails(others) or failure
-            choice = choice.without(*self._sites(culprit, others, failure))
-            failure = self._fails(choice)
+            number = _smallest_failing(len(left), differs)
+            culprit, others = left[number - 1], _without_passes(left[number:], choice)
+            failure = self._failure_without(others) or failure
+            choice = choice.without(*self._failing_sites(culprit, others, failure))
+            failure = self._failure_without(choice)
         return choice if failure is None else None
 
-    def _sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
+    def _failing_sites(self, name: str, others: Choice, failure: VerificationError) -> list[LeftOut]:
         """Return the sites of a pass that cause the difference while later passes do not run; None: the whole pass."""
         sites = list(dict.fromkeys(site for pass_ in failure.passes if pass_.name == name for site in pass_.at))
         found: list[LeftOut] = []
@@ -100,15 +100,18 @@ class Attempts(Generic[Made]):
             left = [site for site in sites if site not in {left_out.site for left_out in found}]
 
             def differs(count: int, left: Sequence[str] = left, context: Choice = context) -> bool:
-                return self._fails(context.without(*(LeftOut(name, site, "") for site in left[count:]))) is not None
+                return (
+                    self._failure_without(context.without(*(LeftOut(name, site, "") for site in left[count:])))
+                    is not None
+                )
 
             if differs(0):
                 return [LeftOut(name, None, _reason(failure))]
-            found.append(LeftOut(name, left[_first(len(left), differs) - 1], _reason(error)))
-            error = self._fails(others.without(*found))
+            found.append(LeftOut(name, left[_smallest_failing(len(left), differs) - 1], _reason(error)))
+            error = self._failure_without(others.without(*found))
         return found if error is None else [LeftOut(name, None, _reason(failure))]
 
-    def _fails(self, choice: Choice) -> VerificationError | None:
+    def _failure_without(self, choice: Choice) -> VerificationError | None:
         count = len(choice.left_out)
         self._progress.begin(f"Looking for what answers differently: trying without {count} passes or sites")
         try:
@@ -120,11 +123,11 @@ class Attempts(Generic[Made]):
         return None
 
 
-def _whole(names: Iterable[str], choice: Choice | None = None) -> Choice:
+def _without_passes(names: Iterable[str], choice: Choice | None = None) -> Choice:
     return (choice or Choice()).without(*(LeftOut(name, None, "") for name in names))
 
 
-def _first(count: int, fails: Callable[[int], bool]) -> int:
+def _smallest_failing(count: int, fails: Callable[[int], bool]) -> int:
     """Return the smallest n for which `fails(n)` is true; `fails(0)` must be false and `fails(count)` true."""
     low, high = 0, count
     while high - low > 1:

@@ -68,7 +68,7 @@ def staged(place: Path) -> Iterator[Path]:
         except OSError as error:
             raise UsageError(f"{place}: {error.strerror}, expected permission to create a folder beside it") from error
         try:
-            with _naming(hidden / place.name, place):
+            with _name_target_in_errors(hidden / place.name, place):
                 yield hidden / place.name
                 (hidden / place.name).rename(place)
         finally:
@@ -82,7 +82,7 @@ def staged(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _naming(path: Path, place: Path) -> Iterator[None]:
+def _name_target_in_errors(path: Path, place: Path) -> Iterator[None]:
     """Make errors name the target that the user knows, and turn errors of the system into `ConversionError`."""
     try:
         yield

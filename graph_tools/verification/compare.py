@@ -182,7 +182,7 @@ class OutputComparison:
             self.dtype = f"{_dtype_name(a)} != {_dtype_name(b)}"
         if a.shape != b.shape:
             self.shapes += 1
-            self._worse(np.inf, request, f"shape {list(a.shape)}", f"shape {list(b.shape)}", None)
+            self._note_if_worst(np.inf, request, f"shape {list(a.shape)}", f"shape {list(b.shape)}", None)
             return
         self.elements += a.size
         if not is_real(a) or not is_real(b):
@@ -217,7 +217,7 @@ class OutputComparison:
                 apart = np.abs(a[wrong].astype(np.float64) - b[wrong].astype(np.float64))
                 self.max_abs_difference = max(self.max_abs_difference, float(apart.max()))
             index = tuple(int(index) for index in np.argwhere(wrong)[0])
-            self._worse(np.inf, request, a[index], b[index], index)
+            self._note_if_worst(np.inf, request, a[index], b[index], index)
 
     def _add_real(
         self, a: Array, b: Array, tolerance: Tolerance, request: str, slack: Array | None, alike: Array | None
@@ -257,13 +257,13 @@ class OutputComparison:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(same, 0.0, np.where(finite, apart / allowed, np.inf))
         index = tuple(int(index) for index in np.unravel_index(int(ratio.argmax()), ratio.shape))
-        self._worse(float(ratio[index]), request, a[index], b[index], index)
+        self._note_if_worst(float(ratio[index]), request, a[index], b[index], index)
 
-    def _worse(self, ratio: float, request: str, a: Any, b: Any, index: tuple[int, ...] | None) -> None:
+    def _note_if_worst(self, ratio: float, request: str, a: Any, b: Any, index: tuple[int, ...] | None) -> None:
         if self.worst is None or ratio > self._worst_ratio:
             self._worst_ratio = ratio
             place = None if index is None else list(index)
-            self.worst = Worst(request, place, _plain(a), _plain(b))
+            self.worst = Worst(request, place, _json_value(a), _json_value(b))
 
 
 def outside(a: Array, b: Array, tolerance: Tolerance) -> Array:
@@ -301,7 +301,7 @@ def different_rows(a: Array, b: Array) -> Array:
     return found
 
 
-def _plain(value: Any) -> Element:
+def _json_value(value: Any) -> Element:
     """Return a value that JSON can represent."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")

@@ -102,7 +102,7 @@ def gather_evidence(
     sizes = {name: sum(part.keys.shape[0] for part in table.parts) for name, table in model.sparse_tables.items()}
     evidence.tables = [TableUse(name, sizes[name], found.get(name, 0)) for name in sizes if name in found]
     if answered:
-        evidence.tables += _gathered(model, answered, memory_limit)
+        evidence.tables += _count_gathered_rows(model, answered, memory_limit)
     return evidence
 
 
@@ -124,7 +124,7 @@ def _varies(values: Sequence[Array]) -> bool:
     return first is not None and any(bool((value != first).any()) for value in values if value.size)
 
 
-def _gathered(model: Model, requests: Sequence[Request], memory_limit: int | None) -> list[TableUse]:
+def _count_gathered_rows(model: Model, requests: Sequence[Request], memory_limit: int | None) -> list[TableUse]:
     """Count the rows gathered from variables, by running only the part of the graph that computes row numbers."""
     tables = _tables(model)
     if not tables:
@@ -182,7 +182,7 @@ def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:
 def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Array]] | None:
     folder = Path(tempfile.mkdtemp(prefix="graph-tools-evidence-"))
     try:
-        _describe(probe)
+        _set_output_dtypes(probe)
         write_saved_model(probe, folder / "model")
         with quiet():
             runner = SessionRunner(replace(probe, path=folder / "model"))
@@ -203,7 +203,7 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
     return rows
 
 
-def _describe(probe: Model) -> None:
+def _set_output_dtypes(probe: Model) -> None:
     """Set the dtypes of the outputs."""
     from graph_tools.graph import dtype_of
 

@@ -66,7 +66,7 @@ def find_domain(model: Model, source: Output) -> Domain:
     while waiting:
         output = waiting.pop()
         for node, index in graph.uses(output):
-            _note(model, node, index, domain)
+            _add_use(model, node, index, domain)
             if not (node.op in _ANY_INPUT or index in _SAME_ELEMENTS.get(node.op, ())):
                 continue
             for user in _ports(graph, node):
@@ -97,7 +97,7 @@ def _ports(graph: Graph, node: Node) -> set[Output]:
     return {source for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
 
 
-def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
+def _add_use(model: Model, node: Node, index: int, domain: Domain) -> None:
     """Add what one use of the input shows to `domain`."""
     graph = model.graph
     if node.op in _FINDS and index == 1:
@@ -109,7 +109,7 @@ def _note(model: Model, node: Node, index: int, domain: Domain) -> None:
         for part in model.sparse_tables[table_of(node)].parts:
             domain.known.append(sample(part.keys))
     elif node.op in _GATHERS and index == 1:
-        domain.tables.add(_gathered(model, node).name)
+        domain.tables.add(_gather_source(model, node).name)
         rows = _rows(model, node)
         if rows is not None:
             domain.rows = rows if domain.rows is None else min(domain.rows, rows)
@@ -168,7 +168,7 @@ def _text_keys(model: Model, node: Node) -> Iterator[Array]:
     yield keys
 
 
-def _gathered(model: Model, node: Node) -> Node:
+def _gather_source(model: Model, node: Node) -> Node:
     """Return the variable or constant that a gather reads."""
     source = model.graph.input(node, 0)
     while source.op in {"Identity", "ReadVariableOp", "RefIdentity"}:
@@ -178,7 +178,7 @@ def _gathered(model: Model, node: Node) -> Node:
 
 def _rows(model: Model, node: Node) -> int | None:
     """Return the number of rows that a gather reads from, if that is a variable or a constant, else None."""
-    source = _gathered(model, node)
+    source = _gather_source(model, node)
     if source.op == "Const":
         value = constant(model.graph, source.output())
         return None if value is None or not value.ndim else int(value.shape[0])

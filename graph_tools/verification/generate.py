@@ -100,7 +100,9 @@ class Generator:
         self.floats = [key for key, pool in self.pools.items() if isinstance(pool, FloatPools)]
         plain = [scenario for scenario in SCENARIOS if scenario.kind != "not finite" or self._takes_numbers()]
         self.losing = {
-            key: found for key in self.signature.inputs if (found := self._losing(key, worst or {})) is not None
+            key: found
+            for key in self.signature.inputs
+            if (found := self._keys_that_lose_most(key, worst or {})) is not None
         }
         self.scenarios = (*plain[:1], _LOSING, *plain[1:]) if self.losing else tuple(plain)
 
@@ -110,7 +112,7 @@ class Generator:
         row = max((math.prod(size or 1 for size in sizes[1:]) for sizes in self.sizes.values()), default=1)
         return max(3, _MOST_ELEMENTS // max(1, row))
 
-    def _losing(self, key: str, worst: Mapping[str, Array]) -> Array | None:
+    def _keys_that_lose_most(self, key: str, worst: Mapping[str, Array]) -> Array | None:
         """Return the keys that lose most, from the tables in which an input is looked up."""
         tables = {base_name(table) for table in self.domains[key].tables}
         found = [keys for name, keys in worst.items() if base_name(name) in tables]
@@ -166,7 +168,7 @@ class Generator:
         if scenario.name == ONE_EMPTY:
             self._empty_in_turn(inputs, rng)
         for ids, weights in self.companions:
-            self._accompany(inputs, ids, weights, scenario, rng)
+            self._draw_weights(inputs, ids, weights, scenario, rng)
         if scenario.kind == "not finite":
             self._not_finite_in_turn(inputs, rng)
         return {key: inputs[key] for key in self.signature.inputs}
@@ -197,7 +199,7 @@ class Generator:
                     rows[row, rng.integers(0, rows.shape[1])] = NOT_FINITE[turn % len(NOT_FINITE)]
             inputs[key] = rows.reshape(inputs[key].shape)
 
-    def _accompany(
+    def _draw_weights(
         self, inputs: dict[str, Array], ids: str, weights: str, scenario: Scenario, rng: np.random.Generator
     ) -> None:
         """Give each id a weight, which models require: at the same places, with the same padding."""

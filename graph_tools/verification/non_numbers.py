@@ -81,18 +81,18 @@ class Alike:
         wanted = [
             number
             for number, (a, b) in enumerate(zip(first, second, strict=True))
-            if isinstance(a, dict) and isinstance(b, dict) and self._apart(a, b) and has_non_numbers(asked[number])
+            if isinstance(a, dict) and isinstance(b, dict) and self._differ(a, b) and has_non_numbers(asked[number])
         ]
         others = ask([asked[number] for number in wanted]) if wanted else None
         if others is not None:
             self._others = dict(zip(wanted, zip(*others, strict=True), strict=True))
 
-    def _apart(self, a: dict[str, Array], b: dict[str, Array]) -> bool:
+    def _differ(self, a: dict[str, Array], b: dict[str, Array]) -> bool:
         return any(
             key in b and _comparable(a[key], b[key]) and outside(a[key], b[key], self._tolerance).any() for key in a
         )
 
-    def of(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
+    def excused(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
         """Return for each element of an output whether TensorFlow itself causes a difference there; None: nowhere."""
         first, second = self._others.get(number, (None, None))
         if not isinstance(first, dict) or not isinstance(second, dict) or not _comparable(a, b):
@@ -101,10 +101,10 @@ class Alike:
         if x is None or y is None or not _comparable(x, y) or x.shape != a.shape:
             return None
         alike: Array = ~outside(x, y, self._tolerance)
-        self._note(request, key, a, b, alike & outside(a, b, self._tolerance))
+        self._record(request, key, a, b, alike & outside(a, b, self._tolerance))
         return alike
 
-    def _note(self, request: Request, key: str, a: Array, b: Array, excused: Array) -> None:
+    def _record(self, request: Request, key: str, a: Array, b: Array, excused: Array) -> None:
         if not excused.any():
             return
         noted = self.found.setdefault((request.signature, key), Rewritten(request.signature, key))

@@ -43,7 +43,7 @@ _ROUNDS = {
 _SHAPES = {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
 
 
-def nudging(model: Model) -> Model:
+def nudgeable_copy(model: Model) -> Model:
     """Return a copy of a model whose numbers can be nudged; a model without float32 stays unchanged."""
     graph = Graph.from_graph_def(model.graph.to_graph_def())
     graph.op_defs = model.graph.op_defs
@@ -68,7 +68,7 @@ def nudging(model: Model) -> Model:
     return copy
 
 
-def is_nudging(model: Model) -> bool:
+def is_nudgeable(model: Model) -> bool:
     """Return whether a model has the inputs that `nudged` adds to a request."""
     return all(_MULTIPLIER in signature.inputs for signature in model.signatures.values())
 
@@ -83,7 +83,7 @@ def nudged(request: Request, kind: int) -> Request:
     return replace(request, inputs=dict(request.inputs) | more)
 
 
-def as_it_was(request: Request) -> Request:
+def without_nudges(request: Request) -> Request:
     """Return a request without the inputs that `nudged` added, for a model that does not have them."""
     return replace(request, inputs={key: source for key, source in request.inputs.items() if key not in _dtypes()})
 
@@ -145,7 +145,7 @@ def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[
     bits = add("Bitcast", number, T=tf.float32, type=tf.int32)
     mixed = add("Mul", bits, ports[_MULTIPLIER], **integer)
     highest = add("RightShift", mixed, graph.add_const(np.array(31, np.int32)), **integer)
-    signs = add("AddV2", add("Cast", highest, SrcT=tf.int32, DstT=tf.float32), _half(graph), **real)
+    signs = add("AddV2", add("Cast", highest, SrcT=tf.int32, DstT=tf.float32), _half_constant(graph), **real)
     # ±0.5 from the bits of the number; with a bias of ±2 all signs are that of the bias.
     signs = add("Sign", add("AddV2", signs, ports[_BIAS], **real), **real)
     moved = add("Mul", number, add("Mul", signs, ports[_STEP], **real), **real)
@@ -154,5 +154,5 @@ def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[
         graph.set_input(user, index, new)
 
 
-def _half(graph: Graph) -> Output:
+def _half_constant(graph: Graph) -> Output:
     return graph.add_const(np.array(0.5, np.float32), "nudge/half")

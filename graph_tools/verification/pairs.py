@@ -19,7 +19,7 @@ from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.store.rows import Quantized, dequantize, is_quantized
 from graph_tools.tables.bits import Bits
 from graph_tools.tables.blocks import aligned
-from graph_tools.tables.stored import INDEX, NOTHING, TABLE, numbered
+from graph_tools.tables.stored import INDEX, NOTHING, TABLE, number_range
 from graph_tools.tensors import Array, BaseTensor, StreamTensor, TensorSource, rows_between, rows_per_chunk
 from graph_tools.verification.compare import different_rows
 from graph_tools.verification.tables import Pair
@@ -73,11 +73,11 @@ class _Result:
             absent = Absent(rows if rows.any() else None, "the stored table")
         shown = SparseTable(source.name, source.family, source.key_dtype, source.dim, source.dtype, [], absent)
         if stored.layout == "direct":
-            shown.parts = [self._direct(absent)]
+            shown.parts = [self._direct_part(absent)]
         elif stored.layout == "remap":
-            shown.parts = self._indexed()
+            shown.parts = self._indexed_parts()
         elif stored.layout == "hashed":
-            shown.parts = self._hashed()
+            shown.parts = self._hashed_parts()
         return shown
 
     # Rows
@@ -95,7 +95,7 @@ class _Result:
         held = [self._variable("codes"), self._variable("scale_bias")]
         return _Rows(held, dim, dtype, lambda codes, pairs: dequantize(Quantized(codes, pairs), kind, dim))
 
-    def _first(self, count: int) -> TensorSource:
+    def _first_rows(self, count: int) -> TensorSource:
         """Return the first `count` rows, as a stream."""
 
         def make(rows: int) -> Iterator[Array]:
@@ -108,7 +108,7 @@ class _Result:
 
         return StreamTensor(self.source.dtype, (count, self.source.dim), make)
 
-    def _gathered(self, numbers: TensorSource) -> TensorSource:
+    def _rows_at(self, numbers: TensorSource) -> TensorSource:
         """Return the rows with these numbers [n], as a stream."""
 
         def make(rows: int) -> Iterator[Array]:
@@ -137,14 +137,14 @@ class _Result:
 
     # Keys
 
-    def _direct(self, absent: Absent) -> Part:
+    def _direct_part(self, absent: Absent) -> Part:
         stored, count = self.stored, self.stored.stored
         if stored.plain or not stored.has_gaps:
-            return Part(numbered(stored.low, stored.low + count), self._first(count))
+            return Part(number_range(stored.low, stored.low + count), self._first_rows(count))
         # Gaps contain the rows of absent keys. Without them, these keys are absent, and the order is that of the
         # source.
         held, begin = Bits(count), 0
-        rows = self._first(count)
+        rows = self._first_rows(count)
         for block in rows.chunks(rows_per_chunk(rows, _BLOCK_BYTES)):
             keys = np.arange(begin, begin + len(block), dtype=np.int64) + stored.low
             held.set(begin, different_rows(block, absent.lookup(keys, self.source.dim, self.source.dtype)))
@@ -163,11 +163,11 @@ class _Result:
         shape = (held.count, self.source.dim)
         return Part(StreamTensor(_INT64, shape[:1], keys_held), StreamTensor(self.source.dtype, shape, rows_held))
 
-    def _indexed(self) -> list[Part]:
+    def _indexed_parts(self) -> list[Part]:
         """Show rows in their order, which is that of the source, if each has one key; else in the order of keys."""
         stored, variable = self.stored, self._variable(INDEX)
         if stored.plain:
-            return [Part(numbered(0, variable.shape[0]), self._gathered(variable))]
+            return [Part(number_range(0, variable.shape[0]), self._rows_at(variable))]
         # The index of a sparse table needs only a share of the memory. Its last entry is for keys beyond the others.
         index = variable.read()[:-1]
         own = stored.stored - stored.has_zero_row
@@ -175,39 +175,39 @@ class _Result:
         if by_row is None:
             return [self._by_key(index, lambda numbers: numbers != stored.missing)]
         shared = self._by_key(index, lambda numbers: (numbers != stored.missing) & ~((numbers >= 0) & (numbers < own)))
-        return [Part(self._keys_at(by_row), self._first(own)), shared]
+        return [Part(self._keys_at(by_row), self._first_rows(own)), shared]
 
     def _by_key(self, index: Array, wanted: Callable[[Array], Array]) -> Part:
         """Show the keys whose row numbers are wanted, in the order of keys."""
         places = np.concatenate(
             [np.empty(0, np.int32)]
-            + [(np.flatnonzero(wanted(block)) + begin).astype(np.int32) for begin, block in _pieces(index)]
+            + [(np.flatnonzero(wanted(block)) + begin).astype(np.int32) for begin, block in _split(index)]
         )
 
         def numbers(most: int) -> Iterator[Array]:
-            for _, piece in _pieces(places, most):
+            for _, piece in _split(places, most):
                 yield index[piece]
 
-        return Part(self._keys_at(places), self._gathered(StreamTensor(index.dtype, places.shape, numbers)))
+        return Part(self._keys_at(places), self._rows_at(StreamTensor(index.dtype, places.shape, numbers)))
 
     def _keys_at(self, places: Array) -> TensorSource:
         def make(most: int) -> Iterator[Array]:
-            for _, piece in _pieces(places, most):
+            for _, piece in _split(places, most):
                 yield piece.astype(np.int64) + self.stored.low
 
         return StreamTensor(_INT64, places.shape, make)
 
-    def _hashed(self) -> list[Part]:
+    def _hashed_parts(self) -> list[Part]:
         stored, name = self.stored, self.stored.names[TABLE]
         content = self.model.hash_tables.get(name)
         if content is None:
             raise UnreadableError(f"{self.model.path}: no keys of '{name}', expected those of '{self.source.name}'")
         keys, values = content.keys, content.values
         if values is not None:
-            return [Part(keys, self._gathered(values))]
+            return [Part(keys, self._rows_at(values))]
         count = keys.shape[0]
         if not stored.has_zero_row:
-            return [Part(keys, self._first(count))]
+            return [Part(keys, self._first_rows(count))]
         # Keys with a row of zeros are last and share one row: they form a separate part, in the order of the source.
         own = min(stored.stored - 1, count)
 
@@ -215,8 +215,8 @@ class _Result:
             for begin in range(own, count, most):
                 yield np.full(min(most, count - begin), stored.stored - 1)
 
-        last = self._gathered(StreamTensor(_INT64, (count - own,), zeros))
-        return [Part(_between(keys, 0, own), self._first(own)), Part(_between(keys, own, count), last)]
+        last = self._rows_at(StreamTensor(_INT64, (count - own,), zeros))
+        return [Part(_keys_between(keys, 0, own), self._first_rows(own)), Part(_keys_between(keys, own, count), last)]
 
 
 class _Rows(BaseTensor):
@@ -243,19 +243,19 @@ class _Rows(BaseTensor):
 def _keys_by_row(index: Array, own: int) -> Array | None:
     """Return the position in an index of each of the first rows [own] int32; None unless each has exactly one."""
     places, count = np.full(own, -1, np.int32), 0
-    for begin, block in _pieces(index):
+    for begin, block in _split(index):
         here = np.flatnonzero((block >= 0) & (block < own))
         places[block[here]] = here + begin
         count += len(here)
     return places if count == own and (places >= 0).all() else None
 
 
-def _pieces(array: Array, most: int = _INDEX_ROWS) -> Iterator[tuple[int, Array]]:
+def _split(array: Array, most: int = _INDEX_ROWS) -> Iterator[tuple[int, Array]]:
     for begin in range(0, len(array), most):
         yield begin, array[begin : begin + most]
 
 
-def _between(keys: TensorSource, begin: int, end: int) -> TensorSource:
+def _keys_between(keys: TensorSource, begin: int, end: int) -> TensorSource:
     """Return the keys from `begin` to `end`, as a stream; earlier keys are read and dropped."""
 
     def make(most: int) -> Iterator[Array]:

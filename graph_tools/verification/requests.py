@@ -115,7 +115,7 @@ def _eas(path: Path, signatures: Signatures) -> Iterator[Request]:
         raise UnreadableError(f"{path}: no input in it, expected TFRecords, an EAS PredictRequest or a .npz file")
     signature = request.signature_name
     if not signature:
-        signature = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures else _fitting(path, arrays, signatures)
+        signature = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in signatures else _signature_for(path, arrays, signatures)
     yield _request(str(path), signature, arrays, signatures)
 
 
@@ -141,16 +141,16 @@ def _npz(path: Path, signatures: Signatures) -> Iterator[Request]:
     labels = None
     if LABELS in arrays and not any(LABELS in signature.inputs for signature in signatures.values()):
         labels = np.asarray(arrays.pop(LABELS)).reshape(-1)
-    signature = _fitting(path, arrays, signatures)
+    signature = _signature_for(path, arrays, signatures)
     request = _request(str(path), signature, arrays, signatures, labels)
     rows = {array.shape[0] for array in request.inputs.values() if array.ndim}
     if labels is not None and rows and len(labels) not in rows:
         expected = " or ".join(map(str, sorted(rows)))
         raise UnreadableError(f"{path}: {len(labels)} labels, expected {expected}, one for each row")
-    yield from _split(request, signatures[signature])
+    yield from _split_rows(request, signatures[signature])
 
 
-def _split(request: Request, signature: Signature) -> Iterator[Request]:
+def _split_rows(request: Request, signature: Signature) -> Iterator[Request]:
     """Split many rows into requests of at most `_ROWS` rows, if all inputs have the same number of rows."""
     lengths = {array.shape[0] if array.ndim else -1 for array in request.inputs.values()}
     if request.labels is not None:
@@ -171,7 +171,7 @@ def _split(request: Request, signature: Signature) -> Iterator[Request]:
         )
 
 
-def _fitting(path: Path, names: Iterable[str], signatures: Signatures) -> str:
+def _signature_for(path: Path, names: Iterable[str], signatures: Signatures) -> str:
     """Return the name of the signature that has these inputs."""
     wanted = set(names)
     for name in sorted(signatures, key=lambda name: name != DEFAULT_SIGNATURE):

@@ -13,7 +13,7 @@ from graph_tools.progress import Progress
 from graph_tools.readers.unknown_ops import check_unknown_ops
 from graph_tools.verification.elsewhere import ElsewhereRunner
 from graph_tools.verification.non_numbers import Both
-from graph_tools.verification.nudging import as_it_was, is_nudging, nudging
+from graph_tools.verification.nudging import is_nudgeable, nudgeable_copy, without_nudges
 from graph_tools.verification.request import Request
 from graph_tools.verification.runner import Answer, LoadError, Runner, SessionRunner, V2Runner, foreign_ops, quiet
 from graph_tools.verification.settings import settings_here
@@ -63,15 +63,15 @@ class Runners:
 
         If it has no such numbers, or does not load after the rewrite, run it unchanged.
         """
-        how, found, first = list(self.how), dict(self.found), nudging(self.models[0])
+        how, found, first = list(self.how), dict(self.found), nudgeable_copy(self.models[0])
         try:
-            if is_nudging(first):
+            if is_nudgeable(first):
                 return self._side(0, lambda _: StagedRunner(first, self.large), asked)
         except LoadError:
             pass
         finally:
             self.how, self.found = how, found
-        return self._side(0, self._loads[0], [as_it_was(request) for request in asked])
+        return self._side(0, self._loads[0], [without_nudges(request) for request in asked])
 
     def elsewhere(self, asked: list[Request]) -> Both | None:
         """Run both models with the other setting of oneDNN; return None if they do not load."""

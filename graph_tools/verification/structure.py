@@ -93,7 +93,8 @@ def _by_use(
         if places is None or len(node.inputs) <= max(places):
             continue
         origins = [
-            {keys[name] for name in _elements(graph, node.inputs[place].node) if name in keys} for place in places
+            {keys[name] for name in _element_sources(graph, node.inputs[place].node) if name in keys}
+            for place in places
         ]
         index = [key for key in indices if key in origins[0]]
         value = [key for key in values if key in origins[1]]
@@ -104,7 +105,7 @@ def _by_use(
     return found
 
 
-def _elements(graph: Graph, name: str) -> set[str]:
+def _element_sources(graph: Graph, name: str) -> set[str]:
     """Return the nodes whose elements may arrive here; a mask that selects elements does not count."""
     seen: set[str] = set()
     waiting = [name]

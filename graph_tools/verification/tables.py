@@ -134,7 +134,7 @@ class _Cursor:
 
         Return a mask [n] bool of these keys, or None if the order differs.
         """
-        self._hold(len(asked))
+        self._read_ahead(len(asked))
         held = np.isin(asked, self.keys[: len(asked)])
         count = int(held.sum())
         if not np.array_equal(asked[held], self.keys[:count]):
@@ -143,7 +143,7 @@ class _Cursor:
         self.keys, self.rows = self.keys[count:], self.rows[count:]
         return held
 
-    def _hold(self, count: int) -> None:
+    def _read_ahead(self, count: int) -> None:
         while len(self.keys) < count:
             keys, rows = next(self._coming, (None, None))
             if keys is None or rows is None:
@@ -152,7 +152,7 @@ class _Cursor:
 
     @property
     def at_end(self) -> bool:
-        self._hold(1)
+        self._read_ahead(1)
         return not len(self.keys)
 
 
@@ -184,12 +184,12 @@ def _by_passes(pair: Pair, tolerance: Tolerance, memory: int) -> TableComparison
     each = a.dim * a.dtype.itemsize + (160 if a.key_dtype.kind == "O" else 40)
     passes = max(1, -(-a.count * each // max(1, memory)))
     for number in range(passes):
-        keys, expected = _collected(a, reach, number, passes)
+        keys, expected = _rows_of_pass(a, reach, number, passes)
         order = np.argsort(keys, kind="stable")
         ranked = keys[order]
         found = np.zeros(len(keys), bool)
         for block, rows in _blocks(b, reach):
-            mine = np.flatnonzero(_share(block, number, passes))
+            mine = np.flatnonzero(_is_in_pass(block, number, passes))
             place = np.minimum(np.searchsorted(ranked, block[mine]), max(0, len(ranked) - 1))
             hit = ranked[place] == block[mine] if len(ranked) else np.zeros(len(mine), bool)
             known = order[place[hit]]
@@ -210,14 +210,14 @@ def _by_passes(pair: Pair, tolerance: Tolerance, memory: int) -> TableComparison
     return result
 
 
-def _collected(table: SparseTable, reach: Reach, number: int, passes: int) -> tuple[Array, Array]:
+def _rows_of_pass(table: SparseTable, reach: Reach, number: int, passes: int) -> tuple[Array, Array]:
     """Return the keys [n] of a pass and their rows [n, dim]."""
     # A tenth above the mean: a hash distributes distinct keys far more evenly than that.
     most = min(table.count, int(table.count / passes * 1.1) + 1024)
     keys, rows = np.empty(most, table.key_dtype), np.empty((most, table.dim), table.dtype)
     count = 0
     for block, found in _blocks(table, reach):
-        mine = _share(block, number, passes)
+        mine = _is_in_pass(block, number, passes)
         more = int(np.count_nonzero(mine))
         if count + more > len(keys):
             keys = np.concatenate([keys[:count], np.empty(more + most // 8, keys.dtype)])
@@ -227,7 +227,7 @@ def _collected(table: SparseTable, reach: Reach, number: int, passes: int) -> tu
     return keys[:count], rows[:count]
 
 
-def _share(keys: Array, number: int, passes: int) -> Array:
+def _is_in_pass(keys: Array, number: int, passes: int) -> Array:
     """Return a mask of the keys that belong to pass `number`."""
     if passes == 1:
         return np.ones(len(keys), bool)

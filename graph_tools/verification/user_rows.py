@@ -12,7 +12,7 @@ from graph_tools.tensors import Array
 from graph_tools.verification.request import Request
 
 
-def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[Request]:
+def with_user_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[Request]:
     """Yield the requests; after one with several rows, also one for one user, in turns with equal rows and one row."""
     forms = 0
     for request in requests:
@@ -26,7 +26,7 @@ def in_all_forms(requests: Iterable[Request], user: Sequence[str]) -> Iterator[R
             forms += 1
 
 
-def completed(request: Request, user: Sequence[str]) -> Request:
+def with_user_repeated(request: Request, user: Sequence[str]) -> Request:
     """Return a recorded request, in which one row of the user is repeated for models that are not split."""
     rows = item_rows(request.inputs, user)
     if not user or rows is None or rows == 1 or any(request.inputs[key].shape[:1] != (1,) for key in user):

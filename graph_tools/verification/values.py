@@ -69,7 +69,7 @@ class StringPools:
         if kind == "unicode":
             return pick(rng, strings([text.encode() for text in UNICODE] + list(BAD_BYTES)), count)
         if kind == "mixed":
-            return self._mixed(rng, count)
+            return self._draw_mixed(rng, count)
         if kind == "absent" or self.known is None:
             # No table or vocabulary has these strings; hash buckets accept them like any other.
             return strings(
@@ -77,7 +77,7 @@ class StringPools:
             )
         return pick(rng, self.known, count)
 
-    def _mixed(self, rng: np.random.Generator, count: int) -> Array:
+    def _draw_mixed(self, rng: np.random.Generator, count: int) -> Array:
         kinds = rng.choice(["known", "absent", "empty", "unicode"], count, p=[0.6, 0.2, 0.1, 0.1])
         made = np.empty(count, object)
         for kind in ("known", "absent", "empty", "unicode"):
@@ -111,7 +111,7 @@ class IntegerPools:
         if self.rows is not None:
             return self._row_numbers(kind, rng, count)
         if kind == "mixed":
-            return self._mixed(rng, count)
+            return self._draw_mixed(rng, count)
         if kind == "empty":
             return np.full(count, -1 if self.bounds.min < 0 else 0, self.dtype)
         if kind == "negative":
@@ -135,7 +135,7 @@ class IntegerPools:
             made[0] = last
         return made.astype(self.dtype)
 
-    def _mixed(self, rng: np.random.Generator, count: int) -> Array:
+    def _draw_mixed(self, rng: np.random.Generator, count: int) -> Array:
         kinds = rng.choice(["known", "absent", "empty", "negative", "huge"], count, p=[0.6, 0.2, 0.1, 0.05, 0.05])
         made = np.empty(count, self.dtype)
         for kind in ("known", "absent", "empty", "negative", "huge"):

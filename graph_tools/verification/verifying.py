@@ -30,7 +30,7 @@ from graph_tools.verification.runners import Runners
 from graph_tools.verification.settings import settings_here
 from graph_tools.verification.structure import find_sparse_inputs, row_count
 from graph_tools.verification.tables import Pair, compare_rows, compare_tables, largest_share, pair_by_name
-from graph_tools.verification.user_rows import completed, in_all_forms
+from graph_tools.verification.user_rows import with_user_forms, with_user_repeated
 
 SAMPLES = 32
 
@@ -198,9 +198,9 @@ def _requests(
         # The user did not name this file, and its content is meant for the server.
         except GraphToolsError as error:
             report.not_compared.append(str(error))
-    asked = [completed(request, users[request.signature]) for request in asked]
+    asked = [with_user_repeated(request, users[request.signature]) for request in asked]
     for name, user in users.items():
-        asked.extend(in_all_forms(Generator(*known, name=name, seed=seed, worst=worst).requests(samples), user))
+        asked.extend(with_user_forms(Generator(*known, name=name, seed=seed, worst=worst).requests(samples), user))
     return asked
 
 
@@ -233,7 +233,7 @@ def _compare(
             if place not in outputs:
                 outputs[place] = OutputComparison(*place, a.signatures[request.signature].outputs[key].dtype.name)
             slack = rounded.get(number, {}).get(key)
-            same = alike.of(number, request, key, first[key], second[key])
+            same = alike.excused(number, request, key, first[key], second[key])
             outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack, same)
     for output in outputs.values():
         output.finish()

@@ -21,17 +21,17 @@ def main() -> None:
         except EOFError:
             break
         if kind == "load":
-            runner = _load(answers, *rest)
+            runner = _load_runner(answers, *rest)
             if runner is None:
                 break
-            _say(answers, "answer", runner.how)
+            _send(answers, "answer", runner.how)
         else:
-            _say(answers, "answer", runner.run(rest[0], lambda: None))
+            _send(answers, "answer", runner.run(rest[0], lambda: None))
     if runner is not None:
         runner.close()
 
 
-def _load(answers: BinaryIO, name: str, place: Any, libraries: list[str]) -> Any:
+def _load_runner(answers: BinaryIO, name: str, place: Any, libraries: list[str]) -> Any:
     from graph_tools.errors import GraphToolsError
     from graph_tools.graph.op_library import load_libraries
     from graph_tools.model import Model
@@ -41,11 +41,11 @@ def _load(answers: BinaryIO, name: str, place: Any, libraries: list[str]) -> Any
         load_libraries(libraries)
         return getattr(runner, name)(cast(Model, place))
     except (GraphToolsError, runner.LoadError) as error:
-        _say(answers, "error", str(error))
+        _send(answers, "error", str(error))
         return None
 
 
-def _say(answers: BinaryIO, kind: str, found: Any) -> None:
+def _send(answers: BinaryIO, kind: str, found: Any) -> None:
     pickle.dump((kind, found), answers)
     answers.flush()
 

@@ -12,7 +12,7 @@ from graph_tools.rewriting.table_pass import TablePass
 from graph_tools.tables.emit import Emitter, replace_output
 from graph_tools.tables.plain import PlainTable, combines_rows, plain_tables
 from graph_tools.tables.plan import TablePlan, plan_variable
-from graph_tools.tables.stored import remember
+from graph_tools.tables.stored import describe_stored
 from graph_tools.tables.streams import TableStreams
 
 
@@ -37,7 +37,7 @@ class CompressTables(TablePass):
                 self._rewrite(model, table, plan)
                 result.applied += 1
             else:
-                model.stored_tables.append(remember(plan, TableStreams(plan), {"rows": table.handle}))
+                model.stored_tables.append(describe_stored(plan, TableStreams(plan), {"rows": table.handle}))
         model.table_records += self.records
 
     def ensures(self, model: Model) -> Iterator[str]:

@@ -84,7 +84,7 @@ def _rows(value: Array, dim: int) -> Array:
 def _leaves(model: Model, output: Output, cut: set[str]) -> list[str]:
     """Return the nodes whose values must be given; the search ends at nodes of `cut`."""
     leaves = []
-    for node in _needed(model, output, cut):
+    for node in _needed_nodes(model, output, cut):
         if is_random(node.op):
             raise NotConstantError(f"node '{node.name}' draws it at random ({node.op})", random=True)
         if node.op in _VALUES:
@@ -96,7 +96,7 @@ def _leaves(model: Model, output: Output, cut: set[str]) -> list[str]:
     return leaves
 
 
-def _needed(model: Model, output: Output, cut: set[str]) -> Iterator[Node]:
+def _needed_nodes(model: Model, output: Output, cut: set[str]) -> Iterator[Node]:
     seen: set[str] = set()
     waiting = [output.node]
     while waiting:

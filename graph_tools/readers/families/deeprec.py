@@ -14,7 +14,7 @@ from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.computed import NotConstantError, computed_value
 from graph_tools.readers.families.deeprec_handles import Handles, Setter
-from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
+from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served_nodes
 from graph_tools.readers.families.partitions import parts_of
 from graph_tools.readers.families.saved import KEYS, VALUES, checkpoint_of, drop, numpy_type, row_length, tensor
 from graph_tools.tables.absent_keys import how_to_choose, is_set
@@ -59,17 +59,17 @@ class DeepRec:
     name = "DeepRec EmbeddingVariable"
 
     def matches(self, model: Model) -> bool:
-        return bool(served(model, LOOKUPS | FUSED))
+        return bool(served_nodes(model, LOOKUPS | FUSED))
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
-        for node in served(model, FUSED):
+        for node in served_nodes(model, FUSED):
             raise ConversionError(
                 f"node '{node.name}': the fused lookup {node.op} of DeepRec, expected KvResourceGather; export the "
                 f"model with embedding_lookup_sparse and without fused or grouped lookups"
             )
         handles = Handles(model)
         lookups: dict[str, list[Node]] = {}
-        for node in served(model, LOOKUPS):
+        for node in served_nodes(model, LOOKUPS):
             handle = handle_node(model.graph, node.inputs[0])
             if handle.name not in handles:
                 raise ConversionError(f"node '{handle.name}': {handle.op} found, expected the handle of a lookup")

@@ -10,7 +10,7 @@ from graph_tools.graph import Node, attribute
 from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
-from graph_tools.readers.families.lookups import replace_output, served
+from graph_tools.readers.families.lookups import replace_output, served_nodes
 from graph_tools.readers.hps_files import KEY_FILE, ROW_FILE, Configuration, Configured, open_table, read_configuration
 
 LOOKUP, INIT = "Lookup", "Init"
@@ -35,7 +35,7 @@ class HugeCtrHps:
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         server = _Server(model, tables)
-        for node in served(model, {LOOKUP}):
+        for node in served_nodes(model, {LOOKUP}):
             table = server.table_of(node)
             if table.name not in model.sparse_tables:
                 model.sparse_tables[table.name] = table

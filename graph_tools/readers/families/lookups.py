@@ -13,7 +13,7 @@ from graph_tools.model.tables import SparseTable
 _PASSES_ON = {"Identity", "RefIdentity", "Switch", "RefSwitch", "Enter", "RefEnter", "Snapshot"}
 
 
-def served(model: Model, ops: set[str]) -> list[Node]:
+def served_nodes(model: Model, ops: set[str]) -> list[Node]:
     """Return the nodes of some ops that an output of a signature needs."""
     needed = model.graph.ancestors(model.outputs())
     return [node for node in model.graph.of(*ops) if node.name in needed]

@@ -10,7 +10,7 @@ from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.readers.families import monolith_lookups as native
 from graph_tools.readers.families import monolith_shards as shards
-from graph_tools.readers.families.lookups import served
+from graph_tools.readers.families.lookups import served_nodes
 from graph_tools.readers.families.monolith_servers import REMOTE, inline_servers
 from graph_tools.readers.families.monolith_tables import Tables
 from graph_tools.readers.monolith_layout import find_servers
@@ -40,14 +40,14 @@ class Monolith:
         opened = Tables(model, tables, find_servers(model.path))
         inline_servers(model, opened)
         shards.strip_timestamps(model)
-        for node in served(model, {shards.FINALIZE}):
+        for node in served_nodes(model, {shards.FINALIZE}):
             shards.collapse_buffer(model, opened, node)
-        for node in served(model, {shards.MAP}):
+        for node in served_nodes(model, {shards.MAP}):
             if not shards.collapse_map(model, opened, node):
                 native.convert_map(model, node)
-        for node in served(model, {shards.SPLIT}):
+        for node in served_nodes(model, {shards.SPLIT}):
             native.convert_split(model, node)
-        for node in served(model, {shards.LOOKUP, shards.MULTI_LOOKUP, FUSED, MULTI_FUSED}):
+        for node in served_nodes(model, {shards.LOOKUP, shards.MULTI_LOOKUP, FUSED, MULTI_FUSED}):
             _convert(model, opened, node)
         _forget_dumps(model)
 

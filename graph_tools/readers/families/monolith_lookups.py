@@ -54,7 +54,7 @@ def convert_fused_lookup(model: Model, tables: Tables, node: Node, handles: int)
     members = [member for handle in node.inputs[:handles] for member in _members(tables, handle, node)]
     shards = int(attribute(node, "num_of_shards"))
     ids, sizes = node.inputs[handles : handles + 2]
-    wanted = {port for port in range(5) if _used(model, node.output(port))}
+    wanted = {port for port in range(5) if _is_used(model, node.output(port))}
     if len(node.inputs) == handles + 2 and wanted - {0, 1} and handles == attribute(node, "N", 0):
         # In releases whose op has no req_time, the offsets had no total, and the fifth output was something else.
         raise ConversionError(
@@ -151,6 +151,6 @@ def _check_dim(node: Node, member: Member) -> None:
         )
 
 
-def _used(model: Model, output: Output) -> bool:
+def _is_used(model: Model, output: Output) -> bool:
     ends = {endpoint.tensor for signature in model.signatures.values() for endpoint in signature.outputs.values()}
     return output in ends or bool(model.graph.uses(output))

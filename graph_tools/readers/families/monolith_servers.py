@@ -10,7 +10,7 @@ from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.graph import Graph, Node, Output, attribute, constant
 from graph_tools.model import Model
 from graph_tools.readers.families.build import Build
-from graph_tools.readers.families.lookups import replace_output, served
+from graph_tools.readers.families.lookups import replace_output, served_nodes
 from graph_tools.readers.families.monolith_tables import CREATE, ONE, READ, Export, Tables
 from graph_tools.readers.saved_model import read_saved_model
 
@@ -31,7 +31,7 @@ def inline_servers(model: Model, tables: Tables) -> None:
         The names of inputs or outputs are not constant, or the server's part contains nodes that cannot be moved.
     """
     exports: dict[int, Export] = {}
-    for node in served(model, {REMOTE}):
+    for node in served_nodes(model, {REMOTE}):
         number = _server(node)
         if number not in exports:
             exports[number] = Export(read_saved_model(_path(model, tables, number, node)), number)

@@ -58,7 +58,7 @@ class Tables:
         self.exports: dict[str, Export] = {}
         self._main = Export(model)
         self._opened: dict[tuple[int | None, str], list[Member]] = {}
-        self._merged: dict[tuple[int, ...], list[Member]] = {}
+        self._merge_shards: dict[tuple[int, ...], list[Member]] = {}
         self._dumps: dict[Path, dict[str, monolith_files.Dump]] = {}
 
     def of_handle(self, handle: Output) -> list[Member]:
@@ -97,9 +97,9 @@ class Tables:
         """
         # `of_handle` returns the same list for the same handle, and the list lives as long as this object.
         key = tuple(map(id, shards))
-        if key not in self._merged:
-            self._merged[key] = [_merged(members) for members in zip(*shards, strict=True)]
-        return self._merged[key]
+        if key not in self._merge_shards:
+            self._merge_shards[key] = [_merge_shards(members) for members in zip(*shards, strict=True)]
+        return self._merge_shards[key]
 
     def _open(self, maker: Node, export: Export) -> list[Member]:
         shared = shared_name(maker)
@@ -147,10 +147,10 @@ class Tables:
         for folder in folders:
             dump = self._dumps_in(folder).get(prefix)
             if dump is not None:
-                return _renamed(monolith_files.open_all(prefix, dump), prefix, shared)
+                return _rename_shared(monolith_files.open_all(prefix, dump), prefix, shared)
         spread = self._find_at_servers(prefix) if export.number is None else []
         if spread:
-            return _renamed(_side_by_side(spread), prefix, shared)
+            return _rename_shared(_merge_by_name(spread), prefix, shared)
         where = " or ".join(str(folder) for folder in folders)
         raise UnreadableError(
             f"table {shared}: no shards '{prefix}-00000-of-…' in {where}, expected them there or in the folder of "
@@ -237,20 +237,20 @@ def _text(graph: Graph, output: Output) -> str | None:
     return value.item().decode() if value is not None and value.size == 1 else None
 
 
-def _renamed(found: dict[str, SparseTable | None], prefix: str, shared: str) -> dict[str, SparseTable | None]:
+def _rename_shared(found: dict[str, SparseTable | None], prefix: str, shared: str) -> dict[str, SparseTable | None]:
     return {shared if name == prefix else name: table for name, table in found.items()}
 
 
-def _side_by_side(found: list[dict[str, SparseTable | None]]) -> dict[str, SparseTable | None]:
+def _merge_by_name(found: list[dict[str, SparseTable | None]]) -> dict[str, SparseTable | None]:
     kept: dict[str, list[SparseTable]] = {name: [] for tables in found for name in tables}
     for tables in found:
         for name, table in tables.items():
             if table is not None:
                 kept[name].append(table)
-    return {name: _joined(name, tables) if tables else None for name, tables in kept.items()}
+    return {name: _join_tables(name, tables) if tables else None for name, tables in kept.items()}
 
 
-def _joined(name: str, tables: list[SparseTable]) -> SparseTable:
+def _join_tables(name: str, tables: list[SparseTable]) -> SparseTable:
     """Return one table with the parts of several."""
     first = tables[0]
     for table in tables:
@@ -261,7 +261,7 @@ def _joined(name: str, tables: list[SparseTable]) -> SparseTable:
     return SparseTable(name, first.family, first.key_dtype, first.dim, first.dtype, parts, first.absent, dropped)
 
 
-def _merged(members: Sequence[Member]) -> Member:
+def _merge_shards(members: Sequence[Member]) -> Member:
     """Return one table for the shards of a table."""
     name = _stem(members)
     dims = {member.dim for member in members}
@@ -271,7 +271,7 @@ def _merged(members: Sequence[Member]) -> Member:
         if member.table is not None:
             _check_shard(member.table, number, len(members))
     kept = [member.table for member in members if member.table is not None]
-    return Member(name, members[0].dim, _joined(name, kept) if kept else None)
+    return Member(name, members[0].dim, _join_tables(name, kept) if kept else None)
 
 
 def _stem(members: Sequence[Member]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from graph_tools.errors import UnreadableError
 from graph_tools.graph import Node
 from graph_tools.model.tables import Part
-from graph_tools.readers.families.saved import KEYS, VALUES, find_saved, picked, read_part, tensor
+from graph_tools.readers.families.saved import KEYS, VALUES, find_saved, read_part, rows_in_ranges, tensor
 from graph_tools.tensors import Array, TensorSource
 
 PART = re.compile(r"/part_\d+$")
@@ -79,7 +79,7 @@ def _part(bundle: Any, name: str, buckets: range | None = None) -> Part:
     ranges = [(int(offsets[i]), int(offsets[i + 1])) for i in buckets if offsets[i] < offsets[i + 1]]
 
     def these(source: TensorSource) -> TensorSource:
-        return picked(source, ranges)
+        return rows_in_ranges(source, ranges)
 
     frequencies = these(part.frequencies) if part.frequencies is not None else None
     return Part(these(part.keys), these(part.rows), frequencies)

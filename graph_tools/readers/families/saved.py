@@ -76,7 +76,7 @@ def drop(model: Model, table: SparseTable, name: str, reason: str) -> None:
         table.dropped_tensors.append((name, model.checkpoint.byte_size(name), reason))
 
 
-def picked(source: TensorSource, ranges: list[tuple[int, int]]) -> TensorSource:
+def rows_in_ranges(source: TensorSource, ranges: list[tuple[int, int]]) -> TensorSource:
     """Return ranges (begin, end) of a tensor's rows; they must be ascending and must not overlap."""
     count = sum(end - begin for begin, end in ranges)
     begins, ends = (

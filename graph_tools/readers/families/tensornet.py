@@ -14,9 +14,9 @@ from graph_tools.graph.sparse_lookup import add_lookup
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
 from graph_tools.readers import tensornet_files
-from graph_tools.readers.families.lookups import replace_output, served
+from graph_tools.readers.families.lookups import replace_output, served_nodes
 from graph_tools.readers.restore import handle_of
-from graph_tools.tables.absent_keys import how_to_choose, wanted
+from graph_tools.tables.absent_keys import how_to_choose, requested_value
 
 PULL = "SparseTablePull"
 _GATHERS = {"ResourceGather", "GatherV2", "Gather"}
@@ -42,7 +42,7 @@ class TensorNet:
         return bool(model.graph.of(PULL))
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
-        pulls = served(model, {PULL})
+        pulls = served_nodes(model, {PULL})
         opened = _Tables(model, tables, absent, {int(attribute(pull, "table_handle")) for pull in pulls})
         for pull in pulls:
             _convert(model, pull, opened)
@@ -188,7 +188,7 @@ class _Tables:
         if row_length == table.dim + 2:
             # Two more than the weights: show and click, which the server adds with use_cvm.
             table = tensornet_files.open_table(folder.name, folder, tensornet_files.Options(use_cvm=True))
-        if wanted(self.absent, table.name) is None:
+        if requested_value(self.absent, table.name) is None:
             raise ConversionError(
                 f"table {table.name}: TensorNet's server makes a row, random or zeros, for a sign that it has not "
                 f"seen, and the export does not say which; expected {how_to_choose(table.name)}, or "

@@ -14,7 +14,7 @@ from graph_tools.graph.sparse_lookup import OP, add_lookup
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.frequencies import aligned_counts
-from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
+from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served_nodes
 from graph_tools.readers.families.saved import (
     KEYS,
     VALUES,
@@ -27,7 +27,7 @@ from graph_tools.readers.families.saved import (
     tensor,
 )
 from graph_tools.readers.restore import restored_tensor
-from graph_tools.tables.absent_keys import base_name, wanted
+from graph_tools.tables.absent_keys import base_name, requested_value
 from graph_tools.tables.checks import check_shapes
 from graph_tools.tensors import Array
 
@@ -67,21 +67,21 @@ class TFPlus:
     name = "TFPlus KvVariable"
 
     def matches(self, model: Model) -> bool:
-        return bool(served(model, {LOOKUP, BATCH, LEGACY} | INSERTING))
+        return bool(served_nodes(model, {LOOKUP, BATCH, LEGACY} | INSERTING))
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
-        for node in served(model, {LOOKUP, LEGACY} | INSERTING):
+        for node in served_nodes(model, {LOOKUP, LEGACY} | INSERTING):
             table = _table(model, node.inputs[0])
             if node.op != LOOKUP:
                 _check_mode(model, node, table, absent)
             replace_by_lookup(model, node, table, node.inputs[1], None)
-        for node in served(model, {BATCH}):
+        for node in served_nodes(model, {BATCH}):
             _split(model, node)
 
 
 def _check_mode(model: Model, node: Node, table: SparseTable, absent: dict[str, str]) -> None:
     """Refuse lookups with other absent values than zeros, unless the user sets the value of absent keys."""
-    if wanted(absent, table.name) is not None:
+    if requested_value(absent, table.name) is not None:
         return
     option = f"--absent-key {base_name(table.name)}=zero"
     if node.op in INSERTING:

@@ -12,7 +12,7 @@ from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, SparseTable
 from graph_tools.readers.families.computed import NotConstantError, same_row
-from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served
+from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served_nodes
 from graph_tools.readers.families.tfra_tables import HANDLES, drop_other_tables, read_table
 from graph_tools.readers.families.tfra_wrappers import strip_wrappers
 from graph_tools.tables.absent_keys import how_to_choose, is_set
@@ -54,19 +54,19 @@ class Tfra:
     name = "TFRA dynamic_embedding"
 
     def matches(self, model: Model) -> bool:
-        return bool(served(model, LOOKUPS | REDIS))
+        return bool(served_nodes(model, LOOKUPS | REDIS))
 
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
-        for node in served(model, REDIS):
+        for node in served_nodes(model, REDIS):
             raise ConversionError(
                 f"node '{node.name}': the rows of {node.op} are in Redis, expected them in the export; save the table "
                 f"with a CuckooHashTable first"
             )
         strip_wrappers(model, LOOKUPS)
-        for node in served(model, set(_TWINS)):
+        for node in served_nodes(model, set(_TWINS)):
             node.op = _TWINS[node.op]
         lookups: dict[str, list[Node]] = {}
-        for node in served(model, LOOKUPS):
+        for node in served_nodes(model, LOOKUPS):
             handle = handle_node(model.graph, node.inputs[0])
             if handle.op not in HANDLES:
                 raise ConversionError(f"node '{handle.name}': {handle.op} found, expected a hash table of TFRA")

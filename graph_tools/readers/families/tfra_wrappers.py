@@ -6,7 +6,7 @@ from __future__ import annotations
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Node
 from graph_tools.model import Model
-from graph_tools.readers.families.lookups import handle_node, served
+from graph_tools.readers.families.lookups import handle_node, served_nodes
 
 _WHY = "training wrapper of TFRA: what it holds during a request comes from the lookup itself"
 
@@ -27,7 +27,7 @@ def strip_wrappers(model: Model, lookups: set[str]) -> int:
     ConversionError
         A wrapper is read at a point where the written value is not certain.
     """
-    wrappers = _wrappers(model, [node.name for node in served(model, lookups)])
+    wrappers = _wrappers(model, [node.name for node in served_nodes(model, lookups)])
     for handle in wrappers:
         _forward(model, handle)
     return len(wrappers)
@@ -36,7 +36,7 @@ def strip_wrappers(model: Model, lookups: set[str]) -> int:
 def _assigns(model: Model) -> dict[str, list[Node]]:
     """Return, by variable, the assignments that run when an output is computed."""
     by_handle: dict[str, list[Node]] = {}
-    for node in served(model, {"AssignVariableOp"}):
+    for node in served_nodes(model, {"AssignVariableOp"}):
         by_handle.setdefault(handle_node(model.graph, node.inputs[0]).name, []).append(node)
     return by_handle
 

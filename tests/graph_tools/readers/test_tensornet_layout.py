@@ -43,11 +43,11 @@ def test_binary_records_are_packed() -> None:
 def test_plausible() -> None:
     layout = layouts.binary_layouts(1)[("AdaGrad", False)]
     records = np.zeros(3, layout)
-    assert layouts.plausible(records)
+    assert layouts.is_plausible(records)
     for name, value in [("show", -1), ("show", np.nan), ("show", 1e-44), ("no_show_days", -1), ("g2sum", -0.5)]:
         bad = records.copy()
         bad[name][1] = value
-        assert not layouts.plausible(bad), name
+        assert not layouts.is_plausible(bad), name
 
 
 def test_what_is_dropped() -> None:

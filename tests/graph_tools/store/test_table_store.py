@@ -12,7 +12,7 @@ import pytest
 
 from graph_tools.errors import ConversionError, UnreadableError, UsageError
 from graph_tools.store import TableReader
-from graph_tools.store.table_store import TableStore, place, place_table
+from graph_tools.store.table_store import TableStore, place_file, place_table
 from helpers.models.embedding_tables import spec_of, written
 
 
@@ -98,7 +98,7 @@ def test_failed_copy_leaves_nothing(store: TableStore, assets: Path, monkeypatch
     monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ConversionError, match="No space left"):
-        place(table, assets)
+        place_file(table, assets)
     assert not files_in(assets)
 
 

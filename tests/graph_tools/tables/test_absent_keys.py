@@ -10,7 +10,7 @@ import pytest
 
 from graph_tools.errors import UsageError
 from graph_tools.readers import read_model
-from graph_tools.tables.absent_keys import base_name, is_set, wanted
+from graph_tools.tables.absent_keys import base_name, is_set, requested_value
 from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table
 
 KEYS = np.array([3, 7], np.int64)
@@ -52,12 +52,12 @@ def test_row_of_a_string_key(tmp_path: Path) -> None:
 
 def test_rules_are_patterns_and_the_last_match_counts() -> None:
     rules = {"*": "zero", "item*": "row:1", "item": "default"}
-    assert [wanted(rules, name) for name in ("user", "item_emb", "item")] == ["zero", "row:1", "default"]
+    assert [requested_value(rules, name) for name in ("user", "item_emb", "item")] == ["zero", "row:1", "default"]
     assert [is_set(rules, name) for name in ("user", "item_emb", "item")] == [True, True, False]
 
 
 def test_part_goes_by_the_name_of_its_table() -> None:
     assert base_name("scope/emb/part_12") == "scope/emb"
     assert base_name("part_1") == "part_1"
-    assert wanted({"emb": "zero"}, "emb/part_1") == "zero"
-    assert wanted({"emb/part_0": "zero"}, "emb/part_1") is None
+    assert requested_value({"emb": "zero"}, "emb/part_1") == "zero"
+    assert requested_value({"emb/part_0": "zero"}, "emb/part_1") is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
-from graph_tools.tables.blocks import aligned, as_int64, limited, of_sparse_table, of_variable
+from graph_tools.tables.blocks import aligned, as_int64, of_sparse_table, of_variable, split_blocks
 from graph_tools.tensors import ArrayTensor, StreamTensor
 from helpers.models.sparse_table_models import make_table
 
@@ -62,5 +62,5 @@ def test_keys_are_what_the_graph_looks_up() -> None:
 
 
 def test_limited_blocks_are_never_larger_nor_empty() -> None:
-    found = list(limited(iter([np.arange(5), np.arange(0), np.arange(2)]), 2))
+    found = list(split_blocks(iter([np.arange(5), np.arange(0), np.arange(2)]), 2))
     assert [len(block) for block in found] == [2, 2, 1, 2]

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from graph_tools import cut, verify
 from graph_tools.readers import read_model
-from graph_tools.verification.nudging import NUDGES, as_it_was, is_nudging, nudged, nudging
+from graph_tools.verification.nudging import NUDGES, is_nudgeable, nudgeable_copy, nudged, without_nudges
 from graph_tools.verification.request import Request
 from graph_tools.verification.staged import StagedRunner
 from helpers.models.idiom_models import KEY, export_function
@@ -31,8 +31,8 @@ def _lookup(path: Path, rows: np.ndarray = TABLE) -> Path:
 
 
 def test_every_weight_moves_by_its_last_place(tmp_path: Path) -> None:
-    model = nudging(read_model(_lookup(tmp_path / "model")))
-    assert is_nudging(model)
+    model = nudgeable_copy(read_model(_lookup(tmp_path / "model")))
+    assert is_nudgeable(model)
     ids = np.arange(7)
     asked = [nudged(Request(KEY, {"ids": ids}, "r"), kind) for kind in range(NUDGES)]
     runner = StagedRunner(model)
@@ -55,10 +55,10 @@ def test_every_weight_moves_by_its_last_place(tmp_path: Path) -> None:
 
 def test_a_model_without_numbers_stays_as_it_is(tmp_path: Path) -> None:
     specs = [tf.TensorSpec([None], tf.int64, name="x")]
-    model = nudging(read_model(export_function(tmp_path / "model", lambda x: {"y": x + x}, specs)))
-    assert not is_nudging(model)
+    model = nudgeable_copy(read_model(export_function(tmp_path / "model", lambda x: {"y": x + x}, specs)))
+    assert not is_nudgeable(model)
     request = Request(KEY, {"x": np.ones(1, np.int64)}, "r")
-    assert as_it_was(nudged(request, 0)).inputs == request.inputs
+    assert without_nudges(nudged(request, 0)).inputs == request.inputs
 
 
 def _pairs(path: Path, rows: np.ndarray, cancelling: bool) -> Path:

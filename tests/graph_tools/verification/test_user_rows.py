@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from graph_tools.verification.request import Request
-from graph_tools.verification.user_rows import completed, in_all_forms, item_rows
+from graph_tools.verification.user_rows import item_rows, with_user_forms, with_user_repeated
 
 USER = ["u", "v"]
 
@@ -20,7 +20,7 @@ def request(rows: int, users: int | None = None, origin: str = "generated 1, kno
 
 def test_forms_take_turns() -> None:
     asked = [request(3), request(1), request(0), request(2, origin="generated 2, absent keys")]
-    found = list(in_all_forms(asked, USER))
+    found = list(with_user_forms(asked, USER))
     assert [request.origin for request in found] == [
         "generated 1, known keys",
         "generated 1, known keys, equal rows of the user",
@@ -43,18 +43,18 @@ def test_forms_take_turns() -> None:
 
 def test_without_user_inputs_nothing_is_added() -> None:
     asked = [request(3), request(2)]
-    assert list(in_all_forms(asked, [])) == asked
+    assert list(with_user_forms(asked, [])) == asked
 
 
 def test_recorded_requests_of_one_user_are_completed_for_the_first_model() -> None:
-    found = completed(request(3, users=1, origin="file.npz"), USER)
+    found = with_user_repeated(request(3, users=1, origin="file.npz"), USER)
     assert not found.generated
     np.testing.assert_array_equal(found.inputs["u"], [0, 0, 0])
     np.testing.assert_array_equal(found.shortest.inputs["u"], [0])
     for asked in (request(3), request(1), request(3, users=2), request(0, users=0)):
-        assert completed(asked, USER) is asked
+        assert with_user_repeated(asked, USER) is asked
     short = request(3, users=1)
-    assert completed(short, []) is short
+    assert with_user_repeated(short, []) is short
 
 
 def test_rows_are_those_of_items() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph import Graph
-from graph_tools.readers.families.saved import picked, row_length
+from graph_tools.readers.families.saved import row_length, rows_in_ranges
 from graph_tools.tensors import ArrayTensor
 
 
@@ -21,7 +21,7 @@ def test_ranges_come_in_order_whatever_the_blocks(lengths: list[int], chosen: se
     whole = np.arange(offsets[-1] * 2).reshape(-1, 2)
     numbers = [i for i in sorted(chosen) if i < len(lengths) and lengths[i]]
     ranges = [(int(offsets[i]), int(offsets[i + 1])) for i in numbers]
-    found = picked(ArrayTensor(whole), ranges)
+    found = rows_in_ranges(ArrayTensor(whole), ranges)
     expected = np.concatenate([whole[:0], *(whole[begin:end] for begin, end in ranges)])
     assert found.shape == expected.shape
     blocks = list(found.chunks(rows))
