@@ -228,12 +228,12 @@ class _Rows(BaseTensor):
 
     def chunks(self, rows: int) -> Iterator[Array]:
         for found in aligned(self._held, rows):
-            yield self._made(found)
+            yield self._to_rows(found)
 
     def between(self, begin: int, end: int) -> Array:
-        return self._made([rows_between(tensor, begin, end) for tensor in self._held])
+        return self._to_rows([rows_between(tensor, begin, end) for tensor in self._held])
 
-    def _made(self, found: Sequence[Array]) -> Array:
+    def _to_rows(self, found: Sequence[Array]) -> Array:
         made = self._make(*found)
         if made.shape[1:] != self.shape[1:]:
             raise UnreadableError(f"stored rows of {list(made.shape[1:])}, expected {list(self.shape[1:])}")

@@ -50,7 +50,7 @@ class Runners:
             ]
             self._name = load.__name__
             try:
-                first, second = (self._side(number, self._loads[number], asked) for number in (0, 1))
+                first, second = (self._answers_of(number, self._loads[number], asked) for number in (0, 1))
             except LoadError as error:
                 failure = error
             else:
@@ -66,12 +66,12 @@ class Runners:
         how, found, first = list(self.how), dict(self.found), nudgeable_copy(self.models[0])
         try:
             if is_nudgeable(first):
-                return self._side(0, lambda _: StagedRunner(first, self.large), asked)
+                return self._answers_of(0, lambda _: StagedRunner(first, self.large), asked)
         except LoadError:
             pass
         finally:
             self.how, self.found = how, found
-        return self._side(0, self._loads[0], [without_nudges(request) for request in asked])
+        return self._answers_of(0, self._loads[0], [without_nudges(request) for request in asked])
 
     def elsewhere(self, asked: list[Request]) -> Both | None:
         """Run both models with the other setting of oneDNN; return None if they do not load."""
@@ -87,7 +87,7 @@ class Runners:
         how = list(self.how)
         try:
             first, second = (
-                self._side(number, parts if staged else plain, asked, where)
+                self._answers_of(number, parts if staged else plain, asked, where)
                 for number, staged in enumerate(self._staged)
             )
         except LoadError:
@@ -96,7 +96,7 @@ class Runners:
             self.how = how
         return first, second
 
-    def _side(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
+    def _answers_of(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
         model = self.models[number]
         self.progress.begin(f"Asking {model.path}{where}", len(asked), "requests")
         try:
