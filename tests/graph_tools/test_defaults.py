@@ -27,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", [cut, fuse, optimize])
-def test_commands_keep_them(model: Path, tmp_path: Path, command: Any) -> None:
+def test_commands_keep_the_defaults_of_inputs(model: Path, tmp_path: Path, command: Any) -> None:
     out = tmp_path / "out"
     command(model, out)
     before, after = (read_model(path).signatures["serving_default"].defaults for path in (model, out))

@@ -27,14 +27,14 @@ class _Outer:
     more: dict[Any, Any] = field(default_factory=dict)
 
 
-def test_what_json_holds() -> None:
+def test_values_as_json_data() -> None:
     outer = _Outer([_Inner(np.int64(3)), _Inner(np.float32(0.5))], Path("a/b"), {1: (2, None), "s": {"y", "x"}})
     assert as_data(outer) == {
         "inner": [{"count": 3}, {"count": 0.5}], "path": "a/b", "more": {"1": [2, None], "s": ["x", "y"]}
     }  # fmt: skip
 
 
-def test_numbers_that_json_has_not_are_words() -> None:
+def test_infinities_and_nan_become_words_in_json() -> None:
     assert as_data([float("inf"), np.float32("-inf"), float("nan")]) == ["inf", "-inf", "nan"]
 
 

@@ -27,7 +27,7 @@ def test_last_matching_pattern_counts() -> None:
         ({"memory_limit": 1000}, r"--memory-limit: 1000"),
     ],
 )
-def test_values_that_mean_nothing_are_refused(given: dict[str, Any], message: str) -> None:
+def test_invalid_option_values_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         CutOptions(**given)
 

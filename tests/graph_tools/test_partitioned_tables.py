@@ -83,7 +83,7 @@ def test_absent_key_of_a_table_in_parts(tmp_path: Path, family: Any, pattern: st
 
 
 @FAMILIES
-def test_absent_key_of_what_is_no_table_is_refused(tmp_path: Path, family: Any) -> None:
+def test_absent_key_option_for_an_unknown_table_is_refused(tmp_path: Path, family: Any) -> None:
     source = write(tmp_path, family)
     with pytest.raises(UsageError, match=r"--absent-key user: no table of this name"):
         cut(source, tmp_path / "cut", options=CutOptions(absent_key={"user": "zero"}))
@@ -126,7 +126,7 @@ def test_tensors_of_a_table_that_no_output_needs_are_listed(tmp_path: Path, fami
     }
 
 
-def test_rows_that_go_are_listed_by_class(tmp_path: Path) -> None:
+def test_dropped_rows_are_listed_by_reason(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[0] = 0
     export = Export()

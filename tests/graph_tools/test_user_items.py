@@ -110,7 +110,7 @@ def test_the_report_and_the_manifest_name_the_inputs(source: Path, tmp_path: Pat
     assert (again.user_inputs, outcome(again).applied, outcome(again).refused) == (USERS, 0, [])
 
 
-def test_each_form_of_a_request_is_verified(source: Path, split: Path, tmp_path: Path) -> None:
+def test_requests_with_one_and_with_equal_user_rows_are_verified(source: Path, split: Path, tmp_path: Path) -> None:
     plain = verify(source, source, samples=8)
     found = verify(source, split, samples=8)
     assert found.passed

@@ -17,5 +17,5 @@ def test_the_mask_rotates_and_shifts() -> None:
     assert checksum.mask(0x00008000) == (1 + 0xA282EAD8)
 
 
-def test_the_fast_form_is_installed() -> None:
+def test_the_fast_implementation_of_crc32c_is_installed() -> None:
     assert google_crc32c.implementation == "c"

@@ -41,6 +41,6 @@ def test_slices_are_told_from_names() -> None:
 
 @settings(max_examples=500)
 @given(left=st.integers(-(2**63), 2**63 - 1), right=st.one_of(st.integers(-300, 300), st.integers(-(2**63), 2**63 - 1)))
-def test_the_code_of_numbers_keeps_their_order(left: int, right: int) -> None:
+def test_ordered_encoding_of_numbers_keeps_their_order(left: int, right: int) -> None:
     assert (left < right) == (_signed(left) < _signed(right))
     assert len(_signed(left)) <= 10

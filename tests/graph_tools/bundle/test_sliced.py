@@ -57,7 +57,7 @@ def test_a_partitioned_variable_is_one_tensor(tf, save_slices, slices: Any, rows
     assert (reader.tensor("emb").read() == tf.train.load_checkpoint(str(prefix)).get_tensor("emb")).all()
 
 
-def test_what_a_partitioner_of_tensorflow_1_saves(tf, tmp_path: Path) -> None:
+def test_partitioned_variables_of_tensorflow_1_are_read(tf, tmp_path: Path) -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         table = tf.compat.v1.get_variable(
             "emb",

@@ -36,7 +36,7 @@ def test_another_magic_is_refused(index: Path) -> None:
         read_table(index)
 
 
-def test_every_changed_byte_is_found_or_harmless(index: Path) -> None:
+def test_every_changed_byte_is_detected_or_harmless(index: Path) -> None:
     data, entries = index.read_bytes(), read_table(index)
     found = 0
     for place in range(len(data)):

@@ -13,7 +13,7 @@ from graph_tools.bundle.table_writer import write_table
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(entries=st.dictionaries(st.binary(max_size=30), st.binary(max_size=200), max_size=60), block=st.integers(1, 500))
-def test_what_is_written_is_read(tmp_path: Path, entries: dict[bytes, bytes], block: int) -> None:
+def test_written_files_are_read_again(tmp_path: Path, entries: dict[bytes, bytes], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("graph_tools.bundle.table_writer._BLOCK_BYTES", block)
         with (tmp_path / "table").open("wb") as out:

@@ -154,7 +154,7 @@ def test_tensorflow_reads_random_bundles(
         assert BundleReader(prefix).tensor(name).read().tolist() == array.tolist()
 
 
-def test_nothing_has_its_name_before_the_end_and_nothing_stays(tmp_path: Path) -> None:
+def test_files_get_their_names_at_the_end_only(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "variables"
     with BundleWriter(folder / "variables") as writer:
         writer.add("x", ArrayTensor(np.arange(3)))
@@ -206,7 +206,7 @@ def test_strings_that_change_between_reads_are_refused(tmp_path: Path) -> None:
         writer.add("x", StreamTensor(np.dtype(object), (1,), blocks))
 
 
-def test_names_and_dtypes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_invalid_names_and_dtypes_are_refused(tmp_path: Path) -> None:
     with BundleWriter(tmp_path / "model") as writer:
         writer.add("x", ArrayTensor(np.zeros(1)))
         for name in ("", "x", "\0a"):

@@ -92,7 +92,7 @@ def test_errors_are_one_line(
     assert capsys.readouterr().err == said
 
 
-def test_errors_that_are_ours_are_not_hidden() -> None:
+def test_programming_errors_are_not_hidden() -> None:
     from graph_tools.cli.app import guarded
 
     @guarded
@@ -103,7 +103,7 @@ def test_errors_that_are_ours_are_not_hidden() -> None:
         command()
 
 
-def test_python_m_is_the_same() -> None:
+def test_python_m_runs_the_same_main() -> None:
     from graph_tools import __main__
 
     assert __main__.main is main

@@ -139,7 +139,7 @@ def test_function_that_calls_itself(model: Path) -> None:
     assert "calls itself" in message
 
 
-def test_names_of_nothing(model: Path) -> None:
+def test_options_that_name_nothing_are_refused(model: Path) -> None:
     assert "no signature 'other', expected one of: serving_default" in refused(model, "--signature", "other")
     assert "output 'other' is in no signature" in refused(model, "--outputs", "other")
     assert "no table of this name" in refused(model, "--tensor-type", "other=int8")
@@ -149,7 +149,7 @@ def test_names_of_nothing(model: Path) -> None:
     assert "nowhere.npz: does not exist" in refused(model, "--requests", model.parent / "nowhere.npz")
 
 
-def test_requests_that_are_none(model: Path) -> None:
+def test_files_that_are_not_requests_are_refused(model: Path) -> None:
     (model.parent / "notes.npz").write_text("no archive")
     assert "notes.npz" in refused(model, "--requests", model.parent / "notes.npz")
     np.savez(model.parent / "other.npz", other=np.zeros(3))
@@ -193,7 +193,7 @@ def test_wrong_use_is_explained(model: Path, arguments: list[str]) -> None:
     assert contents(model.parent) == before
 
 
-def test_places_that_cannot_be_written(model: Path) -> None:
+def test_targets_that_cannot_be_written_are_refused(model: Path) -> None:
     assert "already exists" in refused(model, place=model)
     assert "is inside the source" in refused(model, place=model / "out")
     (model.parent / "file").write_text("")
@@ -210,12 +210,12 @@ def test_report_that_cannot_be_written(model: Path) -> None:
     assert "file is a file, expected a folder" in refused(model, "--report", model.parent / "file" / "r.json")
 
 
-def test_what_cannot_be_verified(model: Path) -> None:
+def test_a_cut_without_answered_requests_fails(model: Path) -> None:
     assert "none of 0 requests was answered" in refused(model, "--samples", 0, code=1)
 
 
 @pytest.mark.parametrize("verb", ["inspect", "diff", "verify"])
-def test_other_verbs_say_it_as_clearly(model: Path, verb: str) -> None:
+def test_other_verbs_report_damaged_models_as_well(model: Path, verb: str) -> None:
     models = [model] if verb == "inspect" else [model, model]
     (model / "variables/variables.data-00000-of-00001").unlink()
     (model / "saved_model.pb").write_bytes(b"\xff" * 99)

@@ -32,7 +32,7 @@ def _json(*arguments: object) -> dict[str, Any]:
     return data
 
 
-def test_tables_for_people(sparse: Path, tmp_path: Path) -> None:
+def test_reports_are_printed_as_tables(sparse: Path, tmp_path: Path) -> None:
     before = contents(sparse)
     found = run("cut", sparse, tmp_path / "out", "--samples", 6)
     assert (found.code, found.err) == (0, "")
@@ -60,11 +60,11 @@ def test_sizes_and_counts_are_those_of_inspect(tiny_model: Path, tmp_path: Path)
     ("before", "after", "text"),
     [(200, 100, "-50.0 %"), (1000, 1100, "+10.0 %"), (100_000, 100_001, "0.0 %"), (5, 5, "0.0 %"), (0, 0, "")],
 )
-def test_change_is_written_with_its_sign(before: int, after: int, text: str) -> None:
+def test_changes_are_printed_with_their_sign(before: int, after: int, text: str) -> None:
     assert change_text(before, after) == text
 
 
-def test_requests_that_do_not_count_are_told() -> None:
+def test_requests_that_do_not_count_are_explained() -> None:
     refused = [{"a": "x", "b": "x", "empty": False}, {"a": "x", "b": None, "empty": True}]
     found = {"signatures": [{"answered": 29}], "refused": refused, "requests": 32, "rows": 2000}
     assert asked_text(found) == "29 of 32 requests (2 without rows, 1 refused by both), 2,000 rows"
@@ -119,7 +119,7 @@ def test_row_types_by_default_and_by_name(sparse: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "b" / MANIFEST).read_text())["lossy"] is True
 
 
-def test_lossy_cut_says_so(sparse: Path, tmp_path: Path) -> None:
+def test_a_lossy_cut_prints_the_lossy_tables(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "out", "--embedding-dtype", "int4", "--min-norm", 3, "--samples", 4)
     assert found.code == 0
     assert re.search(r"^lossy emb: \d+ rows were dropped that are not zero$", found.out, re.M)
@@ -165,7 +165,7 @@ def test_frequencies(tmp_path: Path) -> None:
     assert data["lossy"] is True
 
 
-def test_names_in_the_graph(tiny_model: Path, tmp_path: Path) -> None:
+def test_names_in_the_graph_are_kept_on_request(tiny_model: Path, tmp_path: Path) -> None:
     _json(tiny_model, tmp_path / "out", "--keep-graph-names", "--samples", 2)
     assert any(name.endswith("PartitionedCall/MatMul") for name in read_model(tmp_path / "out").graph.nodes)
 

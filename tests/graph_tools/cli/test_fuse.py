@@ -34,7 +34,7 @@ def _json(*arguments: object) -> dict[str, Any]:
     return data
 
 
-def test_tables_for_people(source: Path, tmp_path: Path) -> None:
+def test_reports_are_printed_as_tables(source: Path, tmp_path: Path) -> None:
     before = contents(source)
     found = run("fuse", source, tmp_path / "out", "--samples", 6)
     assert (found.code, found.err) == (0, "")
@@ -50,7 +50,7 @@ def test_tables_for_people(source: Path, tmp_path: Path) -> None:
     assert found.out.splitlines()[-1].startswith(f"written to {tmp_path}/out in ")
 
 
-def test_sites_are_explained(source: Path, tmp_path: Path) -> None:
+def test_explain_prints_every_site(source: Path, tmp_path: Path) -> None:
     found = run("fuse", source, "--dry-run", "--explain")
     assert (found.code, found.err) == (0, "")
     assert re.search(r"^Forecast$", found.out, re.M)
@@ -123,7 +123,7 @@ def test_library_store_and_user_inputs(source: Path, tmp_path: Path) -> None:
     assert found.err.startswith(f"error: libprocessor.so: no file {tmp_path}/none.so, expected a library of")
 
 
-def test_fused_models_are_looked_at_and_verified(source: Path, tmp_path: Path) -> None:
+def test_fused_models_can_be_inspected_and_verified(source: Path, tmp_path: Path) -> None:
     assert run("fuse", source, tmp_path / "out", "--samples", 2).code == 0
     library = ["--op-library", load_library()]
     found = run("inspect", tmp_path / "out", *library)

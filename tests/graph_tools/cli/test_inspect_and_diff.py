@@ -42,7 +42,7 @@ def test_models_side_by_side(sparse: Path, tiny_model: Path) -> None:
     assert [model["path"] for model in data["models"]] == [str(sparse), str(tiny_model)]
 
 
-def test_what_is_needed_comes_first_and_one_tensor_is_no_copy(tmp_path: Path) -> None:
+def test_needed_variables_come_first_and_a_shared_tensor_is_not_a_copy(tmp_path: Path) -> None:
     import tensorflow as tf
 
     module = tf.Module()

@@ -13,7 +13,7 @@ def test_assignments() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "=int8", "a="])
-def test_assignments_that_are_none(text: str) -> None:
+def test_malformed_assignments_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=rf"--x: '{text}', expected NAME=VALUE"):
         assignments([text], "--x")
 

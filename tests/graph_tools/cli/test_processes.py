@@ -47,7 +47,7 @@ def _while_verifying(source: Path, place: Path, number: signal.Signals) -> subpr
     return process
 
 
-def test_json_is_all_that_stdout_gets(sparse: Path, tmp_path: Path) -> None:
+def test_stdout_contains_only_the_json(sparse: Path, tmp_path: Path) -> None:
     found = ended("cut", sparse, tmp_path / "out", "--samples", 2, "--json", "--report", tmp_path / "new" / "r.json")
     assert (found.returncode, found.stderr) == (0, "")
     data = json.loads(found.stdout)
@@ -66,7 +66,7 @@ def test_a_cut_that_is_stopped_leaves_nothing(sparse: Path, tmp_path: Path, numb
     assert contents(tmp_path) == before
 
 
-def test_what_a_killed_cut_leaves_behind_goes_with_the_next(sparse: Path, tmp_path: Path) -> None:
+def test_the_next_cut_removes_the_files_of_a_killed_one(sparse: Path, tmp_path: Path) -> None:
     before = contents(sparse)
     process = _while_verifying(sparse, tmp_path / "out", signal.SIGKILL)
     process.communicate(timeout=60)
@@ -93,7 +93,7 @@ def test_full_disk(sparse: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def test_reader_that_has_seen_enough(sparse: Path) -> None:
+def test_a_closed_pipe_gives_no_traceback(sparse: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     found = subprocess.run(

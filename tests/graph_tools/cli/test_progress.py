@@ -27,7 +27,7 @@ def test_steps_end_full_and_show_their_unit() -> None:
     assert all(task.finished for task in progress.tasks)
 
 
-def test_nobody_at_a_terminal_is_told_nothing(capfd: object) -> None:
+def test_without_a_terminal_no_progress_is_printed(capfd: object) -> None:
     with steps() as told:
         told.begin("Reading")
     captured = capfd.readouterr()  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ def printed(width: int, rows: Any = ROWS, columns: Columns = COLUMNS, **more: An
     return [line.rstrip() for line in found.get().splitlines()]
 
 
-def test_wide_enough_for_all() -> None:
+def test_a_wide_terminal_shows_all_columns() -> None:
     lines = printed(100)
     assert lines[0] == "Title"
     assert lines[1].split() == ["table", "family", "keys", "bytes"]
@@ -31,7 +31,7 @@ def test_wide_enough_for_all() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 60, 80])
-def test_only_names_fold(width: int) -> None:
+def test_only_name_columns_wrap(width: int) -> None:
     lines = printed(width, optional=["family"])
     assert all(len(line) <= width for line in lines)
     assert any("1,234,567  12.3 MB" in line for line in lines)

@@ -28,7 +28,7 @@ def test_blocks_are_the_whole_file(tmp_path: Path, compression: str, block: int)
     assert max(map(len, blocks)) <= block
 
 
-def test_what_expands_a_thousandfold_comes_in_small_blocks(tmp_path: Path) -> None:
+def test_highly_compressed_data_is_read_in_small_blocks(tmp_path: Path) -> None:
     path = tmp_path / "zeros"
     path.write_bytes(gzip.compress(bytes(30_000_000)))
     sizes = [len(block) for block in byte_stream.byte_blocks(path, "gzip", 1 << 16)]

@@ -47,7 +47,7 @@ def test_a_large_constant_is_a_variable_that_is_mapped(tmp_path: Path) -> None:
     assert report.verification.bit_exact
 
 
-def test_a_small_graph_is_as_it_was(tmp_path: Path) -> None:
+def test_a_small_graph_keeps_its_constants(tmp_path: Path) -> None:
     build(tmp_path / "graph.pb", 100)
     assert split_graph_def(tmp_path / "graph.pb") == ((tmp_path / "graph.pb").read_bytes(), {})
     assert read_model(tmp_path / "graph.pb").graph["table"].op == "Const"

@@ -21,7 +21,7 @@ def test_tables_by_name_in_order() -> None:
     assert list(parse_tables(message).items()) == [("b", TableConfig(3, False)), ("a", TableConfig(1, False))]
 
 
-def test_bytes_that_are_no_config() -> None:
+def test_malformed_configurations_are_refused() -> None:
     with pytest.raises(ValueError, match="ends behind the message"):
         parse_table(monolith_config(5)[:-3])
     with pytest.raises(ValueError, match="1 tables named a, b"):

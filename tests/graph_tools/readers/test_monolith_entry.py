@@ -54,7 +54,7 @@ def test_a_batch_is_what_protobuf_wrote(batch: tuple[list[int], list[list[float]
     assert entries.other_bytes == sum(map(len, messages)) - len(keys) * (8 + 4 * len(rows[0]))
 
 
-def test_usual_messages_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regular_messages_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [
         sparse_files.monolith_entry(key, [key / 2] * 16, norm=[1.0] * length, time=time)
         for key, length, time in [

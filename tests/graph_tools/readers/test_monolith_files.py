@@ -136,7 +136,7 @@ def test_an_empty_table(tmp_path: Path) -> None:
         open_broken(tmp_path, [[], []])
 
 
-def test_a_key_twice_is_an_error_not_a_guess(tmp_path: Path) -> None:
+def test_a_repeated_key_is_refused(tmp_path: Path) -> None:
     sparse_files.write_monolith(tmp_path, "t", [[entry(1), entry(2)], [entry(2)]])
     table = monolith_files.open_tables("t", monolith_files.find_dumps(tmp_path)["t"])["t"]
     with pytest.raises(UnreadableError, match="table t: key 2 more than once, expected distinct keys"):

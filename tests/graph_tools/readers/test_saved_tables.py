@@ -133,7 +133,7 @@ def test_other_initializers_stay(string_model: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "again" / "assets").iterdir())) == 2
 
 
-def test_passes_keep_names_and_forget_what_nothing_needs(tiny_model: Path) -> None:
+def test_passes_keep_names_and_drop_unused_variables(tiny_model: Path) -> None:
     model = with_tables(tiny_model, spec_of("int64", 7))
     unused = add_embedding_table(model, "unused", spec_of("int64", 8))
     PruneUnreachable().apply(model)

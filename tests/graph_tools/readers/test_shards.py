@@ -27,7 +27,7 @@ def test_a_missing_shard() -> None:
         shard_sets(paths(*(f"a-{i:05d}-of-00005" for i in (0, 1, 2, 4))))
 
 
-def test_two_totals() -> None:
+def test_shards_with_different_totals_are_refused() -> None:
     with pytest.raises(UnreadableError, match="a-00000-of-00002: one of 2 shards, expected one of 1"):
         shard_sets(paths("a-00000-of-00001", "a-00000-of-00002"))
 

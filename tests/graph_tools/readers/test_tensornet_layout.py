@@ -26,7 +26,7 @@ def test_text_columns(optimizer: str, columns: int, version_first: bool, names: 
 
 
 @pytest.mark.parametrize(("optimizer", "columns"), [("AdaGrad", 11), ("AdaGrad", 15), ("Adam", 13), ("Ftrl", 27)])
-def test_columns_that_no_release_wrote(optimizer: str, columns: int) -> None:
+def test_unknown_numbers_of_columns_have_no_layout(optimizer: str, columns: int) -> None:
     assert layouts.text_layout(optimizer, 8, columns, False) is None
 
 
@@ -50,7 +50,7 @@ def test_plausible() -> None:
         assert not layouts.is_plausible(bad), name
 
 
-def test_what_is_dropped() -> None:
+def test_bytes_of_dropped_columns_are_counted_by_kind() -> None:
     kinds = layouts.binary_layouts(8)
     assert layouts.dropped_bytes(kinds[("AdaGrad", True)], 8, 8) == {"g2sum": 4, "no_show_days": 4, "click": 4}
     assert layouts.dropped_bytes(kinds[("AdaGrad", True)], 8, 10) == {"g2sum": 4, "no_show_days": 4}

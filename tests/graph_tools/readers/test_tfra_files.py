@@ -97,7 +97,7 @@ def test_sizes_that_do_not_fit(tmp_path: Path) -> None:
         tfra_files.open_table(tmp_path, "t")
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_missing_keys_tables_and_folders_are_named(tmp_path: Path) -> None:
     sparse_files.write_tfra(tmp_path, "t", [[{}, {}]])
     with pytest.raises(UnreadableError, match="table t has no keys"):
         tfra_files.open_table(tmp_path, "t")

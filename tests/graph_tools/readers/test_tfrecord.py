@@ -51,7 +51,7 @@ def test_slices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB", "SNAPPY"])
-def test_what_tensorflow_writes(tmp_path: Path, compression: str) -> None:
+def test_tables_written_by_tensorflow_are_read(tmp_path: Path, compression: str) -> None:
     from tensorflow.python.lib.io import _pywrap_record_io
 
     path = tmp_path / "records"
@@ -99,7 +99,7 @@ def test_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 13, 30, 55])
-def test_truncated(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "cut"
     path.write_bytes(sparse_files.tfrecord(RECORDS)[: 9 * 56 + cut])
     with pytest.raises(UnreadableError, match=rf"cut: ends within record 9 \({cut} bytes of it\), expected"):

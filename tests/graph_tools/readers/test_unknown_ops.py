@@ -36,7 +36,7 @@ def test_unknown_op_is_named_with_its_node_output_and_the_known_systems(tmp_path
     assert "TFRA dynamic_embedding" in message
 
 
-def test_unknown_op_that_no_output_needs_is_no_matter(tmp_path: Path) -> None:
+def test_an_unknown_op_that_no_output_needs_is_ignored(tmp_path: Path) -> None:
     check_unknown_ops(read_model(build(tmp_path, needed=False)))
 
 

@@ -10,7 +10,7 @@ from graph_tools.report.cut import CutReport, ModelSize
 from graph_tools.report.manifest import PLACE, sha256, write_manifest
 
 
-def test_every_file_but_the_manifest_is_summed(tmp_path: Path) -> None:
+def test_the_manifest_has_the_checksum_of_every_other_file(tmp_path: Path) -> None:
     for name in ("saved_model.pb", "variables/a", PLACE.as_posix()):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)

@@ -23,7 +23,7 @@ def test_fingerprints_are_those_of_the_hashing_op(buckets: int) -> None:
     np.testing.assert_array_equal(fingerprints(strings()) % np.uint64(buckets), expected.astype(np.uint64))
 
 
-def test_fingerprints_of_nothing() -> None:
+def test_fingerprints_of_no_strings() -> None:
     assert fingerprints(np.empty(0, object)).shape == (0,)
 
 

@@ -72,7 +72,7 @@ def test_several_keys_of_one_row() -> None:
     assert (built(Index(keys[other], rows[other], True)) == index).all()
 
 
-def test_key_that_is_there_twice_is_named() -> None:
+def test_a_repeated_key_is_named() -> None:
     keys = np.array([5, -3, 7, -3], np.int64).view(np.uint64)
     with pytest.raises(ConversionError, match="key -3: occurs twice"):
         built(Index(keys, None, True))
@@ -81,7 +81,7 @@ def test_key_that_is_there_twice_is_named() -> None:
     assert np.concatenate(index.suspects).tolist() == [1, 3]
 
 
-def test_few_keys_are_far_from_home() -> None:
+def test_few_keys_are_far_from_their_home_bucket() -> None:
     keys = np.arange(200_000, dtype=np.uint64)
     found = built(Index(keys, None, True))
     used = np.arange(5) < found["count"][:, None]

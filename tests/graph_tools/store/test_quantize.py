@@ -58,7 +58,7 @@ def test_values_that_do_not_fit_are_refused(row_type: str) -> None:
         encode(np.array([[1.0, 1e8]], np.float32), row_type)
 
 
-def test_infinity_and_nan_stay_where_they_can() -> None:
+def test_only_floats_store_infinity_and_nan() -> None:
     rows = np.array([[np.inf, np.nan, -np.inf]], np.float32)
     for row_type in ("fp32", "bf16", "fp16"):
         np.testing.assert_array_equal(decode(encode(rows, row_type), row_type, 3), rows)

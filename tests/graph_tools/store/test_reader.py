@@ -64,7 +64,9 @@ def forged(file: Path, section: str, place: int, value: bytes) -> Path:
         ("key_offsets", -8, b"\xff\xff\xff", "out of order"),
     ],
 )
-def test_forged_content_is_found(tmp_path: Path, section: str, place: int, value: bytes, found: str) -> None:
+def test_a_file_with_forged_content_is_detected(
+    tmp_path: Path, section: str, place: int, value: bytes, found: str
+) -> None:
     file = written(tmp_path, spec_of("string", 101))
     header = read_header(file)
     if place == 40:  # the first row number of a bucket with a key

@@ -100,9 +100,7 @@ def test_halves_round_to_the_nearest() -> None:
         ("int8", 8, np.float16, 1.0, False),
     ],
 )
-def test_row_types_that_do_not_serve_are_refused(
-    row_type: str, dim: int, dtype: type, largest: float, refused: bool
-) -> None:
+def test_unsuitable_row_types_are_refused(row_type: str, dim: int, dtype: type, largest: float, refused: bool) -> None:
     assert (refusal(row_type, dim, np.dtype(dtype), largest) is not None) == refused
 
 

@@ -74,7 +74,7 @@ def test_absent_keys_that_are_errors(tmp_path: Path) -> None:
         reader.lookup(absent_of("int64", 11))
 
 
-def test_several_keys_lead_to_one_row(tmp_path: Path) -> None:
+def test_several_keys_may_share_one_row(tmp_path: Path) -> None:
     keys = np.random.default_rng(0).permutation(1000).astype(np.int64)
     numbers = (keys % 10).astype(np.int32)
     spec = TableSpec(4, ArrayTensor(rows_of(10, 4)), keys=ArrayTensor(keys), row_numbers=ArrayTensor(numbers))
@@ -133,7 +133,7 @@ def test_rows_quantized_by_cut_pass_as_they_are(tmp_path: Path) -> None:
     assert written(tmp_path, spec) == written(tmp_path, spec_of("direct", 101, 7, "int4"))
 
 
-def test_what_is_between_sections_is_zero(tmp_path: Path) -> None:
+def test_padding_between_sections_is_zero(tmp_path: Path) -> None:
     file = write_table(tmp_path, spec_of("string", 37, dim=3))
     raw = np.frombuffer(file.path.read_bytes(), np.uint8).copy()
     raw[:HEADER_BYTES] = 0

@@ -55,7 +55,7 @@ def test_without_a_store_the_file_is_in_the_artifact_alone(assets: Path) -> None
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EMLINK])
-def test_copy_is_reported_where_no_link_can_be(
+def test_a_copy_is_reported_if_linking_is_impossible(
     store: TableStore, assets: Path, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -176,7 +176,7 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
         TableReader(tmp_path / "store" / name).check()
 
 
-def test_what_a_dead_writer_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     old, new = tmp_path / ".table.1.aa", tmp_path / ".table.2.bb"
     for file in (old, new):
         file.touch()

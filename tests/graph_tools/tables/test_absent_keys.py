@@ -24,7 +24,7 @@ def build(path: Path, keys: np.ndarray = KEYS, asked: str = "int64") -> Path:
 
 
 @pytest.mark.parametrize("value", ["", "zeros", "row", "row:", "3"])
-def test_value_that_means_nothing(tmp_path: Path, value: str) -> None:
+def test_an_unknown_rule_for_absent_keys_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(UsageError, match=f"--absent-key emb={value}: '{value}', expected zero, row:K or default"):
         read_model(build(tmp_path), absent_key={"emb": value})
 
@@ -37,7 +37,7 @@ def test_value_that_means_nothing(tmp_path: Path, value: str) -> None:
         (f"row:{2**63}", "expected one of type int64"),
     ],
 )
-def test_row_of_a_key_that_is_not_there(tmp_path: Path, value: str, message: str) -> None:
+def test_the_row_of_an_absent_key_is_refused(tmp_path: Path, value: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_model(build(tmp_path), absent_key={"emb": value})
 

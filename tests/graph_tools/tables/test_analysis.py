@@ -57,7 +57,7 @@ def test_rows_are_compared_with_the_default_of_their_key() -> None:
     assert not found.ascending
 
 
-def test_nothing_equal_goes_where_lookups_do_not_agree() -> None:
+def test_rows_equal_to_the_absent_value_stay_if_lookups_disagree() -> None:
     rows = rows_of(100)
     rows[:10] = 0
     found = look(make_table(np.arange(100), rows), unanimous=False)
@@ -65,7 +65,7 @@ def test_nothing_equal_goes_where_lookups_do_not_agree() -> None:
     assert (found.zeros.count, found.own.count) == (10, 90)
 
 
-def test_rows_go_for_the_first_reason_only() -> None:
+def test_a_dropped_row_is_counted_under_its_first_reason() -> None:
     rows = rows_of(100)
     rows[:50] = 0
     rows[60:70] *= np.float32(1e-6)
@@ -77,7 +77,7 @@ def test_rows_go_for_the_first_reason_only() -> None:
     assert found.kept == 30
 
 
-def test_small_rows_become_zeros_where_absent_keys_are_not() -> None:
+def test_small_rows_become_zeros_if_absent_keys_are_not_zero() -> None:
     rows = rows_of(100)
     rows[60:70] *= np.float32(1e-6)
     found = look(make_table(np.arange(100), rows, rows_of(1, 3)), min_norm=1e-3)
@@ -148,7 +148,7 @@ def test_values_that_are_no_weights_are_refused(value: float) -> None:
         analyze(of_variable("v", ArrayTensor(rows)), None, EVERYTHING, CutOptions())
 
 
-def test_progress_tells_all_bytes() -> None:
+def test_progress_counts_all_bytes() -> None:
     told: list[int] = []
     source = of_variable("v", ArrayTensor(rows_of(1000)))
     analyze(source, None, EVERYTHING, CutOptions(), lambda name, size: told.append(size))

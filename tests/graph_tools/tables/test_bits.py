@@ -10,7 +10,7 @@ from graph_tools.tables.bits import Bits
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=40), max_size=8), st.data())
-def test_bits_hold_what_was_set_in_pieces_of_any_length(pieces: list[list[bool]], data: st.DataObject) -> None:
+def test_bits_can_be_set_in_pieces_of_any_length(pieces: list[list[bool]], data: st.DataObject) -> None:
     whole = np.array([block for piece in pieces for block in piece], bool)
     bits = Bits(len(whole))
     begin = 0

@@ -21,7 +21,7 @@ def make_table(*parts: tuple[Any, Any]) -> SparseTable:
     return SparseTable("users", "hps", np.dtype(np.int64), 2, np.dtype(np.float32), made, Absent(None, "zeros"))
 
 
-def test_a_good_table_passes() -> None:
+def test_a_valid_table_passes_the_checks() -> None:
     checks.check_table(make_table(([1, -2], [[0, 1], [2, 3]]), ([5], [[9.9e29, -9.9e29]])))
 
 
@@ -66,7 +66,7 @@ def test_values_that_cannot_be_weights(value: float, dtype: type) -> None:
         checks.scan_values(table)
 
 
-def test_a_half_precision_infinity() -> None:
+def test_a_half_precision_infinity_is_refused() -> None:
     table = make_table(([7], [[0, 0]]))
     table.parts[0].rows = ArrayTensor(np.array([[1, np.inf]], np.float16))
     with pytest.raises(UnreadableError, match=r"key 7"):
@@ -123,7 +123,7 @@ def test_duplicate_strings(memory: int) -> None:
     )
 
 
-def test_same_key_set() -> None:
+def test_key_sets_are_compared_in_any_order() -> None:
     keys = np.arange(-500, 500, dtype=np.int64)
     turned = ArrayTensor(keys[::-1].copy())
     assert checks.same_key_set(ArrayTensor(keys), turned)

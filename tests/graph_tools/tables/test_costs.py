@@ -47,7 +47,7 @@ def test_layouts_that_a_sparse_table_may_have() -> None:
     }
 
 
-def test_gaps_are_not_filled_where_absent_keys_must_be_told() -> None:
+def test_gaps_are_not_filled_if_absent_keys_must_be_distinguished() -> None:
     assert ("direct", "none") not in names(layouts(COUNTS, plain=False, direct=True, indexed=True, gaps=False))
     dense = dataclasses.replace(COUNTS, span=1000)
     assert ("direct", "none") in names(layouts(dense, plain=False, direct=True, indexed=True, gaps=False))

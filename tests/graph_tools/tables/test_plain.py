@@ -62,13 +62,13 @@ def test_only_matrices_of_floats_are_tables(value: np.ndarray) -> None:
     assert plain_tables(model) == ([], [])
 
 
-def test_variable_that_nothing_gathers_from_is_none() -> None:
+def test_a_variable_without_gathers_is_not_a_table() -> None:
     model = variable_model(MATRIX)
     model.graph.add("ReadVariableOp", [model.graph["table"].output()], attrs={"dtype": np.float32})
     assert plain_tables(model) == ([], [])
 
 
-def test_what_a_plan_made_is_none() -> None:
+def test_variables_made_by_a_plan_are_not_plain_tables() -> None:
     model = variable_model(MATRIX)
     gather(model)
     model.variables["table"] = PlannedTensor(MATRIX.dtype, MATRIX.shape, lambda rows: iter([MATRIX]))

@@ -47,7 +47,7 @@ def test_forecast_is_what_is_written(tmp_path: Path, kind: str) -> None:
         assert 0 <= written - record.forecast[row_type] < 1500
 
 
-def test_limit_of_memory_leaves_duplicates_and_says_so() -> None:
+def test_the_memory_limit_leaves_duplicates_with_a_reason() -> None:
     rows = np.repeat(np.random.default_rng(1).normal(size=(400000, 8)).astype(np.float32), 2, axis=0)
     table = make_table(np.arange(800000) * 1000, rows)
     (record,) = forecast(lookup_model(table), CutOptions(memory_limit=64 << 20))

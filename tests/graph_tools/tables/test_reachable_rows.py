@@ -60,7 +60,7 @@ def test_clipped_ids_lie_between_their_bounds(low: int, high: int, expected: tup
     assert build.reach(clipped) == expected
 
 
-def test_clip_of_what_is_known_is_sound() -> None:
+def test_clip_of_a_known_range_is_sound() -> None:
     build = Builder()
     hashed = build.add("StringToHashBucketFast", build.words, num_buckets=100)
     assert build.reach(build.add("ClipByValue", hashed, 20, 50, T=np.int64)) == (20, 50)
@@ -97,7 +97,7 @@ def test_table_of_a_file_gives_its_lines(tmp_path: Path, text: str, lines: int) 
     assert build.reach(found) == (0, lines - 1)
 
 
-def test_reach_holds_what_lies_between_its_ends() -> None:
+def test_reach_contains_the_numbers_between_its_ends() -> None:
     keys = np.array([-5, 0, 3, 9])
     assert Reach(0, 3).holds(keys).tolist() == [False, True, True, False]
     assert Reach(None, 3).holds(keys).tolist() == [True, True, True, False]

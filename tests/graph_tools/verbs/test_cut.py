@@ -96,7 +96,7 @@ def test_export_that_may_only_be_read(served: Path, tmp_path: Path) -> None:
         folder.chmod(0o755)
 
 
-def test_manifest_vouches_for_every_file(cut_served: Path) -> None:
+def test_the_manifest_has_the_hash_of_every_file(cut_served: Path) -> None:
     manifest = json.loads((cut_served / MANIFEST).read_text())
     found = {
         path.relative_to(cut_served).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -248,7 +248,7 @@ def test_names_inside_the_graph_are_kept_on_request(tiny_model: Path, tmp_path: 
     assert product not in short
 
 
-def test_absent_keys_are_given_what_was_asked_for(tmp_path: Path) -> None:
+def test_absent_keys_get_the_requested_value(tmp_path: Path) -> None:
     source = cut_models.build_sparse(tmp_path / "source", random=True)
     with pytest.raises(ConversionError, match="--absent-key emb=zero or emb=row:K"):
         cut(source, tmp_path / "out")
@@ -260,7 +260,7 @@ def test_absent_keys_are_given_what_was_asked_for(tmp_path: Path) -> None:
     assert manifest["tables"][0]["absent"]["kind"] == "row"
 
 
-def test_checks_that_only_the_source_makes_are_no_difference(tmp_path: Path) -> None:
+def test_assertions_that_only_the_source_has_are_not_a_difference(tmp_path: Path) -> None:
     source = special_models.build_counter(tmp_path / "counter")
     report = cut(source, tmp_path / "out", signatures=["serving_default"], samples=2, check=False)
     assert report.target is not None
@@ -291,7 +291,7 @@ def test_places_are_checked_before_anything_is_read(sparse: Path, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told_of_each_step(sparse: Path, tmp_path: Path) -> None:
+def test_each_step_reports_its_progress(sparse: Path, tmp_path: Path) -> None:
     class Told:
         def __init__(self) -> None:
             self.steps: list[tuple[str, int | None, str]] = []

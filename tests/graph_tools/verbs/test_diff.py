@@ -16,14 +16,14 @@ from graph_tools.writer import write_saved_model
 from helpers.models import verify_models
 
 
-def test_a_model_does_not_differ_from_itself(string_model: Path) -> None:
+def test_diff_of_a_model_with_itself_is_empty(string_model: Path) -> None:
     report = diff(string_model, string_model)
     assert report.equal
     assert report.same_interface
     assert report.a == report.b
 
 
-def test_content_alone(tmp_path: Path) -> None:
+def test_a_difference_in_content_alone_is_reported(tmp_path: Path) -> None:
     rows = np.ones((6, 2), np.float32)
     a = verify_models.build_lookup(tmp_path / "a", rows=rows)
     b = verify_models.build_lookup(tmp_path / "b", rows=rows * 2)

@@ -40,7 +40,7 @@ def _ops(path: Path) -> dict[str, int]:
     return inspect(path).models[0].ops
 
 
-def test_a_model_is_fused_and_answers_alike(source: Path, tmp_path: Path) -> None:
+def test_a_fused_model_has_the_scores_of_its_source(source: Path, tmp_path: Path) -> None:
     before = cut_models.contents(source)
     report = fuse(source, tmp_path / "out", samples=6, precision="fp32")
     assert cut_models.contents(source) == before
@@ -85,14 +85,14 @@ def test_manifest(source: Path, tmp_path: Path) -> None:
     assert sums == said["files"]
 
 
-def test_a_cut_model_says_that_it_is_not_fused(source: Path, tmp_path: Path) -> None:
+def test_the_manifest_of_a_cut_model_says_that_it_is_not_fused(source: Path, tmp_path: Path) -> None:
     cut(source, tmp_path / "out", samples=3)
     said = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert said["fused"] is False
     assert "precision" not in said
 
 
-def test_of_a_cut_model_and_in_one_go_the_result_is_the_same(source: Path, tmp_path: Path) -> None:
+def test_optimize_gives_the_result_of_cut_and_fuse(source: Path, tmp_path: Path) -> None:
     cut(source, tmp_path / "cut", samples=3)
     fuse(tmp_path / "cut", tmp_path / "a", samples=3)
     report = optimize(source, tmp_path / "b", samples=3)
@@ -121,7 +121,7 @@ def test_a_pass_that_computes_something_else_is_left_out(
     assert verify(source, tmp_path / "out", samples=6).passed
 
 
-def test_what_cannot_be_proved_leaves_nothing(source: Path, tmp_path: Path) -> None:
+def test_a_weak_proof_leaves_no_files(source: Path, tmp_path: Path) -> None:
     with pytest.raises(
         VerificationError, match=r"out: not written, since the proof is weak: .* 1 row answered"
     ) as caught:
@@ -167,7 +167,7 @@ def test_dry_run_writes_nothing(source: Path, tmp_path: Path) -> None:
     assert report.target.nodes < report.source.nodes
 
 
-def test_options_of_cut_hold_in_one_go(source: Path, tmp_path: Path) -> None:
+def test_optimize_applies_the_options_of_cut(source: Path, tmp_path: Path) -> None:
     options = CutOptions(keep_graph_names=True)
     optimize(source, tmp_path / "out", samples=3, options=options, outputs=["score"])
     found = read_model(tmp_path / "out")
@@ -175,7 +175,7 @@ def test_options_of_cut_hold_in_one_go(source: Path, tmp_path: Path) -> None:
     assert any(name.startswith("StatefulPartitionedCall/") for name in found.graph.nodes)
 
 
-def test_progress_is_told(source: Path, tmp_path: Path) -> None:
+def test_progress_is_reported(source: Path, tmp_path: Path) -> None:
     class Told:
         def __init__(self) -> None:
             self.steps: list[str] = []

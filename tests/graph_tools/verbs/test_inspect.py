@@ -98,6 +98,6 @@ def test_models_side_by_side(tiny_model: Path, tmp_path: Path) -> None:
     assert [model.path for model in report.models] == [str(tiny_model), str(tmp_path / "m")]
 
 
-def test_what_is_no_model_is_named(tmp_path: Path) -> None:
+def test_paths_without_a_model_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="does not exist, expected a SavedModel or a GraphDef"):
         inspect(tmp_path / "none")

@@ -138,14 +138,14 @@ def test_bisection_finds_single_sites_in_few_attempts() -> None:
     assert trial.count < 60
 
 
-def test_what_no_pass_explains_fails_as_it_did() -> None:
+def test_a_difference_that_no_pass_explains_keeps_its_error() -> None:
     trial = Trial({"prune_unreachable": ["site"], "other": ["a", "b"]}, {("prune_unreachable", "site")})
     with pytest.raises(VerificationError, match="differs"):
         Attempts(trial, Silent()).run()
     assert trial.count == 2
 
 
-def test_a_pass_with_many_bad_sites_goes_whole() -> None:
+def test_a_pass_with_many_bad_sites_is_left_out_completely() -> None:
     sites = [f"site_{i}" for i in range(20)]
     found = Attempts(Trial({"other": sites, "good": ["x"]}, {("other", site) for site in sites}), Silent()).run()
     assert [(left_out.name, left_out.site) for left_out in found] == [("other", None)]

@@ -37,7 +37,7 @@ def _fused(source: Path, out: Path, **options: Any) -> tuple[FuseReport, dict[st
     return report, manifest["precision"], {tower.attrs["precision"].s for tower in towers}
 
 
-def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None:
+def test_auto_permits_bf16_if_it_keeps_the_order_of_scores(source: Path, tmp_path: Path) -> None:
     report, said, attributes = _fused(source, tmp_path / "out")
     assert attributes == {b"auto"}
     assert (said["requested"], said["permitted"], said["forced"]) == ("auto", "bf16", False)
@@ -56,7 +56,7 @@ def test_auto_permits_what_keeps_the_order(source: Path, tmp_path: Path) -> None
     assert report.verification.passed
 
 
-def test_auto_refuses_what_loses_the_order(tmp_path: Path) -> None:
+def test_auto_refuses_bf16_if_it_changes_the_order_of_scores(tmp_path: Path) -> None:
     close = fused_tower.build_tower(tmp_path / "source", cancelling=True)
     _, said, attributes = _fused(close, tmp_path / "out")
     assert attributes == {b"fp32"}
@@ -66,7 +66,7 @@ def test_auto_refuses_what_loses_the_order(tmp_path: Path) -> None:
     assert said["certificate"]["rank_correlation_loss"] > LIMIT
 
 
-def test_labels_count_more_than_the_order(tmp_path: Path) -> None:
+def test_labels_take_precedence_over_rank_correlation(tmp_path: Path) -> None:
     close = fused_tower.build_tower(tmp_path / "source", cancelling=True)
     random = np.random.default_rng(0)
     x = random.normal(size=(400, fused_tower.FEATURES)).astype(np.float32)
@@ -81,7 +81,7 @@ def test_labels_count_more_than_the_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_what_is_asked_for_is_done(source: Path, tmp_path: Path, precision: str) -> None:
+def test_a_requested_precision_is_applied(source: Path, tmp_path: Path, precision: str) -> None:
     _, said, attributes = _fused(source, tmp_path / "out", precision=precision)
     assert attributes == {precision.encode()}
     assert (said["requested"], said["permitted"], said["forced"]) == (precision, precision, precision == "bf16")
@@ -111,7 +111,7 @@ def test_a_precision_that_the_result_has_is_measured_anew(source: Path, tmp_path
     assert said["certificate"]["rank_correlation_loss"] < LIMIT
 
 
-def test_what_forbids_bf16() -> None:
+def test_reasons_that_forbid_bf16() -> None:
     from graph_tools.verbs.precision import _loss
     from graph_tools.verification import OutputComparison
 

@@ -30,14 +30,14 @@ def test_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_nothing_stays_after_an_error(tmp_path: Path, error: type[BaseException]) -> None:
+def test_no_file_is_left_after_an_error(tmp_path: Path, error: type[BaseException]) -> None:
     with pytest.raises(error), staged(tmp_path / "a" / "b" / "out") as folder:
         _write(folder)
         raise error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_above_that_hold_something_stay(tmp_path: Path) -> None:
+def test_parent_folders_with_content_are_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError), staged(tmp_path / "a" / "b" / "out"):
         (tmp_path / "a" / "other").write_text("")
         raise ValueError
@@ -65,7 +65,7 @@ def test_errors_about_other_files_are_left_alone(tmp_path: Path) -> None:
         (tmp_path / "elsewhere").read_bytes()
 
 
-def test_what_came_there_meanwhile_is_kept(tmp_path: Path) -> None:
+def test_a_target_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
     place = tmp_path / "out"
     with pytest.raises(ConversionError, match=r"not empty"), staged(place) as folder:
         _write(folder)
@@ -88,7 +88,7 @@ def test_abandoned_folders_are_removed_and_others_are_not(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.22222222", *(path.name for path in kept)}
 
 
-def test_places_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_targets_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (tmp_path / "file").write_text("")

@@ -81,7 +81,7 @@ def test_requests_for_weighted_bags_are_answered(tmp_path: Path) -> None:
         assert len(refused) < 12, refused
 
 
-def test_numbers_that_meet_are_no_companions(tmp_path: Path) -> None:
+def test_inputs_that_are_both_numbers_are_not_companions(tmp_path: Path) -> None:
     specs = [tf.TensorSpec([None, 3], tf.float32, name=name) for name in ("x", "z")]
     model = read_model(export_function(tmp_path / "model", lambda x, z: {"y": x * z}, specs))
     assert find_companions(model, model.signatures[KEY]) == []

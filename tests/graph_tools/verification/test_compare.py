@@ -28,7 +28,7 @@ def test_tolerance_is_of_the_second_model() -> None:
     assert not _compared([2.0], [1.0], Tolerance(0, 0.5)).equal
 
 
-def test_infinities_equal_their_like() -> None:
+def test_infinities_of_one_sign_are_equal() -> None:
     assert _compared([np.inf, -np.inf], [np.inf, -np.inf]).bit_exact
     assert _compared([np.inf, 1e30], [-np.inf, np.inf], Tolerance(1e38, 1)).beyond == 2
 

@@ -24,7 +24,7 @@ def _of(requests: list[Request], scenario: str) -> Request:
     return next(request for request in requests if request.origin.endswith(scenario))
 
 
-def test_the_same_seed_gives_the_same_requests(string_model: Path, strings: list[Request]) -> None:
+def test_equal_seeds_give_equal_requests(string_model: Path, strings: list[Request]) -> None:
     model = read_model(string_model)
     again = list(Generator(model, name="serving_default", seed=3).requests(40))
     other = list(Generator(model, name="serving_default", seed=4).requests(40))

@@ -75,7 +75,7 @@ def test_requests_have_what_is_not_finite_in_each_input(tmp_path: Path) -> None:
     assert np.isfinite(found).all(axis=1).any()
 
 
-def test_a_cut_tells_where_tensorflow_answers_nan_otherwise(tmp_path: Path, with_onednn: None) -> None:
+def test_a_cut_warns_about_outputs_where_onednn_changes_nan(tmp_path: Path, with_onednn: None) -> None:
     report = cut(build_tower(tmp_path / "in"), tmp_path / "out").verification
     assert report is not None
     assert report.passed

@@ -76,7 +76,7 @@ def _pairs(path: Path, rows: np.ndarray, cancelling: bool) -> Path:
     return export_function(path, serve, [tf.TensorSpec([None, 3], tf.int64, name="ids")], table=table)
 
 
-def test_scores_of_ids_that_cancel_are_no_difference(tmp_path: Path) -> None:
+def test_rounding_of_ids_that_cancel_is_not_a_difference(tmp_path: Path) -> None:
     rows = TABLE[:, :1].copy()
     rows[0] = 3000.0
     one, other = _pairs(tmp_path / "one", rows, True), _pairs(tmp_path / "other", rows, False)

@@ -252,7 +252,7 @@ def test_variables_are_found_again(tmp_path: Path, zero_share: float, row_type: 
     assert not _verified(tmp_path / "in", model, changed_copy(tmp_path / "out", tmp_path / "wrong", change)).passed
 
 
-def test_cut_streams_what_is_above_its_limit(tmp_path: Path) -> None:
+def test_cut_streams_tables_above_the_memory_limit(tmp_path: Path) -> None:
     export_big_table(tmp_path / "in", 1_000_000, 0.5)
     report = cut(tmp_path / "in", tmp_path / "out", options=CutOptions(memory_limit=64 << 20), samples=12)
     assert report.verification is not None

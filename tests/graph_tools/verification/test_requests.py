@@ -127,7 +127,7 @@ def test_npz_that_does_not_fit(signatures: dict[str, Signature], tmp_path: Path)
         read_requests(path, signatures)
 
 
-def test_files_that_are_none_of_these(signatures: dict[str, Signature], tmp_path: Path) -> None:
+def test_files_of_unknown_kinds_are_refused(signatures: dict[str, Signature], tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="does not exist, expected a file of requests"):
         read_requests(tmp_path / "none", signatures)
     for content in (b"", b"no request at all", b"\xff" * 40):

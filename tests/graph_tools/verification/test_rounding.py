@@ -45,7 +45,7 @@ def _compared(request: Request, second: np.ndarray) -> OutputComparison:
     return compared
 
 
-def test_another_order_of_numbers_that_cancel_is_no_difference() -> None:
+def test_another_order_of_summation_is_not_a_difference() -> None:
     request = _request(CANCELLING, PLAIN)
     other = _score(np.asarray(request.inputs["x"])[:, [0, 2, 1, 3]])
     compared = _compared(request, other)
@@ -65,7 +65,7 @@ def test_a_difference_is_found_beside_such_numbers() -> None:
         assert compared.worst.index == [row]
 
 
-def test_nothing_is_asked_again_without_need() -> None:
+def test_nudged_requests_are_sent_only_if_scores_differ() -> None:
     def refuse(asked: list[Request]) -> list[Answer]:
         raise AssertionError(asked)
 
@@ -77,7 +77,7 @@ def test_nothing_is_asked_again_without_need() -> None:
     assert slacks([request] * 2, [refused, first], [first, refused], STRICT, refuse) == {}
 
 
-def test_what_is_not_a_number_gives_no_room() -> None:
+def test_nan_gives_no_extra_tolerance() -> None:
     request = _request([3e38, 3e38, -3e38])
     (first,) = _ask([request])
     assert isinstance(first, dict)

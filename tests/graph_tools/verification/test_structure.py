@@ -15,7 +15,7 @@ from graph_tools.verification.structure import SparseInput, find_sparse_inputs, 
 from helpers.models import verify_models
 
 
-def test_by_use(tmp_path: Path) -> None:
+def test_sparse_inputs_are_found_by_use(tmp_path: Path) -> None:
     model = read_model(verify_models.build_bags(tmp_path / "bags"))
     assert find_sparse_inputs(model, model.signatures["serving_default"]) == [SparseInput("a", "b", "c")]
 
@@ -23,13 +23,13 @@ def test_by_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "keys", [("x_indices", "x_values", "x_shape"), ("x/Indices", "x/ids", "x/dense_shape"), ("x", "x_1", "x_2")]
 )
-def test_by_name(keys: tuple[str, str, str]) -> None:
+def test_sparse_inputs_are_found_by_name(keys: tuple[str, str, str]) -> None:
     signature = _signature(dict(zip(keys, [(None, 2), (None,), (2,)], strict=True)))
     model = Model(Path("m"), "GraphDef", Graph(), {"s": signature})
     assert find_sparse_inputs(model, signature) == [SparseInput(*keys)]
 
 
-def test_dense_inputs_are_none() -> None:
+def test_dense_inputs_are_not_sparse_inputs() -> None:
     signature = _signature({"user": (None,), "items": (None, 2), "weights": (2,)})
     model = Model(Path("m"), "GraphDef", Graph(), {"s": signature})
     assert find_sparse_inputs(model, signature) == []

@@ -113,7 +113,7 @@ def test_keys_and_rows_of_different_length_are_refused() -> None:
         compare_tables([Pair(broken, _table())])
 
 
-def test_rows_that_nobody_asks_for_may_be_gone() -> None:
+def test_unreachable_rows_may_be_missing() -> None:
     kept = [0, 3, 4, 5, 6]
     result = _table(KEYS[kept], ROWS[kept])
     (found,) = compare_tables([Pair(_table(), result, Reach(0, 41))])

@@ -52,7 +52,7 @@ def test_regions_are_weighed_by_time(tmp_path: Path) -> None:
     assert report.to_json()["timing"]["regions"][0]["share"] == slow.share
 
 
-def test_nobody_asked(tmp_path: Path) -> None:
+def test_without_explain_no_time_is_measured(tmp_path: Path) -> None:
     source = model(tmp_path / "source", slow_and_quick)
     report = fuse(source, None, dry_run=True, op_library=LIBRARY, precision="fp32")
     assert report.to_json()["timing"] is None

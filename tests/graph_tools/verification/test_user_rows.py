@@ -18,7 +18,7 @@ def request(rows: int, users: int | None = None, origin: str = "generated 1, kno
     return Request("score", {**inputs, "item": np.arange(rows) + 10, "scale": np.array(2.0)}, origin)
 
 
-def test_forms_take_turns() -> None:
+def test_requests_with_equal_user_rows_and_with_one_row_alternate() -> None:
     asked = [request(3), request(1), request(0), request(2, origin="generated 2, absent keys")]
     found = list(with_user_forms(asked, USER))
     assert [request.origin for request in found] == [

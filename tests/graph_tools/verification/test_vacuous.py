@@ -31,7 +31,7 @@ def offset_model(path: Path, value: float) -> Path:
     return path
 
 
-def test_empty_batch_alone_proves_nothing(tmp_path: Path) -> None:
+def test_empty_batches_alone_are_not_a_proof(tmp_path: Path) -> None:
     report = verify(offset_model(tmp_path / "one", 1.0), offset_model(tmp_path / "two", 2.0))
     assert not report.passed
     assert "none of 32 requests was answered" in report.reasons[0]

@@ -54,7 +54,7 @@ def test_one_weight_beyond_the_tolerance_is_found(lookup: Path, tmp_path: Path) 
     assert output.worst.a == pytest.approx(2.5)
 
 
-def test_one_weight_at_the_tolerance_is_let_pass_and_seen(lookup: Path, tmp_path: Path) -> None:
+def test_one_weight_at_the_tolerance_passes_and_is_reported(lookup: Path, tmp_path: Path) -> None:
     b = verify_models.build_lookup(tmp_path / "b", rows=_moved_up_to_tolerance(beyond=False))
     report = verify(lookup, b, tolerance="1e-5,1e-5")
     (output,) = report.outputs
@@ -116,7 +116,7 @@ def test_a_wrong_asset_is_found(string_model: Path, tmp_path: Path) -> None:
     assert [output.name for output in report.outputs if output.only_scores_differ] == ["score"]
 
 
-def test_bags_are_recognized_by_their_use(tmp_path: Path) -> None:
+def test_sparse_inputs_are_recognized_by_their_use(tmp_path: Path) -> None:
     a = verify_models.build_bags(tmp_path / "a")
     report = verify(a, a, samples=20)
     assert report.passed, report.reasons
@@ -187,7 +187,7 @@ def test_no_request_is_no_proof(tiny_model: Path) -> None:
     assert "none of 0 requests was answered" in report.reasons[0]
 
 
-def test_a_broken_object_graph_is_no_hindrance(tiny_model: Path, tf1_model: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_broken_object_graph_is_verified(tiny_model: Path, tf1_model: Path, tmp_path: Path) -> None:
     import shutil
 
     from tensorflow.core.protobuf import saved_model_pb2
@@ -212,7 +212,7 @@ def test_weights_of_another_checkpoint(
     assert not verify(taken, tiny_model, samples=8).passed
 
 
-def test_ops_that_nobody_has(tiny_model: Path, tmp_path: Path) -> None:
+def test_unknown_ops_are_refused_if_an_output_needs_them(tiny_model: Path, tmp_path: Path) -> None:
     needed, beside = read_model(tiny_model), read_model(tiny_model)
     for model in (needed, beside):
         (product,) = model.graph.of("MatMul")

@@ -41,7 +41,7 @@ def test_computed_from_constants_and_saved_variables(tmp_path: Path) -> None:
          "node 'strange' is of the op 'Nobody>Knows'"),
     ],
 )  # fmt: skip
-def test_what_is_not_constant_says_why(tmp_path: Path, make: object, reason: str) -> None:
+def test_absent_values_that_are_not_constant_are_explained(tmp_path: Path, make: object, reason: str) -> None:
     export = Export()
     node = make(export)  # type: ignore[operator]
     doubled = export.node("AddV2", [node, node], T="float32")
@@ -57,7 +57,7 @@ def test_variable_that_was_not_saved(tmp_path: Path) -> None:
         computed_value(read(export, tmp_path), Output(value))
 
 
-def test_row_that_is_the_same_for_any_number_of_keys(tmp_path: Path) -> None:
+def test_a_constant_row_for_any_number_of_keys_is_the_absent_value(tmp_path: Path) -> None:
     export = Export()
     x = export.input("x", "float32", (None, 2))
     size = export.node("Size", [x], T="float32", out_type="int32")
@@ -76,7 +76,7 @@ def test_row_that_is_the_same_for_any_number_of_keys(tmp_path: Path) -> None:
     assert same_row(model, Output(counted), 2) is None
 
 
-def test_one_number_stands_for_a_row(tmp_path: Path) -> None:
+def test_one_number_may_give_the_default_of_a_whole_row(tmp_path: Path) -> None:
     export = Export()
     one = export.const(np.float32(0.5))
     found = same_row(read(export, tmp_path), Output(one), 3)

@@ -172,7 +172,7 @@ def test_partitioned_table_is_one_table_for_each_part(tmp_path: Path, default: n
     np.testing.assert_array_equal(chosen["rows"], rows_for(ASKED, keys, rows, lambda _: ROWS[2]))
 
 
-def test_slots_are_dropped_and_say_why(tmp_path: Path) -> None:
+def test_slots_are_dropped_with_a_reason(tmp_path: Path) -> None:
     path = one_table(tmp_path, slots=["Adagrad", "Adam_1"])
     table = read_model(path).sparse_tables["item_emb"]
     dropped = {name: (size, reason) for name, size, reason in table.dropped_tensors}
@@ -280,7 +280,7 @@ def test_fused_lookup_is_refused_by_name(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_initializer_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+def test_a_missing_initializer_is_named(tmp_path: Path) -> None:
     export = Export()
     handle = deeprec_table(export, "emb", KEYS, ROWS)
     rows = deeprec_lookup(export, handle, export.input("item"))

@@ -151,7 +151,7 @@ def test_ops_of_other_libraries_with_these_names_are_left_alone(tmp_path: Path) 
     assert model.sparse_tables == {}
 
 
-def test_without_a_default_zeros_are_given_and_it_says_so(tmp_path: Path) -> None:
+def test_without_a_default_lookups_give_zeros_with_a_reason(tmp_path: Path) -> None:
     path = write(tmp_path)
     config = json.loads((tmp_path / "ps.json").read_text())
     for model in config["models"]:

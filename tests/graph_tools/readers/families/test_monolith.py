@@ -223,7 +223,7 @@ def test_shards_that_something_else_is_done_with_stay_apart(tmp_path: Path) -> N
     assert evaluate(model, "serving_default", {"user": ASKED[:0]})["rows"].shape == (0, 3)
 
 
-def test_a_key_at_a_server_that_is_never_asked_for_it(tmp_path: Path) -> None:
+def test_a_key_in_the_wrong_shard_is_refused(tmp_path: Path) -> None:
     tables = by_server(USERS, 3)
     tables[1][6] = [1.0, 2.0, 3.0]
     with pytest.raises(UnreadableError, match="MonolithHashTable_user_1: key 6 in shard 1, expected it in 0 of 3"):
@@ -276,7 +276,7 @@ def test_lengths_of_rows_that_differ(tmp_path: Path) -> None:
         read_model(two_tables(tmp_path / "node", dim_size=5))
 
 
-def test_what_is_served_compressed(tmp_path: Path) -> None:
+def test_rows_served_in_fewer_bits_are_read_and_single_bits_refused(tmp_path: Path) -> None:
     for compressor in ("fp16", "fixed_r8"):
         model = served(two_tables(tmp_path / compressor, config=monolith_config(3, compressor)))
         np.testing.assert_array_equal(

@@ -182,7 +182,7 @@ def test_tables_of_the_entry_in_the_assets_of_servers(tmp_path: Path) -> None:
         read_model(tmp_path)
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_server_model_is_refused(tmp_path: Path) -> None:
     base = distributed(tmp_path)
     moved(base / "ps_1", tmp_path / "gone")
     message = r"entry/1700000000: ps_0 beside it, expected ps_1 that node 'TfServingRemotePredict_\d+' asks"
@@ -199,7 +199,7 @@ def test_a_server_of_another_version(tmp_path: Path) -> None:
         read_model(base)
 
 
-def test_a_server_without_what_is_asked(tmp_path: Path) -> None:
+def test_a_server_without_the_requested_signature_or_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match=r"ps_0/.*: signatures lookup, serving_default, expected 'raw' that node"):
         read_model(distributed(tmp_path / "signature", signature="raw"))
     with pytest.raises(UnreadableError, match=r"ps_0/.*: signature 'lookup' has no input 'usr', expected it"):

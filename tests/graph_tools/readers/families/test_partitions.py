@@ -57,7 +57,7 @@ def test_other_parts_need_offsets(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_same_parts_need_none(tmp_path: Path) -> None:
+def test_equal_parts_need_no_offsets(tmp_path: Path) -> None:
     assert sum(table.count for table in read_model(build(tmp_path, 2, 2, offsets=False)).sparse_tables.values()) == 300
 
 

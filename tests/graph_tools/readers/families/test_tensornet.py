@@ -144,7 +144,7 @@ def test_safe_embedding_lookups_of_bags(tmp_path: Path, combiner: str) -> None:
     np.testing.assert_array_equal(evaluate(model, "serving_default", none)["rows"], np.zeros((2, DIM)))
 
 
-def test_an_embedding_lookup_looks_distinct_signs_up(tmp_path: Path) -> None:
+def test_an_embedding_lookup_deduplicates_signs(tmp_path: Path) -> None:
     export = Export()
     weights = tensornet_variable(export, "weights", 64, DIM)
     pull = tensornet_pull(export, 0, [weights], [export.input("user")])
@@ -177,7 +177,7 @@ def test_show_and_click_make_rows_two_longer(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, [[1, 2, 3, 4, np.log(2) - np.log(5)], [0] * 5], rtol=1e-6)
 
 
-def test_what_absent_signs_are_given_must_be_chosen(tmp_path: Path) -> None:
+def test_the_user_must_choose_the_value_of_absent_signs(tmp_path: Path) -> None:
     path = write(tmp_path)
     with pytest.raises(
         ConversionError, match=r"table 0: TensorNet's server makes a row, .* expected --absent-key 0=zero"
@@ -201,7 +201,7 @@ def test_sub_models_hold_no_pull_and_pass_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["beside", "given", "given sparse_table"])
-def test_where_tables_are_found(tmp_path: Path, place: str) -> None:
+def test_tables_are_found_beside_the_model_and_in_the_given_folder(tmp_path: Path, place: str) -> None:
     path = write(tmp_path)
     target = path.parent if place == "beside" else tmp_path / "elsewhere"
     moved(path / "sparse_table", target / "sparse_table")

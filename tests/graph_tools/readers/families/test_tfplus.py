@@ -102,13 +102,13 @@ def test_lookup_of_training_is_refused_unless_the_user_names_the_table(tmp_path:
         np.testing.assert_array_equal(found["rows"], rows_for(ASKED, KEYS, ROWS, lambda _, value=value: value))
 
 
-def test_old_lookup_gives_zeros_where_it_is_told_so(tmp_path: Path) -> None:
+def test_old_lookups_give_zeros_if_the_user_says_so(tmp_path: Path) -> None:
     model = read_model(one_table(tmp_path, "KvVariableGatherV2"))
     found = evaluate(model, "serving_default", {"item": ASKED})
     np.testing.assert_array_equal(found["rows"], rows_for(ASKED, KEYS, ROWS))
 
 
-def test_old_lookup_of_initial_rows_is_refused(tmp_path: Path) -> None:
+def test_old_lookups_of_initial_rows_are_refused(tmp_path: Path) -> None:
     export = Export()
     handle = tfplus_table(export, "emb", KEYS, ROWS)
     inputs = [handle, export.input("item"), export.const(np.array(True))]
@@ -141,7 +141,7 @@ def test_counts_are_the_low_bits_of_the_frequency_words(tmp_path: Path) -> None:
     assert part.frequencies.read().tolist() == [2, 0, 65_535, 0, 7]
 
 
-def test_slots_and_the_rest_are_dropped_and_say_why(tmp_path: Path) -> None:
+def test_slots_and_other_tensors_are_dropped_with_a_reason(tmp_path: Path) -> None:
     model = read_model(one_table(tmp_path, slots=["m", "v"]))
     dropped = {name: reason for name, _, reason in model.sparse_tables["scope/item"].dropped_tensors}
     assert dropped["scope/item/m-values"] == "optimizer slot of 'scope/item'"

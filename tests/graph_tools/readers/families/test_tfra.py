@@ -171,7 +171,7 @@ def test_table_in_redis_is_refused(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_whether_a_key_was_found_may_not_reach_an_output(tmp_path: Path) -> None:
+def test_outputs_that_depend_on_whether_a_key_was_found_are_refused(tmp_path: Path) -> None:
     export = Export()
     handle = tfra_table(export, "emb", KEYS, ROWS)
     default = export.const(np.zeros(2, np.float32))
@@ -181,7 +181,7 @@ def test_whether_a_key_was_found_may_not_reach_an_output(tmp_path: Path) -> None
         read_model(export.finish(tmp_path / "model", [rows], 2, {"found": "found"}))
 
 
-def test_tables_that_no_output_looks_up_say_so(tmp_path: Path) -> None:
+def test_tables_that_no_output_looks_up_have_that_reason(tmp_path: Path) -> None:
     export = Export()
     handle = tfra_table(export, "emb", KEYS, ROWS)
     tfra_table(export, "emb_Adam_m", KEYS, ROWS)
@@ -305,7 +305,7 @@ def test_real_training_export_loses_its_wrappers_and_slots(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_export_made_anew_by_tfra(tmp_path: Path) -> None:
+def test_an_export_by_tfra_itself_is_read(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)

@@ -55,6 +55,6 @@ def test_rows_come_from_the_lookup(tmp_path: Path) -> None:
         ({"counter": True}, r"used by 'shape' \(VariableShape\)"),
     ],
 )
-def test_what_is_not_certain_is_refused(tmp_path: Path, options: dict[str, bool], message: str) -> None:
+def test_uncertain_wrappers_are_refused(tmp_path: Path, options: dict[str, bool], message: str) -> None:
     with pytest.raises(ConversionError, match=message):
         read_model(build(tmp_path, **options))
