@@ -62,7 +62,7 @@ def find_tables(folder: Path) -> dict[str, Layout]:
     for name, layouts in found.items():
         if len(layouts) > 1:
             ways = " and ".join(f"{each.shards} shards x {each.size} processes" for each in sorted(layouts, key=repr))
-            raise UnreadableError(f"{folder}: table {name} is there as {ways}, expected one of them")
+            raise UnreadableError(f"{folder}: table {name} exists as {ways}, expected one of them")
         for path in _files(folder, name, next(iter(layouts))):
             if not path.is_file():
                 raise UnreadableError(f"{path}: does not exist, expected all files of table {name}")

@@ -117,7 +117,7 @@ def _saved(model: Model, node: Node) -> Array:
         handle = model.graph.input(handle, 0)
     if handle.name not in model.variables:
         fed = node.op.startswith("Placeholder")
-        raise NotConstantError(f"node '{node.name}' is " + ("fed by the request" if fed else "of no saved value"))
+        raise NotConstantError(f"node '{node.name}' " + ("is fed by the request" if fed else "has no saved value"))
     return model.variables[handle.name].read()
 
 

@@ -129,7 +129,7 @@ def _absent(model: Model, setters: list[Setter], name: str, dim: int, dtype: np.
         matrix = computed_value(model, setters[0].value)
     except NotConstantError as error:
         raise ConversionError(
-            f"table '{name}': absent keys get rows that the export does not hold ({error}), expected a constant "
+            f"table '{name}': absent keys get rows that the export does not contain ({error}), expected a constant "
             f"initializer; choose their value with {how_to_choose(name)}"
         ) from error
     return Absent(_default_rows(matrix, node, name, dim, dtype), f"DeepRec: initial value of '{node.name}'")

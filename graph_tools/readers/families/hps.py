@@ -105,7 +105,7 @@ class _Server:
             return found[0]
         have = f", and {len(found)} configurations in {self.folder}" if self.folder else ""
         raise UnreadableError(
-            f"{self.model.path}: ps_config_file '{named}' of node '{node.name}' is not there{have}, expected "
+            f"{self.model.path}: ps_config_file '{named}' of node '{node.name}' does not exist{have}, expected "
             f"--checkpoint with the folder of the server's configuration and tables"
         )
 

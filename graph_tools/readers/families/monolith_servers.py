@@ -50,8 +50,8 @@ def _path(model: Model, tables: Tables, number: int, node: Node) -> Path:
     if number not in tables.servers:
         have = ", ".join(f"ps_{server}" for server in sorted(tables.servers)) or "no parameter server"
         raise UnreadableError(
-            f"{model.path}: {have} beside it, expected ps_{number} that node '{node.name}' asks; give the folder that "
-            f"holds entry and the servers"
+            f"{model.path}: {have} beside it, expected ps_{number} that node '{node.name}' calls; give the folder that "
+            f"contains entry and the servers"
         )
     return tables.servers[number]
 
@@ -61,7 +61,7 @@ def _inline(model: Model, tables: Tables, node: Node, export: Export) -> None:
     name = attribute(node, "signature_name", b"serving_default").decode()
     if name not in source.signatures:
         have = ", ".join(sorted(source.signatures))
-        raise UnreadableError(f"{source.path}: signatures {have}, expected '{name}' that node '{node.name}' asks for")
+        raise UnreadableError(f"{source.path}: signatures {have}, expected '{name}' that node '{node.name}' requests")
     signature = source.signatures[name]
     fed = {}
     for alias, given in zip(_aliases(model.graph, node, 0), node.inputs[1:-1], strict=True):
@@ -120,7 +120,7 @@ def _copy(
         graph.op_defs.setdefault(name, definition)
     for name, function in source.library.items():
         if graph.library.setdefault(name, function) != function:
-            raise ConversionError(f"function '{name}': another one in {export.model.path}, expected names of one each")
+            raise ConversionError(f"function '{name}': a second one in {export.model.path}, expected different names")
     return names
 
 

@@ -84,7 +84,7 @@ class Tables:
         assert table is not None
         held = self.model.sparse_tables.setdefault(table.name, table)
         if held is not table:
-            raise ConversionError(f"table {table.name}: two tables of that name, expected names of one table each")
+            raise ConversionError(f"table {table.name}: two tables have this name, expected different names")
         return table.name
 
     def merge(self, shards: Sequence[Sequence[Member]]) -> list[Member]:
@@ -110,7 +110,9 @@ class Tables:
         else:
             missing = [name for name in configs if name not in found]
             if missing:
-                raise UnreadableError(f"table {shared}: holds {', '.join(found)}, expected also {', '.join(missing)}")
+                raise UnreadableError(
+                    f"table {shared}: contains {', '.join(found)}, expected also {', '.join(missing)}"
+                )
             tables = {name: found[name] for name in configs or found}
         members = []
         for name, table in tables.items():
@@ -167,7 +169,7 @@ class Tables:
                 found.append(monolith_files.open_all(prefix, dump))
         if found and len(found) < len(self.servers):
             raise UnreadableError(
-                f"table {prefix}: {len(found)} of {len(self.servers)} parameter servers hold shards, expected all"
+                f"table {prefix}: {len(found)} of {len(self.servers)} parameter servers have shards, expected all"
             )
         return found
 

@@ -220,5 +220,5 @@ class _Tables:
         looked = " or ".join(str(place / "sparse_table") for place in self.places)
         raise UnreadableError(
             f"{looked}: no tables, expected the folder of table {handle} that node '{pull.name}' pulls from, or "
-            f"--checkpoint with the folder that holds sparse_table"
+            f"--checkpoint with the folder that contains sparse_table"
         )

@@ -117,9 +117,7 @@ def _from_files(model: Model, handle: Node, given: Path | None, dim: int) -> lis
     stem, number, shards = match["stem"], int(match["shard"]) - 1, int(match["shards"])
     layout = find_tables(folder).get(stem)
     if layout is not None and layout.shards != shards:
-        raise UnreadableError(
-            f"{folder}: table {stem} is there in {layout.shards} shards, expected {shards} as in the graph"
-        )
+        raise UnreadableError(f"{folder}: table {stem} has {layout.shards} shards, expected {shards} as in the graph")
     table = open_table(folder, stem, dim=dim, key_dtype=key_dtype, value_dtype=dtype)
     # Parts are ordered by process, then by shard: one shard of every process forms a table of the graph.
     return table.parts[number::shards]

@@ -77,5 +77,5 @@ def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="key: empty"):
         hps_files.open_table("t", folder)
     (folder / "key").unlink()
-    with pytest.raises(UnreadableError, match="key: missing"):
+    with pytest.raises(UnreadableError, match="key: does not exist"):
         hps_files.open_table("t", folder)

@@ -22,7 +22,7 @@ def test_tables_by_name_in_order() -> None:
 
 
 def test_malformed_configurations_are_refused() -> None:
-    with pytest.raises(ValueError, match="ends behind the message"):
+    with pytest.raises(ValueError, match="ends after the message"):
         parse_table(monolith_config(5)[:-3])
     with pytest.raises(ValueError, match="1 tables named a, b"):
         parse_tables(b"\x0a\x01a\x0a\x01b" + monolith_configs({"a": 1})[3:])

@@ -70,14 +70,14 @@ def test_a_missing_file(tmp_path: Path) -> None:
         tfra_files.open_table(tmp_path, "t")
     for path in tmp_path.glob("*_rank0_*"):
         path.unlink()
-    with pytest.raises(UnreadableError, match="rank0_size2-keys: missing"):
+    with pytest.raises(UnreadableError, match="rank0_size2-keys: does not exist"):
         tfra_files.find_tables(tmp_path)
 
 
 def test_two_ways_to_spread_a_table(tmp_path: Path) -> None:
     sparse_files.write_tfra(tmp_path, "t", RANKS)
     sparse_files.write_tfra(tmp_path, "t", [[{1: [0.0] * 3}]])
-    with pytest.raises(UnreadableError, match="table t is there as 1 shards x 1 processes and 2 shards x 2 processes"):
+    with pytest.raises(UnreadableError, match="table t exists as 1 shards x 1 processes and 2 shards x 2 processes"):
         tfra_files.find_tables(tmp_path)
 
 

@@ -53,7 +53,7 @@ def test_variable_that_was_not_saved(tmp_path: Path) -> None:
     export = Export()
     export.node("VarHandleOp", name="v", dtype="float32", shape=(2,))
     value = export.node("ReadVariableOp", ["v"], "value", dtype="float32")
-    with pytest.raises(NotConstantError, match="node 'value' is of no saved value"):
+    with pytest.raises(NotConstantError, match="node 'value' has no saved value"):
         computed_value(read(export, tmp_path), Output(value))
 
 

@@ -190,10 +190,10 @@ def test_bad_configurations(tmp_path: Path, change: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("key", None, "model_0.sparse/key: missing"),
+        ("key", None, "model_0.sparse/key: does not exist"),
         ("key", bytes(12), "model_0.sparse/key: 12 bytes, expected a multiple of 8"),
         ("emb_vector", bytes(59), r"model_0.sparse/emb_vector: 59 bytes, expected 60"),
-        ("emb_vector", None, "model_0.sparse/emb_vector: missing"),
+        ("emb_vector", None, "model_0.sparse/emb_vector: does not exist"),
     ],
 )
 def test_bad_files(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:

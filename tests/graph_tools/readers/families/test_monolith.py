@@ -132,7 +132,7 @@ def test_a_table_of_tables(tmp_path: Path, sizes: list[int]) -> None:
 
 
 def test_a_dump_without_a_table(tmp_path: Path) -> None:
-    message = r"MonolithMultiHashTable_all: holds item, user, expected also nobody \(looked up by node"
+    message = r"MonolithMultiHashTable_all: contains item, user, expected also nobody \(looked up by node"
     with pytest.raises(UnreadableError, match=message):
         read_model(multi(tmp_path, dumped=("item", "user")))
 

@@ -178,14 +178,14 @@ def test_tables_of_the_entry_in_the_assets_of_servers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(evaluate(model, "serving_default", {"user": ASKED})["rows"], answer(USERS, ASKED))
     for path in (tmp_path / "ps_1" / "1" / "assets").iterdir():
         path.unlink()
-    with pytest.raises(UnreadableError, match="1 of 2 parameter servers hold shards, expected all"):
+    with pytest.raises(UnreadableError, match="1 of 2 parameter servers have shards, expected all"):
         read_model(tmp_path)
 
 
 def test_a_missing_server_model_is_refused(tmp_path: Path) -> None:
     base = distributed(tmp_path)
     moved(base / "ps_1", tmp_path / "gone")
-    message = r"entry/1700000000: ps_0 beside it, expected ps_1 that node 'TfServingRemotePredict_\d+' asks"
+    message = r"entry/1700000000: ps_0 beside it, expected ps_1 that node 'TfServingRemotePredict_\d+' calls"
     with pytest.raises(UnreadableError, match=message):
         read_model(base)
     with pytest.raises(UnreadableError, match="no parameter server beside it, expected ps_0"):

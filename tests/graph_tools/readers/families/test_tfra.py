@@ -259,7 +259,7 @@ def test_shards_in_the_files_of_two_processes(tmp_path: Path) -> None:
 def test_files_of_another_number_of_shards(tmp_path: Path) -> None:
     path = one_table(tmp_path, restored=False, to_checkpoint=False)
     write_files(path / "variables" / "TFRADynamicEmbedding", "scope_item", [(KEYS[:2], ROWS[:2]), (KEYS[2:], ROWS[2:])])
-    with pytest.raises(UnreadableError, match="table scope_item is there in 2 shards, expected 1 as in the graph"):
+    with pytest.raises(UnreadableError, match="table scope_item has 2 shards, expected 1 as in the graph"):
         read_model(path)
 
 
