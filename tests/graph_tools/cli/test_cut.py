@@ -14,7 +14,7 @@ import pytest
 from graph_tools.cli.units import asked_text, change_text
 from graph_tools.readers import read_model
 from helpers.graph_tools import cut_models
-from helpers.graph_tools.cut_models import build_sparse, contents, run
+from helpers.graph_tools.cut_models import build_sparse, contents, report_of, run
 from helpers.graph_tools.stock_answers import answers
 
 MANIFEST = "assets.extra/recprocessor/manifest.json"
@@ -23,13 +23,6 @@ MANIFEST = "assets.extra/recprocessor/manifest.json"
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_sparse(tmp_path_factory.mktemp("sparse") / "model")
-
-
-def _json(*arguments: object) -> dict[str, Any]:
-    found = run("cut", *arguments, "--json")
-    assert (found.code, found.err) == (0, "")
-    data: dict[str, Any] = json.loads(found.out)
-    return data
 
 
 def test_reports_are_printed_as_tables(sparse: Path, tmp_path: Path) -> None:
@@ -47,12 +40,11 @@ def test_reports_are_printed_as_tables(sparse: Path, tmp_path: Path) -> None:
 
 
 def test_sizes_and_counts_are_those_of_inspect(tiny_model: Path, tmp_path: Path) -> None:
-    (held,) = json.loads(run("inspect", tiny_model, "--json").out)["models"]
-    found = run("cut", tiny_model, tmp_path / "out", "--samples", 32, "--json")
-    cut = json.loads(found.out)
+    (held,) = report_of("inspect", tiny_model)["models"]
+    cut = report_of("cut", tiny_model, tmp_path / "out", "--samples", 32)
     assert (cut["source"]["bytes"], cut["source"]["nodes"]) == (held["bytes"], held["nodes"])
     assert cut["source"]["variables"] == len(held["variables"])
-    (left,) = json.loads(run("inspect", tmp_path / "out", "--json").out)["models"]
+    (left,) = report_of("inspect", tmp_path / "out")["models"]
     assert (cut["target"]["bytes"], cut["target"]["variables"]) == (left["bytes"], len(left["variables"]))
 
 
@@ -93,7 +85,7 @@ def test_no_verify(sparse: Path, tmp_path: Path) -> None:
 
 def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> None:
     chosen = ["--signature", "total", "--signature", "length", "--outputs", "sum", "--outputs", "bytes"]
-    data = _json(multi_signature_model, tmp_path / "out", *chosen, "--samples", 2)
+    data = report_of("cut", multi_signature_model, tmp_path / "out", *chosen, "--samples", 2)
     assert {signature["name"] for signature in data["removed"]["signatures"]} == {"serving_default"}
     found = read_model(tmp_path / "out").signatures
     assert {name: list(signature.outputs) for name, signature in found.items()} == {
@@ -104,16 +96,16 @@ def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> 
 
 def test_checkpoint(tiny_model: Path, make_linear_model: Any, tmp_path: Path) -> None:
     other = make_linear_model(tmp_path / "other", scale=-2.0)
-    _json(tiny_model, tmp_path / "out", "--checkpoint", other / "variables" / "variables", "--samples", 3)
+    report_of("cut", tiny_model, tmp_path / "out", "--checkpoint", other / "variables" / "variables", "--samples", 3)
     feeds = {"x": np.array([[1, 2, 3]], np.float32)}
     np.testing.assert_array_equal(answers(tmp_path / "out", feeds)["y"], answers(other, feeds)["y"])
 
 
 def test_row_types_by_default_and_by_name(sparse: Path, tmp_path: Path) -> None:
-    data = _json(sparse, tmp_path / "a", "--embedding-dtype", "int8", "--samples", 2)
+    data = report_of("cut", sparse, tmp_path / "a", "--embedding-dtype", "int8", "--samples", 2)
     assert (data["tables"][0]["dtype"], data["lossy"], data["scores_judged"]) == ("int8", True, False)
     chosen = ["--embedding-dtype", "int8", "--tensor-type", "*=bf16", "--tensor-type", "em?=fp16"]
-    data = _json(sparse, tmp_path / "b", *chosen, "--samples", 2)
+    data = report_of("cut", sparse, tmp_path / "b", *chosen, "--samples", 2)
     assert data["tables"][0]["dtype"] == "fp16"
     assert data["options"]["tensor_types"] == {"*": "bf16", "em?": "fp16"}
     assert json.loads((tmp_path / "b" / MANIFEST).read_text())["lossy"] is True
@@ -130,7 +122,7 @@ def test_a_lossy_cut_prints_the_lossy_tables(sparse: Path, tmp_path: Path) -> No
 
 def test_tolerance_judges_a_lossy_cut(sparse: Path, tmp_path: Path) -> None:
     lossy = ["--embedding-dtype", "int8", "--samples", 4, "--tolerance"]
-    data = _json(sparse, tmp_path / "wide", *lossy, "0.5")
+    data = report_of("cut", sparse, tmp_path / "wide", *lossy, "0.5")
     assert data["scores_judged"] is True
     assert data["verification"]["tolerance"] == {"absolute": 0.5, "relative": 0.0}
     found = run("cut", sparse, tmp_path / "narrow", *lossy, "0,1e-9", "--json", "--report", tmp_path / "r.json")
@@ -150,7 +142,7 @@ def test_absent_keys(tmp_path: Path) -> None:
     found = run("cut", source, tmp_path / "out")
     assert found.code == 1
     assert "--absent-key emb=zero or emb=row:K" in found.err
-    data = _json(source, tmp_path / "out", "--absent-key", "e*=row:30", "--samples", 4)
+    data = report_of("cut", source, tmp_path / "out", "--absent-key", "e*=row:30", "--samples", 4)
     assert data["tables"][0]["absent"]["kind"] == "row"
     rows = answers(tmp_path / "out", {"item": np.array([-7])})["rows"]
     np.testing.assert_array_equal(rows, cut_models.rows()[3:4])
@@ -159,14 +151,14 @@ def test_absent_keys(tmp_path: Path) -> None:
 def test_frequencies(tmp_path: Path) -> None:
     freqs = np.arange(len(cut_models.KEYS), dtype=np.int64)
     source = build_sparse(tmp_path / "source", freqs=freqs)
-    data = _json(source, tmp_path / "out", "--min-frequency", 10, "--samples", 2)
+    data = report_of("cut", source, tmp_path / "out", "--min-frequency", 10, "--samples", 2)
     table = data["tables"][0]
     assert (table["below_frequency"], table["lossy_rows"]) == (10, 5)
     assert data["lossy"] is True
 
 
 def test_names_in_the_graph_are_kept_on_request(tiny_model: Path, tmp_path: Path) -> None:
-    _json(tiny_model, tmp_path / "out", "--keep-graph-names", "--samples", 2)
+    report_of("cut", tiny_model, tmp_path / "out", "--keep-graph-names", "--samples", 2)
     assert any(name.endswith("PartitionedCall/MatMul") for name in read_model(tmp_path / "out").graph.nodes)
 
 
@@ -174,12 +166,12 @@ def test_recorded_requests(sparse: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", item=cut_models.KEYS)
     np.savez(tmp_path / "b.npz", item=cut_models.KEYS[:3])
     recorded = ["--requests", tmp_path / "a.npz", "--requests", tmp_path / "b.npz"]
-    data = _json(sparse, tmp_path / "out", *recorded, "--samples", 0)
+    data = report_of("cut", sparse, tmp_path / "out", *recorded, "--samples", 0)
     assert (data["verification"]["requests"], data["verification"]["rows"]) == (2, 43)
 
 
 def test_memory_limit(sparse: Path, tmp_path: Path) -> None:
-    data = _json(sparse, tmp_path / "out", "--memory-limit", 0.5, "--samples", 2)
+    data = report_of("cut", sparse, tmp_path / "out", "--memory-limit", 0.5, "--samples", 2)
     assert data["options"]["memory_limit"] == 500_000_000
 
 
@@ -190,6 +182,6 @@ def test_frozen_graph(tmp_path: Path) -> None:
         x = tf.compat.v1.placeholder(tf.float32, [None, 2], name="x")
         tf.add(tf.matmul(x, tf.constant([[1.0], [2.0]])), 1.0, name="y")
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    data = _json(tmp_path / "graph.pb", tmp_path / "out", "--outputs", "y", "--samples", 3)
+    data = report_of("cut", tmp_path / "graph.pb", tmp_path / "out", "--outputs", "y", "--samples", 3)
     assert data["source"]["kind"] == "GraphDef"
     assert answers(tmp_path / "out", {"x": np.array([[1, 1]], np.float32)})["y"].tolist() == [[4.0]]

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from graph_tools.graph.op_library import load_library
 from helpers.graph_tools import fused_tower
-from helpers.graph_tools.cut_models import contents, run
+from helpers.graph_tools.cut_models import contents, report_of, run
 from helpers.graph_tools.fused_tower import FuseLayers, use_passes
 
 
@@ -25,13 +24,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
     use_passes(monkeypatch, FuseLayers())
-
-
-def _json(*arguments: object) -> dict[str, Any]:
-    found = run("fuse", *arguments, "--json")
-    assert (found.code, found.err) == (0, "")
-    data: dict[str, Any] = json.loads(found.out)
-    return data
 
 
 def test_reports_are_printed_as_tables(source: Path, tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ def test_skipped_passes(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_precision(source: Path, tmp_path: Path, precision: str) -> None:
-    data = _json(source, tmp_path / "out", "--precision", precision, "--samples", 3)
+    data = report_of("fuse", source, tmp_path / "out", "--precision", precision, "--samples", 3)
     assert (data["precision"]["permitted"], data["precision"]["forced"]) == (precision, precision == "bf16")
 
 
@@ -86,7 +78,7 @@ def test_report_requests_and_tolerance(source: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "asked.npz", x=x, name=np.array(["a", "b", "c", "d"]))
     asked = ["--requests", tmp_path / "asked.npz", "--samples", 0, "--tolerance", "1e-3", "--memory-limit", 1]
     asked.append("--accept-weak-proof")
-    data = _json(source, tmp_path / "out", *asked, "--report", tmp_path / "new" / "r.json")
+    data = report_of("fuse", source, tmp_path / "out", *asked, "--report", tmp_path / "new" / "r.json")
     assert json.loads((tmp_path / "new" / "r.json").read_text()) == data
     assert (data["verification"]["requests"], data["verification"]["rows"]) == (1, 4)
     assert data["verification"]["tolerance"]["absolute"] == 1e-3
@@ -114,7 +106,7 @@ def test_a_weak_proof_fails_with_its_report(source: Path, tmp_path: Path) -> Non
 
 def test_library_store_and_user_inputs(source: Path, tmp_path: Path) -> None:
     chosen = ["--op-library", load_library(), "--table-store", tmp_path / "store", "--user-inputs", "x, name"]
-    data = _json(source, tmp_path / "out", *chosen, "--no-verify")
+    data = report_of("fuse", source, tmp_path / "out", *chosen, "--no-verify")
     assert data["library"] == str(load_library())
     assert data["fuse_options"]["user_inputs"] == ["x", "name"]
     assert data["fuse_options"]["table_store"] == str(tmp_path / "store")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.graph_tools import cut_models
-from helpers.graph_tools.cut_models import run
+from helpers.graph_tools.cut_models import report_of, run
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def test_models_side_by_side(sparse: Path, tiny_model: Path) -> None:
     assert re.search(r"^ +a +b$", found.out, re.M)
     assert re.search(r"^training systems +deeprec +TensorFlow$", found.out, re.M)
     assert "Signatures (b)" in found.out
-    data = json.loads(run("inspect", sparse, tiny_model, "--json").out)
+    data = report_of("inspect", sparse, tiny_model)
     assert [model["path"] for model in data["models"]] == [str(sparse), str(tiny_model)]
 
 
@@ -73,7 +72,7 @@ def test_models_that_differ(sparse: Path, tiny_model: Path) -> None:
     assert re.search(r"^serving_default/input/item +int64 \[\?\] +not there$", found.out, re.M)
     assert re.search(r"^KvResourceGather +1 +0 +-1$", found.out, re.M)
     assert found.out.splitlines()[-1] == "signatures differ"
-    assert json.loads(run("diff", sparse, tiny_model, "--json").out)["same_interface"] is False
+    assert report_of("diff", sparse, tiny_model)["same_interface"] is False
 
 
 def test_models_that_are_equal(tiny_model: Path) -> None:

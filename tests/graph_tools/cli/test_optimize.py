@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
 from helpers.graph_tools import cut_models, fused_tower
-from helpers.graph_tools.cut_models import build_sparse, run
+from helpers.graph_tools.cut_models import build_sparse, report_of, run
 from helpers.graph_tools.fused_tower import FuseLayers, use_passes
 
 
@@ -32,9 +31,7 @@ def test_both_kinds_of_options(tmp_path: Path) -> None:
     source = build_sparse(tmp_path / "source", random=True)
     chosen = ["--absent-key", "emb=zero", "--embedding-dtype", "int8", "--min-norm", 0.5, "--keep-graph-names"]
     chosen += ["--signature", "serving_default", "--outputs", "rows", "--samples", 3, "--skip-pass", "fuse_layers"]
-    found = run("optimize", source, tmp_path / "out", *chosen, "--json")
-    assert (found.code, found.err) == (0, "")
-    data = json.loads(found.out)
+    data = report_of("optimize", source, tmp_path / "out", *chosen)
     assert (data["schema"], data["lossy"], data["scores_judged"]) == ("fuse_report/1", True, False)
     assert data["options"]["tensor_types"] == {}
     assert (data["tables"][0]["dtype"], data["options"]["min_norm"]) == ("int8", 0.5)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -90,6 +91,14 @@ def run(*arguments: object) -> Ran:
         raise found.exception
     # Tables pad their lines with spaces.
     return Ran(found.exit_code, re.sub(r" +$", "", found.stdout, flags=re.MULTILINE), found.stderr)
+
+
+def report_of(verb: str, *arguments: object) -> dict[str, Any]:
+    """Run a verb that succeeds, and return the report that it prints as JSON."""
+    found = run(verb, *arguments, "--json")
+    assert (found.code, found.err) == (0, "")
+    data: dict[str, Any] = json.loads(found.out)
+    return data
 
 
 def command(*arguments: object) -> list[str]:

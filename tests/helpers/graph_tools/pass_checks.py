@@ -14,7 +14,7 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.readers import read_model
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.writer import write_saved_model
-from helpers.graph_tools.stock_answers import Feeds
+from helpers.graph_tools.stock_answers import Feeds, all_answers
 from helpers.models.idiom_models import KEY, export_function, export_graph
 from helpers.oracles.outputs import assert_same_outputs
 
@@ -73,21 +73,9 @@ def checked(
     return model, results[-1]
 
 
-def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
-    """Load a SavedModel once and run each of the requests."""
-    import tensorflow as tf
-
-    v1 = tf.compat.v1
-    with v1.Graph().as_default(), v1.Session() as session:
-        served = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
-        fetched = {key: info.name for key, info in served.outputs.items()}
-        fed = [{served.inputs[key].name: value for key, value in each.items()} for each in feeds]
-        return [session.run(fetched, each) for each in fed]
-
-
 def ops_of(model: Model) -> set[str]:
     """Return the names of the ops in a model's graph."""
     return {node.op for node in model.graph}
 
 
-__all__ = ["KEY", "checked", "floats", "from_function", "from_graph", "ops_of", "rewritten", "x_of"]
+__all__ = ["KEY", "all_answers", "checked", "floats", "from_function", "from_graph", "ops_of", "rewritten", "x_of"]

@@ -15,16 +15,21 @@ WORDS = [b"", b"apple", b"banana", "żółw".encode(), b"1", b"7", b"a rather lo
 
 
 def answers(path: Path, feeds: Feeds, signature: str = "serving_default") -> dict[str, np.ndarray]:
-    """Run a signature of a SavedModel once, through TF 1's loader, which reads every kind of model."""
+    """Run a signature of a SavedModel once."""
+    (found,) = all_answers(path, [feeds], signature)
+    return found
+
+
+def all_answers(path: Path, feeds: list[Feeds], signature: str) -> list[dict[str, np.ndarray]]:
+    """Load a SavedModel once, with TF 1's loader, which reads every kind of model, and run each of the requests."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
-        meta_graph = v1.saved_model.load(session, ["serve"], str(path))
-        served = meta_graph.signature_def[signature]
-        fed = {served.inputs[key].name: value for key, value in feeds.items()}
-        found: dict[str, np.ndarray] = session.run({key: info.name for key, info in served.outputs.items()}, fed)
-        return found
+        served = v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
+        fetched = {key: info.name for key, info in served.outputs.items()}
+        fed = [{served.inputs[key].name: value for key, value in each.items()} for each in feeds]
+        return [session.run(fetched, each) for each in fed]
 
 
 def requests_for(path: Path, seed: int = 0) -> dict[str, list[Feeds]]:
@@ -52,7 +57,7 @@ def _values(endpoint: Any, rows: int, random: np.random.Generator) -> np.ndarray
 
 def assert_same_answers(before: Path, after: Path, requests: dict[str, list[Feeds]], exact: bool = False) -> None:
     """Check that the outputs of two SavedModels agree: |a - b| <= 1e-5 + 1e-5 * |b|, or bit for bit."""
-    for signature, many in requests.items():
-        for feeds in many:
-            expected = answers(before, feeds, signature)
-            assert_same_outputs(answers(after, feeds, signature), expected, exact=exact)
+    for signature, feeds in requests.items():
+        pairs = zip(all_answers(after, feeds, signature), all_answers(before, feeds, signature), strict=True)
+        for found, expected in pairs:
+            assert_same_outputs(found, expected, exact=exact)
