@@ -7,22 +7,32 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from graph_tools.plans import embedding_parts as parts
 from graph_tools.plans.embedding_parts import (
     COMBINERS,
     LAYOUTS,
+    Add,
     Bucketize,
+    Clip,
     Column,
     Copy,
+    FastHash,
     GroupOutput,
     Key,
+    LegacyHash,
     Linear,
     Lookup,
+    Mod,
+    Multiply,
     Step,
+    StrongHash,
+    ToString,
+    WrapNegative,
 )
 from graph_tools.plans.records import wrong
 
 _INT64 = range(-(1 << 63), 1 << 63)
+# The numbers of SipHash's key are unsigned, but may be written as signed ones.
+_KEY_NUMBERS = range(-(1 << 63), 1 << 64)
 
 
 def _within(where: str, name: str, number: int | None, end: int) -> None:
@@ -51,28 +61,37 @@ def check_key(key: Key, where: str, features: int) -> None:
 
 def _check_step(step: Step, where: str, text: bool | None) -> bool:
     """Check a step on text or numbers (`text` None: the feature's type), and return whether its result is text."""
-    hashes = isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash))
+    hashes = isinstance(step, (FastHash, StrongHash, LegacyHash))
     if text is not None and hashes != text:
         raise wrong(where, f"{step.op} of {'a string' if text else 'a number'}", "the other")
-    if isinstance(step, (parts.FastHash, parts.StrongHash, parts.LegacyHash)) and step.buckets not in range(1, 1 << 63):
-        raise wrong(where, f"{step.buckets} buckets", "at least 1")
-    if isinstance(step, parts.StrongHash) and (
-        len(step.key) != 2 or any(not -(1 << 63) <= part < 1 << 64 for part in step.key)
-    ):
-        raise wrong(where, f"key {list(step.key)}", "two numbers of 64 bits")
-    if isinstance(step, parts.Mod) and (step.by == 0 or step.by not in _INT64):
-        raise wrong(where, f"mod by {step.by}", "an int64 other than 0")
-    if isinstance(step, (parts.Add, parts.Multiply)) and step.value not in _INT64:
-        raise wrong(where, f"{step.op} {step.value}", "an int64")
-    if isinstance(step, parts.Clip) and not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
-        raise wrong(where, f"clip to {step.low}-{step.high}", "two int64, the lower first")
-    if isinstance(step, parts.WrapNegative) and step.by not in range(1, 1 << 63):
-        raise wrong(where, f"wrap_negative by {step.by}", "at least 1")
-    if isinstance(step, Bucketize):
-        finite = all(math.isfinite(boundary) for boundary in step.boundaries)
-        if not finite or any(a > b for a, b in pairwise(step.boundaries)):
-            raise wrong(where, "boundaries that are not finite and ascending", "such")
-    return isinstance(step, parts.ToString)
+    problem = _step_problem(step)
+    if problem is not None:
+        raise wrong(where, *problem)
+    return isinstance(step, ToString)
+
+
+def _step_problem(step: Step) -> tuple[str, str] | None:
+    """Return what is wrong with the values of a step, and what was expected; None if they are valid."""
+    match step:
+        case FastHash() | StrongHash() | LegacyHash() if step.buckets not in range(1, 1 << 63):
+            return f"{step.buckets} buckets", "at least 1"
+        case StrongHash() if len(step.key) != 2 or any(number not in _KEY_NUMBERS for number in step.key):
+            return f"key {list(step.key)}", "two numbers of 64 bits"
+        case Mod() if step.by == 0 or step.by not in _INT64:
+            return f"mod by {step.by}", "an int64 other than 0"
+        case Add() | Multiply() if step.value not in _INT64:
+            return f"{step.op} {step.value}", "an int64"
+        case Clip() if not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
+            return f"clip to {step.low}-{step.high}", "two int64, the lower first"
+        case WrapNegative() if step.by not in range(1, 1 << 63):
+            return f"wrap_negative by {step.by}", "at least 1"
+        case Bucketize() if not (all(map(math.isfinite, step.boundaries)) and _ascends(step.boundaries)):
+            return "boundaries that are not finite and ascending", "finite numbers in ascending order"
+    return None
+
+
+def _ascends(numbers: Sequence[float]) -> bool:
+    return all(a <= b for a, b in pairwise(numbers))
 
 
 def check_output(output: GroupOutput, where: str, keys: int) -> None:
