@@ -45,7 +45,9 @@ def cut_command(
 
     options = stored.options(memory_limit, passes.skip_passes)
     return deliver_conversion(
-        lambda told: cut(place.source, place.target, **given(kept), options=options, **given(proved), progress=told),
+        lambda progress: cut(
+            place.source, place.target, **given(kept), options=options, **given(proved), progress=progress
+        ),
         output,
         lambda data: render_cut(data, console()),
     )

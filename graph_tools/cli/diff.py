@@ -35,8 +35,8 @@ def diff_command(
 ) -> int:
     from graph_tools.verbs.diff import diff
 
-    with steps() as told:
-        told.begin(f"Reading {a} and {b}")
+    with steps() as progress:
+        progress.begin(f"Reading {a} and {b}")
         data = diff(a, b, op_library=op_library).to_json()
     Output(as_json=as_json).deliver(data)
     if not as_json:

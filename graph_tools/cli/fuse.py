@@ -40,14 +40,14 @@ def fuse_command(
 
     memory = memory_bytes(memory_limit)
     return deliver_conversion(
-        lambda told: fuse(
+        lambda progress: fuse(
             place.source,
             place.target,
             memory_limit=memory,
             skip_passes=passes.skip_passes or (),
             **fused.arguments(),
             **given(proved),
-            progress=told,
+            progress=progress,
         ),
         output,
         fused.render,

@@ -34,8 +34,8 @@ def inspect_command(
 ) -> int:
     from graph_tools.verbs.inspect import inspect
 
-    with steps() as told:
-        told.begin("Reading " + ", ".join(map(str, models)))
+    with steps() as progress:
+        progress.begin("Reading " + ", ".join(map(str, models)))
         data = inspect(*models, checkpoint=checkpoint, op_library=op_library).to_json()
     Output(as_json=as_json).deliver(data)
     if not as_json:

@@ -37,7 +37,7 @@ def optimize_command(
 
     options = stored.options(memory_limit)
     return deliver_conversion(
-        lambda told: optimize(
+        lambda progress: optimize(
             place.source,
             place.target,
             **given(kept),
@@ -45,7 +45,7 @@ def optimize_command(
             skip_passes=passes.skip_passes or (),
             **fused.arguments(),
             **given(proved),
-            progress=told,
+            progress=progress,
         ),
         output,
         fused.render,

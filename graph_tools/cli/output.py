@@ -56,8 +56,8 @@ def deliver_conversion(
 
     output.check()
     try:
-        with steps() as told:
-            report = convert(told)
+        with steps() as progress:
+            report = convert(progress)
     except VerificationError as error:
         output.deliver(error.report)
         raise

@@ -29,8 +29,8 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
         _timing(report["timing"], console)
     if not any(pass_["sites"] for pass_ in report["fused"]):
         console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
-    told = [f"[yellow]note[/] {escape(text)}" for file in report["table_files"] for text in file["notes"]]
-    for line in [*told, *_precision(report["precision"]), *notes(report)]:
+    file_notes = [f"[yellow]note[/] {escape(text)}" for file in report["table_files"] for text in file["notes"]]
+    for line in [*file_notes, *_precision(report["precision"]), *notes(report)]:
         console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -46,7 +46,7 @@ def verify_command(
 
     output.check()
     memory = memory_bytes(memory_limit)
-    with steps() as told:
+    with steps() as progress:
         report = verify(
             a,
             b,
@@ -56,7 +56,7 @@ def verify_command(
             seed=asked.seed,
             op_library=asked.op_library,
             memory_limit=memory,
-            progress=told,
+            progress=progress,
         )
     data = report.to_json()
     output.deliver(data)

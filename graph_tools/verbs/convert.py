@@ -102,7 +102,7 @@ class Conversion(ABC, Generic[Report]):
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        self.told = self.progress or Silent()
+        self.steps = self.progress or Silent()
         if self.dry_run:
             self.target = None
         elif self.target is None:
@@ -151,17 +151,17 @@ class Conversion(ABC, Generic[Report]):
         """
         begun = time.monotonic()
         self.load_libraries()
-        report = Attempts(self._attempt, self.told).run()
+        report = Attempts(self._attempt, self.steps).run()
         report.seconds = time.monotonic() - begun
         return report
 
     def advance(self, _name: str, count: int) -> None:
         """Report the progress of a step, in its unit."""
-        self.told.advance(count)
+        self.steps.advance(count)
 
     def _attempt(self, choice: Choice, place: bool) -> Report:
         """Convert without the parts in `choice.left_out`; if `place` is False, only test whether that passes."""
-        self.told.begin(f"Reading {self.source}")
+        self.steps.begin(f"Reading {self.source}")
         model = self.read()
         check_restored(model)
         report = self._rewrite(model, choice)
@@ -182,7 +182,7 @@ class Conversion(ABC, Generic[Report]):
         """Run all passes and describe what they did."""
         report = self.begin(model)
         origin = set(model.graph.nodes)
-        self.told.begin("Rewriting the graph")
+        self.steps.begin("Rewriting the graph")
         with naming(self.source):
             report.passes = self.rewrite(model, choice)
             report.tables = model.table_records
@@ -219,7 +219,7 @@ class Conversion(ABC, Generic[Report]):
 
     def _write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
         size = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
-        self.told.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
+        self.steps.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
         with naming(self.source, folder):
             return write_saved_model(model, folder, self.advance, True, tables)
 
@@ -234,7 +234,7 @@ class Conversion(ABC, Generic[Report]):
             seed=self.seed,
             lossy=report.lossy,
             tables=lambda _, result: table_pairs(model, result),
-            progress=self.told,
+            progress=self.steps,
         )
         found.b.path = str(self.target)
         judge(found, report, self.tolerance is not None or not report.lossy, self.accept_weak_proof)

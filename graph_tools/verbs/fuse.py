@@ -165,7 +165,7 @@ class _Fusing(Conversion[FuseReport]):
         return rewrite(model, replace(self.options, keep_graph_names=True), self.advance, choice)
 
     def fuse(self, model: Model, report: FuseReport, choice: Choice) -> None:
-        self.told.begin("Fusing")
+        self.steps.begin("Fusing")
         report.fused = [_apply(model, pass_) for pass_ in choice.select(fusing_passes(self.fusing))]
         report.user_inputs = all_user_inputs(model, self.fusing.user_inputs)
         drop_marks(model.graph)
@@ -189,13 +189,13 @@ class _Fusing(Conversion[FuseReport]):
     @cached_property
     def _trace_of_source(self) -> Trace:
         """Where the source spends its time; further attempts, which skip passes or sites, do not change that."""
-        self.told.begin("Tracing the source")
+        self.steps.begin("Tracing the source")
         source = self.read()
         generators = [Generator(source, name=name, seed=self.seed) for name in source.signatures]
         return measure(source, [request for generator in generators for request in generator.requests(self.samples)])
 
     def _compare_precisions(self, a: Path, b: Path) -> VerifyReport:
-        self.told.begin("Comparing fp32 with bf16")
+        self.steps.begin("Comparing fp32 with bf16")
         return verify(
             a,
             b,
@@ -206,7 +206,7 @@ class _Fusing(Conversion[FuseReport]):
             seed=self.seed,
             asking=self.read(),
             rounding=False,
-            progress=self.told,
+            progress=self.steps,
         )
 
 

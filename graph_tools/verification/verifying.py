@@ -91,7 +91,7 @@ def verify(
         A model or file cannot be read, a model has ops that cannot be run, or an option is wrong.
     """
     begun = time.monotonic()
-    told = progress or Silent()
+    progress = progress or Silent()
     if samples < 0:
         raise UsageError(f"samples: {samples}, expected 0 or more")
     allowed = Tolerance.parse(tolerance) if isinstance(tolerance, str) else tolerance or Tolerance()
@@ -104,7 +104,7 @@ def verify(
     worst = worst_keys(tables(first, second)) if lossy and tables is not None else {}
     asked = _requests(known, users, list(requests), samples, seed, report, worst)
     large = None if memory_limit is None else _streamed_bytes(first, second, memory_limit)
-    runners = Runners(first, second, large, told)
+    runners = Runners(first, second, large, progress)
     answers = runners.answers(asked)
     report.a.how, report.b.how = runners.how
     rounded: Slacks = slacks(asked, *answers, allowed, runners.ask_nudged) if rounding else {}
@@ -114,7 +114,7 @@ def verify(
     report.warnings = alike.warnings()
     report.evidence = gather_evidence(known[0], asked, answers, runners.found, memory_limit)
     if large is not None:
-        told.begin("Comparing tables row by row")
+        progress.begin("Comparing tables row by row")
         _compare_tables(first, second, tables, large, memory_limit or 0, report)
     report.seconds = time.monotonic() - begun
     return report

@@ -173,7 +173,7 @@ def test_a_binary_table_of_one_weight_may_need_the_optimizer(tmp_path: Path) -> 
     records = [sparse_files.tensornet_adagrad_record(sign, [0.5], 0.1, 1.0, 0) for sign in SIGNS]
     blocks = [sparse_files.tensornet_binary(1, records if i == 0 else []) for i in range(8)]
     sparse_files.write_tensornet(tmp_path / "t", [blocks])
-    with pytest.raises(UnreadableError, match=r"could be of Ada.*expected to be told the optimizer"):
+    with pytest.raises(UnreadableError, match=r"records that fit Ada.*expected those of one optimizer"):
         tensornet_files.open_table("t", tmp_path / "t")
     table = tensornet_files.open_table("t", tmp_path / "t", Options("AdaGrad"))
     assert (table.dim, table.count) == (1, 100)
