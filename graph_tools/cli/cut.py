@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from graph_tools.cli.app import verb
 from graph_tools.cli.groups import given
-from graph_tools.cli.options import MemoryLimit, Passes, Place, Proved
-from graph_tools.cli.options_cut import Kept, Stored
-from graph_tools.cli.output import Output, deliver_conversion
+from graph_tools.cli.options import MemoryLimit, PassOptions, PathOptions, ProofOptions
+from graph_tools.cli.options_cut import SelectionOptions, StorageOptions
+from graph_tools.cli.output import OutputOptions, deliver_conversion
 from graph_tools.cli.render_cut import render_cut
 from graph_tools.cli.terminal import console
 
@@ -33,20 +33,20 @@ not written. IN is only read.
 @verb("cut", _HELP)
 def cut_command(
     *,
-    place: Place,
-    kept: Kept,
-    stored: Stored,
-    passes: Passes,
+    paths: PathOptions,
+    selection: SelectionOptions,
+    storage: StorageOptions,
+    passes: PassOptions,
     memory_limit: MemoryLimit = 4.0,
-    proved: Proved,
-    output: Output,
+    proof: ProofOptions,
+    output: OutputOptions,
 ) -> int:
     from graph_tools.verbs.cut import cut
 
-    options = stored.options(memory_limit, passes.skip_passes)
+    options = storage.options(memory_limit, passes.skip_passes)
     return deliver_conversion(
         lambda progress: cut(
-            place.source, place.target, **given(kept), options=options, **given(proved), progress=progress
+            paths.source, paths.target, **given(selection), options=options, **given(proof), progress=progress
         ),
         output,
         lambda data: render_cut(data, console()),

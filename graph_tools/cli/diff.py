@@ -10,7 +10,7 @@ import typer
 
 from graph_tools.cli.app import verb
 from graph_tools.cli.options import Json, OpLibrary
-from graph_tools.cli.output import Output
+from graph_tools.cli.output import OutputOptions
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_diff import render_diff
 from graph_tools.cli.terminal import console
@@ -38,7 +38,7 @@ def diff_command(
     with steps() as progress:
         progress.begin(f"Reading {a} and {b}")
         data = diff(a, b, op_library=op_library).to_json()
-    Output(as_json=as_json).deliver(data)
+    OutputOptions(as_json=as_json).deliver(data)
     if not as_json:
         render_diff(data, console())
     return 0

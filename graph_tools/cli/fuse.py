@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from graph_tools.cli.app import verb
 from graph_tools.cli.groups import given
-from graph_tools.cli.options import MemoryLimit, Passes, Place, Proved, memory_bytes
-from graph_tools.cli.options_fuse import Fused
-from graph_tools.cli.output import Output, deliver_conversion
+from graph_tools.cli.options import MemoryLimit, PassOptions, PathOptions, ProofOptions, memory_bytes
+from graph_tools.cli.options_fuse import FusionOptions
+from graph_tools.cli.output import OutputOptions, deliver_conversion
 
 _HELP = """Replace lookups and layers by ops of libprocessor, and prove that scores stay equal.
 
@@ -29,26 +29,26 @@ not written. IN is only read.
 @verb("fuse", _HELP)
 def fuse_command(
     *,
-    place: Place,
-    fused: Fused,
-    passes: Passes,
+    paths: PathOptions,
+    fusion: FusionOptions,
+    passes: PassOptions,
     memory_limit: MemoryLimit = 4.0,
-    proved: Proved,
-    output: Output,
+    proof: ProofOptions,
+    output: OutputOptions,
 ) -> int:
     from graph_tools.verbs.fuse import fuse
 
     memory = memory_bytes(memory_limit)
     return deliver_conversion(
         lambda progress: fuse(
-            place.source,
-            place.target,
+            paths.source,
+            paths.target,
             memory_limit=memory,
             skip_passes=passes.skip_passes or (),
-            **fused.arguments(),
-            **given(proved),
+            **fusion.arguments(),
+            **given(proof),
             progress=progress,
         ),
         output,
-        fused.render,
+        fusion.render,
     )

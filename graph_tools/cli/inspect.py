@@ -10,7 +10,7 @@ import typer
 
 from graph_tools.cli.app import verb
 from graph_tools.cli.options import Checkpoint, Json, OpLibrary
-from graph_tools.cli.output import Output
+from graph_tools.cli.output import OutputOptions
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_inspect import render_inspect
 from graph_tools.cli.terminal import console
@@ -37,7 +37,7 @@ def inspect_command(
     with steps() as progress:
         progress.begin("Reading " + ", ".join(map(str, models)))
         data = inspect(*models, checkpoint=checkpoint, op_library=op_library).to_json()
-    Output(as_json=as_json).deliver(data)
+    OutputOptions(as_json=as_json).deliver(data)
     if not as_json:
         render_inspect(data, console())
     return 0

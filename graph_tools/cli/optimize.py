@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from graph_tools.cli.app import verb
 from graph_tools.cli.groups import given
-from graph_tools.cli.options import MemoryLimit, Passes, Place, Proved
-from graph_tools.cli.options_cut import Kept, Stored
-from graph_tools.cli.options_fuse import Fused
-from graph_tools.cli.output import Output, deliver_conversion
+from graph_tools.cli.options import MemoryLimit, PassOptions, PathOptions, ProofOptions
+from graph_tools.cli.options_cut import SelectionOptions, StorageOptions
+from graph_tools.cli.options_fuse import FusionOptions
+from graph_tools.cli.output import OutputOptions, deliver_conversion
 
 _HELP = """Cut a model, fuse it, and verify the result against the source, in one step.
 
@@ -24,29 +24,29 @@ The options are those of `graph-tools cut` and `graph-tools fuse`. No other file
 @verb("optimize", _HELP)
 def optimize_command(
     *,
-    place: Place,
-    kept: Kept,
-    stored: Stored,
-    fused: Fused,
-    passes: Passes,
+    paths: PathOptions,
+    selection: SelectionOptions,
+    storage: StorageOptions,
+    fusion: FusionOptions,
+    passes: PassOptions,
     memory_limit: MemoryLimit = 4.0,
-    proved: Proved,
-    output: Output,
+    proof: ProofOptions,
+    output: OutputOptions,
 ) -> int:
     from graph_tools.verbs.fuse import optimize
 
-    options = stored.options(memory_limit)
+    options = storage.options(memory_limit)
     return deliver_conversion(
         lambda progress: optimize(
-            place.source,
-            place.target,
-            **given(kept),
+            paths.source,
+            paths.target,
+            **given(selection),
             options=options,
             skip_passes=passes.skip_passes or (),
-            **fused.arguments(),
-            **given(proved),
+            **fusion.arguments(),
+            **given(proof),
             progress=progress,
         ),
         output,
-        fused.render,
+        fusion.render,
     )

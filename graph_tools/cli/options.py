@@ -42,7 +42,7 @@ OpLibrary = Annotated[
 
 
 @dataclass
-class Place:
+class PathOptions:
     """What a conversion reads and what it writes."""
 
     source: Annotated[Path, typer.Argument(metavar="IN", help="SavedModel folder, or GraphDef file (.pb, .pbtxt).")]
@@ -53,7 +53,7 @@ class Place:
 
 
 @dataclass
-class Asked:
+class RequestOptions:
     """The requests that two models are compared with, and what counts as a proof."""
 
     requests: Annotated[
@@ -78,7 +78,7 @@ class Asked:
 
 
 @dataclass
-class Proved(Asked):
+class ProofOptions(RequestOptions):
     """How a conversion proves that its result equals the source; the fields are arguments of every conversion."""
 
     tolerance: Annotated[
@@ -117,7 +117,7 @@ def _list_passes(context: typer.Context, wanted: bool) -> None:
 
 
 @dataclass
-class Passes:
+class PassOptions:
     """Which passes run."""
 
     skip_passes: Annotated[

@@ -14,7 +14,7 @@ from graph_tools.options import ROW_TYPES, CutOptions
 
 
 @dataclass
-class Kept:
+class SelectionOptions:
     """Which parts of the source are kept; the fields are arguments of `cut` and `optimize`."""
 
     signatures: Annotated[
@@ -32,7 +32,7 @@ class Kept:
 
 
 @dataclass
-class Stored:
+class StorageOptions:
     """How tables and the graph are stored."""
 
     absent_key: Annotated[

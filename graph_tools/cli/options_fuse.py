@@ -13,7 +13,7 @@ from graph_tools.options import PRECISIONS
 
 
 @dataclass
-class Fused:
+class FusionOptions:
     """What is fused, and how."""
 
     precision: Annotated[

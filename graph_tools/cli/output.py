@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Output:
+class OutputOptions:
     """Where a report goes."""
 
     report: Annotated[
@@ -49,7 +49,7 @@ class Output:
 
 
 def deliver_conversion(
-    convert: Callable[[Progress], CutReport], output: Output, render: Callable[[dict[str, Any]], None]
+    convert: Callable[[Progress], CutReport], output: OutputOptions, render: Callable[[dict[str, Any]], None]
 ) -> int:
     """Run a conversion with a progress bar, and deliver its report, even if the verification failed."""
     from graph_tools.cli.progress import steps

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from graph_tools.cli.app import verb
-from graph_tools.cli.options import Asked, MemoryLimit, memory_bytes
-from graph_tools.cli.output import Output
+from graph_tools.cli.options import MemoryLimit, RequestOptions, memory_bytes
+from graph_tools.cli.output import OutputOptions
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.cli.terminal import console
@@ -35,12 +35,12 @@ def verify_command(
     *,
     a: Annotated[Path, typer.Argument(metavar="A", help="The reference model.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The model to check.")],
-    asked: Asked,
+    requests: RequestOptions,
     tolerance: Annotated[
         str, typer.Option(metavar="ABS[,REL]", help="Permitted difference of a score: ABS + REL x |score|.")
     ] = "1e-5,1e-5",
     memory_limit: MemoryLimit = 4.0,
-    output: Output,
+    output: OutputOptions,
 ) -> int:
     from graph_tools.verification import verify
 
@@ -50,11 +50,11 @@ def verify_command(
         report = verify(
             a,
             b,
-            requests=asked.requests or (),
-            samples=asked.samples,
+            requests=requests.requests or (),
+            samples=requests.samples,
             tolerance=tolerance,
-            seed=asked.seed,
-            op_library=asked.op_library,
+            seed=requests.seed,
+            op_library=requests.op_library,
             memory_limit=memory,
             progress=progress,
         )
@@ -62,4 +62,4 @@ def verify_command(
     output.deliver(data)
     if not output.as_json:
         render_verify(data, console())
-    return 0 if report.passed and (asked.accept_weak_proof or not report.weak) else 1
+    return 0 if report.passed and (requests.accept_weak_proof or not report.weak) else 1

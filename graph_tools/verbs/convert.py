@@ -43,7 +43,7 @@ class _OnlyTriedError(Exception):
     """A result passed its verification, but must not be put in place."""
 
 
-class Shared(TypedDict, total=False):
+class ConversionArguments(TypedDict, total=False):
     """The arguments that `cut`, `fuse` and `optimize` share.
 
     Attributes
@@ -76,7 +76,7 @@ class Shared(TypedDict, total=False):
 class Conversion(ABC, Generic[Report]):
     """The steps of a conversion that all commands share; a subclass adds the steps of its command.
 
-    `cut` and `Shared` describe the attributes.
+    `cut` and `ConversionArguments` describe the attributes.
 
     Raises
     ------

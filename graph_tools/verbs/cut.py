@@ -15,7 +15,7 @@ from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_pa
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.rewriting.protocol import PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
-from graph_tools.verbs.convert import Conversion, Shared
+from graph_tools.verbs.convert import Conversion, ConversionArguments
 from graph_tools.verbs.leaving_out import Choice
 
 
@@ -27,7 +27,7 @@ def cut(
     outputs: Sequence[str] = (),
     checkpoint: str | Path | None = None,
     options: CutOptions | None = None,
-    **shared: Unpack[Shared],
+    **arguments: Unpack[ConversionArguments],
 ) -> CutReport:
     """Cut an exported model down to what serving needs.
 
@@ -43,7 +43,7 @@ def cut(
         Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     options : CutOptions, optional
     requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, op_library, progress
-        As `graph_tools.verbs.convert.Shared` describes them.
+        As `graph_tools.verbs.convert.ConversionArguments` describes them.
 
     Returns
     -------
@@ -59,18 +59,18 @@ def cut(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    return _Cutting(
+    return _CutConversion(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
         outputs=outputs,
         checkpoint=checkpoint,
         options=options or CutOptions(),
-        **shared,
+        **arguments,
     ).run()
 
 
-class _Cutting(Conversion[CutReport]):
+class _CutConversion(Conversion[CutReport]):
     """Rewrites a model that is not fused with the passes of `cut` only."""
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.rewriting.protocol import Pass, PassResult
-from graph_tools.verbs.convert import Conversion, Shared
+from graph_tools.verbs.convert import Conversion, ConversionArguments
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verbs.precision import decide, set_precision
@@ -33,7 +33,7 @@ from graph_tools.verification.generate import Generator
 from graph_tools.verification.timing import Trace, measure
 
 
-class FuseArguments(Shared, total=False):
+class FuseArguments(ConversionArguments, total=False):
     """The arguments that `fuse` and `optimize` share, besides those of `cut`.
 
     Attributes
@@ -117,7 +117,7 @@ def optimize(
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
     timing: bool = False,
-    **shared: Unpack[Shared],
+    **arguments: Unpack[ConversionArguments],
 ) -> FuseReport:
     """Cut, fuse and verify in one step: the result is compared with the original source.
 
@@ -128,7 +128,7 @@ def optimize(
     options = options or CutOptions()
     skipped = (*options.skip_passes, *(name for name in skip_passes if name in cutting))
     store = None if table_store is None else Path(table_store)
-    return _Fusing(
+    return _FuseConversion(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
@@ -138,12 +138,12 @@ def optimize(
         table_store=store,
         fusing=FuseOptions(precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store),
         timing=timing,
-        **shared,
+        **arguments,
     ).run()
 
 
 @dataclass
-class _Fusing(Conversion[FuseReport]):
+class _FuseConversion(Conversion[FuseReport]):
     """Runs the passes of `cut`, then those of `fuse`, and decides on the precision of the result."""
 
     fusing: FuseOptions = field(default_factory=FuseOptions)
