@@ -113,7 +113,7 @@ class Attempts(Generic[Made]):
 
     def _failure_without(self, choice: Choice) -> VerificationError | None:
         count = len(choice.left_out)
-        self._progress.begin(f"Looking for what answers differently: trying without {count} passes or sites")
+        self._progress.begin(f"Searching for the pass that changes outputs: trying without {count} passes or sites")
         try:
             self._attempt(choice, False)
         except WeakProofError:

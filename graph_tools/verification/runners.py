@@ -98,7 +98,7 @@ class Runners:
 
     def _answers_of(self, number: int, load: Load, asked: list[Request], where: str = "") -> list[Answer]:
         model = self.models[number]
-        self.progress.begin(f"Asking {model.path}{where}", len(asked), "requests")
+        self.progress.begin(f"Running {model.path}{where}", len(asked), "requests")
         try:
             with quiet():
                 runner = load(model)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that the tests of graph-tools share, and the check of what each pass ensures."""
+"""Provide models that the tests of graph-tools share, and check what each pass ensures."""
 
 from __future__ import annotations
 

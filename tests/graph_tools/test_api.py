@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python API: functions named as the commands, imported late."""
+"""Test the Python API: functions named like the commands, and imported late."""
 
 from __future__ import annotations
 

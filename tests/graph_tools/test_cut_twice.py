@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cut of a cut model changes nothing."""
+"""Test that cutting a cut model changes nothing."""
 
 from __future__ import annotations
 

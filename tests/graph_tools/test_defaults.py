@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defaults of signatures go through every command as they are, and verifications know them."""
+"""Test that defaults of signatures survive every command, and that verifications use them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with ops of a library of their own: they go through, are proved with the library, and not without."""
+"""Test models with ops of a further library: they are converted, and verified only with that library."""
 
 from __future__ import annotations
 

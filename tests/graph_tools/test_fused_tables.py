@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of fused models: in the artifact or in a store, described, and asked for when fused models are compared."""
+"""Test tables of fused models: in the artifact or in a store, in the manifest, and in generated requests."""
 
 from __future__ import annotations
 

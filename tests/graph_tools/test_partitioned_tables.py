@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in parts become one: what the user says of it, what goes, and why."""
+"""Test that partitioned tables become one table, with the absent value that the user chose."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that nobody designed go through all passes without a traceback, and keep their scores."""
+"""Test that random graphs pass through all passes without a traceback, and keep their scores."""
 
 from __future__ import annotations
 

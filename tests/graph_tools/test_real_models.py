@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that nobody here wrote: inspected, cut and verified."""
+"""Test models of other projects: they are inspected, cut and verified."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some rows of a tensor, by number, whatever kind of tensor it is."""
+"""Test reading some rows of tensors of any kind."""
 
 from __future__ import annotations
 

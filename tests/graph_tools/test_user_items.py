@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models split into a user's side and the items': verified in each form of a request, and served."""
+"""Test models that are split into a user's part and the items': all forms of requests are verified and served."""
 
 from __future__ import annotations
 

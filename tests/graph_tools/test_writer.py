@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read and written again computes the same, whoever exported it."""
+"""Test that a model that is read and written again computes the same."""
 
 from __future__ import annotations
 

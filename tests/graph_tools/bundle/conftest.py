@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow as the oracle: bundles that it writes and what it reads back."""
+"""Provide bundles that TensorFlow writes, and what it reads from a bundle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help, version, and what every verb does alike."""
+"""Test the help, the version, and what all verbs share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is damaged, impossible or wrongly asked for: one clear line, the right exit code, and nothing written."""
+"""Test that damaged input and wrong use give one clear line and the right exit code, and that nothing is written."""
 
 from __future__ import annotations
 

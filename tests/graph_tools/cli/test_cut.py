@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools cut`, every option through the command line."""
+"""Test every option of `graph-tools cut` through the command line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_verify(sparse: Path, tmp_path: Path) -> None:
     found = run("cut", sparse, tmp_path / "out", "--no-verify")
     assert found.code == 0
     assert "not verified: --no-verify was given" in found.out
-    assert "Asking" not in found.err
+    assert "Running" not in found.err
 
 
 def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> None:

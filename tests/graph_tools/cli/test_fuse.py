@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools fuse`, every option through the command line."""
+"""Test every option of `graph-tools fuse` through the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools inspect` and `graph-tools diff`, as people and programs read them."""
+"""Test the tables and the JSON of `graph-tools inspect` and `graph-tools diff`."""
 
 from __future__ import annotations
 

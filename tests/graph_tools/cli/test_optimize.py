@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools optimize`: the options of `cut` and of `fuse` together."""
+"""Test `graph-tools optimize`, which has the options of `cut` and of `fuse`."""
 
 from __future__ import annotations
 

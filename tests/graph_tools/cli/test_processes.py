@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command as a process of its own: what it prints where, and what is left when it is ended."""
+"""Test the command in a process of its own: its output, and its files when it is stopped."""
 
 from __future__ import annotations
 

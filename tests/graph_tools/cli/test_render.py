@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real reports with long names and large numbers, in terminals of several widths."""
+"""Test that real reports with long names and large numbers fit terminals of several widths."""
 
 from __future__ import annotations
 

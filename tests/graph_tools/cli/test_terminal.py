@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables fit the terminal: names fold, numbers never do, and what can be missed goes first."""
+"""Test that tables fit the terminal: names wrap, numbers do not, and optional columns are left out first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large constants of frozen graphs stay in their file, and no step copies them."""
+"""Test that large constants of frozen graphs stay in their file, and that no step copies them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in SavedModels: written, read, written again, and loaded with libprocessor's ops."""
+"""Test tables in SavedModels: written, read, written again, and loaded with libprocessor's ops."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that nobody knows."""
+"""Test ops that neither TensorFlow nor a known system has."""
 
 from __future__ import annotations
 

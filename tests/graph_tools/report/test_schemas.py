@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real reports are valid under the published schemas, and the schemas let nothing else pass."""
+"""Test that real reports are valid under the published schemas, and that other data is not."""
 
 from __future__ import annotations
 

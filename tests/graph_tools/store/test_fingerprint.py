@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes: against TensorFlow and against integers of any length."""
+"""Test hashes against TensorFlow and against integers of any length."""
 
 import numpy as np
 import pytest

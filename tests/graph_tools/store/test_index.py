@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The index: against insertion of one key after another."""
+"""Test the index against inserting one key after another."""
 
 import numpy as np
 import pytest

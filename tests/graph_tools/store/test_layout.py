@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header: golden bytes, and what is refused."""
+"""Test the bytes of the header, and that wrong headers are refused."""
 
 import struct
 from dataclasses import replace

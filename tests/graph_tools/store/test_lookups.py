@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libprocessor finds in a file what graph-tools wrote into it."""
+"""Test that libprocessor finds the keys in a file that graph-tools wrote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows to bytes and back."""
+"""Test the encoding of rows as bytes, and its inverse."""
 
 import ml_dtypes
 import numpy as np

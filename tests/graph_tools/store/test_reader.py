@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage that the reader finds; what it reads is tested with what is written."""
+"""Test that the reader finds damage; test_table_file.py tests what it reads."""
 
 import os
 from pathlib import Path

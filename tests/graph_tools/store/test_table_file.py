@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables written and read again, and what is refused."""
+"""Test that tables are written and read again, and that invalid ones are refused."""
 
 import errno
 import hashlib

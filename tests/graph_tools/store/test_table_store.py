@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: links, copies, damage, writers at the same time."""
+"""Test the store: links, copies, damage, and several writers at the same time."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Absent values that the user chooses."""
+"""Test absent values that the user chooses."""
 
 from __future__ import annotations
 

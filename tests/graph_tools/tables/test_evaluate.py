@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups in NumPy, against rows that are worked out by hand."""
+"""Test lookups in NumPy against rows that were computed by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables larger than memory are converted in chunks."""
+"""Test that tables larger than memory are converted in chunks."""
 
 from __future__ import annotations
 

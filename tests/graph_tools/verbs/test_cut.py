@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole cuts: what is kept, what is judged, what is written and what never is."""
+"""Test whole cuts: what they keep, how they are judged, and what they write."""
 
 from __future__ import annotations
 
@@ -306,9 +306,9 @@ def test_each_step_reports_its_progress(sparse: Path, tmp_path: Path) -> None:
 
     told = Told()
     cut(sparse, tmp_path / "out", samples=3, progress=told)
-    assert [name for name, _, _ in told.steps] == ["Reading", "Rewriting", "Writing", "Asking", "Asking"]
+    assert [name for name, _, _ in told.steps] == ["Reading", "Rewriting", "Writing", "Running", "Running"]
     by_name = dict(zip([step for step, _, _ in told.steps], told.done, strict=True))
     totals = {name: (total, unit) for name, total, unit in told.steps}
     assert totals["Writing"] == (by_name["Writing"], "bytes")
-    assert totals["Asking"] == (3, "requests")
-    assert by_name["Asking"] == 3
+    assert totals["Running"] == (3, "requests")
+    assert by_name["Running"] == 3

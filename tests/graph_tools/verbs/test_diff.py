@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diff of models that differ in one thing."""
+"""Test the diff of models that differ in one part."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What inspect says of models whose content is known."""
+"""Test the reports on models whose content is known."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pass that changes answers is found, down to its site, and left out."""
+"""Test that a pass that changes outputs is found, down to its site, and left out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bf16 is permitted where it was measured to change little, and refused with a reason where not."""
+"""Test that bf16 is permitted if it was measured to change little, and refused with a reason otherwise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders appear whole or not at all, and what dead processes left behind goes."""
+"""Test that folders appear complete or not at all, and that files of dead processes are removed."""
 
 from __future__ import annotations
 

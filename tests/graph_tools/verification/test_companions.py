@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of bags are generated at the places of the ids, as models demand."""
+"""Test that weights of bags are generated at the places of their ids."""
 
 from __future__ import annotations
 

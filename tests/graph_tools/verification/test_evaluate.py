@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models with their lookups in NumPy, against answers that are worked out by hand."""
+"""Test whole models whose lookups run in NumPy, against answers that were computed by hand."""
 
 from __future__ import annotations
 

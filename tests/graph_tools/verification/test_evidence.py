@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proof of little is told as such, and permits nothing."""
+"""Test that a weak proof is reported, and that it permits nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated requests: what is in them, and that they are the same each time."""
+"""Test the content of generated requests, and that equal seeds give equal requests."""
 
 from __future__ import annotations
 

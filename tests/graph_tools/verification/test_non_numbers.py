@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NaN and infinities: what differs by TensorFlow's own rewriting is told and not judged, all else is judged."""
+"""Test NaN and infinities: differences that TensorFlow's own rewriting causes are warnings, all others count."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights change in their last place, equal ones alike, and what scores owe to rounding is no difference."""
+"""Test that weights change in their last place, and that effects of rounding are not differences."""
 
 from __future__ import annotations
 

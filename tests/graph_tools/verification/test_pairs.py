@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables found again in what was written, whatever their layout; one changed row, key or absent row is found."""
+"""Test that written tables of every layout are found, and that a changed row, key or absent row is found in them."""
 
 from __future__ import annotations
 

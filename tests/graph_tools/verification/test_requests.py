@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded requests, written by TensorFlow, TensorFlow Serving's own messages and the contract's."""
+"""Test recorded requests in the formats of TensorFlow Serving, EAS and NumPy."""
 
 from __future__ import annotations
 

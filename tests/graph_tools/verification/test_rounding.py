@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences that hang on rounding are told from those that do not."""
+"""Test that differences caused by rounding are distinguished from others."""
 
 from __future__ import annotations
 

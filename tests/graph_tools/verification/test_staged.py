@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with sparse lookups that TensorFlow does not have: evaluated in NumPy, compared with native graphs."""
+"""Test models with sparse lookups that TensorFlow does not have, against equal native graphs."""
 
 from __future__ import annotations
 

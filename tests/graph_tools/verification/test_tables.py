@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables compared as streams: in one order, in another, with keys left out."""
+"""Test tables that are compared as streams: in equal order, in another order, with keys left out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not fused is weighed by the time that TensorFlow measures."""
+"""Test that parts that are not fused are weighed by the time that TensorFlow measures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for a split model: rows of many users, equal rows of one, and one row."""
+"""Test requests for a split model: rows of many users, equal rows of one user, and one row."""
 
 from __future__ import annotations
 

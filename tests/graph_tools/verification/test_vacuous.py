@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A verification that asks nothing of a score passes nothing, and none runs for ever."""
+"""Test that a verification without scores does not pass, and that every verification ends."""
 
 from __future__ import annotations
 

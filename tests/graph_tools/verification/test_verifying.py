@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole verifications: equal models are equal, and one difference is found, whatever it is."""
+"""Test whole verifications: equal models are equal, and a single difference of any kind is found."""
 
 from __future__ import annotations
 

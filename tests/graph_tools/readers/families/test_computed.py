@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a part of a graph computes without a request."""
+"""Test the evaluation of parts of a graph that do not depend on a request."""
 
 from __future__ import annotations
 

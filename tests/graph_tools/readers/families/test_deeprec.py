@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EmbeddingVariables, from graphs and checkpoints laid out as DeepRec's."""
+"""Test EmbeddingVariables in graphs and checkpoints with DeepRec's layout."""
 
 from __future__ import annotations
 

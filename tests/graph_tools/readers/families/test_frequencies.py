@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequencies in the order of a table's keys."""
+"""Test that frequencies are in the order of a table's keys."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lookups of HPS's TensorFlow plugin, from graphs, configurations and folders laid out as HugeCTR's."""
+"""Test lookups of HPS's TensorFlow plugin, with graphs, configurations and folders in HugeCTR's layout."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monolith's hash tables in one SavedModel, laid out as its exporter's."""
+"""Test Monolith's hash tables in one SavedModel with its exporter's layout."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Monolith exports of an entry that asks parameter servers, each a SavedModel of its own."""
+"""Test Monolith exports whose entry calls parameter servers, which are SavedModels of their own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that are partitioned otherwise than the graph that reads them, and offsets that are wrong."""
+"""Test checkpoints with other partitions than the graph that reads them, and wrong offsets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of saved tensors."""
+"""Test reading ranges of rows of saved tensors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pulls of TensorNet, from graphs and sparse tables laid out as its own."""
+"""Test pulls of TensorNet, with graphs and sparse tables in its layout."""
 
 from __future__ import annotations
 

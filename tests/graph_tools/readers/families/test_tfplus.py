@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KvVariables, from graphs and checkpoints laid out as TFPlus's."""
+"""Test KvVariables in graphs and checkpoints with TFPlus's layout."""
 
 from __future__ import annotations
 

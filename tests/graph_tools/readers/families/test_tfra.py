@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dynamic_embedding: graphs and checkpoints laid out as TFRA's, and an export that TFRA itself wrote."""
+"""Test dynamic_embedding: graphs and checkpoints with TFRA's layout, and an export that TFRA itself wrote."""
 
 from __future__ import annotations
 

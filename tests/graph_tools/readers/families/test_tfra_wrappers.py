@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables that a request writes and reads again, as TF 1's TrainableWrapper leaves them in a graph."""
+"""Test variables that a request writes and reads again, as TrainableWrapper of TFRA leaves them in a graph."""
 
 from __future__ import annotations
 
