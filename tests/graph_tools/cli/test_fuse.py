@@ -129,4 +129,4 @@ def test_fused_models_can_be_inspected_and_verified(source: Path, tmp_path: Path
     assert re.search(r"^equal 4 of 4 requests", found.out, re.M)
     found = run("cut", tmp_path / "out", tmp_path / "again")
     assert (found.code, found.out) == (2, "")
-    assert "it uses RecDenseTower, expected a model that is not fused yet" in found.err
+    assert "contains RecDenseTower, expected a model that is not fused yet" in found.err

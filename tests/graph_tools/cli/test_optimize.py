@@ -47,9 +47,3 @@ def test_dry_run_and_a_list_of_passes(tmp_path: Path) -> None:
     assert found.out.splitlines()[-1].startswith("nothing was written in ")
     assert cut_models.contents(tmp_path) == before
     assert run("optimize", "--list-passes").out.startswith("fuse_layers  ")
-
-
-def test_without_a_target(tmp_path: Path) -> None:
-    found = run("optimize", build_sparse(tmp_path / "source"))
-    assert (found.code, found.out) == (2, "")
-    assert found.err == "error: OUT: none given, expected a folder to write (or --dry-run)\n"
