@@ -175,7 +175,7 @@ def notes(report: dict[str, Any]) -> list[str]:
         lines.append(_verdict(found, report["scores_judged"]))
     elif not report["dry_run"]:
         unknown = ", ".join(op["op"] for op in report["unknown_ops"])
-        unproved = f"; {escape(unknown)} was not run, since no given library contains it" if unknown else ""
+        unproved = f"; {escape(unknown)} was not run, since no given library has it" if unknown else ""
         lines.append(f"[yellow]not verified[/]: --no-verify was given{unproved}")
     where = "nothing was written" if report["dry_run"] else f"written to {escape(report['target']['path'])}"
     lines.append(f"{where} in {report['seconds']:.1f} s")

@@ -53,7 +53,7 @@ def find_servers(entry: Path) -> dict[int, Path]:
         if not is_saved_model(path):
             have = ", ".join(str(version) for version in sorted(_versions(folder))) or "no SavedModel"
             expected = f"version {entry.name}" if versioned else "a SavedModel"
-            raise UnreadableError(f"{folder}: {have}, expected {expected} as for {entry}")
+            raise UnreadableError(f"{folder}: {have}, expected {expected}, as {entry} has")
         found[int(match[1])] = path
     return found
 

@@ -181,7 +181,9 @@ def test_missing_files_are_named(save, tmp_path: Path) -> None:
     Path(f"{prefix}.data-00000-of-00001").unlink()
     reader = BundleReader(prefix)
     for read in (reader.check_files, lambda: reader.tensor("x")):
-        with pytest.raises(UnreadableError, match=r"data-00000-of-00001: No such file .*shard that holds tensor 'x'"):
+        with pytest.raises(
+            UnreadableError, match=r"data-00000-of-00001: No such file .*shard that contains tensor 'x'"
+        ):
             read()
     (tmp_path / "old").write_bytes(b"")
     with pytest.raises(UnreadableError, match=r"old: a file, expected a prefix with old\.index beside it"):

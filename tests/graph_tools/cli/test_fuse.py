@@ -89,7 +89,9 @@ def test_a_wrong_pass_is_left_out_and_named(source: Path, tmp_path: Path, monkey
     use_passes(monkeypatch, FuseLayers(wrong=True))
     found = run("fuse", source, tmp_path / "out", "--samples", 4)
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"^left out fuse_layers.*, since with it: signature '.*elements differ", found.out, re.M)
+    assert re.search(
+        r"^left out fuse_layers.*, since the outputs differ with it: signature '.*elements differ", found.out, re.M
+    )
 
 
 def test_a_weak_proof_fails_with_its_report(source: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_entries(tmp_path: Path) -> None:
     assert find_entry(tmp_path) == find_entry(tmp_path / "entry") == tmp_path / "entry" / "10"
     assert find_entry(tmp_path / "entry" / "9") == tmp_path / "entry" / "9"
     assert find_servers(tmp_path / "entry" / "10") == {0: tmp_path / "ps_0" / "10"}
-    with pytest.raises(UnreadableError, match="ps_0: 10, expected version 9 as of"):
+    with pytest.raises(UnreadableError, match="ps_0: 10, expected version 9, as"):
         find_servers(tmp_path / "entry" / "9")
 
 
@@ -32,7 +32,7 @@ def test_without_versions(tmp_path: Path) -> None:
     assert find_entry(tmp_path) == tmp_path / "entry"
     assert find_servers(tmp_path / "entry") == {0: tmp_path / "ps_0", 1: tmp_path / "ps_1"}
     (tmp_path / "ps_1" / "saved_model.pb").unlink()
-    with pytest.raises(UnreadableError, match="ps_1: no SavedModel, expected a SavedModel as of"):
+    with pytest.raises(UnreadableError, match="ps_1: no SavedModel, expected a SavedModel, as"):
         find_servers(tmp_path / "entry")
 
 

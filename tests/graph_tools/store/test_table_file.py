@@ -171,7 +171,7 @@ def test_padding_between_sections_is_zero(tmp_path: Path) -> None:
             replace(spec_of("direct", 4), rows=StreamTensor(np.dtype("f4"), (4, 5), lambda _: iter([rows_of(4, 6)]))),
             "a block",
         ),
-        (TableSpec(1, ArrayTensor(np.full((1, 1), 1e6, "f4")), "fp16"), "too large"),
+        (TableSpec(1, ArrayTensor(np.full((1, 1), 1e6, "f4")), "fp16"), "exceeds the range"),
     ],
 )
 def test_wrong_table_is_refused_and_leaves_nothing(tmp_path: Path, spec: TableSpec, found: str) -> None:

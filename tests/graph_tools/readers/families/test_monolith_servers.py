@@ -195,7 +195,7 @@ def test_a_missing_server_model_is_refused(tmp_path: Path) -> None:
 def test_a_server_of_another_version(tmp_path: Path) -> None:
     base = distributed(tmp_path)
     moved(base / "ps_1" / "1700000000", base / "ps_1" / "1600000000")
-    with pytest.raises(UnreadableError, match="ps_1: 1600000000, expected version 1700000000 as of"):
+    with pytest.raises(UnreadableError, match="ps_1: 1600000000, expected version 1700000000, as"):
         read_model(base)
 
 
