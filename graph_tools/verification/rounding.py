@@ -43,7 +43,8 @@ def slacks(
     first, second : sequence of Answer
     tolerance : Tolerance
     ask : callable
-        Runs requests on the first model; its numbers are nudged as the requests say, if it supports that (see `nudgeable_copy`).
+        Runs requests on the first model; its numbers are nudged as the requests say, if it supports that (see
+        `nudgeable_copy`).
     """
     wanted = [
         number
