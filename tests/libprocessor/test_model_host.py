@@ -18,7 +18,7 @@ import pytest
 import processor
 from helpers.hosts.contract_messages import encode
 from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
-from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for_status
+from helpers.hosts.state_directory import StateDirectory, entry, model_of, wait_for_status
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
 from helpers.models import model_builders
 from helpers.models.slow_requests import slow_request
@@ -39,7 +39,7 @@ def test_host_without_a_desired_state_is_ready_and_serves_nothing(host: processo
 def test_host_loads_and_answers_in_both_protocols(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"tiny": one(scaled_models[2], 7)})
+    state.serve(host, {"tiny": model_of(scaled_models[2], 7)})
     answer = host.process("eas", ONE)
     assert scale_of(answer) == 2.0
     assert (answer.model_name, answer.model_version, answer.arm) == ("tiny", 7, "baseline")
@@ -79,8 +79,8 @@ def test_files_follow_their_schemas(
             for version in example["models"]["ranking"]["versions"].values():
                 version["since"] = example["started"]
         jsonschema.validate(example, schemas[name])
-    state.serve(host, {"tiny": one(scaled_models[1]), "broken": one(scaled_models[2])})
-    state.desire({"tiny": one(scaled_models[2]), "broken": one(Path("/nowhere"))})
+    state.serve(host, {"tiny": model_of(scaled_models[1]), "broken": model_of(scaled_models[2])})
+    state.desire({"tiny": model_of(scaled_models[2]), "broken": model_of(Path("/nowhere"))})
     wait_for_status(host, lambda status: status["models"]["broken"]["versions"]["1"]["replacement"] is not None)
     jsonschema.validate(host.status(), schemas["actual"])
     wait_until(lambda: state.actual()["generation"] == state.generation, "actual.json")
@@ -137,7 +137,7 @@ def refusals(status: dict[str, Any]) -> list[str]:
 def test_errors_name_what_is_not_served(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"a": one(scaled_models[1], 3), "b": one(scaled_models[2])})
+    state.serve(host, {"a": model_of(scaled_models[1], 3), "b": model_of(scaled_models[2])})
     for request, kind, words in [
         ({"model_name": "c"}, processor.NotFoundError, "model 'c': not served"),
         ({}, processor.InvalidArgumentError, "no model named"),
@@ -221,7 +221,7 @@ def test_keys_stick_to_their_arms(host: processor.Host, state: StateDirectory, s
 def test_refusals_by_limits_say_when_to_retry(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
     slow = slow_request(300)
     limits = {"max_queue": 1}
-    state.serve(host, {"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits=limits)})
+    state.serve(host, {"m": model_of(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits=limits)})
 
     async def ask(number: int) -> list[Any]:
         tasks = [host.aprocess("eas", slow) for _ in range(number)]
@@ -237,14 +237,16 @@ def test_refusals_by_limits_say_when_to_retry(host: processor.Host, state: State
         assert "max_queue" in str(failure)
         assert failure.answer.retry_after_us > 10_000
         assert failure.answer.model_name == "m"
-    generation = state.desire({"m": one(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits={"max_in_flight": 3})})
+    generation = state.desire(
+        {"m": model_of(slow_model, config=QUICK, cpuset=str(CPUS[0]), limits={"max_in_flight": 3})}
+    )
     wait_for_status(host, lambda status: status["generation"] == generation)
     assert len(refused(asyncio.run(ask(4)))) == 1
 
 
 def test_cancelled_and_late_requests_do_not_run(host: processor.Host, state: StateDirectory, slow_model: Path) -> None:
     slow = slow_request(300)
-    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
 
     async def ask() -> None:
         first = asyncio.ensure_future(host.aprocess("eas", slow))
@@ -290,7 +292,7 @@ def test_drain_waits_for_requests_and_refuses_new_ones(
     host: processor.Host, state: StateDirectory, slow_model: Path
 ) -> None:
     slow = slow_request(300)
-    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
     answers: list[processor.Answer] = []
     client = threading.Thread(target=lambda: answers.append(host.process("eas", slow)))
     client.start()
@@ -309,7 +311,7 @@ def test_drain_waits_for_requests_and_refuses_new_ones(
 def test_close_cancels_waiting_requests_and_refuses_later_ones(state: StateDirectory, slow_model: Path) -> None:
     slow = slow_request(300)
     host = processor.Host(state.path)
-    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
 
     async def ask() -> list[Any]:
         tasks = [asyncio.ensure_future(host.aprocess("eas", slow)) for _ in range(3)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import processor
-from helpers.hosts.state_directory import StateDirectory, entry, one, versions_in, wait_for_status
+from helpers.hosts.state_directory import StateDirectory, entry, model_of, versions_in, wait_for_status
 from helpers.models.deadly_models import build_deadly
 from helpers.system.waiting import wait_until
 
@@ -29,14 +29,14 @@ def both_warm_up(host: processor.Host) -> bool:
 def test_endless_warm_ups_delay_no_other_load(
     host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
 ) -> None:
-    state.desire({"a": one(endless), "b": one(endless)}, load_timeout_seconds=0)
+    state.desire({"a": model_of(endless), "b": model_of(endless)}, load_timeout_seconds=0)
     wait_for_status(host, lambda status: set(status["models"]) == {"a", "b"} and both_warm_up(host))
     # Once both have taken longer than a load usually does; that they do is not waited for a second time below.
-    state.desire({"a": one(endless), "b": one(endless), "c": one(tiny_model)}, load_timeout_seconds=0)
+    state.desire({"a": model_of(endless), "b": model_of(endless), "c": model_of(tiny_model)}, load_timeout_seconds=0)
     wait_for_status(host, lambda status: "c" in status["models"] and entry(host, "c", 1)["state"] == "ready", 90)
     assert both_warm_up(host)
     # Who is not wanted any more stops, and burns nothing.
-    state.desire({"c": one(tiny_model)})
+    state.desire({"c": model_of(tiny_model)})
     wait_for_status(host, lambda status: set(status["models"]) == {"c"} and status["stuck_loads"] == 0)
     began = time.process_time()
     time.sleep(2)
@@ -46,7 +46,11 @@ def test_endless_warm_ups_delay_no_other_load(
 def test_a_load_ends_at_its_time_limit(
     host: processor.Host, state: StateDirectory, endless: Path, tiny_model: Path
 ) -> None:
-    models = {"a": one(endless, config={"load_timeout_seconds": 1}), "b": one(endless), "c": one(tiny_model)}
+    models = {
+        "a": model_of(endless, config={"load_timeout_seconds": 1}),
+        "b": model_of(endless),
+        "c": model_of(tiny_model),
+    }
     state.desire(models, load_timeout_seconds=3)
     wait_for_status(host, lambda status: versions_in(status, "failed", "ready") == {("a", 1), ("b", 1), ("c", 1)}, 60)
     for name, seconds in (("a", 1), ("b", 3)):
@@ -59,13 +63,13 @@ def test_a_load_ends_at_its_time_limit(
     time.sleep(2)
     assert time.process_time() - began < 1.0
     # Nobody tries it again by itself, but one that is given more time is another version.
-    state.desire({"a": one(endless, config={"load_timeout_seconds": 2})})
+    state.desire({"a": model_of(endless, config={"load_timeout_seconds": 2})})
     wait_for_status(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
     wait_for_status(host, lambda _: "after 2 s" in (entry(host, "a", 1)["error"] or ""))
 
 
 def test_the_end_of_a_host_does_not_wait_for_an_endless_load(state: StateDirectory, endless: Path) -> None:
-    state.desire({"a": one(endless)})
+    state.desire({"a": model_of(endless)})
     with processor.Host(state.path) as host:
         wait_for_status(host, lambda _: "a" in host.status()["models"] and entry(host, "a", 1)["state"] == "warming")
         records = json.loads((state.path / "hosts" / "host-0" / "loads.json").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import processor
 from helpers.hosts.host_clients import ONE, QUICK, X
-from helpers.hosts.state_directory import StateDirectory, one
+from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.hosts.tfserving_messages import tfserving_request
 from helpers.system.waiting import wait_until
 
@@ -36,7 +36,7 @@ def test_every_documented_metric_is_there(
     document = (repository / "docs/model_host.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`((?:recprocessor|:tensorflow)[\w:]+)`", document))
     assert len(documented) > 15
-    state.serve(host, {"m": one(scaled_models[1])})
+    state.serve(host, {"m": model_of(scaled_models[1])})
     host.process("eas", ONE)
     written = {line.split()[2] for line in host.metrics().splitlines() if line.startswith("# TYPE")}
     assert documented - written == set()
@@ -89,7 +89,7 @@ def test_requests_are_counted_by_model_version_and_outcome(
 
 
 def test_histograms_are_cumulative(host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]) -> None:
-    state.serve(host, {"m": one(scaled_models[1])})
+    state.serve(host, {"m": model_of(scaled_models[1])})
     for _ in range(50):
         host.process("eas", ONE)
     buckets: dict[Any, list[tuple[float, float]]] = {}
@@ -108,19 +108,19 @@ def test_counters_survive_a_replacement_and_end_with_the_version(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
     labels = {"model": "m", "version": "1", "protocol": "eas", "outcome": "OK"}
-    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
+    state.serve(host, {"m": model_of(scaled_models[1], config=QUICK)})
     host.process("eas", ONE)
-    state.serve(host, {"m": one(scaled_models[2], config=QUICK)})
+    state.serve(host, {"m": model_of(scaled_models[2], config=QUICK)})
     host.process("eas", ONE)
     assert value(samples_of(host), "recprocessor_requests_total", **labels) == 2
-    state.serve(host, {"m": one(scaled_models[2], 2, config=QUICK)})
+    state.serve(host, {"m": model_of(scaled_models[2], 2, config=QUICK)})
     wait_until(lambda: 'version="1"' not in host.metrics(), "counters that go")
 
 
 def test_stats_are_written_every_second(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": one(scaled_models[1])})
+    state.serve(host, {"m": model_of(scaled_models[1])})
     for _ in range(7):
         host.process("eas", ONE)
     path = state.path / "hosts" / "host-0" / "stats.json"
@@ -144,7 +144,7 @@ def test_stats_are_written_every_second(
 def test_checks_of_rows_are_counted(
     host: processor.Host, state: StateDirectory, scaled_models: dict[int, Path]
 ) -> None:
-    state.serve(host, {"m": one(scaled_models[1], batching={"mode": "zero_wait"})})
+    state.serve(host, {"m": model_of(scaled_models[1], batching={"mode": "zero_wait"})})
     samples = samples_of(host)
     labels = {"model": "m", "version": "1"}
     for name in ("recprocessor_batch_checks_total", "recprocessor_batch_differs"):

@@ -14,7 +14,7 @@ import pytest
 
 import processor
 from helpers.hosts.contract_messages import decode, encode
-from helpers.hosts.state_directory import StateDirectory, entry, one, wait_for_status
+from helpers.hosts.state_directory import StateDirectory, entry, model_of, wait_for_status
 from helpers.models import model_builders
 from helpers.system.waiting import wait_until
 
@@ -53,10 +53,10 @@ BAD = [
 def test_a_faulty_version_entry_fails_only_that_version(
     host: processor.Host, state: StateDirectory, tiny_model: Path, other: Path, wrong: dict[str, Any], message: str
 ) -> None:
-    state.serve(host, {"m": one(tiny_model)})
+    state.serve(host, {"m": model_of(tiny_model)})
     versions = {"1": {"path": str(tiny_model)}, "2": {"path": str(other)} | wrong}
     arms = [{"version": 2, "offset": 0, "weight": 10000}]
-    models = {"m": {"baseline": 1, "versions": versions, "routing": {"arms": arms}}, "n": one(other, 2)}
+    models = {"m": {"baseline": 1, "versions": versions, "routing": {"arms": arms}}, "n": model_of(other, 2)}
     generation = state.desire(models)
     wait_for_status(host, lambda status: status["generation"] == generation and "n" in status["models"])
     wait_for_status(host, lambda status: status["models"]["n"]["versions"]["2"]["state"] == "ready")
@@ -72,14 +72,14 @@ def test_a_faulty_version_entry_fails_only_that_version(
     # Mended, it is loaded; and what is taken out takes its failure along.
     state.serve(host, {"m": models["m"] | {"versions": {"1": versions["1"], "2": {"path": str(other)}}}})
     assert served(host) == 2
-    state.serve(host, {"m": one(tiny_model)})
+    state.serve(host, {"m": model_of(tiny_model)})
 
 
 def test_faulty_settings_leave_a_serving_version_unchanged(
     host: processor.Host, state: StateDirectory, tiny_model: Path
 ) -> None:
-    state.serve(host, {"m": one(tiny_model, priority=3)})
-    generation = state.desire({"m": one(tiny_model, priority=3, config={"session_num": 0}, traffic=False)})
+    state.serve(host, {"m": model_of(tiny_model, priority=3)})
+    generation = state.desire({"m": model_of(tiny_model, priority=3, config={"session_num": 0}, traffic=False)})
     wait_for_status(host, lambda status: status["generation"] == generation)
     wait_for_status(host, lambda _: (entry(host, "m", 1)["replacement"] or {}).get("state") == "failed")
     found = entry(host, "m", 1)
@@ -87,15 +87,15 @@ def test_faulty_settings_leave_a_serving_version_unchanged(
     assert "session_num" in found["replacement"]["error"]
     assert served(host) == 1
     assert ask(host, version=1)[0] == 1
-    state.serve(host, {"m": one(tiny_model, priority=4)})
+    state.serve(host, {"m": model_of(tiny_model, priority=4)})
 
 
 def test_a_faulty_model_entry_leaves_the_model_unchanged_and_others_are_followed(
     host: processor.Host, state: StateDirectory, tiny_model: Path, other: Path
 ) -> None:
-    state.serve(host, {"m": one(tiny_model), "n": one(tiny_model)})
-    wrong = one(other, 2) | {"labels": {"next": 9}}
-    generation = state.desire({"m": wrong, "n": one(other, 2), "new": wrong})
+    state.serve(host, {"m": model_of(tiny_model), "n": model_of(tiny_model)})
+    wrong = model_of(other, 2) | {"labels": {"next": 9}}
+    generation = state.desire({"m": wrong, "n": model_of(other, 2), "new": wrong})
     wait_for_status(host, lambda status: status["generation"] == generation and list(status["models"]) == ["m", "n"])
     wait_for_status(host, lambda status: list(status["models"]["n"]["versions"]) == ["2"])
     assert (served(host, "m"), served(host, "n")) == (1, 2)
@@ -110,7 +110,7 @@ def test_a_faulty_model_entry_leaves_the_model_unchanged_and_others_are_followed
     with processor.Host(state.path) as again:
         wait_for_status(again, lambda status: status["state"] == "ready")
         assert (served(again, "m"), served(again, "n")) == (1, 2), "the same after a restart"
-        state.serve(again, {"m": one(other, 2), "n": one(other, 2)})
+        state.serve(again, {"m": model_of(other, 2), "n": model_of(other, 2)})
         assert again.status()["desired_error"] is None
 
 
@@ -130,7 +130,7 @@ def test_a_refused_file_changes_nothing_even_after_a_restart(
     state: StateDirectory, tiny_model: Path, other: Path, text: str
 ) -> None:
     with processor.Host(state.path) as host:
-        state.serve(host, {"m": one(tiny_model)})
+        state.serve(host, {"m": model_of(tiny_model)})
         state.write(text)
         wait_for_status(host, lambda status: status["desired_error"] is not None)
         assert host.status()["state"] == "ready"
@@ -139,7 +139,7 @@ def test_a_refused_file_changes_nothing_even_after_a_restart(
         wait_for_status(host, lambda status: status["state"] == "ready")
         assert served(host) == 1
         assert "the previous desired state is still followed" in host.status()["desired_error"]
-        state.serve(host, {"m": one(other, 2)})
+        state.serve(host, {"m": model_of(other, 2)})
         assert served(host) == 2
         assert host.status()["desired_error"] is None
     (state.path / "desired.json").unlink()
@@ -156,7 +156,7 @@ def test_a_host_that_never_accepted_anything_is_not_ready(state: StateDirectory,
         wait_for_status(host, lambda status: status["desired_error"] is not None)
         time.sleep(0.5)
         assert host.status()["state"] == "starting"
-        state.serve(host, {"m": one(tiny_model)})
+        state.serve(host, {"m": model_of(tiny_model)})
         assert host.status()["state"] == "ready"
 
 
@@ -169,7 +169,7 @@ def test_a_damaged_accepted_state_is_ignored(state: StateDirectory, tiny_model: 
         with processor.Host(state.path) as host:
             wait_for_status(host, lambda status: status["desired_error"] is not None)
             assert host.status()["state"] == "starting"
-            state.serve(host, {"m": one(tiny_model)})
+            state.serve(host, {"m": model_of(tiny_model)})
         assert json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["models"]["m"]["baseline"] == 1
         (folder / "accepted.json").unlink()
 
@@ -188,7 +188,7 @@ class TestFiles:
     ) -> None:
         changing = model_builders.build_linear(tmp_path / "changing", 1.0)
         deployed = self.deployed(changing)
-        models = {"m": one(changing, **deployed), "n": one(other, 2, **self.deployed(other))}
+        models = {"m": model_of(changing, **deployed), "n": model_of(other, 2, **self.deployed(other))}
         with processor.Host(state.path) as host:
             state.serve(host, models)
             assert served(host) == 1
@@ -219,7 +219,7 @@ class TestFiles:
         record = state.path / "hosts" / "host-0" / "verified_files.json"
         for _ in range(2):
             with processor.Host(state.path) as host:
-                state.serve(host, {"m": one(tiny_model, files=files)})
+                state.serve(host, {"m": model_of(tiny_model, files=files)})
                 assert served(host) == 1
             wait_until(record.exists, "a record of what was read")
             assert json.loads(record.read_bytes())[str(tiny_model.resolve())][1] == files["sha256"]

@@ -23,7 +23,7 @@ from graph_tools.model import Endpoint, Signature
 from graph_tools.verification.requests import read_requests
 from helpers.hosts.contract_messages import encode
 from helpers.hosts.host_clients import ONE, QUICK, scale_of
-from helpers.hosts.state_directory import StateDirectory, one
+from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.hosts.tfserving_messages import tfserving_request
 from helpers.system.process_state import threads_named
 from helpers.system.waiting import wait_until
@@ -39,7 +39,7 @@ def host(state: StateDirectory) -> Iterator[processor.Host]:
 
 
 def logged(path: Path, sample: int = 10_000, **settings: Any) -> dict[str, Any]:
-    return one(path, config=QUICK) | {"request_log": {"sample": sample} | settings}
+    return model_of(path, config=QUICK) | {"request_log": {"sample": sample} | settings}
 
 
 def files(state: StateDirectory) -> list[Path]:
@@ -131,7 +131,7 @@ def test_files_warm_up_a_version_and_are_verified_with(
     assert [float(request.inputs["x"][0, 0]) for request in asked] == [number // 2 for number in range(10)]
     with processor.Model(scaled_models[2], QUICK | {"warmup_file_name": str(file)}) as other:
         assert other.info["warmup"] == "file: 10 records on each session"
-    state.serve(host, {"m": one(scaled_models[2], 2, config=QUICK, warmup_file=str(file))})
+    state.serve(host, {"m": model_of(scaled_models[2], 2, config=QUICK, warmup_file=str(file))})
     assert scale_of(host.process("eas", ONE)) == 2.0
 
 
@@ -148,14 +148,14 @@ def test_changed_settings_apply_at_once(
         wait_until(lambda: 1000 + before in {first(log) for log in logs(state)}, "the last one")
         return len(logs(state)) - before - 1
 
-    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
+    state.serve(host, {"m": model_of(scaled_models[1], config=QUICK)})
     assert counts(host) == {}
     assert not threads_named("request-log")
     assert written_of(50) == 0
     assert written_of(50) == 50
     state.serve(host, {"m": logged(scaled_models[1], 0)})
     assert written_of(50) == 0
-    state.serve(host, {"m": one(scaled_models[1], config=QUICK)})
+    state.serve(host, {"m": model_of(scaled_models[1], config=QUICK)})
     assert written_of(50) == 0
     state.serve(host, {"m": logged(scaled_models[1], 1000)})
     assert 20 < written_of(500) < 90

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.hosts.contract_messages import decode, encode
-from helpers.hosts.state_directory import StateDirectory, one
+from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.models import model_builders
 from helpers.system.waiting import wait_until
 
@@ -76,13 +76,13 @@ def test_a_killed_host_serves_again_after_a_restart(repository: Path, tmp_path: 
 
 def test_requests_are_answered_on_a_full_disk(repository: Path, tmp_path: Path, tiny_model: Path) -> None:
     state = StateDirectory(tmp_path / "state")
-    state.desire({"m": one(tiny_model)})
+    state.desire({"m": model_of(tiny_model)})
     with plain_host(repository, state, "64") as host:
         for _ in range(3):
             version, y = host.ask()
             assert version == 1
             np.testing.assert_array_equal(y, model_builders.linear_score(X))
-        state.desire({"m": one(tiny_model, 2)})
+        state.desire({"m": model_of(tiny_model, 2)})
         wait_until(lambda: host.ask()[0] == 2, "the new version")
         assert not (state.path / "hosts" / "host-0" / "actual.json").exists()
         host.process.kill()

@@ -17,7 +17,7 @@ import pytest
 import processor
 from helpers.hosts.contract_messages import encode
 from helpers.hosts.host_clients import ONE, QUICK, X, scale_of
-from helpers.hosts.state_directory import StateDirectory, one
+from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.models.model_builders import linear_score
 from helpers.models.slow_requests import slow_request
 from helpers.system.process_state import threads_named
@@ -135,7 +135,7 @@ def test_another_baseline_restarts_the_comparison(
     state.serve(host, {"m": model | {"baseline": 3}})
     wait_until(lambda: told().get("baseline") == 3, "the new baseline")
     assert told()["requests"] == 0
-    state.serve(host, {"m": one(scaled_models[1])})
+    state.serve(host, {"m": model_of(scaled_models[1])})
     assert "recprocessor_shadow_total{" not in host.metrics()
 
 
@@ -157,7 +157,7 @@ def test_live_requests_never_wait_for_mirrored_ones(
     seconds(400)
     wait_until(lambda: told().get("requests", 0) > 0, "a comparison")
     began = time.monotonic()
-    state.serve(host, {"m": one(slow_model, config=QUICK)})
+    state.serve(host, {"m": model_of(slow_model, config=QUICK)})
     assert time.monotonic() - began < 10, "what waits is dropped with the shadow"
 
 

@@ -14,7 +14,7 @@ from tensorflow_serving.apis import classification_pb2
 from tritonclient.grpc import service_pb2
 
 import processor
-from helpers.hosts.state_directory import StateDirectory, one
+from helpers.hosts.state_directory import StateDirectory, model_of
 from helpers.models import example_models, model_builders
 from processor._ffi import ffi
 from processor._lib import get_lib
@@ -90,7 +90,7 @@ def test_rest_writes_base64_for_strings_that_are_not_utf8(string_model: Path) ->
 def test_examples_that_the_graph_cannot_parse_are_invalid_arguments(
     host: processor.Host, state: StateDirectory, tmp_path: Path
 ) -> None:
-    state.serve(host, {"examples": one(example_models.build_examples(tmp_path / "examples"))})
+    state.serve(host, {"examples": model_of(example_models.build_examples(tmp_path / "examples"))})
     request = classification_pb2.ClassificationRequest()
     features = request.input.example_list.examples.add().features.feature
     features["x"].float_list.value.append(1)

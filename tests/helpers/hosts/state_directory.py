@@ -52,7 +52,7 @@ class StateDirectory:
         )
 
 
-def one(path: Path, number: int = 1, **more: Any) -> dict[str, Any]:
+def model_of(path: Path, number: int = 1, **more: Any) -> dict[str, Any]:
     """Return a model with one version; `more` are members of the version."""
     return {"baseline": number, "versions": {str(number): {"path": str(path)} | more}}
 
