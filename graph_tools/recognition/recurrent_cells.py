@@ -61,7 +61,7 @@ def find_gru(new: Term, state: Term) -> Outcome[Cell]:
         units = _units(update[1])
         z, inner = _read_gate(update[1], units), _read_gate(candidate[1], units)
         if z is None or inner is None or z.state is None or z.rest or z.gate != 0 or inner.gate != 2:
-            return Refused("its gates are no sums of products with x and with the state, z, r and h side by side")
+            return Refused("its gates are not sums of products with x and the state, with z, r and h side by side")
         cell = _gru(z, inner, state, units)
         return Refused("its reset gate is applied in an unknown way") if cell is None else Found(cell)
     return NoMatch()
@@ -125,12 +125,12 @@ def find_lstm(new: Term, memory_new: Term, state: Term, memory: Term) -> Outcome
             sums = [_read_gate(activated[1], units) for activated in (entry, forget, candidate, output)]
             first = sums[0]
             if first is None or first.state is None or first.state[0] != state:
-                return Refused("its gates are no sums of products with x and with the state")
+                return Refused("its gates are not sums of products with x and with the state")
             for number, gate in enumerate(sums):
                 if gate is None or gate.rest or gate.gate != number or _parts(gate) != _parts(first):
                     return Refused("its gates are not i, f, c and o side by side in one matrix")
             return Found(Cell("lstm", units, first.x, first.kernel, first.state[1], (_sorted_biases(first.biases), ())))
-        return Refused("its gates are other than sigmoid, and its activations other than tanh")
+        return Refused("its gates are not sigmoids, or its activations are not tanh")
     return NoMatch()
 
 

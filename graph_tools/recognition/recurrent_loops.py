@@ -73,7 +73,7 @@ def read_loop(flat: Flat, node: Node) -> Outcome[Loop]:
         return Refused("it does not read one position after the other")
     limits = [check] if check[0] == "Less" else list(check[1:]) if check[0] == "LogicalAnd" else []
     if not limits or any(limit[0] != "Less" or limit[1][0] != "arg" or limit[1][1] not in counters for limit in limits):
-        return Refused("its condition is other than a number of positions")
+        return Refused("its condition does not only compare the position with a number of positions")
     lists = {term[1][1] for term in _walk(returned) if term[0] == "item" and term[1][0] == "arg"}
     sequences = [sequence_of(flat, node.inputs[index]) for index in lists]
     lengths = [None if found is None else (flat.sizes(found[0]) or [None, None])[1] for found in sequences]
@@ -113,9 +113,9 @@ def _layer(loop: Loop, cell: Cell, state: int) -> Outcome[Layer]:
     """Check the input and the mask of a cell, and find its results."""
     new, mask = _unmasked(loop, state)
     if not loop.is_position(cell.x):
-        return Refused("its cell takes other than positions")
+        return Refused("its cell reads values other than the positions of a sequence")
     if mask is not None and not loop.is_position(mask):
-        return Refused("its mask is no sequence")
+        return Refused("its mask is not a sequence")
     return _with_results(loop, Layer(cell, state, None, None if mask is None else mask[1][1]), new)
 
 
@@ -134,14 +134,14 @@ def _with_results(loop: Loop, layer: Layer, new: Term) -> Outcome[Layer]:
         return Refused("it writes several lists") if lists else Found(layer)
     _, written, _, value = loop.returned[lists[0]]
     if written != ("arg", lists[0]):
-        return Refused("it writes another list than it returns")
+        return Refused("it writes to another list than the one that it returns")
     if value[0] == "select" and layer.mask is not None and value[1][1] == ("arg", layer.mask) and value[2] == new:
         # At a position that does not count, the result before is kept; like the state, it begins with zero.
         before = value[3]
         if before[0] != "arg" or loop.returned[before[1]] not in (value, loop.returned[layer.state]):
-            return Refused("positions that its mask leaves out give other than the result before")
+            return Refused("positions that its mask omits do not repeat the previous result")
     elif value != new or layer.mask is not None:
-        return Refused("it writes other than its state")
+        return Refused("it writes values other than its state")
     return Found(replace(layer, results=lists[0]))
 
 

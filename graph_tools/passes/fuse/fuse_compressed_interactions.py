@@ -32,7 +32,7 @@ _STACKS = through(_vectors, _ONE), through(_vectors, _TWO)
 _PRODUCT = op(PRODUCT, *_STACKS).where(rank(4))
 _COLUMNS_BY_ROWS = expected(
     op(PRODUCT, ..., adj_x=False, adj_y=bool),
-    "'{0.node}' multiplies no column with a row, expected all products of fields",
+    "'{0.node}' does not multiply columns with rows, expected all products of fields",
 )
 _PATTERN = Pattern(transposed(view_of(_PRODUCT & _COLUMNS_BY_ROWS), [1, 0, 2]).where(rank(3)))
 

@@ -29,7 +29,7 @@ _PICKED = Pattern(_GATHERED | _MASKED | _SELECTED | _SELECTED_ELSE)
 _ALL_IN_ANY_ORDER = optional(lambda products: op("Transpose", products, value()), _ALL)
 _BY_PLACE = op("GatherNd", _ALL_IN_ANY_ORDER, _CHOICE) & expected(
     op("GatherNd", transposed(_ALL, [1, 2, 0]), _CHOICE),
-    "'{0.node}' picks products of each row in another way than by constant places of a transposed matrix",
+    "'{0.node}' does not pick the products of each row by constant places of a transposed matrix",
 )
 _PLACED, _IN_ROWS = Pattern(_BY_PLACE), transposed(alone(_BY_PLACE), [1, 0])
 
@@ -100,7 +100,7 @@ def _gathered_by_place(flat: Flat, root: Output) -> Outcome[Fusion]:
         return Refused(f"places '{choice.node}' do not follow from constants")
     whole = found.value.above(_IN_ROWS)
     if whole is None:
-        return Refused(f"products that '{root.node}' picks are not put in rows again")
+        return Refused(f"products that '{root.node}' picks are not transposed back to rows")
     if not flat.is_float(fields) or not ((places >= 0) & (places < count)).all():
         return Refused(f"'{fields.node}' is not float32, or places are beyond its vectors")
     given, dim = fields_input(flat, fields)
@@ -138,7 +138,7 @@ def _picked(flat: Flat, match: Match, root: Output, count: int) -> Outcome[list[
         if not np.isin(mask, (0, 1)).all():
             return Refused(f"'{choice.node}' has other numbers than 0 and 1")
     elif flat.scalar(match[_OTHER]) != 0.0 or flat.graph[root.node].op == "Select":
-        return Refused(f"'{match[_OTHER].node}' is not zero, expected so of what is not picked")
+        return Refused(f"'{match[_OTHER].node}' replaces the products that are not picked, expected zero")
     keeps = (mask != 0) != (_SELECTED_ELSE in match)
     return Found([int(i) if keep else -1 for i, keep in enumerate(keeps.ravel())])
 

@@ -63,12 +63,12 @@ def _match_product(flat: Flat, node: Node) -> Outcome[Fusion]:
     query, key = (split_heads(flat, source) for source in product.inputs)
     turned = bool(attribute(product, "adj_y", False))
     if query is None or key is None or attribute(product, "adj_x", False) or key.turned == turned or query.turned:
-        return Refused(f"'{product.name}' is no product of positions with positions")
+        return Refused(f"'{product.name}' does not multiply positions with positions")
     if {(operand.count, operand.layout) for operand in (query, key)} != {(values.count, values.layout)}:
         return Refused(f"'{product.name}' and '{node.name}' split heads in different ways")
     root = joined_heads(flat, node.output(), values)
     if root is None:
-        return Refused(f"heads of '{node.name}' are not put side by side again")
+        return Refused(f"heads of '{node.name}' are not joined side by side again")
     return _fusion(flat, root, query, key, values, outcome.value)
 
 
@@ -93,7 +93,7 @@ def _match_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
             return outcome
         operands = _dot_operands(outcome.value.product)
         if operands is None:
-            return Refused(f"'{outcome.value.product.name}' is no product of positions with positions")
+            return Refused(f"'{outcome.value.product.name}' does not multiply positions with positions")
         query, key = (Heads(skip(flat.graph, operand), sizes[2], "bhtd") for operand in operands)
         return _fusion(flat, node.output(), query, key, heads, outcome.value)
     return NoMatch()
@@ -137,7 +137,7 @@ def _read_scores(flat: Flat, output: Output, heads: Heads, products: tuple[str, 
         side = 0 if flat.direct(times.inputs[0], "Softmax") is not None else 1
         gate = _gate(flat, times.inputs[1 - side], heads)
         if gate is None:
-            return Refused(f"'{times.name}' multiplies weights with other than a number for each query")
+            return Refused(f"'{times.name}' does not multiply the weights with one number for each query")
         masks["gate"] = lambda: gate
         output = times.inputs[side]
     softmax = flat.direct(output, "Softmax")
@@ -207,9 +207,7 @@ def _read_bias(flat: Flat, node: Node, heads: Heads, found: _Scores) -> Outcome[
         if _leads_to_product(flat, node.inputs[side]):
             make_mask = _bias(flat, node.inputs[1 - side], heads)
             if make_mask is None or "bias" in found.masks:
-                return Refused(
-                    f"'{node.name}' adds to scores what has no dimension for each of rows, heads and positions"
-                )
+                return Refused(f"'{node.name}' adds a tensor to scores, expected one with rows, heads and positions")
             found.masks["bias"] = make_mask
             return Found((node.inputs[side], 2))
     return NoMatch()

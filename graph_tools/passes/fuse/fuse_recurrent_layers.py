@@ -83,12 +83,12 @@ class FuseRecurrentLayers(Pass):
 
 def _match(flat: Flat, node: Node) -> Outcome[_Fusion]:
     def match_layer(loop: Loop) -> Outcome[_Fusion]:
-        layer = read_layer(loop).in_context(f"'{node.name}' is a loop that is no GRU and no LSTM")
+        layer = read_layer(loop).in_context(f"'{node.name}' is a loop, but neither a GRU nor an LSTM")
         return layer.then(
             lambda found: _fusion(flat, loop, found).in_context(f"'{node.name}' computes a layer '{found.cell.kind}'")
         )
 
-    return read_loop(flat, node).in_context(f"'{node.name}' is a loop that is no recurrent layer").then(match_layer)
+    return read_loop(flat, node).in_context(f"'{node.name}' is a loop, but not a recurrent layer").then(match_layer)
 
 
 def _fuse(flat: Flat, loop: Node, found: _Fusion) -> None:
@@ -116,13 +116,13 @@ def _fusion(flat: Flat, loop: Loop, layer: Layer) -> Outcome[_Fusion]:
     for i, term in enumerate(loop.returned):
         is_state = term[0] in {"sum", "product", "select"} and i not in _counters(loop)
         if is_state and flat.scalar(node.inputs[i]) != 0:
-            return Refused(f"its first state '{node.inputs[i].node}' is other than zero")
+            return Refused(f"its first state '{node.inputs[i].node}' is not zero")
     x = sequence_of(flat, node.inputs[cell.x[1][1]])
     mask = None if layer.mask is None else sequence_of(flat, node.inputs[layer.mask])
     if x is None or not flat.is_float(x[0]):
-        return Refused(f"'{node.inputs[cell.x[1][1]].node}' is no sequence of float32")
+        return Refused(f"'{node.inputs[cell.x[1][1]].node}' is not a sequence of float32")
     if layer.mask is not None and (mask is None or mask[1] != x[1] or flat.known(mask[0])[2:] != [1]):
-        return Refused(f"'{node.inputs[layer.mask].node}' is no mask of as many positions")
+        return Refused(f"'{node.inputs[layer.mask].node}' is not a mask with one element for each position")
     kernels = [node.inputs[index] for index in (cell.kernel, cell.recurrent)]
     biases = [_sum_of_biases(flat, node, parts) for parts in cell.biases if parts]
     if not all(_is_weight(flat, kernel) for kernel in kernels) or any(bias is None for bias in biases):
@@ -147,19 +147,19 @@ def _find_results(flat: Flat, loop: Loop, layer: Layer) -> Outcome[_Results]:
     graph, node = flat.graph, loop.node
     used = {source.port for user in graph.users(node.name) for source in user.inputs if source.node == node.name}
     if node.name in flat.roots or used - {layer.state, layer.results}:
-        return Refused(f"more of '{node.name}' is taken than states and results")
+        return Refused(f"other outputs of '{node.name}' are used than states and results")
     last, every, turned = [node.output(layer.state)] if layer.state in used else [], [], None
     appended = layer.results is not None and loop.returned[layer.results][2] == ("arg", loop.time)
     for stack in _users(flat, None if layer.results is None else node.output(layer.results)):
         if stack.op != "TensorListStack" or turned is not None:
-            return Refused(f"'{stack.name}' takes results in another way")
+            return Refused(f"'{stack.name}' does not read the results as one tensor")
         users = _users(flat, stack.output())
         last += [user.output() for user in users if _is_last(flat, user)]
         every += [user.output() for user in users if _is_turned(flat, user)]
         if len(last) + len(every) < len(users) + (layer.state in used) or stack.name in flat.roots:
             turned = stack.output()
     if not appended and (every or turned):
-        return Refused(f"the results of '{node.name}' are taken as if it had one for each position")
+        return Refused(f"the results of '{node.name}' are read as if there were one for each position")
     if not last and not every and turned is None:
         return Refused("nothing uses its results")
     return Found(_Results(last, every, turned))

@@ -118,7 +118,7 @@ def _scores(flat: Flat, output: Output, keys: Any) -> Outcome[_Scores]:
         padding = flat.scalar(select.inputs[2])
         found.masks = find_masks(flat, select.inputs[0], keys[:2])
         if padding is None or not found.masks:
-            return Refused(f"'{select.name}' selects by no mask of positions, or something else than one number")
+            return Refused(f"'{select.name}' does not select by a mask of positions between scores and one number")
         if len(flat.known(select.inputs[0])) != len(flat.known(select.output())) or select.op == "Select":
             return Refused(f"'{select.name}' broadcasts its mask, expected one of the shape of the scores")
         found.padding, output = padding, skip(flat.graph, select.inputs[1])

@@ -78,7 +78,7 @@ def read_network(site: Site, output: Output) -> Outcome[Network]:
             break
         if piece.kind == "affine":
             if set(piece.weights) != {"shift"} or bias is not None:
-                return Refused(f"'{output.node}' scales what a layer gives, expected a bias")
+                return Refused(f"'{output.node}' scales the result of a layer, expected a bias")
             bias = piece.weights["shift"]
         elif piece.kind == "activation":
             if bias is not None or activation is not None:
@@ -136,7 +136,7 @@ def read_parts(flat: Flat, output: Output, keys: Output) -> Outcome[Parts]:
     queries: set[Output] = set()
     for source in node.inputs[:-1]:
         if flat.known(source)[1:] != [length, dim]:
-            return Refused(f"'{source.node}' has not the shape of the keys '{keys.node}'")
+            return Refused(f"'{source.node}' does not have the shape of the keys '{keys.node}'")
         found = _part(flat, skip(flat.graph, source), keys)
         if found is None:
             return Refused(f"'{source.node}' is not made from a query and the keys '{keys.node}'")

@@ -122,7 +122,7 @@ def _einsum(site: Site, node: Node) -> Outcome[Piece]:
         return NoMatch()
     found = _kernel(site, node.inputs[1])
     if found is None:
-        return Refused(f"weights of '{node.name}' are not constant, expected so of the second operand")
+        return Refused(f"weights of '{node.name}' are not constant, expected a constant second operand")
     kernel, shape, transposed = found
     x, weights = operands
     inner = "".join(letter for letter in x if letter in weights)

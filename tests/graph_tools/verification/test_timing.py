@@ -69,7 +69,7 @@ def test_a_loop_is_one_node_with_its_reason(tmp_path: Path) -> None:
     assert report.timing is not None
     (region,) = [region for region in report.timing.regions if "While" in region.ops]
     assert region.share > 0.5
-    assert "no recurrent layer" in region.reason
+    assert "not a recurrent layer" in region.reason
 
 
 def test_a_model_that_answers_nothing_is_named(tmp_path: Path) -> None:

@@ -133,11 +133,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: tf.gather_nd(
             products(x), tf.tile(tf.constant(np.argwhere(LOWER))[None], [tf.shape(x)[0], 1, 1]), batch_dims=1
         ),
-        "in another way than by constant places",
+        "by constant places of a transposed matrix",
     ),
     "gather_nd that stays turned": (
         lambda x: tf.gather_nd(tf.transpose(products(x), [1, 2, 0]), np.argwhere(LOWER)),
-        "not put in rows again",
+        "not transposed back to rows",
     ),
     "values decide": (
         lambda x: tf.reshape(products(x) * tf.cast(products(x) > 0, tf.float32), [-1, 25]),

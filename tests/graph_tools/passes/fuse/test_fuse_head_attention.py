@@ -134,7 +134,7 @@ def _look_alike(masked: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "weights times a number for each key": (
         _look_alike(lambda scores, x: tf.nn.softmax(scores) * x[:, None, :, 0]),
-        "other than a number for each query",
+        "with one number for each query",
     ),
     "less the mean": (
         _look_alike(lambda scores, x: tf.nn.softmax(scores - tf.reduce_mean(scores, -1, keepdims=True))),
