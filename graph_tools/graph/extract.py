@@ -8,8 +8,7 @@ from typing import Any
 
 from graph_tools.graph.attributes import attr_value
 from graph_tools.graph.graph import Graph
-from graph_tools.graph.node import Node, Output
-from graph_tools.graph.op_defs import op_def, output_types, tf_type
+from graph_tools.graph.node import Node
 
 
 def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = None, *, controls: bool = True) -> Any:
@@ -41,10 +40,3 @@ def extract(graph: Graph, names: Iterable[str], fed: Mapping[str, Any] | None = 
         waiting.extend(source.node for source in node.inputs)
         waiting.extend(before)
     return part.to_graph_def()
-
-
-def output_dtype(graph: Graph, output: Output) -> Any:
-    """Return the TensorFlow dtype of an output, or None if the op is not described."""
-    node = graph.source(output)
-    described = op_def(node.op, graph.op_defs)
-    return tf_type(output_types(described, node.attrs)[output.port]) if described is not None else None

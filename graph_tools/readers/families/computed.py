@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Node, Output, attribute, is_native
-from graph_tools.graph.extract import extract, output_dtype
+from graph_tools.graph import Node, Output, dtype_of, is_native
+from graph_tools.graph.extract import extract
 from graph_tools.graph.op_defs import op_def
 from graph_tools.model import Model
 from graph_tools.tensors import Array
@@ -122,8 +122,9 @@ def _saved(model: Model, node: Node) -> Array:
 
 
 def _dtype(model: Model, output: Output) -> Any:
-    found = output_dtype(model.graph, output)
-    return (found if found is not None else attribute(model.graph.source(output), "dtype")).base_dtype
+    found = dtype_of(model.graph, output)
+    assert found is not None
+    return found.base_dtype
 
 
 def _run(model: Model, output: Output, fed: dict[str, Array]) -> Array:

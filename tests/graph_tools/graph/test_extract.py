@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from graph_tools.graph import Graph, Output
-from graph_tools.graph.extract import extract, output_dtype
+from graph_tools.graph import Graph
+from graph_tools.graph.extract import extract
 
 
 def made() -> Graph:
@@ -36,9 +36,3 @@ def test_only_what_is_needed_comes_along() -> None:
 
 def test_controls_bring_what_runs_before() -> None:
     assert "strange" in {node.name for node in extract(made(), ["sum"], {"a": tf.float32}).node}
-
-
-def test_dtype_of_an_output() -> None:
-    graph = made()
-    assert output_dtype(graph, Output("a")) == tf.float32
-    assert output_dtype(graph, Output("strange")) is None
