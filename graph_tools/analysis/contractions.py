@@ -9,14 +9,13 @@ remove the nodes between it and a product.
 from __future__ import annotations
 
 from graph_tools.analysis.shapes import ShapeOf, shapes
-from graph_tools.graph import Graph, Node, Output, attribute
+from graph_tools.graph import PASS_THROUGH, Graph, Node, Output, attribute
 from graph_tools.model import Model
 
 #: Attribute that marks such a relu; it is not written into an artifact.
 MARK = "_with_product"
 
 _RELUS = ("Relu", "Relu6")
-_PASSED_OVER = {"Identity", "StopGradient", "PreventGradient", "Snapshot"}
 _SUMS = {"Add", "AddV2"}
 
 
@@ -72,7 +71,7 @@ def _only_producer(graph: Graph, output: Output, user: Node, needed: set[str], o
         users = [each for each in graph.users(node.name) if each.name in needed and not _compute_the_same(each, user)]
         if users or node.controls:
             return None
-        if node.op not in _PASSED_OVER:
+        if node.op not in PASS_THROUGH:
             return node
         output, user = node.inputs[0], node
 

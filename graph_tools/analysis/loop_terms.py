@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.graph import PASS_THROUGH
+
 #: A number, an argument, or an operation on terms; equal terms are equal tuples.
 #:
 #: ("arg", i); ("const", numbers, shape); ("item", list, index): an element of a list of tensors;
@@ -20,7 +22,7 @@ Term = tuple[Any, ...]
 #: Returns the shape of an argument, or None if it is not known.
 ShapeOfArgument = Callable[[int], Sequence[int | None] | None]
 
-_THROUGH = {"Identity", "ReadVariableOp", "Snapshot", "StopGradient", "PreventGradient", "EnsureShape"}
+_THROUGH = PASS_THROUGH | {"EnsureShape", "ReadVariableOp"}
 _SUMS = {"Add", "AddV2", "BiasAdd"}
 _UNARY = {
     "Elu", "Erf", "Exp", "LeakyRelu", "LogicalNot", "Neg", "Relu", "Relu6", "Selu", "Sigmoid", "Softplus", "Softsign",

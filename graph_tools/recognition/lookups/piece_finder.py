@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from graph_tools.analysis.batches import Batches
 from graph_tools.analysis.values import Values
-from graph_tools.graph import CONTROL_FLOW, Node, Output
+from graph_tools.graph import CONTROL_FLOW, PASS_THROUGH, Node, Output
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.combined_lookups import SEGMENT_OPS, CombinedFinder
 from graph_tools.recognition.lookups.gathered_lookups import GatheredFinder
@@ -20,7 +20,7 @@ _JOINS = {
     "Pack": "concatenated", "AddN": "added", "Add": "added", "AddV2": "added", "BiasAdd": "added", "Sum": "reduced",
     "Mean": "reduced", "MatMul": "linear",
 }  # fmt: skip
-_PASS_ON = {"Identity", "Snapshot", "StopGradient", "PreventGradient", "EnsureShape"}
+_PASS_ON = PASS_THROUGH | {"EnsureShape"}
 _GATHERS = {"ResourceGather", "GatherV2", "Cast", "Add", "AddV2"}
 _SELECTS = {"Select", "SelectV2"}
 # Ops whose result does not depend on the elements.
