@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from graph_tools.analysis.same_value import OPS, RESHAPES, Rules
 from graph_tools.analysis.shapes import shapes
@@ -47,6 +47,13 @@ class EliminateNoopReshapes(SitePass[Output | None]):
         if anchors_branch(model, site):
             return Refused("nodes of a branch wait for it, expected none")
         return Found(equal)
+
+    def ensures(self, model: Model) -> Iterator[str]:
+        """Yield the nodes that the pass would still remove, except reshapes.
+
+        A Reshape that took the place of two may have become useless, or may be merged again; a later run does this.
+        """
+        return (site for site in super().ensures(model) if model.graph[site].op != "Reshape")
 
     def _merges(self, model: Model, node: Node) -> bool:
         before = model.graph.input(node, 0)
