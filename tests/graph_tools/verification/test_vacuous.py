@@ -37,7 +37,7 @@ def test_empty_batches_alone_are_not_a_proof(tmp_path: Path) -> None:
     assert "none of 32 requests was answered" in report.reasons[0]
     # What TensorFlow says of them, and what helps.
     assert "INVALID_ARGUMENT: indices" in report.reasons[0]
-    assert report.reasons[0].endswith("give recorded ones with --requests")
+    assert report.reasons[0].endswith("name recorded requests with --requests")
     assert report.rows == 0
 
 
