@@ -72,7 +72,7 @@ class PieceFinder:
             found = self._refuse_if_unsuitable(node, found.value)
         if found and node.controls:
             found = Refused(f"it runs after '{node.controls[0]}'")
-        reads = node.op in _READS or (node.op in {"ResourceGather", "GatherV2"} and self._reads_rows(node))
+        reads = node.op in _READS or (node.op in _GATHERS and self._reads_rows(node))
         self._depths[node.name] = max((self._depths.get(name, 0) for name in before), default=0) + reads
         if isinstance(found, Found):
             self.pieces[node.output()] = found.value
@@ -94,7 +94,7 @@ class PieceFinder:
         return node.op in _OF_SHAPE or all(source.node in self._fixed for source in node.inputs)
 
     def _reads_rows(self, node: Node) -> bool:
-        """Return whether a gather reads rows of numbers."""
+        """Return whether a node gives the rows of a gather as float32: the gather, or the last node that converts them."""
         return isinstance(self.lookups.rows.of(node.output()), Found)
 
     def _find(self, node: Node) -> Outcome[Piece]:

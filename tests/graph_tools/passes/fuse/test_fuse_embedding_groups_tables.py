@@ -234,6 +234,22 @@ def test_rows_keep_the_type_in_which_cut_stored_them(row_type: str, dim: int, tm
     made.refuses({"x": np.array([50])})
 
 
+@pytest.mark.parametrize("row_type", ["fp32", "bf16", "int8"])
+def test_sum_with_a_layer_over_looked_up_rows_stays_outside_the_group(row_type: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    deep, wide, kernel = tf.Variable(table(50, 16)), tf.Variable(table(50, 1)), tf.constant(table(16, 1))
+
+    def serve(x: Any) -> dict[str, Any]:
+        return {"rows": tf.gather(deep, x), "score": tf.nn.relu(tf.gather(deep, x)) @ kernel + tf.gather(wide, x)}
+
+    specs = [tf.TensorSpec([None], "int64", name="x")]
+    source = export_function(tmp_path / "in", serve, specs, deep=deep, wide=wide)
+    made = fused(source, embedding_dtype=row_type)
+    assert {"MatMul", "Relu"} <= made.ops()
+    made.check({"x": np.array([0, 49, 7])}, exact=False)
+
+
 def test_equal_rows_stay_shared(tmp_path: Path) -> None:
     import tensorflow as tf
 
