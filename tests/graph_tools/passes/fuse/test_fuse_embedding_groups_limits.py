@@ -170,7 +170,7 @@ def test_rows_that_do_not_depend_on_the_request_are_not_fused(tmp_path: Path) ->
         export_function(tmp_path / "in", serve, [tf.TensorSpec([None, None, 4], tf.float32, name="x")], held=held)
     )
     assert not made.groups
-    assert "same in every request" in made.result.refused[0][1]
+    assert "same in all requests" in made.result.refused[0][1]
 
 
 @pytest.mark.parametrize("fetched", [False, True])
