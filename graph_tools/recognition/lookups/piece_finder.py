@@ -94,7 +94,7 @@ class PieceFinder:
         return node.op in _OF_SHAPE or all(source.node in self._fixed for source in node.inputs)
 
     def _reads_rows(self, node: Node) -> bool:
-        """Return whether a node gives the rows of a gather as float32: the gather, or the last node that converts them."""
+        """Return whether a node is a gather of float32 rows, or the last node that converts rows to float32."""
         return isinstance(self.lookups.rows.of(node.output()), Found)
 
     def _find(self, node: Node) -> Outcome[Piece]:
