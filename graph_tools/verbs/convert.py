@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypedDict, TypeVar
+from typing import Generic, TypeVar
 
 from graph_tools.errors import ConversionError, UnreadableError, UsageError, VerificationError, WeakProofError, naming
 from graph_tools.graph.op_library import Libraries, load_libraries
@@ -43,40 +43,11 @@ class _OnlyTriedError(Exception):
     """A result passed its verification, but must not be put in place."""
 
 
-class ConversionArguments(TypedDict, total=False):
-    """The arguments that `cut`, `fuse` and `optimize` share.
-
-    Attributes
-    ----------
-    requests, samples, tolerance, seed, op_library
-        As in `verify`. If a model has ops that no library has, it cannot be compared.
-    dry_run : bool
-        Write nothing; the report is a forecast.
-    check : bool
-        Compare the result with the source before it is put in place.
-    accept_weak_proof : bool
-        Put the result in place even if the requests cover too little to prove that both models are equal; see `weak` in
-        the report.
-    progress : Progress
-        Receives a call for each step.
-    """
-
-    requests: Sequence[str | Path]
-    samples: int
-    tolerance: Tolerance | str | None
-    dry_run: bool
-    check: bool
-    accept_weak_proof: bool
-    seed: int
-    op_library: Libraries
-    progress: Progress | None
-
-
 @dataclass
 class Conversion(ABC, Generic[Report]):
     """The steps of a conversion that all commands share; a subclass adds the steps of its command.
 
-    `cut` and `ConversionArguments` describe the attributes.
+    `cut` and `fuse` describe the attributes.
 
     Raises
     ------

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
 
 from graph_tools.errors import UsageError
-from graph_tools.graph.op_library import our_ops, require_for
+from graph_tools.graph.op_library import Libraries, our_ops, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names, serving_passes
+from graph_tools.progress import Progress
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.rewriting.protocol import PassResult, run_passes
 from graph_tools.tables.analysis import Progress as TableProgress
-from graph_tools.verbs.convert import Conversion, ConversionArguments
+from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.leaving_out import Choice
+from graph_tools.verification import SAMPLES, Tolerance
 
 
 def cut(
@@ -27,7 +28,15 @@ def cut(
     outputs: Sequence[str] = (),
     checkpoint: str | Path | None = None,
     options: CutOptions | None = None,
-    **arguments: Unpack[ConversionArguments],
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    dry_run: bool = False,
+    check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
+    progress: Progress | None = None,
 ) -> CutReport:
     """Cut an exported model down to what serving needs.
 
@@ -42,8 +51,17 @@ def cut(
     checkpoint : path, optional
         Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
     options : CutOptions, optional
-    requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, op_library, progress
-        As `graph_tools.verbs.convert.ConversionArguments` describes them.
+    requests, samples, tolerance, seed, op_library
+        As in `verify`. If a model has ops that no library has, it cannot be compared.
+    dry_run : bool
+        Write nothing; the report is a forecast.
+    check : bool
+        Compare the result with the source before it is put in place.
+    accept_weak_proof : bool
+        Put the result in place even if the requests cover too little to prove that both models are equal; see `weak` in
+        the report.
+    progress : Progress, optional
+        Receives a call for each step.
 
     Returns
     -------
@@ -66,7 +84,15 @@ def cut(
         outputs=outputs,
         checkpoint=checkpoint,
         options=options or CutOptions(),
-        **arguments,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
+        op_library=op_library,
+        progress=progress,
     ).run()
 
 

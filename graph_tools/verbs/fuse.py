@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Unpack
 
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
-from graph_tools.graph.op_library import load_library, require_for
+from graph_tools.graph.op_library import Libraries, load_library, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
 from graph_tools.passes.cut import check_skipped, cutting_pass_names
@@ -19,25 +18,53 @@ from graph_tools.passes.cut.move_constants import MoveConstants
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.shorten_names import ShortenNames
 from graph_tools.passes.fuse import fusing_pass_names, fusing_passes
+from graph_tools.progress import Progress
 from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.rewriting.protocol import Pass, PassResult
-from graph_tools.verbs.convert import Conversion, ConversionArguments
+from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
 from graph_tools.verbs.precision import decide, set_precision
-from graph_tools.verification import VerifyReport, verify
+from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.timing import Trace, measure
 
 
-class FuseArguments(ConversionArguments, total=False):
-    """The arguments that `fuse` and `optimize` share, besides those of `cut`.
+def fuse(
+    source: str | Path,
+    target: str | Path | None,
+    *,
+    memory_limit: int = CutOptions.memory_limit,
+    precision: str = "auto",
+    skip_passes: Sequence[str] = (),
+    table_store: str | Path | None = None,
+    user_inputs: Sequence[str] = (),
+    timing: bool = False,
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    dry_run: bool = False,
+    check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
+    progress: Progress | None = None,
+) -> FuseReport:
+    """Replace a model's lookups, interactions and dense layers by fused ops.
 
-    Attributes
+    The model need not be cut: the passes of `cut` run first, without options. The result runs in libprocessor, and in
+    TensorFlow after `tf.load_op_library`.
+
+    Parameters
     ----------
+    source : path
+        SavedModel folder or frozen GraphDef; it is only read.
+    target : path or None
+        Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
+    memory_limit : int [bytes]
     precision : str
         Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `auto`: bf16 on
         CPUs that support it, provided that no output loses more than 0.001 of AUC, or of rank correlation with the
@@ -53,39 +80,11 @@ class FuseArguments(ConversionArguments, total=False):
     timing : bool
         Trace the source with the generated requests: `timing` in the report gives the share of the time that is spent
         in parts that were not fused.
-    """
-
-    precision: str
-    skip_passes: Sequence[str]
-    table_store: str | Path | None
-    user_inputs: Sequence[str]
-    timing: bool
-
-
-def fuse(
-    source: str | Path,
-    target: str | Path | None,
-    *,
-    memory_limit: int = CutOptions.memory_limit,
-    **arguments: Unpack[FuseArguments],
-) -> FuseReport:
-    """Replace a model's lookups, interactions and dense layers by fused ops.
-
-    The model need not be cut: the passes of `cut` run first, without options. The result runs in libprocessor, and in
-    TensorFlow after `tf.load_op_library`.
-
-    Parameters
-    ----------
-    source : path
-        SavedModel folder or frozen GraphDef; it is only read.
-    target : path or None
-        Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
-    memory_limit : int [bytes]
-    precision, skip_passes, table_store, user_inputs, timing
-        As `FuseArguments` describes them.
-    requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, op_library, progress
-        As in `cut`. `op_library` begins with libprocessor.so; without it, PROCESSOR_LIBRARY or the library of the
-        installed `processor` package is used.
+    requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, progress
+        As in `cut`.
+    op_library : path or sequence of path, optional
+        libprocessor.so and libraries with other ops. If it does not contain libprocessor.so, PROCESSOR_LIBRARY or the
+        library of the installed `processor` package is used.
 
     Returns
     -------
@@ -101,7 +100,25 @@ def fuse(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    return optimize(source, target, options=CutOptions(memory_limit=memory_limit), **arguments)
+    return optimize(
+        source,
+        target,
+        options=CutOptions(memory_limit=memory_limit),
+        precision=precision,
+        skip_passes=skip_passes,
+        table_store=table_store,
+        user_inputs=user_inputs,
+        timing=timing,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
+        op_library=op_library,
+        progress=progress,
+    )
 
 
 def optimize(
@@ -117,7 +134,15 @@ def optimize(
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
     timing: bool = False,
-    **arguments: Unpack[ConversionArguments],
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    tolerance: Tolerance | str | None = None,
+    dry_run: bool = False,
+    check: bool = True,
+    accept_weak_proof: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
+    progress: Progress | None = None,
 ) -> FuseReport:
     """Cut, fuse and verify in one step: the result is compared with the original source.
 
@@ -138,7 +163,15 @@ def optimize(
         table_store=store,
         fusing=FuseOptions(precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store),
         timing=timing,
-        **arguments,
+        requests=requests,
+        samples=samples,
+        tolerance=tolerance,
+        dry_run=dry_run,
+        check=check,
+        accept_weak_proof=accept_weak_proof,
+        seed=seed,
+        op_library=op_library,
+        progress=progress,
     ).run()
 
 
