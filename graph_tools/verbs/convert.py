@@ -120,8 +120,9 @@ class Conversion(ABC, Generic[Report]):
         If the outputs of the result differ from those of the source, convert again without the passes and sites that
         cause it.
         """
-        begun = time.monotonic()
         self.load_libraries()
+        # The time to import TensorFlow does not depend on the model.
+        begun = time.monotonic()
         report = Attempts(self._attempt, self.steps).run()
         report.seconds = time.monotonic() - begun
         return report
