@@ -51,7 +51,7 @@ class ServeOptions(BaseModel):
     ] = "off"
     memory_limit_mb: Annotated[
         Annotated[int, Field(ge=0)],
-        CliOption("MB", "Memory for the models of a host; 0: nine tenths of the machine's."),
+        CliOption("MB", "Memory for the models of a host; 0: nine tenths of the machine's or the cgroup's."),
     ] = 0
     tls_cert: Annotated[
         Path | None,
