@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models in memory and in the database; both agree, except while the disk is full."""
+"""The models in memory and in the database; both agree, except while the database cannot be written to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModelStore:
         self._repository = repository
         self._feed = feed
         self._reserve = Reserve(state_dir)
-        # Changes that an operator made on a full disk: in force, but not in the database yet.
+        # Changes that could not be recorded when they were made: in force, but not in the database yet.
         self._unsaved: list[Note] = []
         self._unsaved_models: set[str] = set()
         self._probe_at = 0.0
@@ -71,17 +71,17 @@ class ModelStore:
         """Write models as `save` does; if there is no room, keep them in memory until there is."""
         changed = {name: self.models[name] for name in self._unsaved_models if name in self.models}
         changed |= {model.name: model for model in models}
-        told = [*self._unsaved, *notes]
+        unsaved_notes = [*self._unsaved, *notes]
         try:
             try:
-                self.save(changed.values(), told)
+                self.save(changed.values(), unsaved_notes)
             except ExhaustedError:
                 self._reserve.release()
-                self.save(changed.values(), told)
+                self.save(changed.values(), unsaved_notes)
         except (ExhaustedError, UnavailableError) as error:
             for note in notes:
-                log.warning("%s; not recorded yet, as the disk is full", note.message)
-            self._unsaved, self._unsaved_models = told[-_MOST_UNSAVED:], set(changed)
+                log.warning("%s; not recorded yet: %s", note.message, error)
+            self._unsaved, self._unsaved_models = unsaved_notes[-_MOST_UNSAVED:], set(changed)
             self.models.update(changed)
             self.hold(error)
             self._feed.changed()
