@@ -70,7 +70,11 @@ export function jobsView(state, say) {
 function cancel(job, say) {
   question({
     title: `Cancel the ${job.kind} of ${job.model}/${job.version}?`,
-    lines: ["The version is taken out again; what serves now goes on serving."],
+    lines: [
+      job.kind === "profile"
+        ? "The measurement ends; the version keeps serving, and cores are planned from its requests."
+        : "The version is removed; the other versions keep serving.",
+    ],
     verb: "Cancel it",
     danger: true,
     act: async () => {
