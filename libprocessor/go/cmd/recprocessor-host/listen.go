@@ -15,7 +15,7 @@ import (
 	"github.com/recprocessor/recprocessor/libprocessor/go/processor"
 )
 
-// A client that reads nothing of its response for so long is disconnected.
+// A client that reads nothing of its response for this time is disconnected.
 const unreadMillis = 60_000
 
 // The maximum number of connections that wait to be accepted; the kernel has its own limit.

@@ -58,7 +58,7 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		"HTTP port without TLS for health and metrics, open from the start; 0: any free port")
 	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); enables TLS on both ports")
 	flags.StringVar(&o.tlsKey, "tls-key", "", "key of the certificate (PEM `file`)")
-	flags.StringVar(&o.clientCA, "client-ca", "", "certificates (PEM `file`) of the authorities that sign the certificates of clients")
+	flags.StringVar(&o.clientCA, "client-ca", "", "clients need a certificate that these authorities have signed (PEM `file`)")
 	flags.StringVar(&o.cpus, "cpus", "", "CPUs that the process may use, for example 0-3,8")
 	flags.StringVar(&o.maintenanceCPUs, "maintenance-cpus", "", "CPUs on which versions are loaded; default: those in desired.json")
 	flags.BoolVar(&o.allowReload, "allow-reload-rpc", false, "forward HandleReloadConfigRequest to the proxy")
@@ -77,12 +77,12 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	seconds(flags, &o.idleTime, "idle-seconds", 300, "time after which an idle HTTP connection is closed")
 	seconds(flags, &o.drainTime, "drain-seconds", 30, "time for requests in flight to complete at the end")
 	seconds(flags, &o.pingAfter, "grpc-keepalive-seconds", 120,
-		"ping a connection after so long without data; 0: never")
-	seconds(flags, &o.pingTimeout, "grpc-keepalive-timeout-seconds", 20, "close a connection that has not answered a ping for so long; 0: never")
+		"ping a connection over which nothing has come for this time; 0: never")
+	seconds(flags, &o.pingTimeout, "grpc-keepalive-timeout-seconds", 20, "close a connection if a ping is not answered within this time; 0: never")
 	seconds(flags, &o.pingLeast, "grpc-min-ping-seconds", 10, "close connections of clients that ping at shorter intervals")
 	seconds(flags, &o.mostAge, "grpc-max-connection-age-seconds", 0,
-		"ask clients to reconnect after so long, so that a load balancer can redistribute them; 0: never")
-	seconds(flags, &o.mostIdle, "grpc-max-connection-idle-seconds", 0, "ask clients to reconnect after so long without a call; 0: never")
+		"ask clients to reconnect after this time, so that a load balancer spreads them; 0: never")
+	seconds(flags, &o.mostIdle, "grpc-max-connection-idle-seconds", 0, "ask clients to reconnect after this time without a call; 0: never")
 	oneOf(flags, &o.logFormat, "log-format", []string{"json", "text"}, "format of the log: lines of JSON or text")
 	o.logLevel = "info"
 	oneOf(flags, &o.logLevel, "log-level", []string{"debug", "info", "warning", "error"}, "lowest level that is logged")
