@@ -146,23 +146,25 @@ def _why(
     plan: Plan, allocation: Allocation, pool: Sizing, name: str, need: int | None, curve: tuple[CurvePoint, ...]
 ) -> list[str]:
     has, model = len(allocation.cores), plan.workload.model(name)
-    told = [_sharing_reason(plan, allocation, name)]
+    reasons = [_sharing_reason(plan, allocation, name)]
     if busy := disturbed_text(model):
-        told.append(f"{busy[0].upper()}{busy[1:]}.")
+        reasons.append(f"{busy[0].upper()}{busy[1:]}.")
     if name in pool.late_alone:
-        told.append(
+        reasons.append(
             f"About {pool.late_alone[name]:.1%} of its requests take longer than {model.slo_p99_ms:g} ms even on idle "
             f"cores, and only {LATE:.0%} may: no allocation meets its SLO, so it is planned for a utilization of at "
             "most 80%."
         )
     elif name in pool.crowded:
-        told.append("It misses its SLO only because of switches between models: it needs a pool of its own.")
+        reasons.append("It misses its SLO only because of switches between models: it needs a pool of its own.")
     elif need is None:
-        told.append("No number of cores that this machine could have meets the SLOs of its allocation.")
+        reasons.append("No number of cores that this machine could have meets the SLOs of its allocation.")
     elif need > has:
-        told.append(f"The SLOs need {_cores(need)}; {has} are left for it.")
+        reasons.append(f"The SLOs need {_cores(need)}; {has} are left for it.")
+    elif need == has:
+        reasons.append(f"The SLOs need {_cores(need)}; it has exactly that many.")
     else:
-        told.append(
+        reasons.append(
             f"The SLOs need {_cores(need)}; it has {has - need} more, because no other allocation gains more from them."
         )
     now = next(point for point in curve if point.cores == has)
@@ -170,11 +172,11 @@ def _why(
     more = next((point for point in curve if point.cores == has + 1), None)
     if less:
         effect = "its SLOs would be missed" if now.meets and not less.meets else _change(now, less)
-        told.append(f"One core less: p99 {_ms(less.p99_ms)} instead of {_ms(now.p99_ms)}; {effect}.")
+        reasons.append(f"One core less: p99 {_ms(less.p99_ms)} instead of {_ms(now.p99_ms)}; {effect}.")
     if more:
         effect = "its SLOs would be met" if more.meets and not now.meets else _change(now, more)
-        told.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
-    return told
+        reasons.append(f"One core more: p99 {_ms(more.p99_ms)}; {effect}.")
+    return reasons
 
 
 def _sharing_reason(plan: Plan, allocation: Allocation, name: str) -> str:

@@ -47,6 +47,7 @@ def test_last_core_that_an_slo_needs_is_explained() -> None:
     made = plan(planned(enough), interference=Interference(0, 0, 0))
     told = explain(made, "base")
     assert told.need == len(told.allocation.cores)
+    assert any(sentence == f"The SLOs need {told.need} cores; it has exactly that many." for sentence in told.why)
     assert any("its SLOs would be missed" in sentence for sentence in told.why)
 
 
