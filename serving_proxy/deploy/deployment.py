@@ -93,7 +93,7 @@ def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) ->
     Raises
     ------
     ExistsError
-        The number belongs to another folder, or to files that have changed since.
+        The number belongs to another folder, or to files that have changed since it was deployed.
     InvalidError, PreconditionError, ExhaustedError
         A name is invalid, or the layer cannot change while there are arms, or the layer is full.
     """
@@ -155,7 +155,7 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
     if version.source != asked.source:
         raise ExistsError(f"{name}: deployed from {version.source}, expected that directory, or another version number")
     if version.stamp != asked.stamp:
-        raise ExistsError(f"{name}: the files in {asked.source} have changed since then, expected a new version number")
+        raise ExistsError(f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version number")
     if version.optimize != asked.optimize:
         how = "as it is" if version.optimize is None else f"optimized ({version.optimize})"
         raise ExistsError(f"{name}: deployed {how}, expected the same, or another version number")

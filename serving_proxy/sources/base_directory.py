@@ -41,7 +41,7 @@ def _sort_out(base: Path) -> tuple[dict[int, Path], dict[str, str]] | None:
         elif not any(os.path.isfile(folder / graph) for graph in _GRAPHS):
             left_out[name] = f"has no {_GRAPHS[0]} yet"
         elif number in found:
-            left_out[name] = f"is version {number} as {found[number].name} is, which is taken"
+            left_out[name] = f"has the same number as '{found[number].name}', which is used"
         else:
             found[number] = folder
     return found, left_out

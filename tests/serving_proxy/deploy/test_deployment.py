@@ -80,7 +80,7 @@ def test_settings_that_are_not_given_stay() -> None:
         ),
         (
             {"stamp": "t"},
-            "ranking/3: the files in /models/3 have changed since then, expected a new version number",
+            "ranking/3: the files in /models/3 have changed since it was deployed, expected a new version number",
         ),
         ({"optimize": "auto"}, "ranking/3: deployed as it is, expected the same, or another version number"),
     ],

@@ -37,7 +37,7 @@ def test_numbered_folders_that_are_not_versions_have_a_reason(tmp_path: Path) ->
     assert directory.left_out == {
         "0": cannot,
         "9" * 200: cannot,
-        "3": "is version 3 as 003 is, which is taken",
+        "3": "has the same number as '003', which is used",
         "5": "has no saved_model.pb yet",
     }
     assert not directory.empty
