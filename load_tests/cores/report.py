@@ -46,7 +46,7 @@ def judge(sides: Mapping[str, Mapping[str, Any]], bursts: Mapping[str, Mapping[s
         Target("baseline's failed requests, alone and with the plan", failed, 0.0, at_least=False),
     ]
     for burst in bursts.values():
-        name = f"s after the {burst['from']} of a burst of {burst['title']}, p99 within the objective"
+        name = f"s after the {burst['from']} of a burst of {burst['title']}, p99 within the SLO"
         found.append(Target(name, burst["recovery_s"], RECOVERY_S, at_least=False))
     return found
 

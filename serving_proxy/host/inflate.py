@@ -96,7 +96,7 @@ class Inflater:
 
     def _inflate_piece(self) -> None:
         if self._stopped:
-            raise InflateError("nobody waits for it")
+            raise InflateError("the request was cancelled")
         room = min(_PIECE, max(_FEED, len(self._out)), self._limit + 1 - len(self._out))
         # Memory for the piece and for the result, which may be moved to grow.
         self._claim.grow_to(self._before + len(self._out) + len(self._out) // 8 + 2 * room)

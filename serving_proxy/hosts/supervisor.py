@@ -168,7 +168,7 @@ class Supervisor:
             self._handle_exit(host)
         if self._is_foreign(host, seen):
             if not host.adopted:
-                host.adopted, host.note = True, "started by somebody else"
+                host.adopted, host.note = True, "not started by this proxy"
                 self._control.note("host", f"{host.name}: adopted, process {seen.pid if seen else '?'} has its lock")
             return
         if host.adopted:
