@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_tools.graph.attributes import attribute, const_array
 from graph_tools.graph.graph import Graph
-from graph_tools.graph.node import Output
+from graph_tools.graph.node import Node, Output
 from graph_tools.graph.tracing import PASS_THROUGH
 from graph_tools.tensors import Array
 
@@ -22,6 +22,8 @@ _SCALAR_ARITHMETIC: dict[str, Any] = {
     "FloorMod": np.remainder,
 }
 _DIVISIONS = {"FloorDiv", "FloorMod"}
+#: Longest chain of casts and arithmetic that is followed; constant folding computes longer ones.
+_DEEPEST = 100
 
 
 def constant(graph: Graph, output: Output, *, waits: bool = True) -> Array | None:
@@ -39,19 +41,35 @@ def constant(graph: Graph, output: Output, *, waits: bool = True) -> Array | Non
     -------
     ndarray, or None if the elements depend on a request or on a variable.
     """
-    node = graph[output.node]
-    while node.op in PASS_THROUGH and (waits or not node.controls):
-        node = graph.input(node, 0)
-    if node.controls and not waits:
+    return _Reading(graph, waits).of(output, _DEEPEST)
+
+
+class _Reading:
+    """Reads one constant; nodes that several operands need are read once."""
+
+    def __init__(self, graph: Graph, waits: bool) -> None:
+        self.graph, self.waits = graph, waits
+        self._known: dict[str, Array | None] = {}
+
+    def of(self, output: Output, depth: int) -> Array | None:
+        node = self.graph[output.node]
+        while node.op in PASS_THROUGH and (self.waits or not node.controls):
+            node = self.graph.input(node, 0)
+        if node.name not in self._known:
+            self._known[node.name] = self._compute(node, depth)
+        return self._known[node.name]
+
+    def _compute(self, node: Node, depth: int) -> Array | None:
+        if not depth or (node.controls and not self.waits):
+            return None
+        if node.op == "Const":
+            return const_array(node)
+        if node.op == "Cast" and attribute(node, "DstT").is_integer:
+            before = self.of(node.inputs[0], depth - 1)
+            return None if before is None else before.astype(attribute(node, "DstT").as_numpy_dtype)
+        if node.op in _SCALAR_ARITHMETIC and attribute(node, "T").is_integer:
+            return _apply_arithmetic(node.op, [self.of(source, depth - 1) for source in node.inputs])
         return None
-    if node.op == "Const":
-        return const_array(node)
-    if node.op == "Cast" and attribute(node, "DstT").is_integer:
-        before = constant(graph, node.inputs[0], waits=waits)
-        return None if before is None else before.astype(attribute(node, "DstT").as_numpy_dtype)
-    if node.op in _SCALAR_ARITHMETIC:
-        return _apply_arithmetic(node.op, [constant(graph, source, waits=waits) for source in node.inputs])
-    return None
 
 
 def _apply_arithmetic(op: str, operands: list[Array | None]) -> Array | None:

@@ -71,7 +71,25 @@ def test_division_by_zero_has_no_value(op: str) -> None:
 def test_arithmetic_on_vectors_and_floats_is_left_to_constant_folding() -> None:
     graph = Graph()
     assert constant(graph, _binary(graph, "AddV2", [1, 2], 1)) is None
-    assert constant(graph, _binary(graph, "AddV2", np.float32(1), np.float32(1))) is None
+    ones = [graph.add_const(np.float32(1)), graph.add_const(np.float32(1))]
+    assert constant(graph, graph.add("AddV2", ones, attrs={"T": tf.float32}).output()) is None
+
+
+@pytest.mark.parametrize(("start", "expected"), [(np.int64(1), 2**60), (np.float64(1), None)])
+def test_value_used_twice_is_read_once(start: object, expected: int | None) -> None:
+    graph = Graph()
+    value = graph.add_const(start)
+    for _ in range(60):
+        value = graph.add("AddV2", [value, value], attrs={"T": tf.as_dtype(np.asarray(start).dtype)}).output()
+    assert constant(graph, value) == expected
+
+
+def test_chains_of_any_length_are_answered() -> None:
+    graph = Graph()
+    value = graph.add_const(np.int64(0))
+    for _ in range(5000):
+        value = graph.add("AddV2", [value, graph.add_const(np.int64(1))], attrs={"T": tf.int64}).output()
+    assert constant(graph, value) is None
 
 
 def test_lists_have_integers_and_single_values_may_have_any_rank() -> None:
