@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, constant, dtype_of
+from graph_tools.graph import PASS_THROUGH, Graph, Node, Output, constant, dtype_of
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.verification.request import Request
@@ -117,7 +117,7 @@ def _is_of_weights(graph: Graph, node: Node) -> bool:
 
 def _source(graph: Graph, output: Output) -> Node:
     node = graph[output.node]
-    while node.op in {"Identity", "Snapshot"}:
+    while node.op in PASS_THROUGH:
         node = graph[node.inputs[0].node]
     return node
 
@@ -131,9 +131,9 @@ def _nudge(graph: Graph, number: Output, ports: dict[str, Output], serving: set[
         for user, index in graph.uses(number)
         if user.name in serving and user.op not in _SHAPES and not (user.op in _LOOKUPS and index == 0)
     ]
-    plain = [user for user in users if user[0].op not in {"Identity", "Snapshot"}]
+    plain = [user for user in users if user[0].op not in PASS_THROUGH]
     for user, _ in users:
-        if user.op in {"Identity", "Snapshot"}:
+        if user.op in PASS_THROUGH:
             _nudge(graph, user.output(), ports, serving)
     if not plain:
         return

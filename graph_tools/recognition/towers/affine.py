@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_tools.analysis.shapes import ShapeOf
 from graph_tools.analysis.values import Values, is_float
-from graph_tools.graph import Node, Output, attribute, const_array
+from graph_tools.graph import PASS_THROUGH, Node, Output, attribute, const_array
 from graph_tools.graph.attributes import const_attributes
 from graph_tools.model import Model
 from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
@@ -162,7 +162,7 @@ class Weights:
         while waiting:
             name = waiting.pop()
             for user in graph.users(name):
-                if user.op in {"ReadVariableOp", "Identity", "Snapshot"} and not user.controls:
+                if user.op in PASS_THROUGH | {"ReadVariableOp"} and not user.controls:
                     waiting.append(user.name)
                 elif self._uses_alike(user, name):
                     found.append(user)

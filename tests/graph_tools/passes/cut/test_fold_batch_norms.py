@@ -66,6 +66,16 @@ def test_norm_after_a_layer_is_folded_into_it(tmp_path: Path, bias: bool) -> Non
     assert "scaling and shifting by known vectors, folded into 'one/MatMul'" in gone
 
 
+def test_norm_is_folded_into_weights_that_are_not_trained(tmp_path: Path) -> None:
+    def build(v1: Any, x: Any) -> Any:
+        kernel = v1.stop_gradient(variable(v1, "kernel", 8, 16))
+        return v1.nn.relu(norm(v1, v1.matmul(x, kernel), 16))
+
+    model, result = checked(from_graph(tmp_path, build, 8), x_of(8), FoldConstants(), FoldBatchNorms(), exact=False)
+    assert result.applied == 1
+    assert "Mul" not in ops_of(model)
+
+
 def test_norm_before_a_layer_is_folded_into_it(tmp_path: Path) -> None:
     def build(v1: Any, x: Any) -> Any:
         return v1.nn.relu(dense(v1, norm(v1, v1.nn.relu(x), 8), 8, 16, "one"))
