@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -44,12 +44,11 @@ class _Declared:
     @property
     def parameter(self) -> inspect.Parameter:
         """Return the parameter of the verb's function, in typer's form."""
-        is_flag = self.kind is bool
         info: Any = typer.Option(
             *self.names,
             metavar=self.option.metavar,
             min=self.option.minimum,
-            show_default=self.default is not None and not is_flag,
+            show_default=False,
             help=self.help,
         )
         typed: Any = list[str] if self.kind is list else self.kind
@@ -69,7 +68,9 @@ class _Declared:
         return json_object(value, self.flag) if self.option.metavar.startswith("JSON") else value
 
 
-def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Command], Command]:
+def with_options(
+    model: type[BaseModel], defaults: bool = True, shown_as: Literal["default", "initially"] = "default"
+) -> Callable[[Command], Command]:
     """Add the options that a model declares to a verb; its function gets the typed ones as `given`.
 
     Parameters
@@ -78,8 +79,10 @@ def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Com
     defaults : bool
         Pass the model's defaults for options that are not typed; otherwise the function does not get these options,
         and the defaults only appear in the help texts.
+    shown_as : str
+        How the help texts call a default: `initially` if an option that is not typed keeps its present value.
     """
-    declared = list(_options(model, defaults))
+    declared = list(_options(model, defaults, shown_as))
 
     def wrap(command: Command) -> Command:
         @functools.wraps(command)
@@ -99,26 +102,29 @@ def with_options(model: type[BaseModel], defaults: bool = True) -> Callable[[Com
     return wrap
 
 
-def _options(model: type[BaseModel], defaults: bool) -> Iterator[_Declared]:
+def _options(model: type[BaseModel], defaults: bool, shown_as: str) -> Iterator[_Declared]:
     """Yield the options of a model: those of its own fields before those of its parent."""
     own = [name for name in model.model_fields if name in model.__annotations__]
     for name in [*own, *(model_field for model_field in model.model_fields if model_field not in own)]:
         field = model.model_fields[name]
         for note in field.metadata:
             if isinstance(note, CliOption):
-                yield _declared(name, None, field, note, defaults)
+                yield _declared(name, None, field, note, defaults, shown_as)
             elif isinstance(note, CliGroup):
                 record = next(arg for arg in get_args(field.annotation) if arg is not type(None))
                 for inner, option in note.options.items():
-                    yield _declared(inner, name, record.model_fields[inner], option, False)
+                    yield _declared(inner, name, record.model_fields[inner], option, False, shown_as)
 
 
-def _declared(name: str, group: str | None, field: FieldInfo, option: CliOption, defaults: bool) -> _Declared:
+def _declared(
+    name: str, group: str | None, field: FieldInfo, option: CliOption, defaults: bool, shown_as: str
+) -> _Declared:
     kind = str if option.nullable or option.is_duration else Path if option.word else _kind(field.annotation)
     default = field.default if defaults and field.default not in ([], None) else False if kind is bool else None
     help_text = option.help
-    if not defaults and group is None and (shown := _default_text(field.default, option)):
-        help_text = f"{help_text.removesuffix('.')} (default: {shown})."
+    if group is None and (shown := _default_text(field.default, option)):
+        # The form in which typer shows the defaults of other options.
+        help_text += f" [{shown_as}: {shown}]"
     return _Declared(name, group, option, kind, default, help_text)
 
 

@@ -27,7 +27,7 @@ Limits that are not given stay as they are; the value `none` removes a limit.
 
 
 @proxy_command("guard", _HELP)
-@with_options(GuardSettings, defaults=False)
+@with_options(GuardSettings, defaults=False, shown_as="initially")
 def guard_command(
     *,
     client: Client,

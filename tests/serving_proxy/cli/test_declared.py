@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from serving_proxy.cli.app import app, load_commands
 from serving_proxy.cli.declared import with_options
 from serving_proxy.deploy.options import DeployOptions
 from serving_proxy.errors import InvalidError
@@ -63,3 +65,28 @@ def test_durations_and_none_are_read_where_they_may_be_given() -> None:
     assert found == {"window_s": 300.0, "promote_after_s": None, "error_percent": 2.0}
     with pytest.raises(InvalidError, match="--error-percent: 'x', expected a number, or none"):
         typed(GuardSettings, "--error-percent", "x", defaults=False)
+
+
+def help_of(command: str) -> str:
+    load_commands()
+    found = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command, "--help"])
+    # Without the colors that typer uses on CI machines.
+    return re.sub(r"\x1b\[[0-9;]*m", "", found.output)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("serve", ["[default: 8500]", "[default: 127.0.0.1]", "[default: 30]"]),
+        ("deploy", ["[default: auto]", "[default: http://127.0.0.1:8502]"]),
+        ("guard", ["[initially: rollback]", "[initially: 0.1]", "[initially: none]", "[initially: 1h]"]),
+    ],
+)
+def test_help_shows_defaults_in_one_form(command: str, shown: list[str]) -> None:
+    text = help_of(command)
+    assert [default for default in shown if default not in text] == []
+    assert "(default" not in text
+
+
+def test_help_of_guard_shows_no_default_of_a_limit() -> None:
+    assert re.findall(r"\[default: ([^]]*)]", help_of("guard")) == ["http://127.0.0.1:8502"]
