@@ -35,7 +35,7 @@ _VERSIONS = """Show all versions of a model, including undeployed ones, with the
 - `serving-proxy versions ranking`
 - `serving-proxy versions ranking --json`
 """
-_EXPLAIN = """Explain the state of a model: which version gets which requests, what the proxy waits for, and why a version failed.
+_EXPLAIN = """Explain the state of a model: which version gets which requests, what it waits for, and why it failed.
 
 **Examples**
 

@@ -155,7 +155,9 @@ def _check_same(model: Model, version: Version, asked: Deployment) -> None:
     if version.source != asked.source:
         raise ExistsError(f"{name}: deployed from {version.source}, expected that directory, or another version number")
     if version.stamp != asked.stamp:
-        raise ExistsError(f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version number")
+        raise ExistsError(
+            f"{name}: the files in {asked.source} have changed since it was deployed, expected a new version number"
+        )
     if version.optimize != asked.optimize:
         how = "as it is" if version.optimize is None else f"optimized ({version.optimize})"
         raise ExistsError(f"{name}: deployed {how}, expected the same, or another version number")

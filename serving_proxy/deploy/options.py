@@ -52,8 +52,8 @@ class CommonOptions(BaseModel):
         Place | None,
         CliOption(
             "LIST",
-            "CPUs of the version, with a group for each session, such as 0-1;2-3; auto: chosen by the proxy if it divides "
-            "cores, else those of the host.",
+            "CPUs of the version, with a group for each session, such as 0-1;2-3; auto: chosen by the proxy if it "
+            "divides cores, else those of the host.",
         ),
     ] = None
     batching: Annotated[
