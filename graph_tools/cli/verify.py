@@ -15,7 +15,9 @@ from graph_tools.cli.progress import steps
 from graph_tools.cli.render_verify import render_verify
 from graph_tools.cli.terminal import console
 
-_HELP = """Send the same requests to two models and compare their outputs; exit with 1 if they are not equal.
+_HELP = """Send the same requests to two models and compare their outputs.
+
+The exit code is 1 if they differ by more than the tolerance or the proof is weak.
 
 Requests are generated from the model's own vocabularies and tables, with absent keys, empty bags, empty strings,
 unicode, negative and huge ids, and batches of many sizes. Recorded requests are sent as well: warm-up files of
