@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from graph_tools.cli.units import asked_text, change_text
+from graph_tools.passes.cut import cutting_pass_names
+from graph_tools.passes.fuse import fusing_pass_names
 from graph_tools.readers import read_model
 from helpers.graph_tools import cut_models
 from helpers.graph_tools.cut_models import build_sparse, contents, report_of, run
@@ -77,10 +79,19 @@ def test_dry_run_forecasts_and_writes_nothing(sparse: Path, tmp_path: Path) -> N
 
 
 def test_no_verify(sparse: Path, tmp_path: Path) -> None:
-    found = run("cut", sparse, tmp_path / "out", "--no-verify")
+    report = tmp_path / "report.json"
+    found = run("cut", sparse, tmp_path / "out", "--no-verify", "--report", report)
     assert found.code == 0
     assert "not verified: --no-verify was given" in found.out
-    assert "Running" not in found.err
+    assert json.loads(report.read_text())["verification"] is None
+
+
+def test_listed_passes_do_not_fuse() -> None:
+    found = run("cut", "--list-passes")
+    assert (found.code, found.err) == (0, "")
+    names = re.findall(r"^(\w+) +\S", found.out, re.M)
+    assert names == list(cutting_pass_names())
+    assert not fusing_pass_names().keys() & set(names)
 
 
 def test_signatures_and_outputs(multi_signature_model: Path, tmp_path: Path) -> None:
