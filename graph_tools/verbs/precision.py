@@ -123,7 +123,7 @@ def _problem(output: OutputComparison, ranked: float | None, area: float | None)
 def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
     """Return the reasons against bf16, one sentence each."""
     others = replace(measured, outputs=[]).differences()
-    weak = [f"too little was asked to permit bf16: {reason}" for reason in measured.weak]
+    weak = [f"the proof is too weak to permit bf16: {reason}" for reason in measured.weak]
     return others + [loss.problem for loss in losses if loss.problem is not None] + weak
 
 

@@ -114,11 +114,13 @@ class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
             if others:
                 return Refused(f"part '{name}' is also used by '{others[0]}'")
         layout = layout_of(route, [part.shape[0] for part in held], np.dtype(dtype.as_numpy_dtype))  # type: ignore[attr-defined]
-        if not layout:
-            return Refused("ids are sent to rows that are neither one part after another nor dealt in turn")
+        if layout is None:
+            return Refused(
+                "parts contain neither consecutive rows ('div') nor every n-th row ('mod'), expected one of these"
+            )
         known = self._layouts.setdefault(found.names, layout)
         if known != layout:
-            return Refused(f"another lookup of these parts deals ids by '{known}', this one by '{layout}'")
+            return Refused(f"parts are divided by '{layout}', and by '{known}' in another lookup, expected one layout")
         return Found(lambda: _merge_variables(model, found, held, layout))
 
     def _merge_of_tables(self, model: Model, found: Partitioned, route: Route) -> Outcome[Merge]:

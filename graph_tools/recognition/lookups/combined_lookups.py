@@ -49,8 +49,10 @@ class CombinedFinder(LookupFinder):
             if not isinstance(gathered, Found):
                 return gathered or table
             stored, numbers = gathered.value.rows, gathered.value.numbers
-        if node.controls or len(stored.row_shape) != 1:
-            return Refused(f"'{node.name}' waits for other nodes, or rows of '{stored.values}' are no vectors")
+        if node.controls:
+            return Refused(f"'{node.name}' waits for other nodes, expected none")
+        if len(stored.row_shape) != 1:
+            return Refused(f"rows of '{stored.values}' have {len(stored.row_shape)} dimensions, expected 1")
         count = node.inputs[3] if node.op.endswith("WithNumSegments") else None
         combiner = _SEGMENTS[node.op.removesuffix("WithNumSegments")]
         assert combiner in COMBINERS

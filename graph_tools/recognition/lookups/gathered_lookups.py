@@ -77,7 +77,7 @@ class GatheredFinder(LookupFinder):
         if tests is None or ids is None:
             return Refused(f"mask '{mask}' is not understood")
         if not covers(self.batches.leader, self.batches.of(shaped), ids, found.rows.row_shape, node.op == "Select"):
-            return Refused(f"mask '{mask}' has not one element for each id")
+            return Refused(f"mask '{mask}' does not have one element for each id")
         place = found.numbers
         repaired = source(self.graph, place, "SelectV2", "Select")
         if (

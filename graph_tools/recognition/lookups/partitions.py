@@ -77,8 +77,8 @@ def _clone_of(graph: Graph, output: Output, alone: Graph, clones: dict[Output, O
     return Found(clones[output])
 
 
-def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows: int = 1 << 20) -> str:
-    """Return how the rows of one table are divided into parts: `div` (consecutive), `mod` (in turn), "" (neither).
+def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows: int = 1 << 20) -> str | None:
+    """Return how the rows of one table are divided into parts: `div` (consecutive), `mod` (every n-th), None (neither).
 
     Every id for which the parts have a row is tried.
 
@@ -97,12 +97,12 @@ def layout_of(route: Route, sizes: list[int], dtype: np.dtype[np.generic], rows:
         ids = np.arange(begin, min(begin + rows, total)).astype(dtype)
         part, row = (found.astype(np.int64) for found in route(ids))
         if part.min() < 0 or part.max() >= count:
-            return ""
+            return None
         div = div and bool((offsets[part] + row == ids).all())
         mod = mod and bool((row * count + part == ids).all())
         if not div and not mod:
-            return ""
-    return "div" if div else "mod" if mod else ""
+            return None
+    return "div" if div else "mod" if mod else None
 
 
 def exact_chunks(tensor: TensorSource, rows: int) -> Iterator[Array]:

@@ -73,7 +73,7 @@ class Vocabularies:
                 return Refused(f"table '{handle}' is written by the graph")
             return _vocabulary(content.keys, content.values, handle)
         if len(users) != 1 or users[0].name not in model.graph.ancestors(model.init):
-            return Refused(f"table '{handle}' has {len(users)} users that are no lookups, expected its one initializer")
+            return Refused(f"table '{handle}' has {len(users)} users besides lookups, expected its initializer only")
         return self._filled_by(users[0], handle)
 
     def _filled_by(self, filler: Node, handle: str) -> Outcome[Vocabulary]:

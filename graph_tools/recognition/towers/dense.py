@@ -21,7 +21,7 @@ _FUSED = {
 
 
 def dense(site: Site, node: Node) -> Outcome[Piece]:
-    """Recognize a layer; refuse a product that is no layer."""
+    """Recognize a layer; refuse a product that is not a dense layer."""
     if node.op not in PRODUCTS:
         return NoMatch()
     found = {"Einsum": _einsum, "Conv2D": _conv}.get(node.op, _mat_mul)(site, node)

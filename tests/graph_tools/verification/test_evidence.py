@@ -78,7 +78,7 @@ def test_few_rows_permit_no_bf16(tmp_path: Path) -> None:
     report = fuse(source, tmp_path / "out", requests=[five], accept_weak_proof=True)
     assert report.precision is not None
     assert report.precision.permitted == "fp32"
-    assert "too little was asked to permit bf16" in report.precision.reason
+    assert "the proof is too weak to permit bf16" in report.precision.reason
     many = fuse(source, tmp_path / "proved", requests=[recorded(tmp_path / "many.npz", 500)])
     assert many.verification is not None
     assert not many.verification.weak

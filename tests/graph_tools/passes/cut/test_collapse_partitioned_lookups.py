@@ -99,7 +99,7 @@ def test_unknown_layouts_of_rows_are_refused(tmp_path: Path) -> None:
 
     _, (result,) = passed(export_graph(tmp_path / "in", build), CollapsePartitionedLookups())
     assert result.applied == 0
-    assert "neither one part after another nor dealt in turn" in result.refused[0][1]
+    assert "neither consecutive rows ('div') nor every n-th row ('mod')" in result.refused[0][1]
 
 
 def keyed(tmp_path: Path, keys: list[list[int]], absents: list[Absent], quotient: bool = False) -> Model:
