@@ -39,8 +39,8 @@ def recognize(formula: Formula) -> Activation | None:
     return _piecewise_linear(formula) or _smooth(formula) or _dice(formula) or _layer_norm(formula)
 
 
-def _near(one: Array, two: float | Array) -> bool:
-    return bool(np.allclose(one, two, rtol=_NEAR, atol=_NEAR))
+def _near(a: Array, b: float | Array) -> bool:
+    return bool(np.allclose(a, b, rtol=_NEAR, atol=_NEAR))
 
 
 def _piecewise_linear(formula: Formula) -> Activation | None:

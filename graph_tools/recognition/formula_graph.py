@@ -23,17 +23,17 @@ _FUNCTIONS = {
     "Sigmoid": "sigmoid", "Sqrt": "sqrt", "Tanh": "tanh",
 }  # fmt: skip
 _OPERATORS: dict[str, Callable[[Formula, Formula], Formula]] = {
-    "Add": lambda one, two: one + two,
-    "AddV2": lambda one, two: one + two,
-    "BiasAdd": lambda one, two: one + two,
-    "Sub": lambda one, two: one - two,
-    "Mul": lambda one, two: one * two,
+    "Add": lambda a, b: a + b,
+    "AddV2": lambda a, b: a + b,
+    "BiasAdd": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
     "Div": formula.divided,
     "RealDiv": formula.divided,
     "Pow": formula.power,
     "Maximum": formula.maximum,
     "Minimum": formula.minimum,
-    "SquaredDifference": lambda one, two: (one - two) * (one - two),
+    "SquaredDifference": lambda a, b: (a - b) * (a - b),
 }
 #: Whether a condition is true if the first operand is larger.
 _CONDITIONS = {"Greater": True, "GreaterEqual": True, "Less": False, "LessEqual": False}

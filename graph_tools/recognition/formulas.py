@@ -89,8 +89,8 @@ class Formula:
     def __mul__(self, other: Formula) -> Formula:
         terms: dict[Factors, Array] = {}
         for term, a in self.terms.items():
-            for two, b in other.terms.items():
-                factors = tuple(sorted(term + two, key=repr))
+            for other_term, b in other.terms.items():
+                factors = tuple(sorted(term + other_term, key=repr))
                 terms[factors] = terms.get(factors, np.zeros(())) + a * b
         return Formula(terms)
 
@@ -166,52 +166,52 @@ def _mean(argument: Formula) -> Formula:
     return total
 
 
-def maximum(one: Formula, two: Formula) -> Formula:
+def maximum(a: Formula, b: Formula) -> Formula:
     """Return max(a, b) = b + relu(a - b)."""
-    return two + apply("relu", one - two)
+    return b + apply("relu", a - b)
 
 
-def minimum(one: Formula, two: Formula) -> Formula:
+def minimum(a: Formula, b: Formula) -> Formula:
     """Return min(a, b) = a - relu(a - b)."""
-    return one - apply("relu", one - two)
+    return a - apply("relu", a - b)
 
 
-def where_positive(condition: Formula, one: Formula, two: Formula) -> Formula:
+def where_positive(condition: Formula, positive: Formula, negative: Formula) -> Formula:
     """Return `where(x > 0, a·x, b·x)` = a·relu(x) - b·relu(-x)."""
     if set(condition.terms) != {(X,)} or not np.all(condition.terms[(X,)] > 0):
         raise NotAFormulaError
-    if set(one.terms) - {(X,)} or set(two.terms) - {(X,)}:
+    if set(positive.terms) - {(X,)} or set(negative.terms) - {(X,)}:
         raise NotAFormulaError
     above, below = apply("relu", the_tensor()), apply("relu", the_tensor().scaled(-1.0))
     zero = np.zeros(())
-    return above.scaled(one.terms.get((X,), zero)) - below.scaled(two.terms.get((X,), zero))
+    return above.scaled(positive.terms.get((X,), zero)) - below.scaled(negative.terms.get((X,), zero))
 
 
-def divided(one: Formula, two: Formula) -> Formula:
+def divided(numerator: Formula, divisor: Formula) -> Formula:
     """Divide by numbers, by a root, or by `1 + exp(-y)`."""
-    value = two.number
+    value = divisor.number
     if value is not None:
         if not np.all(value):
             raise NotAFormulaError
-        return one.scaled(1.0 / value)
-    if len(two.terms) == 1:
-        (factors, scale), *_ = two.terms.items()
+        return numerator.scaled(1.0 / value)
+    if len(divisor.terms) == 1:
+        (factors, scale), *_ = divisor.terms.items()
         if len(factors) == 1 and factors[0].name == "sqrt" and factors[0].argument is not None:
-            return one * _atom("rsqrt", factors[0].argument).scaled(1.0 / scale)
-    rest = two - number(1.0)
+            return numerator * _atom("rsqrt", factors[0].argument).scaled(1.0 / scale)
+    rest = divisor - number(1.0)
     if len(rest.terms) == 1:
         (factors, scale), *_ = rest.terms.items()
         if len(factors) == 1 and factors[0].name == "exp" and factors[0].argument is not None and np.all(scale == 1):
-            return one * _atom("sigmoid", factors[0].argument.scaled(-1.0))
+            return numerator * _atom("sigmoid", factors[0].argument.scaled(-1.0))
     raise NotAFormulaError
 
 
-def power(one: Formula, exponent: Formula) -> Formula:
+def power(base: Formula, exponent: Formula) -> Formula:
     """Raise to the power 2 or 3, written as a product."""
     value = exponent.number
     if value is None or value.size != 1 or value.ravel()[0] not in (2, 3):
         raise NotAFormulaError
-    return one * one if value.ravel()[0] == 2 else one * one * one
+    return base * base if value.ravel()[0] == 2 else base * base * base
 
 
 _NUMBERS: dict[str, Callable[[Array], Array]] = {
@@ -234,10 +234,10 @@ _SPECIAL: dict[str, Callable[[Formula], Formula]] = {
 }
 
 
-def close(one: Formula, two: Formula, tolerance: float = 1e-5) -> bool:
+def close(first: Formula, second: Formula, tolerance: float = 1e-5) -> bool:
     """Return whether two formulas are equal except for the rounding of their numbers."""
-    left = list(two.terms.items())
-    for factors, value in one.terms.items():
+    left = list(second.terms.items())
+    for factors, value in first.terms.items():
         for i, (others, other) in enumerate(left):
             near = np.allclose(value, other, rtol=tolerance, atol=0)
             if near and _same_factors(factors, others, tolerance):
@@ -248,9 +248,9 @@ def close(one: Formula, two: Formula, tolerance: float = 1e-5) -> bool:
     return not left
 
 
-def _same_factors(one: Factors, two: Factors, tolerance: float) -> bool:
-    left = list(two)
-    for atom in one:
+def _same_factors(first: Factors, second: Factors, tolerance: float) -> bool:
+    left = list(second)
+    for atom in first:
         for i, other in enumerate(left):
             if _same_atom(atom, other, tolerance):
                 del left[i]

@@ -27,8 +27,8 @@ def _vectors(flat: Flat, output: Output) -> Output | None:
     return skip(flat.graph, value) if whole and attribute(node, "num_split", 0) == len(parts) else None
 
 
-_ONE, _TWO = value(), value()
-_STACKS = through(_vectors, _ONE), through(_vectors, _TWO)
+_FIRST, _SECOND = value(), value()
+_STACKS = through(_vectors, _FIRST), through(_vectors, _SECOND)
 _PRODUCT = op(PRODUCT, *_STACKS).where(rank(4))
 _COLUMNS_BY_ROWS = expected(
     op(PRODUCT, ..., adj_x=False, adj_y=bool),
@@ -53,12 +53,14 @@ class FuseCompressedInteractions(PatternPass):
     pattern = _PATTERN
 
     def fusion(self, flat: Flat, node: Node, match: Match) -> Outcome[Fusion]:
-        one, two = match[_ONE], match[_TWO]
-        if not flat.is_float(one) or not flat.is_float(two):
-            return Refused(f"'{one.node}' is not float32")
-        fields, others, dim = flat.known(one)[1], flat.known(two)[1], flat.known(one)[2]
-        if flat.known(node.output())[1:] != [dim, (fields or 0) * (others or 0)] or flat.known(two)[2] != dim:
+        first, second = match[_FIRST], match[_SECOND]
+        if not flat.is_float(first) or not flat.is_float(second):
+            return Refused(f"'{first.node}' is not float32")
+        fields, others, dim = flat.known(first)[1], flat.known(second)[1], flat.known(first)[2]
+        if flat.known(node.output())[1:] != [dim, (fields or 0) * (others or 0)] or flat.known(second)[2] != dim:
             return Refused(f"shape of '{node.name}' is not that of all products")
         if not reshapable(flat, node.output()):
             return Refused(f"shape of '{node.name}' is not known")
-        return Found(Fusion(node.output(), "RecFieldOuter", [one, two], {}, (None, dim, (fields or 0) * (others or 0))))
+        return Found(
+            Fusion(node.output(), "RecFieldOuter", [first, second], {}, (None, dim, (fields or 0) * (others or 0)))
+        )

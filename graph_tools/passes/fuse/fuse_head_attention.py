@@ -77,8 +77,8 @@ def _match_einsum(flat: Flat, node: Node) -> Outcome[Fusion]:
     parts = _terms_of_equation(node)
     if parts is None:
         return NoMatch()
-    (one, two), result = parts
-    for place, (weights, values) in enumerate(((one, two), (two, one))):
+    (left, right), result = parts
+    for place, (weights, values) in enumerate(((left, right), (right, left))):
         if len(result) != 4 or len(weights) != 4 or values[:1] + values[2:] != result[:1] + result[2:]:
             continue
         if weights != result[0] + result[2] + result[1] + values[1] or not _is_softmax(flat, node.inputs[place]):
@@ -113,8 +113,8 @@ def _dot_operands(node: Node) -> tuple[Output, Output] | None:
     parts = _terms_of_equation(node)
     if parts is None:
         return None
-    (one, two), result = parts
-    for place, (query, key) in enumerate(((one, two), (two, one))):
+    (left, right), result = parts
+    for place, (query, key) in enumerate(((left, right), (right, left))):
         if len(query) != 4 or len(key) != 4 or query[:1] + query[2:] != key[:1] + key[2:]:
             continue
         if result == query[0] + query[2] + query[1] + key[1] and query[1] != key[1]:

@@ -79,7 +79,7 @@ def fits(sizes: Sizes | None, lead: Sizes, width: int) -> bool:
     """
     if sizes is None or len(sizes) != len(lead) + 1 or sizes[-1] != Size(width):
         return False
-    different = [(one, two) for one, two in zip(sizes[:-1], lead, strict=True) if one != two]
+    different = [(found, expected) for found, expected in zip(sizes[:-1], lead, strict=True) if found != expected]
     return not different or (len(different) == 1 and all(size.known is None for size in different[0]))
 
 

@@ -129,13 +129,14 @@ def _concat(site: Site, node: Node) -> Piece | None:
         return None
     # Concatenation itself checks, for each request, that sizes that are not known before are equal.
     first = (found[0] or ())[:-1]
-    if any(map(site.is_constant, inputs)) or not all(_may_be_equal(first, (shape or ())[:-1]) for shape in found):
+    if any(map(site.is_constant, inputs)) or not all(_equal_where_known(first, (shape or ())[:-1]) for shape in found):
         return None
     known = tuple(width or 0 for width in widths)
     return Piece("concat", node.output(), inputs, known, sum(known), nodes={node.name})
 
 
-def _may_be_equal(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
+def _equal_where_known(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
+    """Return whether two shapes have the same rank, and no sizes that are known to differ."""
     pairs = zip(first, second, strict=False)
     return len(first) == len(second) and all(a.known is None or b.known is None or a == b for a, b in pairs)
 

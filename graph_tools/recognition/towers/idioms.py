@@ -120,7 +120,7 @@ def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> 
     inputs = (gate, *experts)
     leads = {(site.shapes.of(expert) or ())[:-1] for expert in experts}
     gates = site.shapes.of(gate) or ()
-    same = all(len(lead) == len(gates) - 1 and _may_equal(lead, gates[:-1]) for lead in leads)
+    same = all(len(lead) == len(gates) - 1 and _equal_except_batch(lead, gates[:-1]) for lead in leads)
     if not same or site.width(gate) != len(experts) or columns(site.shapes.of(node.output()), width) is None:
         return None
     if any(columns(site.shapes.of(expert), width) != 1 for expert in experts) or any(map(site.is_constant, inputs)):
@@ -128,7 +128,7 @@ def _mix(site: Site, node: Node, stack: Node, gate: Output, nodes: set[str]) -> 
     return Piece("mix", node.output(), inputs, (len(experts), *(width for _ in experts)), width, nodes=nodes)
 
 
-def _may_equal(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
+def _equal_except_batch(first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
     """Return whether sizes are equal; the first sizes may both be unknown instead, since the batch may be the same."""
     return all(
         a == b or (not axis and (a.known is None and b.known is None))
