@@ -59,10 +59,10 @@ class TableOutput:
             # Several nodes may have one table, as `merge` leaves them; it is written once. Equal tables have the same
             # file name.
             if id(spec) not in written:
-                told = None if progress is None else (lambda count, name=node.name: progress(name, count))
+                table_progress = None if progress is None else (lambda count, name=node.name: progress(name, count))
                 with naming(f"table '{node.name}'"):
                     written[id(spec)] = place_table(
-                        spec, folder, self.store, memory_limit=self.memory_limit, progress=told
+                        spec, folder, self.store, memory_limit=self.memory_limit, progress=table_progress
                     )
             self.files[node.name] = written[id(spec)]
 

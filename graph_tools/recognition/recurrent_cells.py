@@ -187,7 +187,7 @@ def _read_state(term: Term, units: int) -> tuple[Term, int, int, frozenset[Bias]
 
 
 def _set_of_biases(biases: list[Term]) -> frozenset[Bias] | None:
-    named = frozenset((biase[1], biase[2]) for biase in biases)
+    named = frozenset((bias[1], bias[2]) for bias in biases)
     return named if len(named) == len(biases) else None
 
 

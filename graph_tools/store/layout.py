@@ -175,8 +175,8 @@ def _parse(raw: bytes) -> Header:
 def _check_sizes(header: Header, file_size: int) -> None:
     """Raise an error for the first size that contradicts another one or the file."""
     if header.file_size != file_size:
-        found = f"{header.file_size} bytes, as its header says; the file is truncated or extended"
-        raise _WrongError(f"{file_size} bytes", found)
+        expected = f"{header.file_size} bytes, as its header says; the file is truncated or extended"
+        raise _WrongError(f"{file_size} bytes", expected)
     rows = header.rows + header.default_rows
     if header.dim < 1 or rows >= MOST_ROWS:
         raise _WrongError(f"{rows} rows of dim {header.dim}", f"fewer than {MOST_ROWS} rows of dim 1 or more")

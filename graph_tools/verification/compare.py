@@ -216,7 +216,7 @@ class OutputComparison:
             if a.dtype.kind in "iub" and b.dtype.kind in "iub":
                 apart = np.abs(a[wrong].astype(np.float64) - b[wrong].astype(np.float64))
                 self.max_abs_difference = max(self.max_abs_difference, float(apart.max()))
-            index = tuple(int(index) for index in np.argwhere(wrong)[0])
+            index = tuple(int(place) for place in np.argwhere(wrong)[0])
             self._note_if_worst(np.inf, request, a[index], b[index], index)
 
     def _add_real(
@@ -256,7 +256,7 @@ class OutputComparison:
             return
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(same, 0.0, np.where(finite, apart / allowed, np.inf))
-        index = tuple(int(index) for index in np.unravel_index(int(ratio.argmax()), ratio.shape))
+        index = tuple(int(place) for place in np.unravel_index(int(ratio.argmax()), ratio.shape))
         self._note_if_worst(float(ratio[index]), request, a[index], b[index], index)
 
     def _note_if_worst(self, ratio: float, request: str, a: Any, b: Any, index: tuple[int, ...] | None) -> None:

@@ -27,7 +27,7 @@ def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
     """Return the rows [..., row] for arrays of row numbers; None for an array with a number out of range."""
     count = tensor.shape[0]
     good = [bool(((number >= 0) & (number < count)).all()) for number in numbers]
-    flat = [keys.ravel().astype(np.int64) for keys, is_good in zip(numbers, good, strict=True) if is_good]
+    flat = [number.ravel().astype(np.int64) for number, is_good in zip(numbers, good, strict=True) if is_good]
     wanted = np.unique(np.concatenate(flat)) if flat else np.empty(0, np.int64)
     rows = np.empty((len(wanted), *tensor.shape[1:]), tensor.dtype)
     position = filled = 0
@@ -38,8 +38,8 @@ def take_rows(tensor: TensorSource, numbers: list[Array]) -> list[Array | None]:
         rows[filled:end] = chunk[wanted[filled:end] - position]
         position, filled = position + len(chunk), end
     return [
-        rows[np.searchsorted(wanted, keys.astype(np.int64))] if is_good else None
-        for keys, is_good in zip(numbers, good, strict=True)
+        rows[np.searchsorted(wanted, number.astype(np.int64))] if is_good else None
+        for number, is_good in zip(numbers, good, strict=True)
     ]
 
 

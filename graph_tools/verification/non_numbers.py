@@ -92,17 +92,20 @@ class Alike:
             key in b and _comparable(a[key], b[key]) and outside(a[key], b[key], self._tolerance).any() for key in a
         )
 
-    def excused(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
-        """Return for each element of an output whether TensorFlow itself causes a difference there; None: nowhere."""
+    def equal_elsewhere(self, number: int, request: Request, key: str, a: Array, b: Array) -> Array | None:
+        """Return for each element of an output whether both models agree on it with the other setting; None: not asked.
+
+        Differences between `a` and `b` at such elements are recorded, since TensorFlow itself causes them.
+        """
         first, second = self._others.get(number, (None, None))
         if not isinstance(first, dict) or not isinstance(second, dict) or not _comparable(a, b):
             return None
         x, y = first.get(key), second.get(key)
         if x is None or y is None or not _comparable(x, y) or x.shape != a.shape:
             return None
-        alike: Array = ~outside(x, y, self._tolerance)
-        self._record(request, key, a, b, alike & outside(a, b, self._tolerance))
-        return alike
+        equal: Array = ~outside(x, y, self._tolerance)
+        self._record(request, key, a, b, equal & outside(a, b, self._tolerance))
+        return equal
 
     def _record(self, request: Request, key: str, a: Array, b: Array, excused: Array) -> None:
         if not excused.any():

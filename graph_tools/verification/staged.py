@@ -203,9 +203,9 @@ class StagedRunner:
         by_placeholder = {cut.fed.tensor.node: cut for cut in cuts.values()}
         before = {
             name: [
-                by_placeholder[name]
-                for name in self._model.graph.ancestors(output.node for output in cut.wanted)
-                if name in by_placeholder
+                by_placeholder[ancestor]
+                for ancestor in self._model.graph.ancestors(output.node for output in cut.wanted)
+                if ancestor in by_placeholder
             ]
             for name, cut in cuts.items()
         }
@@ -225,7 +225,7 @@ class StagedRunner:
         waiting = [output.tensor.node for output in self._model.signatures[name].outputs.values()]
         needed: dict[str, Cut] = {}
         while waiting:
-            found = [by_placeholder[name] for name in graph.ancestors(waiting) if name in by_placeholder]
+            found = [by_placeholder[ancestor] for ancestor in graph.ancestors(waiting) if ancestor in by_placeholder]
             new = [cut for cut in found if cut.node.name not in needed]
             needed |= {cut.node.name: cut for cut in new}
             waiting = [output.node for cut in new for output in cut.wanted]

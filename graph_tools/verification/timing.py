@@ -105,7 +105,7 @@ class Trace:
         if not self.note:
             left = _of_nodes(self.times, fused)
             whole = sum(self.times.values())
-            found.regions = _regions(fused, {name: seconds / whole for name, seconds in left.items()}, dict(refused))
+            found.regions = _regions(fused, {name: time / whole for name, time in left.items()}, dict(refused))
             found.replaced = 1 - sum(left.values()) / whole
         return found
 
@@ -133,8 +133,8 @@ def measure(original: Model, requests: Sequence[Request]) -> Trace:
                 continue
             found.requests, found.rows = found.requests + 1, found.rows + _rows(request)
             totals.append(sum(traced.values()))
-            for name, seconds in traced.items():
-                found.times[name] += seconds
+            for name, nanoseconds in traced.items():
+                found.times[name] += nanoseconds
             if found.requests == MOST_REQUESTS:
                 break
     finally:
@@ -161,8 +161,8 @@ def _trace(runner: SessionRunner, request: Request) -> dict[str, float] | None:
             for node in device.node_stats:
                 once[node.node_name] += node.op_end_rel_nanos - node.op_start_rel_nanos
         if number >= _WARM_UPS:
-            for name, seconds in once.items():
-                runs[name].append(seconds)
+            for name, nanoseconds in once.items():
+                runs[name].append(nanoseconds)
     return {name: median(run) for name, run in runs.items()}
 
 

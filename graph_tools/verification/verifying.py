@@ -233,7 +233,7 @@ def _compare(
             if place not in outputs:
                 outputs[place] = OutputComparison(*place, a.signatures[request.signature].outputs[key].dtype.name)
             slack = rounded.get(number, {}).get(key)
-            same = alike.excused(number, request, key, first[key], second[key])
+            same = alike.equal_elsewhere(number, request, key, first[key], second[key])
             outputs[place].add(first[key], second[key], report.tolerance, request.origin, request.labels, slack, same)
     for output in outputs.values():
         output.finish()
@@ -259,7 +259,7 @@ def _compare_tables(
     pairs, variables = pair_by_name(a, b, large)
     if pair is not None:
         pairs = list(pair(a, b))
-    seen = {pair.source.name for pair in pairs}
+    seen = {known.source.name for known in pairs}
     report.tables.extend(compare_tables(pairs, report.tolerance, max(1, memory // 4)))
     several = [variable for variable in variables if variable[0] not in seen]
     report.tables.extend(compare_rows(name, x, y, report.tolerance) for name, x, y in several)

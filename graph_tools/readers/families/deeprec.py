@@ -104,7 +104,7 @@ def _read_table(
         )
     model.sparse_tables[name] = table
     model.tensor_names[name] = tuple(tensors)
-    for table_name in (table_name.removesuffix(KEYS) for table_name in tensors if table_name.endswith(KEYS)):
+    for table_name in (saved.removesuffix(KEYS) for saved in tensors if saved.endswith(KEYS)):
         for suffix, reason in _OTHERS.items():
             drop(model, table, table_name + suffix, reason)
     for slot in handles.slots(handle, name):

@@ -66,7 +66,7 @@ def _drop_writing_signatures(model: Model) -> None:
     writing = []
     for name, signature in list(model.signatures.items()):
         needed = graph.ancestors(output.tensor.node for output in signature.outputs.values())
-        if any(_writes(graph[name].op) for name in needed):
+        if any(_writes(graph[node].op) for node in needed):
             del model.signatures[name]
             writing.append(name)
     model.removed_signatures |= dict.fromkeys(writing, "it writes tables")

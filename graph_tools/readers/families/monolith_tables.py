@@ -58,7 +58,7 @@ class Tables:
         self.exports: dict[str, Export] = {}
         self._main = Export(model)
         self._opened: dict[tuple[int | None, str], list[Member]] = {}
-        self._merge_shards: dict[tuple[int, ...], list[Member]] = {}
+        self._merged_shards: dict[tuple[int, ...], list[Member]] = {}
         self._dumps: dict[Path, dict[str, monolith_files.Dump]] = {}
 
     def of_handle(self, handle: Output) -> list[Member]:
@@ -97,9 +97,9 @@ class Tables:
         """
         # `of_handle` returns the same list for the same handle, and the list lives as long as this object.
         key = tuple(map(id, shards))
-        if key not in self._merge_shards:
-            self._merge_shards[key] = [_merge_shards(members) for members in zip(*shards, strict=True)]
-        return self._merge_shards[key]
+        if key not in self._merged_shards:
+            self._merged_shards[key] = [_merge_shards(members) for members in zip(*shards, strict=True)]
+        return self._merged_shards[key]
 
     def _open(self, maker: Node, export: Export) -> list[Member]:
         shared = shared_name(maker)

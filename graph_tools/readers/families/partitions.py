@@ -37,13 +37,13 @@ def parts_of(bundle: Any, name: str, handle: Node, count: int) -> tuple[list[Par
     whole = PART.sub("", name)
     saved = _saved_parts(bundle, whole) or [find_saved(bundle, [whole], handle)]
     if match is None:
-        return [_part(bundle, name) for name in saved], _tensors(saved)
+        return [_part(bundle, part) for part in saved], _tensors(saved)
     number = int(name.rpartition("_")[2])
     if len(saved) == count:
         if name not in saved:
             find_saved(bundle, [name], handle)
         return [_part(bundle, name)], _tensors([name])
-    return [_part(bundle, name, range(number, BUCKETS, count)) for name in saved], _tensors(saved)
+    return [_part(bundle, part, range(number, BUCKETS, count)) for part in saved], _tensors(saved)
 
 
 def _saved_parts(bundle: Any, whole: str) -> list[str]:

@@ -84,7 +84,7 @@ def _name(model: Model, handle: Node) -> str:
     for name in model.checkpoint.names() if model.checkpoint is not None else ():
         tracked = _TRACKED.search(name)
         if tracked:
-            written = re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else match[1], tracked["name"])
+            written = re.sub(r"\.(.)", lambda escape: "/" if escape[1] == "S" else escape[1], tracked["name"])
             if written.replace("/", "_") == stem:
                 stem = written
                 break
