@@ -100,7 +100,7 @@ def _measure_capacities(
 ) -> list[Row]:
     """Find the capacities of all policies, and those of some with other coefficients of interference."""
 
-    def told(rows: list[Row]) -> None:
+    def progress(rows: list[Row]) -> None:
         rates = " ".join(f"{row.qps:,.0f}" for row in rows)
         console.print(f"[dim]{rows[0].traffic}, {rows[0].policy}, x{rows[0].interference:g}: {rates}[/]")
 
@@ -108,13 +108,13 @@ def _measure_capacities(
     interference, part = default_interference(), 0.05 if options.quick else 0.005
     workload = scaled_workload(base, options.minutes_scale)
     rows = capacities(
-        workload, base.machine, options.policies, seeds, interference, part=part, jobs=options.jobs, told=told
+        workload, base.machine, options.policies, seeds, interference, part=part, jobs=options.jobs, progress=progress
     )
     shorter = scaled_workload(base, min(options.minutes_scale, 0.05))
     sensitive = [policy for policy in SENSITIVITY_POLICIES if policy in options.policies]
     return rows + capacities(
         shorter, base.machine, sensitive, seeds[:1], interference, scales=SENSITIVITY_SCALES, part=part,
-        jobs=options.jobs, told=told,
+        jobs=options.jobs, progress=progress,
     )  # fmt: skip
 
 

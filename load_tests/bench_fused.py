@@ -238,7 +238,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
             engines = contestants(workload, rows, models[workload], options.cache, not options.no_peers, config)
             output = measure_engines(options, requests, contestants=engines, weights=WORKLOADS[workload].weights)
             cases.append(summarize(workload, rows, output))
-    notes = [f"  {name}: {told['precision']}; {told['precision_reason']}" for name, told in precisions.items()]
+    notes = [f"  {name}: {chosen['precision']}; {chosen['precision_reason']}" for name, chosen in precisions.items()]
     return Measured(cases, _table(cases), judge(cases), {"precisions": precisions}, notes)
 
 

@@ -67,7 +67,7 @@ def profile_command(
     with Progress(*columns, console=errors) as bar:
         task = bar.add_task("loading", total=None)
 
-        def begins(what: str) -> None:
+        def begin_step(what: str) -> None:
             # When a step begins, the previous one is complete. No step is counted before the total is known.
             bar.update(task, description=what, advance=0 if bar.tasks[task].total is None else 1)
 
@@ -80,9 +80,9 @@ def profile_command(
             reuse=reuse,
             records=records,
             seconds=seconds,
-            told=begins,
-            noted=print_note,
-            counted=lambda steps: bar.update(task, total=steps, completed=-1),
+            progress=begin_step,
+            warn=print_note,
+            set_total=lambda steps: bar.update(task, total=steps, completed=-1),
         )
         bar.advance(task)
     if as_json:

@@ -163,7 +163,7 @@ def _search(study: _Study) -> dict[str, Any]:
         def show(rows: list[Any]) -> None:
             status.update(f"{rows[0].traffic}, {rows[0].policy}: {rows[0].qps:,.0f} requests/s")
 
-        rows = capacities(study.workload, study.machine, study.policies, study.seeds, study.coefficients, told=show)
+        rows = capacities(study.workload, study.machine, study.policies, study.seeds, study.coefficients, progress=show)
     if not study.quiet:
         console().print(capacity_table(rows))
     return {"capacities": to_json(rows)}

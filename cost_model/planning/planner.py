@@ -255,8 +255,8 @@ def reasons_of(pools: Sequence[Sizing], allocations: Sequence[Allocation], machi
                     f"{model.name}: its profile does not cover the rows of {outside:.0%} of its requests; their "
                     "service times are guessed"
                 )
-            if told := disturbed_text(model):
-                notes.append(f"{model.name}: {told}")
+            if busy := disturbed_text(model):
+                notes.append(f"{model.name}: {busy}")
             if (late := pool.late_alone.get(model.name)) is not None:
                 notes.append(
                     f"{model.name}: about {late:.1%} of its requests take longer than {model.slo_p99_ms:g} ms even on "

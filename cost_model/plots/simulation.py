@@ -65,14 +65,14 @@ def draw_simulation(
     axes[1].set(xlabel="thousand requests/s", ylabel="p99 [ms]", title=f"p99 of {baseline.name} and its SLO")
     axes[1].set_ylim(bottom=0)
     axes[0].legend()
-    told = []
+    notes = []
     if owned:
         draw_owners(axes[2], owned)
-        told = [
+        notes = [
             f"{excused.name} is not judged from {excused.from_s:g} to {excused.until_s:g} s"
             for excused in owned.unjudged
         ]
-    figure.suptitle("; ".join([title, *told]))
+    figure.suptitle("; ".join([title, *notes]))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 

@@ -20,7 +20,7 @@ from cost_model.profiling.profile import BUSY, Profile, cpu_model, load_profile
 from cost_model.service import Floats
 
 Inputs = dict[str, "np.ndarray[Any, Any]"]
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 Clock = Callable[[], int]
 _WARM = 20
 _LEAST = 50
@@ -40,9 +40,9 @@ def profile_model(
     reuse: Path | None = None,
     records: Mapping[str, np.ndarray[Any, Any]] | None = None,
     seconds: float = 1.5,
-    told: Told = lambda _: None,
-    counted: Callable[[int], None] = lambda _: None,
-    noted: Told = lambda _: None,
+    progress: Progress = lambda _: None,
+    set_total: Callable[[int], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
     beside: bool = False,
 ) -> Profile:
     """Measure a model, or the points that `out` still lacks.
@@ -62,11 +62,11 @@ def profile_model(
         Recorded inputs, repeated or cut to each number of rows; by default inputs are generated from the signature.
     seconds : float [s]
         Duration of each point.
-    told : callable
+    progress : callable
         Called with a description of each step when it begins.
-    counted : callable
-        Called with the number of calls of `told` that remain.
-    noted : callable
+    set_total : callable
+        Called with the number of calls of `progress` that remain.
+    warn : callable
         Called with a warning if the figures are unreliable because other processes use the CPUs.
     beside : bool
         Other processes run on these CPUs: measure the processor time of this process, which equals that of a request as
@@ -81,25 +81,25 @@ def profile_model(
     method = _Method(model, cpus, seconds, watched=not beside)
     profile = _earlier_profile(model, out)
     if not beside and (profile.missing(list(cores), list(rows)) or not profile.interference):
-        _look_before(profile, cpus[: max(cores)], seconds, noted)
+        _look_before(profile, cpus[: max(cores)], seconds, warn)
     make = _requests(model, cpus, records)
     if reuse is not None and not profile.points:
-        profile = _reused_profile(method, reuse, make, profile, told)
+        profile = _reused_profile(method, reuse, make, profile, progress)
     missing = profile.missing(list(cores), list(rows))
     sharing = not profile.interference and not beside
-    counted(len(missing) + sharing)
+    set_total(len(missing) + sharing)
     for count, size in missing:
-        told(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
+        progress(f"{size} rows on {count} {'core' if count == 1 else 'cores'}")
         _measure_point(method, profile, count, size, make)
         if out is not None:
             profile.save(out)
     if sharing:
-        told("interference")
+        progress("interference")
         _measure_interference(method, profile, make(sorted(rows)[len(rows) // 2]))
     if out is not None:
         profile.save(out)
     if (missing or sharing) and (profile.busy_during or 0.0) > BUSY:
-        noted(f"other processes used up to {profile.busy_during:.0%} of the CPUs: measure again on a quiet machine")
+        warn(f"other processes used up to {profile.busy_during:.0%} of the CPUs: measure again on a quiet machine")
     return profile
 
 
@@ -141,26 +141,26 @@ def _measure_interference(method: _Method, profile: Profile, inputs: Inputs) -> 
 
 
 def _reused_profile(
-    method: _Method, path: Path, make: Callable[[int], Inputs], profile: Profile, told: Told
+    method: _Method, path: Path, make: Callable[[int], Inputs], profile: Profile, progress: Progress
 ) -> Profile:
     """Return the profile of another model with the same graph if a check point confirms it, otherwise `profile`."""
     reused = load_profile(path)
     if reused.fingerprint != profile.fingerprint:
         raise ProfileError(f"{path}: a profile of another graph found, expected one of {profile.fingerprint}")
-    told("check point")
+    progress("check point")
     if not any(count == 1 for count, _ in reused.points):
         raise ProfileError(f"{path}: no times for 1 core found, expected them for a check point")
     return reused if _agrees(method, make, reused) else profile
 
 
-def _look_before(profile: Profile, cpus: Sequence[int], seconds: float, noted: Told) -> None:
+def _look_before(profile: Profile, cpus: Sequence[int], seconds: float, warn: Callable[[str], None]) -> None:
     """Watch the CPUs before our own work runs on them, and warn if other processes use them."""
     watch = Watch(cpus)
     time.sleep(min(_LOOK_S, seconds))
     share = watch.others()
     profile.busy_before = max(profile.busy_before or 0.0, share)
     if share > BUSY:
-        noted(f"other processes use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
+        warn(f"other processes use {share:.0%} of CPUs {cpu_ranges(sorted(cpus))}: service times will be too long")
 
 
 def _earlier_profile(model: Path, out: Path | None) -> Profile:

@@ -70,14 +70,14 @@ def judging_notes(unjudged: Sequence[Unjudged], allowed: Mapping[str, float]) ->
     allowed : mapping of model to float
         Part of its requests that may miss the SLO.
     """
-    told = [str(excused) for excused in unjudged]
+    reasons = [str(excused) for excused in unjudged]
     more = [f"{name} {part:.1%}" for name, part in allowed.items() if part > P99_MISSES]
     if more:
-        told.append(
+        reasons.append(
             f"these models may miss more than {P99_MISSES:.0%} (twice the part that they miss alone on idle cores, at "
             f"most {BROKEN:.0%}): {', '.join(more)}"
         )
-    return told
+    return reasons
 
 
 def models_table(traffic: str, result: Result) -> Table:

@@ -112,7 +112,7 @@ def capacities(
     scales: Sequence[float] = (1.0,),
     part: float = 0.005,
     jobs: int | None = None,
-    told: Callable[[list[Row]], None] | None = None,
+    progress: Callable[[list[Row]], None] | None = None,
 ) -> list[Row]:
     """Find the capacities of policies for all kinds of traffic of a workload.
 
@@ -129,7 +129,7 @@ def capacities(
         Precision, as a part of the rate.
     jobs : int, optional
         Number of processes; by default the number of CPUs that this process may use.
-    told : callable of rows, optional
+    progress : callable of rows, optional
         Called when a kind of traffic is complete for a policy.
     """
     chains = [
@@ -141,8 +141,8 @@ def capacities(
     rows: list[Row] = []
     for found in _map(_run, chains, jobs or len(os.sched_getaffinity(0))):
         rows += found
-        if told:
-            told(found)
+        if progress:
+            progress(found)
     places = {traffic.name: place for place, traffic in enumerate(workload.traffic)}
     return sorted(rows, key=lambda row: (row.interference, places[row.traffic], policies.index(row.policy), row.seed))
 

@@ -96,7 +96,7 @@ def run_tenants(
     folder: Path,
     label: str = "",
     careful: bool = True,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Run:
     """Run models under Poisson arrivals, each with one session on the same CPU.
 
@@ -115,7 +115,7 @@ def run_tenants(
     label : str
     careful : bool
         Wait until the machine is quiet, and repeat a run that was disturbed.
-    told : callable
+    progress : callable
         Called with a message if a run was disturbed and is repeated.
 
     Raises
@@ -133,7 +133,7 @@ def run_tenants(
             best = run
         if run.others + run.stolen <= _MOST_TAKEN or not careful:
             break
-        told(
+        progress(
             f"{label}: other processes took {run.others:.1%} of the core, the hypervisor {run.stolen:.1%}; "
             f"attempt {attempt + 1} of {_MOST_TRIES}"
         )

@@ -89,7 +89,7 @@ def measure(
     seconds: float,
     cpu: int,
     folder: Path,
-    told: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> None:
     """Make the missing runs, and call `save` after each.
 
@@ -104,13 +104,15 @@ def measure(
         if any((run.label, run.seed) == (label, seed) for run in runs):
             continue
         if scales[case.name] is None:
-            pilot = run_tenants(case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, told=told)
+            pilot = run_tenants(
+                case.at(_PILOT_LOAD), seconds=_PILOT_S, seed=99, cpu=cpu, folder=folder, progress=progress
+            )
             scales[case.name] = _PILOT_LOAD / pilot.utilisation
-            told(f"{case.name}: {pilot.utilisation:.0%} busy, predicted by profiles: {_PILOT_LOAD:.0%}")
+            progress(f"{case.name}: {pilot.utilisation:.0%} busy, predicted by profiles: {_PILOT_LOAD:.0%}")
         tenants = case.at(load * (scales[case.name] or 1.0))
-        run = run_tenants(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, told=told)
+        run = run_tenants(tenants, seconds=seconds, seed=seed, cpu=cpu, folder=folder, label=label, progress=progress)
         p99_ms = run.models[0].latency.at(0.99) / 1e3
-        told(
+        progress(
             f"{number + 1}/{len(order)} {label}: busy {run.utilisation:.0%}, p99 {p99_ms:.2f} ms, "
             f"stolen {run.stolen:.1%}, others {run.others:.1%}"
         )
@@ -164,11 +166,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return chosen
 
 
-def _profile_models(folder: Path, cpu: int, seconds: float, told: Callable[[str], None]) -> dict[str, Profile]:
+def _profile_models(folder: Path, cpu: int, seconds: float, progress: Callable[[str], None]) -> dict[str, Profile]:
     """Profile the models, or read the profiles that the folder already contains."""
     profiles = {}
     for name, rows in PROFILED.items():
-        told(f"profile of {name}")
+        progress(f"profile of {name}")
         wait_for_quiet()
         # A separate core for the second copy, whose cost is measured.
         cpus = [cpu, *sorted(os.sched_getaffinity(0) - {cpu})][:2]
@@ -186,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cpu = this_machine().cores[0].cpus[0]
     environment = describe_environment(ROOT) | {"generator": "same core" if may_go_first() else "another core"}
 
-    def told(what: str) -> None:
+    def progress(what: str) -> None:
         console.print(f"[dim]{what}[/]")
 
     def trace_of(runs: Sequence[Run]) -> Trace:
@@ -197,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in folder.glob("*.json"):
             path.unlink()
     fit, validate = (list(load_trace(path).runs) if path.exists() else [] for path in paths)
-    known = _profile_models(folder, cpu, options.seconds, told)
+    known = _profile_models(folder, cpu, options.seconds, progress)
 
     def save_traces() -> None:
         for path, runs in zip(paths, (fit, validate), strict=True):
@@ -211,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=options.seconds,
         cpu=cpu,
         folder=folder / "requests",
-        told=told,
+        progress=progress,
     )
     profiles = list(known.values())
     calibration = calibrate(profiles, trace_of(fit))

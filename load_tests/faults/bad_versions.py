@@ -71,6 +71,6 @@ def eats_memory(case: Case) -> None:
             case.found.figures["state"] = seen.get("state")
             case.found.figures["reason"] = seen.get("error")
             case.found.figures["warmup"] = seen.get("warmup")
-            told = seen.get("state") != "ready" or str(seen.get("warmup")).endswith("not warmed up")
-            case.expect(told, f"ready, warm-up {seen.get('warmup')}; expected that it was not warmed up")
+            is_reported = seen.get("state") != "ready" or str(seen.get("warmup")).endswith("not warmed up")
+            case.expect(is_reported, f"ready, warm-up {seen.get('warmup')}; expected that it was not warmed up")
         stage.works(2)

@@ -26,8 +26,8 @@ def follow(client: Client, job: dict[str, Any], timeout: float | None = None) ->
         Ctrl-C or SIGTERM: the operation was cancelled.
     """
     try:
-        with _interruptible(), _show_progress(f"{job['model']}/{job['version']}") as told:
-            return client.wait(job["id"], timeout, told)
+        with _interruptible(), _show_progress(f"{job['model']}/{job['version']}") as show_step:
+            return client.wait(job["id"], timeout, show_step)
     except KeyboardInterrupt:
         try:
             ended = client.cancel(job["id"])
@@ -59,7 +59,7 @@ def _show_progress(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task(escape(name), total=None)
 
-        def told(job: dict[str, Any]) -> None:
+        def show_step(job: dict[str, Any]) -> None:
             nonlocal last
             # The operation has ended: keep the last step.
             if not job["step"]:
@@ -72,4 +72,4 @@ def _show_progress(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
                 remark(f"{name}: {job['step']}")
             last = job["step"]
 
-        yield told
+        yield show_step

@@ -126,12 +126,12 @@ class Profiler:
             "seconds": _SECONDS,
             "cpus": self._control.host_settings.maintenance_cpus,
         }
-        told = await run_worker(
+        answer = await run_worker(
             _WORKER, asked, f"profile of {tenant.name}", lambda step, *rest: job.report(f"profiling: {step}", *rest)
         )
         if not self._is_deployed(tenant, version):
             raise CancelledError(f"{tenant.name}: undeployed")
-        if reuse is not None and told["result"]["reused"]:
+        if reuse is not None and answer["result"]["reused"]:
             out.unlink()
             await self._profiles.record(tenant.path, reuse, "checked")
             self._note(tenant, f"has the profile {reuse.name} of the same graph: one measured point confirms it")

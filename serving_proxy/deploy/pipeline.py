@@ -196,7 +196,7 @@ class DeployPipeline:
             report=target.with_suffix(".json"),
             requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
             cpus=self._control.host_settings.maintenance_cpus,
-            told=lambda step, done, total, unit: job.report(f"optimizing: {step}", done, total, unit),
+            progress=lambda step, done, total, unit: job.report(f"optimizing: {step}", done, total, unit),
         )
         return target.resolve(strict=True)
 
@@ -240,16 +240,16 @@ class DeployPipeline:
         reason: str = "",
         failure: str = "",
     ) -> None:
-        def moved() -> Change:
+        def move_version() -> Change:
             self._current_version(name, number, deployed_at)
             return move(self._control.model(name), number, state, time.time(), reason, failure)
 
-        await self._write(job, moved)
+        await self._write(job, move_version)
 
     async def _admit(self, job: Job, name: str, number: int, deployed_at: float, found: Validated) -> None:
         files = found.files
 
-        def admitted() -> Change:
+        def admit_version() -> Change:
             self._current_version(name, number, deployed_at)
             change = move(self._control.model(name), number, State.LOADING, time.time())
             values: dict[str, Any] = {"path": str(found.path), "signatures": found.signatures, "ops": found.ops}
@@ -258,16 +258,16 @@ class DeployPipeline:
                 change.model.with_version(change.model.versions[number].model_copy(update=values)), change.notes
             )
 
-        await self._write(job, admitted)
+        await self._write(job, admit_version)
 
-    async def _write(self, job: Job, made: Callable[[], Change]) -> None:
+    async def _write(self, job: Job, make_change: Callable[[], Change]) -> None:
         """Write a change; wait while the disk is full or the database is locked.
 
         Waiting keeps the work that has been done so far.
         """
         while True:
             try:
-                self._control.commit(made())
+                self._control.commit(make_change())
                 return
             except (ExhaustedError, UnavailableError) as error:
                 job.report(f"waiting: {error}")

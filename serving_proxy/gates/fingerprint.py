@@ -91,7 +91,7 @@ def seal_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None]) -> Fingerprint:
+def fingerprint(folder: Path, cancelled: Callable[[], bool], progress: Callable[[int, int], None]) -> Fingerprint:
     """Read all files of a model.
 
     Parameters
@@ -99,7 +99,7 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
     folder : Path
     cancelled : callable
         Called every few megabytes; true cancels the reading.
-    told : callable
+    progress : callable
         Called with the number of bytes that have been read and the number of all bytes.
 
     Raises
@@ -119,7 +119,7 @@ def fingerprint(folder: Path, cancelled: Callable[[], bool], told: Callable[[int
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     done += len(chunk)
-                    told(done, total)
+                    progress(done, total)
                     if cancelled():
                         raise CancelledError(f"{folder}: cancelled")
     except OSError as error:

@@ -27,13 +27,13 @@ _LOOK_S = 0.2
 
 
 def fingerprint_apart(
-    folder: Path, cancelled: Callable[[], bool], told: Callable[[int, int], None], cpus: str | None
+    folder: Path, cancelled: Callable[[], bool], progress: Callable[[int, int], None], cpus: str | None
 ) -> Fingerprint:
     """Read all files of a model as `fingerprint` does, without taking CPU time from serving.
 
     Parameters
     ----------
-    folder, cancelled, told
+    folder, cancelled, progress
         As for `fingerprint`.
     cpus : str or None
         CPUs on which to read; None: in the idle time of all.
@@ -47,7 +47,7 @@ def fingerprint_apart(
     except OSError:
         small = True  # `fingerprint` reports the error
     if small:
-        return fingerprint(folder, cancelled, told)
+        return fingerprint(folder, cancelled, progress)
     command = [sys.executable, "-m", "serving_proxy.gates.hashing", str(folder), cpus or ""]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         try:
@@ -56,7 +56,7 @@ def fingerprint_apart(
                     raise InvalidError(line["error"])
                 if "sha256" in line:
                     return Fingerprint(line["sha256"], line["bytes"], line["seal"])
-                told(line["done"], line["total"])
+                progress(line["done"], line["total"])
         finally:
             process.kill()
     raise UnavailableError(f"{folder}: the process that reads it ended with {process.returncode}, expected a hash")

@@ -42,7 +42,7 @@ def validate(
     roots: Sequence[Path],
     expected: Signatures | None,
     cancelled: Callable[[], bool],
-    told: Callable[[int, int], None],
+    progress: Callable[[int, int], None],
     cpus: str | None = None,
     allowed_ops: Collection[str] = (),
 ) -> Validated:
@@ -56,7 +56,7 @@ def validate(
         Folders that may contain models; empty: everywhere.
     expected : Signatures or None
         The baseline's signatures, which the model must have.
-    cancelled, told
+    cancelled, progress
         As for `fingerprint`.
     cpus : str, optional
         CPUs on which large files are read; by default in the idle time of all.
@@ -76,7 +76,7 @@ def validate(
     if expected is not None:
         check_signatures(source, expected, signatures)
     ops = check_ops(source, graph, allowed_ops)
-    return Validated(path, signatures, fingerprint_apart(path, cancelled, told, cpus), ops)
+    return Validated(path, signatures, fingerprint_apart(path, cancelled, progress, cpus), ops)
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:

@@ -36,8 +36,8 @@ def action_for(model: Model, number: int, role: Role, verdict: Verdict, baseline
     baseline_for_s : float [s]
         How long the baseline has been the baseline.
     """
-    action, change, told = _choose_action(model, number, role, verdict, baseline_for_s)
-    message = f"{model.name}/{number}: {told}; {verdict.reason}"
+    action, change, effect = _choose_action(model, number, role, verdict, baseline_for_s)
+    message = f"{model.name}/{number}: {effect}; {verdict.reason}"
     data = {"ruling": verdict.ruling.value, "role": role.value, "action": action}
     note = Note(kind="guard", message=message, model=model.name, version=number, data=data)
     return ActionTaken(action, Change(change.model, (note, *change.notes)))

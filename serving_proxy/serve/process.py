@@ -161,10 +161,10 @@ async def _serve_until(
         async with plane.running(settings.drain_timeout, settings.keep_hosts):
             lock.tell(pid=plane.status().pid, admin=url)
             log.info("ready", extra={"admin": url, "state_dir": str(settings.state_dir)})
-            told = asyncio.create_task(ended.wait())
-            waits: list[asyncio.Future[Any]] = [told, plane.failed, serving]
+            end_requested = asyncio.create_task(ended.wait())
+            waits: list[asyncio.Future[Any]] = [end_requested, plane.failed, serving]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
+            end_requested.cancel()
             if not ended.is_set():
                 plane.leave_hosts()
                 log.critical("ending unexpectedly: the hosts keep serving, and the next proxy takes them over")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving_proxy.workers.process import Told, run_worker
+from serving_proxy.workers.process import Progress, run_worker
 
 _WORKER = "serving_proxy.workers.optimize_worker"
 
@@ -19,7 +19,7 @@ async def optimize(
     report: Path,
     requests: Path | None = None,
     cpus: str | None = None,
-    told: Told,
+    progress: Progress,
 ) -> None:
     """Optimize a model into `target`, verified against the source.
 
@@ -39,4 +39,4 @@ async def optimize(
         "requests": [str(requests)] if requests else [],
         "cpus": cpus,
     }
-    await run_worker(_WORKER, asked, f"graph-tools optimize {source}", told)
+    await run_worker(_WORKER, asked, f"graph-tools optimize {source}", progress)

@@ -19,11 +19,11 @@ _MOST_BYTES = 4096
 # Signals that an operator sends, or the kernel when memory runs out.
 _FROM_OUTSIDE = {signal.SIGTERM, signal.SIGINT, signal.SIGKILL}
 
-Told = Callable[[str, int, int | None, str], None]
+Progress = Callable[[str, int, int | None, str], None]
 """Step, done, total, unit."""
 
 
-async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Told) -> Mapping[str, Any]:
+async def run_worker(module: str, asked: Mapping[str, Any], what: str, progress: Progress) -> Mapping[str, Any]:
     """Run a module, which reads its arguments as JSON and prints steps, an error or its result as lines of JSON.
 
     Cancelling the task ends the process, which leaves no incomplete files behind.
@@ -35,7 +35,7 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
         The module's arguments.
     what : str
         Name of the work in messages.
-    told : callable
+    progress : callable
         Called for each step.
 
     Returns
@@ -54,7 +54,7 @@ async def run_worker(module: str, asked: Mapping[str, Any], what: str, told: Tol
     """
     process = await _start(module, json.dumps(asked))
     try:
-        found, tail = await asyncio.gather(_follow(process, told), _tail(process))
+        found, tail = await asyncio.gather(_follow(process, progress), _tail(process))
         code = await process.wait()
     except asyncio.CancelledError:
         await asyncio.shield(_end(process))
@@ -92,7 +92,9 @@ def _check_exit(code: int, what: str, tail: str) -> None:
         raise PreconditionError(f"{what}: exit code {code}, expected 0. {tail}".strip())
 
 
-async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[ProxyError | None, Mapping[str, Any]]:
+async def _follow(
+    process: asyncio.subprocess.Process, progress: Progress
+) -> tuple[ProxyError | None, Mapping[str, Any]]:
     """Read the worker's lines; return its error, if it reports one, and its result."""
     assert process.stdout is not None
     error: ProxyError | None = None
@@ -106,7 +108,7 @@ async def _follow(process: asyncio.subprocess.Process, told: Told) -> tuple[Prox
             elif "result" in message:
                 result = message
             elif "step" in message:
-                told(str(message["step"]), int(message["done"]), message.get("total"), str(message.get("unit", "")))
+                progress(str(message["step"]), int(message["done"]), message.get("total"), str(message.get("unit", "")))
     return error, result
 
 

@@ -36,14 +36,14 @@ def main(text: str) -> int:
     rows = [int(count) for count in asked["rows"]]
     done = 0
 
-    def told(step: str) -> None:
+    def progress(step: str) -> None:
         nonlocal done
         print(json.dumps({"step": step, "done": done, "total": len(rows), "unit": "points"}), flush=True)
         done += 1
 
     _drop_unreadable(out)
     try:
-        made = profile_model(
+        profile = profile_model(
             Path(asked["model"]),
             [idlest(os.sched_getaffinity(0))],
             rows,
@@ -51,10 +51,10 @@ def main(text: str) -> int:
             out=out,
             reuse=reuse,
             seconds=float(asked["seconds"]),
-            told=told,
+            progress=progress,
             beside=True,
         )
-        reused = reuse is not None and json.loads(reuse.read_bytes())["points"] == made.to_json()["points"]
+        reused = reuse is not None and json.loads(reuse.read_bytes())["points"] == profile.to_json()["points"]
     except CostModelError as error:
         return _fail(str(error))
     except Exception as error:

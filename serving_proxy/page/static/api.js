@@ -77,13 +77,13 @@ export function parse(text) {
 export const modelPath = (name, verb) => `/v1/models/${encodeURIComponent(name)}/${verb}`;
 
 /**
- * Follow the stream without end. `told` has `message(kind, data)`, `up()`, `down(error, pauseMs)`, and `refused(error)`,
- * after which nothing is tried until `retry` is called.
+ * Follow the stream without end. `listener` has `message(kind, data)`, `up()`, `down(error, pauseMs)`, and
+ * `refused(error)`, after which nothing is tried until `retry` is called.
  */
 export class Stream {
-  constructor(topics, told) {
+  constructor(topics, listener) {
     this.path = `/v1/stream?${topics.map((topic) => `topics=${topic}`).join("&")}`;
-    this.told = told;
+    this.listener = listener;
     this.lastEvent = null;
     this.failures = 0;
     this.wake = null;
@@ -104,13 +104,13 @@ export class Stream {
         error = found;
       }
       if (error instanceof ApiError && (error.code === 401 || error.code === 403)) {
-        this.told.refused(error);
+        this.listener.refused(error);
         await this.pause(null);
         continue;
       }
       const wait = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.failures);
       this.failures += 1;
-      this.told.down(error, wait);
+      this.listener.down(error, wait);
       await this.pause(wait);
     }
   }
@@ -132,7 +132,7 @@ export class Stream {
       const more = this.lastEvent === null ? {} : { "Last-Event-ID": String(this.lastEvent) };
       const answer = await fetch(this.path, { headers: headers(more), cache: "no-store", signal: abort.signal });
       if (!answer.ok) throw await failure(answer);
-      await this.told.up();
+      await this.listener.up();
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
@@ -160,6 +160,6 @@ export class Stream {
     }
     if (!data) return;
     this.failures = 0;
-    this.told.message(kind, parse(data));
+    this.listener.message(kind, parse(data));
   }
 }

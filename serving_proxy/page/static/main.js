@@ -162,7 +162,7 @@ function addEvents(events) {
   state.events = [...state.events, ...events.filter((event) => event.id > last)].slice(-MOST_EVENTS);
 }
 
-const told = {
+const listener = {
   async up() {
     const [events, history] = await Promise.all([ask("GET", "/v1/events?limit=200"), ask("GET", "/v1/history")]);
     addEvents(events);
@@ -206,7 +206,7 @@ const told = {
   },
 };
 
-const stream = new Stream(["events", "status", "watch"], told);
+const stream = new Stream(["events", "status", "watch"], listener);
 // A laptop that wakes up reconnects at once.
 addEventListener("online", () => stream.retry());
 document.addEventListener("visibilitychange", () => {

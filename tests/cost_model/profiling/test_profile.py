@@ -70,8 +70,8 @@ def test_cpu_use_of_other_processes_is_reported_and_stored(models: Path, tmp_pat
         try:
             assert other.stdout is not None
             other.stdout.readline()
-            profile_model(models / "one", [cpu], [64], [1], out=out, seconds=0.3, noted=noted.append)
-            beside = profile_model(models / "one", [cpu], [64], [1], seconds=0.05, beside=True, noted=noted.append)
+            profile_model(models / "one", [cpu], [64], [1], out=out, seconds=0.3, warn=noted.append)
+            beside = profile_model(models / "one", [cpu], [64], [1], seconds=0.05, beside=True, warn=noted.append)
         finally:
             other.kill()
     assert re.match(rf"other processes use \d+% of CPUs {cpu}: service times will be too long", noted[0])
@@ -105,13 +105,20 @@ def test_profile_of_a_busy_machine_is_named_in_plans(tmp_path: Path) -> None:
 
 def test_profiling_continues_an_interrupted_run(models: Path, measured: Path) -> None:
     before = load_profile(measured).points[1, 1]
-    told: list[str] = []
-    steps: list[int] = []
+    steps: list[str] = []
+    totals: list[int] = []
     profile_model(
-        models / "one", [0], [1, 64, 128], [1], out=measured, seconds=0.02, told=told.append, counted=steps.append
+        models / "one",
+        [0],
+        [1, 64, 128],
+        [1],
+        out=measured,
+        seconds=0.02,
+        progress=steps.append,
+        set_total=totals.append,
     )
-    assert told == ["128 rows on 1 core"]
-    assert steps == [1]
+    assert steps == ["128 rows on 1 core"]
+    assert totals == [1]
     assert load_profile(measured).points[1, 1] == before
 
 
@@ -121,14 +128,14 @@ def test_reused_profile_of_other_weights_needs_one_check_point(
     known = load_profile(measured).points[1, 64][LEVELS.index(0.5)]
     # Times of microseconds on a shared machine may be anything: what is measured is given here, what is judged is not.
     monkeypatch.setattr("cost_model.profiling.measure._times_us", lambda *_, **__: np.full(9, 1.10 * known))
-    told: list[str] = []
-    made = profile_model(models / "two", [0], [1, 64], [1], reuse=measured, seconds=0.02, told=told.append)
-    assert told == ["check point"]
+    steps: list[str] = []
+    made = profile_model(models / "two", [0], [1, 64], [1], reuse=measured, seconds=0.02, progress=steps.append)
+    assert steps == ["check point"]
     assert made.points == load_profile(measured).points
     monkeypatch.setattr("cost_model.profiling.measure._times_us", lambda *_, **__: np.full(9, 1.20 * known))
-    told.clear()
-    profile_model(models / "two", [0], [1], [1], reuse=measured, seconds=0.02, told=told.append)
-    assert told == ["check point", "1 rows on 1 core", "interference"]
+    steps.clear()
+    profile_model(models / "two", [0], [1], [1], reuse=measured, seconds=0.02, progress=steps.append)
+    assert steps == ["check point", "1 rows on 1 core", "interference"]
 
 
 def test_profile_without_a_check_point_is_refused(models: Path, measured: Path) -> None:
