@@ -153,7 +153,7 @@ def test_reload_moves_labels(served: Served) -> None:
     assert served.score("labeled", version_label="stable") == pytest.approx(2)
 
 
-def test_label_of_an_absent_version(served: Served) -> None:
+def test_label_of_an_absent_version_is_refused(served: Served) -> None:
     served.build("absent-label", 1)
     with pytest.raises(grpc.RpcError) as caught:
         served.reload({"name": "absent-label", "labels": {"stable": 7}})
@@ -163,7 +163,7 @@ def test_label_of_an_absent_version(served: Served) -> None:
     assert served.score("absent-label") == pytest.approx(1)
 
 
-def test_reload_of_a_model_that_cannot_be_loaded(served: Served) -> None:
+def test_reload_of_a_broken_model_reports_an_error(served: Served) -> None:
     place = served.models / "broken" / "3"
     place.mkdir(parents=True)
     (place / "saved_model.pb").write_bytes(b"no graph")
@@ -173,7 +173,7 @@ def test_reload_of_a_model_that_cannot_be_loaded(served: Served) -> None:
     assert "broken" in caught.value.details()
 
 
-def test_reload_of_an_empty_directory(served: Served) -> None:
+def test_reload_of_an_empty_directory_reports_an_error(served: Served) -> None:
     (served.models / "empty").mkdir()
     with pytest.raises(grpc.RpcError) as caught:
         served.reload({"name": "empty"})
@@ -199,7 +199,7 @@ def test_status_keeps_versions_that_failed(served: Served) -> None:
     assert rest[0]["status"]["error_code"] == "INVALID_ARGUMENT"
 
 
-def test_status_of_a_model_without_a_version_that_could_be_loaded(served: Served) -> None:
+def test_status_of_a_model_that_cannot_be_loaded_shows_the_reason(served: Served) -> None:
     """Clients see the reason, as with TensorFlow Serving, and not only that there is no such model."""
     place = served.models / "hopeless" / "7"
     place.mkdir(parents=True)
@@ -235,7 +235,9 @@ def triton(request: pytest.FixtureRequest, served: Served) -> Iterator[Any]:
     client.close()
 
 
-def test_load_and_unload(served: Served, triton: Any, request: pytest.FixtureRequest) -> None:
+def test_loaded_models_are_served_until_they_are_unloaded(
+    served: Served, triton: Any, request: pytest.FixtureRequest
+) -> None:
     name = f"loaded-{request.node.callspec.params['triton']}"
     for number in (1, 2):
         served.build(name, number)
@@ -271,7 +273,7 @@ def test_configuration_with_a_load_request_is_refused(served: Served, triton: An
     assert not triton.is_model_ready("overridden")
 
 
-def test_unloading_what_a_configuration_names_is_refused(served: Served, triton: Any) -> None:
+def test_unloading_a_configured_model_is_refused(served: Served, triton: Any) -> None:
     if not (served.models / "configured").exists():
         served.build("configured", 1)
     served.reload({"name": "configured"})
@@ -281,7 +283,7 @@ def test_unloading_what_a_configuration_names_is_refused(served: Served, triton:
     assert served.score("configured", version=Int64Value(value=1)) == pytest.approx(1)
 
 
-def test_deadline_of_a_reload(served: Served) -> None:
+def test_reload_continues_after_the_deadline_of_its_client(served: Served) -> None:
     """The response comes at the client's deadline; the reload continues."""
     served.build("late", 1)
     began = time.monotonic()

@@ -23,7 +23,7 @@ def shop(start_host, served_models) -> Iterator[ServedHost]:
         yield host
 
 
-def test_request_of_a_page(shop: ServedHost) -> None:
+def test_pages_of_allowed_origins_may_read_responses(shop: ServedHost) -> None:
     answer = httpx.post(f"http://{shop.rest}{PREDICT}", json=ROWS, headers={"origin": ORIGIN}, timeout=20)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == ORIGIN
@@ -37,7 +37,7 @@ def test_request_of_a_page(shop: ServedHost) -> None:
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (404, ORIGIN)
 
 
-def test_preflight_request(shop: ServedHost) -> None:
+def test_preflight_of_an_allowed_origin_is_answered(shop: ServedHost) -> None:
     answer = httpx.options(f"http://{shop.rest}{PREDICT}", headers={"origin": ORIGIN, **QUESTION}, timeout=20)
     assert (answer.status_code, answer.content) == (204, b"")
     assert answer.headers["access-control-allow-origin"] == ORIGIN
@@ -46,7 +46,7 @@ def test_preflight_request(shop: ServedHost) -> None:
     assert int(answer.headers["access-control-max-age"]) > 0
 
 
-def test_page_of_another_origin(shop: ServedHost) -> None:
+def test_pages_of_other_origins_may_not_read_responses(shop: ServedHost) -> None:
     other = {"origin": "https://elsewhere.example"}
     answer = httpx.options(f"http://{shop.rest}{PREDICT}", headers={**other, **QUESTION}, timeout=20)
     assert answer.status_code == 403
@@ -57,7 +57,7 @@ def test_page_of_another_origin(shop: ServedHost) -> None:
     assert httpx.post(f"http://{shop.rest}{PREDICT}", json=ROWS, timeout=20).status_code == 200
 
 
-def test_all_origins(start_host, served_models) -> None:
+def test_asterisk_allows_all_origins(start_host, served_models) -> None:
     with start_host({"ranking": served_models["ranking"]}, ("--cors-origin", "*")) as host:
         answer = httpx.post(
             f"http://{host.rest}{PREDICT}", json=ROWS, headers={"origin": "https://x.example"}, timeout=20
@@ -66,7 +66,7 @@ def test_all_origins(start_host, served_models) -> None:
     assert "vary" not in answer.headers
 
 
-def test_off_by_default(host: ServedHost) -> None:
+def test_cors_is_off_by_default(host: ServedHost) -> None:
     answer = httpx.post(f"http://{host.rest}{PREDICT}", json=ROWS, headers={"origin": ORIGIN}, timeout=20)
     assert "access-control-allow-origin" not in answer.headers
     assert httpx.options(f"http://{host.rest}{PREDICT}", headers={"origin": ORIGIN, **QUESTION}).status_code == 405

@@ -27,7 +27,7 @@ def with_defaults(start_host, tmp_path_factory) -> Iterator[ServedHost]:
         yield host
 
 
-def test_requests_leave_inputs_out(with_defaults: ServedHost) -> None:
+def test_inputs_with_defaults_may_be_omitted(with_defaults: ServedHost) -> None:
     import tensorflow as tf
 
     request = predict_pb2.PredictRequest()
@@ -58,7 +58,7 @@ def test_requests_leave_inputs_out(with_defaults: ServedHost) -> None:
     np.testing.assert_allclose(answer["outputs"][0]["data"], expected(X))
 
 
-def test_metadata_shows_them(with_defaults: ServedHost) -> None:
+def test_metadata_shows_default_values(with_defaults: ServedHost) -> None:
     import tensorflow as tf
 
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])

@@ -31,7 +31,7 @@ def _scores(answer: httpx.Response) -> np.ndarray:
 
 
 @pytest.mark.parametrize("path", ["/api/predict/ranking", "/api/predict/ranking/", "/v1/models/ranking:eas"])
-def test_predict(http: httpx.Client, path: str) -> None:
+def test_predict_returns_scores_and_version(http: httpx.Client, path: str) -> None:
     # What that client sends with every request; the token is for a gateway before the host.
     headers = {"authorization": "token", "content-type": "application/octet-stream"}
     answer = http.post(path, content=BODY, headers=headers)
@@ -40,11 +40,11 @@ def test_predict(http: httpx.Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["/versions/2", "/labels/canary"])
-def test_predict_of_a_version(http: httpx.Client, place: str) -> None:
+def test_path_selects_the_version(http: httpx.Client, place: str) -> None:
     assert np.allclose(_scores(http.post(f"/v1/models/ranking{place}:eas", content=BODY)), linear_score(X, 2))
 
 
-def test_empty_request_asks_for_the_signature(http: httpx.Client) -> None:
+def test_empty_request_returns_the_signature(http: httpx.Client) -> None:
     signature = http.post("/api/predict/ranking", content=b"").json()
     assert [declared["name"] for declared in signature["inputs"]] == ["x"]
 
@@ -81,7 +81,7 @@ def _ask(host: ServedHost, name: str) -> dict[str, Any]:
     return answer
 
 
-def test_the_client_of_eas_prediction(host: ServedHost) -> None:
+def test_client_of_eas_prediction_gets_scores_and_errors(host: ServedHost) -> None:
     answer = _ask(host, "ranking")
     assert np.allclose(np.reshape(answer["values"], answer["shape"]), linear_score(X))
     refused = _ask(host, "absent")

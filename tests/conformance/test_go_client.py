@@ -24,7 +24,7 @@ def client() -> Path:
     return go_program("client-example")
 
 
-def test_predict(client: Path, host: ServedHost, tmp_path: Path) -> None:
+def test_client_gets_scores_and_trailers(client: Path, host: ServedHost, tmp_path: Path) -> None:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "ranking"
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
@@ -38,7 +38,7 @@ def test_predict(client: Path, host: ServedHost, tmp_path: Path) -> None:
     assert (trailer["x-model-name"], trailer["x-model-version"]) == (["ranking"], ["1"])
 
 
-def test_refusals(client: Path, host: ServedHost, tmp_path: Path) -> None:
+def test_client_reports_refusals(client: Path, host: ServedHost, tmp_path: Path) -> None:
     (tmp_path / "request").write_bytes(b"\xff\xff")
     files = [tmp_path / "request", tmp_path / "response"]
     ended = run([client, "--address", host.grpc, *files])

@@ -102,7 +102,7 @@ def test_client_that_vanishes_without_a_call_is_noticed(start_host, served_model
                 pass
 
 
-def test_connection_grows_only_so_old(start_host, served_models) -> None:
+def test_old_connections_are_closed_without_losing_calls(start_host, served_models) -> None:
     """No call is lost when clients reconnect."""
     with start_host({"ranking": served_models["ranking"]}, ("--grpc-max-connection-age-seconds", "1")) as host:
         with contextlib.closing(Connection(host)) as connection, contextlib.suppress(EOFError):
@@ -129,7 +129,7 @@ def test_idle_connection_is_closed(start_host, served_models) -> None:
 @pytest.mark.parametrize(
     "path", ["/tensorflow.serving.PredictionService/Predict", "/inference.GRPCInferenceService/ModelInfer"]
 )
-def test_call_without_a_message(channel: grpc.Channel, path: str) -> None:
+def test_call_without_a_message_is_refused(channel: grpc.Channel, path: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         channel.stream_unary(path)(iter(()), timeout=20)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

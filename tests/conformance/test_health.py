@@ -38,17 +38,17 @@ def health(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
         "ranking",
     ],
 )
-def test_check(health, service: str) -> None:
+def test_check_reports_serving(health, service: str) -> None:
     assert health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status == SERVING
 
 
-def test_check_of_an_unknown_service(health) -> None:
+def test_check_of_an_unknown_service_is_not_found(health) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         health.Check(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_list(health, served_models) -> None:
+def test_list_names_all_services_and_models(health, served_models) -> None:
     answer = health.List(health_pb2.HealthListRequest(), timeout=10)
     services = {"", "PredictionService", "ModelService", "tensorflow.serving.PredictionService"}
     services |= {"tensorflow.serving.ModelService", "inference.GRPCInferenceService"}
@@ -56,7 +56,7 @@ def test_list(health, served_models) -> None:
     assert found == dict.fromkeys(services | served_models.keys(), SERVING)
 
 
-def test_list_of_more_models_than_a_hundred(start_host, served_models) -> None:
+def test_list_contains_more_than_a_hundred_models(start_host, served_models) -> None:
     models = {f"m{number}": served_models["ranking"] for number in range(2)}
     models |= {f"absent{number}": model(1, {1: version(Path("/absent"))}) for number in range(120)}
     with start_host(models) as host, grpc.insecure_channel(host.grpc) as channel:
@@ -68,13 +68,13 @@ def test_list_of_more_models_than_a_hundred(start_host, served_models) -> None:
     assert all(found[name] == (SERVING if name.startswith("m") else NOT_SERVING) for name in models)
 
 
-def test_watch_of_an_unknown_service(health) -> None:
+def test_watch_of_an_unknown_service_reports_service_unknown(health) -> None:
     stream = health.Watch(health_pb2.HealthCheckRequest(service="absent"), timeout=10)
     assert next(stream).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     stream.cancel()
 
 
-def test_probes_over_http(http: httpx.Client) -> None:
+def test_probes_over_http_succeed(http: httpx.Client) -> None:
     assert [http.get(path).status_code for path in ("/healthz", "/readyz", "/v2/health/live")] == [200, 200, 200]
 
 
@@ -97,7 +97,7 @@ def test_health_follows_a_model(start_host, served_models, tmp_path) -> None:
         wait_until(lambda: seen[-1] == SERVING)
 
 
-def test_readiness_goes_first(start_host, served_models) -> None:
+def test_readiness_ends_before_requests_are_refused(start_host, served_models) -> None:
     """After SIGTERM during a request, probes fail before requests are refused, and the request is answered."""
     with start_host({"slow": served_models["slow"]}) as host, grpc.insecure_channel(host.grpc) as channel:
         seen = _watched(health_pb2_grpc.HealthStub(channel), "")

@@ -109,7 +109,7 @@ def test_idle_connections_leave_descriptors_to_models(host_kind: str, served_mod
 
 
 @pytest.mark.parametrize("path", UNARY)
-def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
+def test_malformed_messages_are_refused(channel: grpc.Channel, path: str) -> None:
     ask = channel.unary_unary(path)
     for garbage in GARBAGE:
         if path.endswith("/ModelReady") and garbage == b"\x0b\x0c":
@@ -120,7 +120,7 @@ def test_malformed_messages(channel: grpc.Channel, path: str) -> None:
         assert caught.value.details()
 
 
-def test_unknown_method(channel: grpc.Channel) -> None:
+def test_unknown_methods_are_unimplemented(channel: grpc.Channel) -> None:
     service = "tensorflow.serving.PredictionService"
     for path, words in (
         (f"/{service}/Absent", f"unknown method Absent for service {service}"),
@@ -138,7 +138,7 @@ def test_unknown_method(channel: grpc.Channel) -> None:
 @pytest.mark.parametrize(
     "method", ["health.v1.Health/Check", "health.v1.Health/Watch", "reflection.v1.ServerReflection"]
 )
-def test_malformed_question_about_the_host(channel: grpc.Channel, method: str) -> None:
+def test_malformed_health_and_reflection_requests_are_refused(channel: grpc.Channel, method: str) -> None:
     path = f"/grpc.{method}" + ("" if "/" in method else "/ServerReflectionInfo")
     for garbage in (b"\xff\xff", b"\x0a\x05a", b"\x1f\x8b\x08garbage"):
         with pytest.raises(grpc.RpcError) as caught:
@@ -147,26 +147,26 @@ def test_malformed_question_about_the_host(channel: grpc.Channel, method: str) -
         assert not re.search(r"<class|Unexpected|Traceback|b'", caught.value.details())
 
 
-def test_length_of_a_header_means_nothing_over_grpc(channel: grpc.Channel) -> None:
+def test_header_length_is_ignored_over_grpc(channel: grpc.Channel) -> None:
     ready = channel.unary_unary("/inference.GRPCInferenceService/ServerReady")
     assert ready(b"", metadata=[("inference-header-content-length", "none")], timeout=20) == b"\x08\x01"
 
 
 @pytest.mark.parametrize("path", JSON)
-def test_malformed_json(http: httpx.Client, path: str) -> None:
+def test_malformed_json_is_refused(http: httpx.Client, path: str) -> None:
     for garbage in NO_JSON:
         answer = http.post(path, content=garbage)
         assert answer.status_code == 400, (garbage[:20], answer.text)
         assert list(answer.json()) == ["error"]
 
 
-def test_malformed_raw_request(http: httpx.Client) -> None:
+def test_malformed_raw_requests_are_refused(http: httpx.Client) -> None:
     for garbage in GARBAGE:
         assert http.post("/api/predict/ranking", content=garbage).status_code == 400
 
 
 @pytest.mark.parametrize("place", ["model", "label"])
-def test_long_names(http: httpx.Client, place: str) -> None:
+def test_long_names_are_refused_with_a_short_message(http: httpx.Client, place: str) -> None:
     name = "n" * 10_000
     path = f"/v1/models/{name}:eas" if place == "model" else f"/v1/models/ranking/labels/{name}:eas"
     answer = http.post(path, content=ranking_body())
@@ -174,21 +174,21 @@ def test_long_names(http: httpx.Client, place: str) -> None:
     assert len(answer.content) < 2000
 
 
-def test_giant_grpc_message(small: ServedHost) -> None:
+def test_giant_grpc_messages_are_refused(small: ServedHost) -> None:
     options = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(small.grpc, options) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(UNARY[0])(bytes(3 * MEGABYTE), timeout=20)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_compressed_grpc_bomb(small: ServedHost) -> None:
+def test_compressed_grpc_bombs_are_refused(small: ServedHost) -> None:
     with grpc.insecure_channel(small.grpc, compression=grpc.Compression.Gzip) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(UNARY[0])(bytes(64 * MEGABYTE), timeout=20)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_giant_body(small: ServedHost) -> None:
+def test_giant_bodies_are_refused(small: ServedHost) -> None:
     url = f"http://{small.rest}/v1/models/ranking:predict"
     assert httpx.post(url, content=bytes(MEGABYTE + 1), timeout=20).status_code == 413
     # Of unknown length, a piece at a time.
@@ -213,7 +213,7 @@ def test_bodies_with_a_giant_declared_length_are_refused(small: ServedHost) -> N
         assert b" 413 " in _read_all(client).split(b"\r\n", 1)[0]
 
 
-def test_compressed_bomb(small: ServedHost) -> None:
+def test_compressed_bombs_are_refused(small: ServedHost) -> None:
     body = gzip.compress(bytes(64 * MEGABYTE))
     assert len(body) < MEGABYTE
     headers = {"content-encoding": "gzip"}
@@ -225,13 +225,13 @@ PACKED = gzip.compress(b"{}", mtime=0)
 
 
 @pytest.mark.parametrize("body", [b"no gzip", PACKED[:-3], PACKED + b"more"])
-def test_damaged_compression(small: ServedHost, body: bytes) -> None:
+def test_damaged_compression_is_refused(small: ServedHost, body: bytes) -> None:
     headers = {"content-encoding": "gzip"}
     answer = httpx.post(f"http://{small.rest}/v1/models/ranking:predict", content=body, headers=headers, timeout=20)
     assert answer.status_code == 400
 
 
-def test_slow_head(small: ServedHost) -> None:
+def test_clients_with_a_slow_head_are_disconnected(small: ServedHost) -> None:
     """A client that sends its head byte by byte is disconnected."""
     with _connect(small.rest) as client:
         began = time.monotonic()
@@ -245,7 +245,7 @@ def test_slow_head(small: ServedHost) -> None:
         assert time.monotonic() - began < 4 * READ_SECONDS
 
 
-def test_slow_second_head(small: ServedHost) -> None:
+def test_clients_with_a_slow_second_head_are_disconnected(small: ServedHost) -> None:
     """The same holds for the second request of a connection."""
     with _connect(small.rest) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /he")
@@ -254,7 +254,7 @@ def test_slow_second_head(small: ServedHost) -> None:
         assert time.monotonic() - began < 4 * READ_SECONDS
 
 
-def test_slow_body(small: ServedHost) -> None:
+def test_slow_bodies_time_out(small: ServedHost) -> None:
     def pieces() -> Iterator[bytes]:
         until = time.monotonic() + 3 * READ_SECONDS
         while time.monotonic() < until:
@@ -267,7 +267,7 @@ def test_slow_body(small: ServedHost) -> None:
     assert answer == b"" or b" 408 " in answer.split(b"\r\n", 1)[0]
 
 
-def test_endless_head(small: ServedHost) -> None:
+def test_endless_heads_are_cut_off(small: ServedHost) -> None:
     with _connect(small.rest) as client:
         sent = 0
         try:
@@ -308,7 +308,7 @@ def test_clients_that_disconnect_midway_do_no_harm(small: ServedHost) -> None:
     _check_serves(small)
 
 
-def test_half_closed_grpc_streams(small: ServedHost) -> None:
+def test_grpc_calls_without_a_message_end(small: ServedHost) -> None:
     """Calls without a message, and calls whose client never closes its side."""
     with grpc.insecure_channel(small.grpc) as channel:
         none = channel.stream_unary(UNARY[0])
@@ -348,7 +348,7 @@ def test_a_plain_text_server_refuses_tls(small: ServedHost) -> None:
 
 
 @pytest.mark.parametrize("side", ["rest", "grpc"])
-def test_a_thousand_idle_connections(small: ServedHost, side: str) -> None:
+def test_a_thousand_idle_connections_do_not_stop_serving(small: ServedHost, side: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 2048:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
@@ -361,7 +361,7 @@ def test_a_thousand_idle_connections(small: ServedHost, side: str) -> None:
     _check_serves(small)
 
 
-def test_more_connections_than_allowed(small: ServedHost) -> None:
+def test_connections_above_the_limit_are_closed(small: ServedHost) -> None:
     with ExitStack() as stack:
         open_ones = [stack.enter_context(_connect(small.rest)) for _ in range(1700)]
         # Those beyond the limit are closed at once, before any timeout.

@@ -129,14 +129,14 @@ def test_ambiguous_requests_are_refused(host: ServedHost, head: bytes) -> None:
     assert answer.count(b"HTTP/1.1 ") - answer.count(b"HTTP/1.1 400 ") == 1
 
 
-def test_path_that_is_wrongly_escaped(host: ServedHost) -> None:
+def test_wrongly_escaped_paths_are_refused(host: ServedHost) -> None:
     for path in (b"/v1/models/%zz", b"/v1/models/a%2", b"/v2/models/%"):
         with _connect(host) as client:
             client.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert _read_all(client).startswith(b"HTTP/1.1 400 "), path
 
 
-def test_spaces_behind_a_header(host: ServedHost) -> None:
+def test_spaces_after_header_values_are_ignored(host: ServedHost) -> None:
     body = json.dumps(ROWS).encode()
     padded = [b"x-timeout-ms: \t60000 \t", b"x-priority: 5 ", b"content-encoding: identity ", b"connection: close"]
     with _connect(host) as client:

@@ -35,7 +35,7 @@ def _input(module: Any, name: str, value: np.ndarray, datatype: str) -> Any:
     return tensor
 
 
-def test_infer(triton: tuple[Any, Any]) -> None:
+def test_infer_returns_scores_and_version(triton: tuple[Any, Any]) -> None:
     module, client = triton
     result = client.infer("ranking", [_input(module, "x", X, "FP32")], request_id="17")
     assert np.allclose(result.as_numpy("y"), linear_score(X))
@@ -48,14 +48,16 @@ def test_infer(triton: tuple[Any, Any]) -> None:
     assert (name, version) == ("ranking", "1")
 
 
-def test_infer_of_a_version(triton: tuple[Any, Any]) -> None:
+def test_infer_selects_the_version(triton: tuple[Any, Any]) -> None:
     module, client = triton
     result = client.infer("ranking", [_input(module, "x", X, "FP32")], model_version="2")
     assert np.allclose(result.as_numpy("y"), linear_score(X, 2))
 
 
 @pytest.mark.parametrize(("label", "scale"), [("stable", 1), ("canary", 2)])
-def test_infer_of_a_label(triton: tuple[Any, Any], http: httpx.Client, label: str, scale: int) -> None:
+def test_infer_selects_the_version_of_a_label(
+    triton: tuple[Any, Any], http: httpx.Client, label: str, scale: int
+) -> None:
     module, client = triton
     result = client.infer("ranking", [_input(module, "x", X, "FP32")], model_version=label)
     assert np.allclose(result.as_numpy("y"), linear_score(X, scale))
@@ -65,7 +67,7 @@ def test_infer_of_a_label(triton: tuple[Any, Any], http: httpx.Client, label: st
     assert http.get(f"/v2/models/ranking/labels/{label}/ready").status_code == 200
 
 
-def test_infer_of_strings(triton: tuple[Any, Any]) -> None:
+def test_infer_accepts_strings(triton: tuple[Any, Any]) -> None:
     module, client = triton
     inputs = [
         _input(module, "item", np.array([b"a", b"b"], object), "BYTES"),
@@ -77,7 +79,7 @@ def test_infer_of_strings(triton: tuple[Any, Any]) -> None:
     assert result.as_numpy("score") is None
 
 
-def test_infer_in_json_alone(host: ServedHost) -> None:
+def test_infer_works_without_binary_data(host: ServedHost) -> None:
     with tritonclient.http.InferenceServerClient(host.rest) as client:
         tensor = tritonclient.http.InferInput("x", [2, 3], "FP32")
         tensor.set_data_from_numpy(X, binary_data=False)
@@ -87,7 +89,7 @@ def test_infer_in_json_alone(host: ServedHost) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_infer_compressed(host: ServedHost, algorithm: str) -> None:
+def test_compressed_infer_requests_are_answered(host: ServedHost, algorithm: str) -> None:
     with tritonclient.http.InferenceServerClient(host.rest) as client:
         tensor = _input(tritonclient.http, "x", X, "FP32")
         result = client.infer("ranking", [tensor], request_compression_algorithm=algorithm)
@@ -102,7 +104,7 @@ def test_invalid_infer_requests_are_refused(triton: tuple[Any, Any]) -> None:
         client.infer("ranking", [_input(module, "x", X.astype(np.float64), "FP64")])
 
 
-def test_infer_by_stream(host: ServedHost) -> None:
+def test_stream_continues_after_a_refused_request(host: ServedHost) -> None:
     answers: Queue[tuple[Any, Any]] = Queue()
     tensor = _input(tritonclient.grpc, "x", X, "FP32")
     with tritonclient.grpc.InferenceServerClient(host.grpc) as client:
@@ -116,7 +118,7 @@ def test_infer_by_stream(host: ServedHost) -> None:
     assert np.allclose(last[0].as_numpy("y"), linear_score(X))
 
 
-def test_probes(triton: tuple[Any, Any]) -> None:
+def test_probes_report_liveness_and_readiness(triton: tuple[Any, Any]) -> None:
     _, client = triton
     assert client.is_server_live()
     assert client.is_server_ready()
@@ -125,14 +127,14 @@ def test_probes(triton: tuple[Any, Any]) -> None:
     assert not client.is_model_ready("absent")
 
 
-def test_server_metadata(triton: tuple[Any, Any]) -> None:
+def test_server_metadata_names_the_extensions(triton: tuple[Any, Any]) -> None:
     module, client = triton
     metadata = client.get_server_metadata(**({"as_json": True} if module is tritonclient.grpc else {}))
     assert metadata["name"]
     assert "binary_tensor_data" in metadata["extensions"]
 
 
-def test_model_metadata(triton: tuple[Any, Any]) -> None:
+def test_model_metadata_lists_versions_and_inputs(triton: tuple[Any, Any]) -> None:
     module, client = triton
     metadata = client.get_model_metadata("ranking", **({"as_json": True} if module is tritonclient.grpc else {}))
     assert metadata["versions"] == ["1", "2"]
@@ -140,7 +142,7 @@ def test_model_metadata(triton: tuple[Any, Any]) -> None:
     assert (only["name"], only["datatype"], [int(dim) for dim in only["shape"]]) == ("x", "FP32", [-1, 3])
 
 
-def test_repository_index(host: ServedHost) -> None:
+def test_repository_index_lists_all_versions(host: ServedHost) -> None:
     with tritonclient.grpc.InferenceServerClient(host.grpc) as client:
         index = client.get_model_repository_index()
     assert {(model.name, model.version) for model in index.models} >= {
@@ -168,7 +170,7 @@ def test_invalid_requests_are_refused(http: httpx.Client, path: str, body: objec
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "99999", "99999999999999999999999"])
-def test_wrong_header_length(http: httpx.Client, length: str) -> None:
+def test_wrong_header_lengths_are_refused(http: httpx.Client, length: str) -> None:
     headers = {"inference-header-content-length": length}
     answer = http.post("/v2/models/ranking/infer", content=b'{"inputs":[]}', headers=headers)
     assert answer.status_code == 400, answer.text

@@ -65,7 +65,7 @@ def test_requests_in_flight_are_answered_after_a_signal(start_host, served_model
     assert host.actual()["endpoints"] == {}
 
 
-def test_drain_has_a_limit(start_host, served_models) -> None:
+def test_drain_ends_at_its_limit(start_host, served_models) -> None:
     with start_host({"slow": served_models["slow"]}, ("--drain-seconds", "1")) as host:
         running = SlowRequest(host, loops=4000)
         wait_until(lambda: host.actual()["models"]["slow"]["versions"]["1"]["in_flight"] >= 0)
@@ -85,7 +85,7 @@ def test_open_streams_are_not_waited_for(start_host, served_models) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_sigkill_is_survived(start_host, served_models) -> None:
+def test_host_serves_again_after_sigkill(start_host, served_models) -> None:
     with start_host({"ranking": served_models["ranking"]}) as host:
         before = httpx.post(f"http://{host.rest}/api/predict/ranking", content=ranking_body(), timeout=20)
         host.end(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_hosts_share_ports(start_host, served_models, host_kind: str) -> None:
             assert answer.status_code == 200
 
 
-def test_state_directory_of_another_host(start_host, served_models, host_kind: str) -> None:
+def test_second_host_with_the_same_id_is_refused(start_host, served_models, host_kind: str) -> None:
     with start_host({"ranking": served_models["ranking"]}) as first:
         command = [*program(host_kind), "--state-dir", str(first.state_dir), "--host-id", first.name]
         command += ["--grpc-port", "0", "--rest-port", "0"]
@@ -130,6 +130,6 @@ def test_state_directory_of_another_host(start_host, served_models, host_kind: s
         ("--nothing",),
     ],
 )
-def test_wrong_command_line(host_kind: str, tmp_path, arguments: tuple[str, ...]) -> None:
+def test_wrong_command_lines_are_refused(host_kind: str, tmp_path, arguments: tuple[str, ...]) -> None:
     command = [*program(host_kind), "--state-dir", str(tmp_path), *arguments]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60).returncode == 2

@@ -197,7 +197,9 @@ def _status_of_large(host: ServedHost, body: bytes) -> int:
 
 @pytest.mark.parametrize("path", ["/v1/models/ranking:predict", "/v2/models/ranking/infer", "/api/predict/ranking"])
 @pytest.mark.parametrize(("number", "size"), [(40, 63 * MIB), (400, MIB)], ids=["large", "small"])
-def test_bombs_over_http(tight: ServedHost, path: str, number: int, size: int) -> None:
+def test_bombs_over_http_are_refused_while_others_are_served(
+    tight: ServedHost, path: str, number: int, size: int
+) -> None:
     bomb = gzip.compress(b" " * size)
     assert len(bomb) <= 65536
     with _others_are_served(tight):
@@ -215,7 +217,9 @@ def test_bombs_over_http(tight: ServedHost, path: str, number: int, size: int) -
     [(PREDICT, grpc.Compression.Gzip), (INFER, grpc.Compression.Deflate), (PREDICT, grpc.Compression.NoCompression)],
     ids=["gzip", "deflate", "plain"],
 )
-def test_bombs_over_grpc(tight: ServedHost, path: str, compression: grpc.Compression) -> None:
+def test_bombs_over_grpc_are_refused_while_others_are_served(
+    tight: ServedHost, path: str, compression: grpc.Compression
+) -> None:
     if tight.kind == "python" and compression is grpc.Compression.NoCompression:
         pytest.skip("gRPC for Python reads faster than it can be told to stop; docs/hosts.md says so")
     # A string of that many zeros in a field that nobody knows.
@@ -261,7 +265,7 @@ def test_compressed_requests_are_answered(tight: ServedHost) -> None:
             assert live == b"\x08\x01"
 
 
-def test_claims_of_every_input(tight: ServedHost) -> None:
+def test_large_claims_of_every_input_are_refused(tight: ServedHost) -> None:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "wide"
     for i in range(INPUTS):
@@ -282,7 +286,7 @@ def test_claims_of_every_input(tight: ServedHost) -> None:
             assert "64 MiB" in error.details() or "max_request_bytes_in_flight" in error.details()
 
 
-def test_rows_that_are_claimed(tight: ServedHost) -> None:
+def test_large_claims_of_rows_are_refused(tight: ServedHost) -> None:
     def ask(i: int) -> tuple[grpc.StatusCode, str]:
         request = _predict(
             "wide",
@@ -309,7 +313,7 @@ def test_rows_that_are_claimed(tight: ServedHost) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_large_bodies_that_come_slowly_over_http(tight: ServedHost, chunked: bool) -> None:
+def test_slow_large_bodies_over_http_do_not_disturb_others(tight: ServedHost, chunked: bool) -> None:
     announced = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {60 * MIB}"
     head = f"POST /api/predict/ranking HTTP/1.1\r\nHost: x\r\n{announced}\r\n\r\n".encode()
     piece = b"100000\r\n" + b"x" * MIB + b"\r\n" if chunked else b"x" * MIB
@@ -341,7 +345,9 @@ def _read_some(client: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate], ids=["gzip", "deflate"])
-def test_bomb_over_grpc_beside_bodies_that_hold_the_memory(tight: ServedHost, compression: grpc.Compression) -> None:
+def test_bomb_over_grpc_is_refused_while_bodies_hold_the_memory(
+    tight: ServedHost, compression: grpc.Compression
+) -> None:
     """It is refused while other requests hold the memory, and served once they have ended."""
     head = f"POST /api/predict/ranking HTTP/1.1\r\nHost: x\r\nContent-Length: {60 * MIB}\r\n\r\n".encode()
     bomb = b"\xfa\x01" + _varint(63 * MIB) + b"\0" * (63 * MIB)
@@ -374,7 +380,7 @@ def test_bomb_over_grpc_beside_bodies_that_hold_the_memory(tight: ServedHost, co
         wait_until(lambda: code() is not grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-def test_large_requests_that_come_slowly_over_grpc(tight: ServedHost) -> None:
+def test_slow_large_requests_over_grpc_do_not_disturb_others(tight: ServedHost) -> None:
     calls: list[PartialCall] = []
     try:
         with _others_are_served(tight):
@@ -387,7 +393,7 @@ def test_large_requests_that_come_slowly_over_grpc(tight: ServedHost) -> None:
             call.close()
 
 
-def test_many_requests_at_once(tight: ServedHost) -> None:
+def test_many_large_requests_are_answered_or_refused(tight: ServedHost) -> None:
     """Valid large requests are either answered correctly or refused with a time to retry."""
     x = np.ones((1_000_000, 3), np.float32)
     body = make_request({"x": x}).SerializeToString()

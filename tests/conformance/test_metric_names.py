@@ -51,7 +51,7 @@ def _regress_over_rest(host: ServedHost, http: httpx.Client) -> None:
         (_regress_over_rest, {"model_name": "examples", "API": "regress", "entrypoint": "REST"}, "Regress"),
     ],
 )
-def test_labels_of_tensorflow_serving(
+def test_requests_are_counted_under_tensorflow_servings_labels(
     host: ServedHost,
     http: httpx.Client,
     ask: Callable[[ServedHost, httpx.Client], None],

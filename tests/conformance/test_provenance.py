@@ -80,7 +80,7 @@ def test_routing_key_decides_the_arm(stub, http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("priority", ["3", "-3"])
-def test_priority(stub, http: httpx.Client, priority: str) -> None:
+def test_valid_priorities_are_accepted(stub, http: httpx.Client, priority: str) -> None:
     stub.Predict(_request("ranking"), metadata=[("x-priority", priority)], timeout=10)
     assert http.post("/api/predict/ranking", content=ranking_body(), headers={"x-priority": priority}).is_success
 
@@ -92,7 +92,7 @@ def test_invalid_priorities_are_refused(stub, http: httpx.Client) -> None:
     assert http.post("/api/predict/ranking", content=ranking_body(), headers={"x-priority": "1e9"}).status_code == 400
 
 
-def test_traceparent_is_taken(stub, http: httpx.Client) -> None:
+def test_traceparent_is_accepted(stub, http: httpx.Client) -> None:
     trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     stub.Predict(_request("ranking"), metadata=[trace], timeout=10)
     assert http.post("/api/predict/ranking", content=ranking_body(), headers=[trace]).is_success

@@ -39,7 +39,7 @@ def _ask_stable(channel: grpc.Channel, request: reflection_pb2.ServerReflectionR
     return answer
 
 
-def test_stable_name_answers_alike(channel: grpc.Channel) -> None:
+def test_stable_version_lists_the_same_services(channel: grpc.Channel) -> None:
     answer = _ask_stable(channel, reflection_pb2.ServerReflectionRequest(list_services=""))
     assert {service.name for service in answer.list_services_response.service} == SERVICES
 
@@ -70,7 +70,7 @@ def test_every_service_is_described(channel: grpc.Channel, service: str) -> None
     assert all(method.input_type.full_name and method.output_type.full_name for method in found.methods)
 
 
-def test_request_from_descriptions_alone(channel: grpc.Channel) -> None:
+def test_descriptions_suffice_for_a_request(channel: grpc.Channel) -> None:
     pool = DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
     method = pool.FindServiceByName("inference.GRPCInferenceService").FindMethodByName("ModelInfer")
     request_type, response_type = (message_factory.GetMessageClass(t) for t in (method.input_type, method.output_type))

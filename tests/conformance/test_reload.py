@@ -76,7 +76,7 @@ def _reload(host: ServedHost) -> model_management_pb2.ReloadConfigResponse:
         return model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request, timeout=30)
 
 
-def test_reload_is_off(host: ServedHost) -> None:
+def test_reload_is_off_by_default(host: ServedHost) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         _reload(host)
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -103,7 +103,7 @@ def test_refusal_is_passed_on(forwarding: ServedHost, token_file: Path) -> None:
     assert "token" in caught.value.details()
 
 
-def test_reload_while_the_proxy_is_down(start_host, token_file: Path) -> None:
+def test_reload_while_the_proxy_is_down_is_unavailable(start_host, token_file: Path) -> None:
     # Port 9 of this machine: nobody listens there.
     arguments = ("--allow-reload-rpc", "--admin", "http://127.0.0.1:9", "--token-file", str(token_file))
     with start_host({}, arguments) as host:

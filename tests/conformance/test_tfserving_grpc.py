@@ -73,13 +73,13 @@ def test_predict_takes_values_in_fields(stub) -> None:
     ("spec", "number"),
     [({"version": Int64Value(value=2)}, 2), ({"version_label": "canary"}, 2), ({"version_label": "stable"}, 1)],
 )
-def test_predict_of_a_version(stub, spec: dict[str, object], number: int) -> None:
+def test_predict_selects_the_version(stub, spec: dict[str, object], number: int) -> None:
     response = stub.Predict(_predict("ranking", **spec), timeout=10)
     assert np.allclose(tf.make_ndarray(response.outputs["y"]), linear_score(X, number))
     assert response.model_spec.version.value == number
 
 
-def test_predict_of_strings(stub) -> None:
+def test_predict_accepts_strings_and_an_output_filter(stub) -> None:
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="text"))
     request.inputs["item"].CopyFrom(tf.make_tensor_proto([b"a", b"b"]))
     request.inputs["price"].CopyFrom(tf.make_tensor_proto(np.array([1, 2], np.float32)))
@@ -119,7 +119,7 @@ def test_invalid_output_filters_are_refused(stub, filtered: list[str], words: st
     assert f"'{words}'" in caught.value.details()
 
 
-def test_unknown_signature_of_examples(stub) -> None:
+def test_unknown_signature_of_examples_is_refused(stub) -> None:
     request = classification_pb2.ClassificationRequest(
         model_spec=model_pb2.ModelSpec(name="examples", signature_name="absent"), input=_examples(0.5)
     )
@@ -128,7 +128,7 @@ def test_unknown_signature_of_examples(stub) -> None:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_classify(stub) -> None:
+def test_classify_returns_classes_and_scores(stub) -> None:
     request = classification_pb2.ClassificationRequest(
         model_spec=model_pb2.ModelSpec(name="examples"), input=_examples(0.25, 0.75)
     )
@@ -139,7 +139,7 @@ def test_classify(stub) -> None:
     assert found == [list(zip(CLASSES, (0.75, 0.25), strict=True)), list(zip(CLASSES, (0.25, 0.75), strict=True))]
 
 
-def test_regress(stub) -> None:
+def test_regress_returns_values(stub) -> None:
     request = regression_pb2.RegressionRequest(
         model_spec=model_pb2.ModelSpec(name="examples", signature_name="regress"), input=_examples(0.25, 3.0)
     )
@@ -147,7 +147,7 @@ def test_regress(stub) -> None:
     assert [regression.value for regression in response.result.regressions] == [0.5, 6.0]
 
 
-def test_multi_inference(stub) -> None:
+def test_multi_inference_returns_all_results(stub) -> None:
     tasks = [
         inference_pb2.InferenceTask(
             model_spec=model_pb2.ModelSpec(name="examples", signature_name=name),
@@ -160,7 +160,7 @@ def test_multi_inference(stub) -> None:
     assert response.results[1].regression_result.regressions[0].value == 1.0
 
 
-def test_metadata(stub) -> None:
+def test_metadata_contains_the_signature(stub) -> None:
     request = get_model_metadata_pb2.GetModelMetadataRequest(
         model_spec=model_pb2.ModelSpec(name="ranking"), metadata_field=["signature_def"]
     )
@@ -172,7 +172,7 @@ def test_metadata(stub) -> None:
     assert [dim.size for dim in signature.inputs["x"].tensor_shape.dim] == [-1, 3]
 
 
-def test_status(models) -> None:
+def test_status_lists_versions_largest_first(models) -> None:
     request = get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="ranking"))
     available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
     found = [
@@ -181,7 +181,7 @@ def test_status(models) -> None:
     assert found == [(2, available), (1, available)], "the largest first"
 
 
-def test_status_of_an_unknown_label(models) -> None:
+def test_status_of_an_unknown_label_is_refused(models) -> None:
     request = get_model_status_pb2.GetModelStatusRequest(
         model_spec=model_pb2.ModelSpec(name="ranking", version_label="absent")
     )
@@ -190,7 +190,7 @@ def test_status_of_an_unknown_label(models) -> None:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_status_of_an_unknown_model(models) -> None:
+def test_status_of_an_unknown_model_is_not_found(models) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         models.GetModelStatus(
             get_model_status_pb2.GetModelStatusRequest(model_spec=model_pb2.ModelSpec(name="absent")), timeout=10
@@ -198,7 +198,7 @@ def test_status_of_an_unknown_model(models) -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_large_request_and_answer(stub) -> None:
+def test_large_requests_and_responses_are_complete(stub) -> None:
     x = np.ones((100_000, 3), np.float32)
     response = stub.Predict(_predict("ranking", x), timeout=30)
     assert tf.make_ndarray(response.outputs["y"]).shape == (100_000, 1)

@@ -70,7 +70,9 @@ def _health(host: ServedHost, authority: Certificate, own: Certificate | None = 
         return health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20).status
 
 
-def test_tls(start_host, served_models, server: tuple[str, ...], authority: Certificate) -> None:
+def test_tls_clients_are_served_and_plain_requests_are_not(
+    start_host, served_models, server: tuple[str, ...], authority: Certificate
+) -> None:
     with start_host({"ranking": served_models["ranking"]}, server) as host:
         assert _predict(host, authority).status_code == 200
         wait_until(lambda: _health(host, authority) == health_pb2.HealthCheckResponse.SERVING, "a host that is healthy")
@@ -79,7 +81,7 @@ def test_tls(start_host, served_models, server: tuple[str, ...], authority: Cert
             assert httpx.get(f"http://{host.rest}/healthz", timeout=20).status_code == 400
 
 
-def test_client_with_a_certificate(mutual: ServedHost, authority: Certificate, client: Certificate) -> None:
+def test_client_with_a_certificate_is_served(mutual: ServedHost, authority: Certificate, client: Certificate) -> None:
     assert _predict(mutual, authority, client).status_code == 200
     wait_until(
         lambda: _health(mutual, authority, client) == health_pb2.HealthCheckResponse.SERVING, "a host that is healthy"

@@ -59,7 +59,7 @@ def _tensors(listed: list[dict[str, Any]]) -> list[tuple[str, str, list[int]]]:
     return [(tensor["name"], tensor["data_type"], [int(dim) for dim in tensor.get("dims", [])]) for tensor in listed]
 
 
-def test_model_config(triton: Triton) -> None:
+def test_model_config_describes_the_model(triton: Triton) -> None:
     config = triton.config("ranking")
     assert (config["name"], config["platform"], config["backend"]) == ("ranking", "tensorflow_savedmodel", "tensorflow")
     assert _tensors(config["input"]) == [("x", "TYPE_FP32", [-1, 3])]
@@ -71,11 +71,11 @@ def test_model_config(triton: Triton) -> None:
     assert (group["kind"], int(group["count"]) > 0) == ("KIND_CPU", True)
 
 
-def test_model_config_of_strings(triton: Triton) -> None:
+def test_model_config_names_string_inputs(triton: Triton) -> None:
     assert [dtype for _, dtype, _ in _tensors(triton.config("text")["input"])] == ["TYPE_STRING", "TYPE_FP32"]
 
 
-def test_model_config_with_batching(triton: Triton) -> None:
+def test_model_config_with_batching_omits_the_rows(triton: Triton) -> None:
     """With batching, shapes do not include the rows, as in Triton."""
     config = triton.config("batched")
     assert int(config["max_batch_size"]) == 64
@@ -84,14 +84,14 @@ def test_model_config_with_batching(triton: Triton) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("absent", ""), ("ranking", "9")])
-def test_config_and_statistics_of_unknown_models(triton: Triton, name: str, version: str) -> None:
+def test_config_and_statistics_of_unknown_models_are_refused(triton: Triton, name: str, version: str) -> None:
     with pytest.raises(InferenceServerException, match=name):
         triton.config(name, version)
     with pytest.raises(InferenceServerException, match=name):
         triton.statistics(name, version)
 
 
-def test_statistics(triton: Triton) -> None:
+def test_statistics_count_requests_rows_and_time(triton: Triton) -> None:
     def counts() -> dict[str, int]:
         (statistics,) = triton.statistics("ranking", "2")
         assert (statistics["name"], statistics["version"]) == ("ranking", "2")
@@ -120,19 +120,19 @@ def test_statistics(triton: Triton) -> None:
     assert abs(after["last_inference"] / 1000 - time.time()) < 60
 
 
-def test_statistics_of_all_models(triton: Triton) -> None:
+def test_statistics_contain_all_models(triton: Triton) -> None:
     named = {(statistic["name"], statistic["version"]) for statistic in triton.statistics()}
     assert named >= {("ranking", "1"), ("ranking", "2"), ("text", "3"), ("batched", "1")}
     assert {statistics["version"] for statistics in triton.statistics("ranking")} == {"1", "2"}
 
 
-def test_statistics_of_a_label(http: httpx.Client) -> None:
+def test_statistics_of_a_label_are_those_of_its_version(http: httpx.Client) -> None:
     (statistics,) = http.get("/v2/models/ranking/labels/canary/stats").json()["model_stats"]
     assert statistics["version"] == "2"
     assert http.get("/v2/models/ranking/labels/canary/config").json()["name"] == "ranking"
 
 
-def test_repository_index(triton: Triton) -> None:
+def test_repository_index_lists_all_versions(triton: Triton) -> None:
     index = {(entry["name"], entry["version"]): entry for entry in triton.index()}
     assert {("ranking", "1"), ("ranking", "2"), ("text", "3")} <= index.keys()
     assert index["ranking", "2"]["state"] == "READY"
@@ -168,7 +168,7 @@ def _raw(http: httpx.Client, model: str, body: bytes) -> httpx.Response:
     return http.post(f"/v2/models/{model}/infer", content=body, headers={"inference-header-content-length": "0"})
 
 
-def test_raw_request(http: httpx.Client) -> None:
+def test_raw_requests_are_answered(http: httpx.Client) -> None:
     answer = _raw(http, "ranking", X.tobytes())
     assert answer.status_code == 200, answer.text
     length = int(answer.headers["inference-header-content-length"])

@@ -47,7 +47,9 @@ def load(host: ServedHost, folder: Path, requests: list[bytes], *arguments: str)
     return report
 
 
-def test_load_over_grpc_and_rest(host: ServedHost, inputs: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_load_generator_gets_responses_over_grpc_and_rest(
+    host: ServedHost, inputs: list[dict[str, Any]], tmp_path: Path
+) -> None:
     over_grpc = [tfserving_request(source, name="ranking") for source in inputs]
     load(host, tmp_path, over_grpc, "--address", host.grpc, "--clients", "4", "--time", "1s")
     raw = [encode(example) for example in inputs]
