@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.experiments.traffic import BUCKETS, assign_buckets, to_percent
-from serving_proxy.records.models import Arm, Model, Note, Ramp, Version
+from serving_proxy.records.models import BucketRange, Model, Note, Ramp, Version
 from serving_proxy.records.states import GATED, State, check
 
 
@@ -92,7 +92,7 @@ def undeploy(model: Model, number: int | None, now: float) -> Change:
     return change
 
 
-def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> Change:
+def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[BucketRange]) -> Change:
     """Split the traffic; the share that is not named goes to the baseline.
 
     Raises
@@ -118,7 +118,7 @@ def set_traffic(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) 
     )
 
 
-def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> Model:
+def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[BucketRange]) -> Model:
     """Set the weights of versions; a version that gets traffic is no longer held."""
     changed = model.change(arms=assign_buckets(weights, model.arms, taken))
     for number in weights:
@@ -128,7 +128,7 @@ def reassign(model: Model, weights: Mapping[int, int], taken: Iterable[Arm]) -> 
     return changed
 
 
-def start_ramp(model: Model, number: int, target: int, seconds: float, taken: Iterable[Arm]) -> Change:
+def start_ramp(model: Model, number: int, target: int, seconds: float, taken: Iterable[BucketRange]) -> Change:
     """Change a version's weight to `target` over `seconds`.
 
     Raises

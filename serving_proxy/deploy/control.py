@@ -23,7 +23,7 @@ from serving_proxy.deploy.model_store import RETRY_S, ModelStore
 from serving_proxy.deploy.reconcile import Snapshot, reconcile, taken_by_others
 from serving_proxy.errors import ExhaustedError, NotFoundError, ProxyError, UnavailableError
 from serving_proxy.records.hosts import HostSeen
-from serving_proxy.records.models import Arm, Model, Note
+from serving_proxy.records.models import BucketRange, Model, Note
 from serving_proxy.records.states import State
 from serving_proxy.state_dir.actual import ActualFiles
 from serving_proxy.state_dir.desired import DesiredFile
@@ -138,7 +138,7 @@ class Control:
             raise NotFoundError(f"model '{name[:150]}': not deployed, expected one of {known}")
         return found
 
-    def taken(self, model: Model) -> tuple[Arm, ...]:
+    def taken(self, model: Model) -> tuple[BucketRange, ...]:
         """Return the buckets that other models of its layer have."""
         return taken_by_others(self.models, model)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from serving_proxy.deploy.changes import Change, move, reassign
 from serving_proxy.errors import ExistsError, InvalidError, PreconditionError
-from serving_proxy.records.models import Arm, Model, Note, Version, VersionNumber, VersionOptions, Weight
+from serving_proxy.records.models import BucketRange, Model, Note, Version, VersionNumber, VersionOptions, Weight
 from serving_proxy.records.states import State
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -73,7 +73,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) -> tuple[Change, int]:
+def deploy(model: Model, asked: Deployment, taken: Iterable[BucketRange], now: float) -> tuple[Change, int]:
     """Add a version, or change the settings of one that is deployed.
 
     Parameters
@@ -81,7 +81,7 @@ def deploy(model: Model, asked: Deployment, taken: Iterable[Arm], now: float) ->
     model : Model
         A new model has no versions.
     asked : Deployment
-    taken : iterable of Arm
+    taken : iterable of BucketRange
         Buckets that other models of the layer have.
     now : float [s since 1970]
 
@@ -213,7 +213,7 @@ def _choose_baseline(change: Change, number: int) -> Change:
     return change.then(Change(model.change(baseline=number, candidate=None, going_back=False), (note,)))
 
 
-def _apply_shares(change: Change, number: int, asked: Deployment, taken: Iterable[Arm]) -> Change:
+def _apply_shares(change: Change, number: int, asked: Deployment, taken: Iterable[BucketRange]) -> Change:
     """Set labels, traffic and mirrored traffic; a baseline serves what no arm selects, so shares are ignored for it."""
     model, notes = change.model, list(change.notes)
     if asked.labels:

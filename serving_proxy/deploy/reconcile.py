@@ -17,7 +17,7 @@ from serving_proxy.errors import ExhaustedError
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
 from serving_proxy.records.hosts import HostSeen, held_anywhere, observe
-from serving_proxy.records.models import Arm, Model, Note, Version
+from serving_proxy.records.models import BucketRange, Model, Note, Version
 from serving_proxy.records.states import SERVED, State, steps_between
 
 
@@ -73,7 +73,7 @@ def reconcile(snapshot: Snapshot) -> Reconciliation:
     return Reconciliation(changed, tuple(notes), render(models, snapshot.settings))
 
 
-def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[Arm, ...]:
+def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[BucketRange, ...]:
     """Return the buckets of a model's layer that other models have."""
     return tuple(
         arm
@@ -83,7 +83,7 @@ def taken_by_others(models: Mapping[str, Model], model: Model) -> tuple[Arm, ...
     )
 
 
-def step(model: Model, snapshot: Snapshot, taken: tuple[Arm, ...]) -> Change:
+def step(model: Model, snapshot: Snapshot, taken: tuple[BucketRange, ...]) -> Change:
     """Move one model a step forward: states, promotion, labels, ramps."""
     change = Change(model)
     for number in model.versions:
@@ -195,7 +195,7 @@ def _publish_labels(model: Model) -> Model:
     return model if published == model.published else model.change(published=published)
 
 
-def _advance_ramps(model: Model, seconds: Mapping[int, float], taken: tuple[Arm, ...]) -> Change:
+def _advance_ramps(model: Model, seconds: Mapping[int, float], taken: tuple[BucketRange, ...]) -> Change:
     """Write the weights that ramps have reached; the record changes only if a weight does."""
     if model.paused or not model.ramps:
         return Change(model)

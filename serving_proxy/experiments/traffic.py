@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from serving_proxy.errors import ExhaustedError, InvalidError
-from serving_proxy.records.models import Arm
+from serving_proxy.records.models import BucketRange
 
 BUCKETS = 10_000
 
@@ -40,21 +40,23 @@ def to_percent(weight: int) -> float:
     return weight / 100
 
 
-def assign_buckets(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: Iterable[Arm] = ()) -> tuple[Arm, ...]:
+def assign_buckets(
+    weights: Mapping[int, int], arms: Sequence[BucketRange] = (), taken: Iterable[BucketRange] = ()
+) -> tuple[BucketRange, ...]:
     """Assign each version its number of buckets.
 
     Parameters
     ----------
     weights : mapping of version to int [buckets]
         Versions that are not named, or have 0, lose their arms.
-    arms : sequence of Arm
+    arms : sequence of BucketRange
         The versions' present arms.
-    taken : iterable of Arm
+    taken : iterable of BucketRange
         Arms of other models of the layer.
 
     Returns
     -------
-    tuple of Arm
+    tuple of BucketRange
         By offset; none is adjacent to another of the same version.
 
     Raises
@@ -63,7 +65,7 @@ def assign_buckets(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: 
         The layer has not enough free buckets.
     """
     left = dict(weights)
-    made: list[Arm] = []
+    made: list[BucketRange] = []
     for arm in sorted(arms, key=_offset):
         kept = min(arm.weight, left.get(arm.version, 0))
         if kept:
@@ -78,23 +80,23 @@ def assign_buckets(weights: Mapping[int, int], arms: Sequence[Arm] = (), taken: 
         while missing:
             start, end = gaps.pop(0)
             size = min(missing, end - start)
-            made.append(Arm(version=version, offset=start, weight=size))
+            made.append(BucketRange(version=version, offset=start, weight=size))
             missing -= size
             if start + size < end:
                 gaps.insert(0, (start + size, end))
     return _merge(made)
 
 
-def overlapping(arms: Iterable[Arm]) -> bool:
+def overlapping(arms: Iterable[BucketRange]) -> bool:
     """Return whether two arms share a bucket."""
     return any(arm.end > following.offset for arm, following in pairwise(sorted(arms, key=_offset)))
 
 
-def _offset(arm: Arm) -> int:
+def _offset(arm: BucketRange) -> int:
     return arm.offset
 
 
-def _gaps(arms: Iterable[Arm]) -> list[tuple[int, int]]:
+def _gaps(arms: Iterable[BucketRange]) -> list[tuple[int, int]]:
     """Return the buckets without an arm, as [start, end), by increasing start."""
     found, place = [], 0
     for arm in sorted(arms, key=_offset):
@@ -104,8 +106,8 @@ def _gaps(arms: Iterable[Arm]) -> list[tuple[int, int]]:
     return [*found, (place, BUCKETS)] if place < BUCKETS else found
 
 
-def _merge(arms: Iterable[Arm]) -> tuple[Arm, ...]:
-    made: list[Arm] = []
+def _merge(arms: Iterable[BucketRange]) -> tuple[BucketRange, ...]:
+    made: list[BucketRange] = []
     for arm in sorted(arms, key=_offset):
         if made and made[-1].version == arm.version and made[-1].end == arm.offset:
             made[-1] = made[-1].model_copy(update={"weight": made[-1].weight + arm.weight})

@@ -147,7 +147,7 @@ class Version(VersionOptions):
         return self.state == State.FAILED and self.path is None
 
 
-class Arm(Record):
+class BucketRange(Record):
     """The buckets [offset, offset + weight) of a layer, whose requests go to a version."""
 
     version: VersionNumber
@@ -239,7 +239,7 @@ class Model(Record):
     paused: bool = False
     guard: GuardSettings = GuardSettings()
     request_log: RequestLog | None = None
-    arms: tuple[Arm, ...] = ()
+    arms: tuple[BucketRange, ...] = ()
     ramps: tuple[Ramp, ...] = ()
     versions: dict[int, Version] = Field(default_factory=dict)
 

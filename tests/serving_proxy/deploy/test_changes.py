@@ -17,7 +17,7 @@ from serving_proxy.deploy.changes import (
 )
 from serving_proxy.errors import ExhaustedError, InvalidError, NotFoundError, PreconditionError
 from serving_proxy.records.hosts import HostSeen
-from serving_proxy.records.models import Arm, Model, Ramp
+from serving_proxy.records.models import BucketRange, Model, Ramp
 from serving_proxy.records.states import State
 
 
@@ -78,7 +78,7 @@ def test_a_ramp_of_zero_seconds_takes_effect_at_once(two: Model) -> None:
 
 def test_a_ramp_that_could_not_end_is_refused_at_its_start(two: Model) -> None:
     with pytest.raises(ExhaustedError):
-        start_ramp(two, 4, 5000, 60.0, [Arm(version=1, offset=0, weight=6000)])
+        start_ramp(two, 4, 5000, 60.0, [BucketRange(version=1, offset=0, weight=6000)])
     three = deployed(two, 5)
     ramping = start_ramp(three, 4, 6000, 60.0, ()).model
     with pytest.raises(ExhaustedError):

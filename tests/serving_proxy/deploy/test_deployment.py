@@ -7,7 +7,7 @@ from helpers.proxies.lifecycle_records import NOW, admitted, deployed, settled
 from serving_proxy.deploy.changes import move, undeploy
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
 from serving_proxy.errors import ExhaustedError, ExistsError, InvalidError, PreconditionError
-from serving_proxy.records.models import Arm, Batching, Model, Settings
+from serving_proxy.records.models import Batching, BucketRange, Model, Settings
 from serving_proxy.records.states import State
 
 EMPTY = Model(name="ranking")
@@ -102,7 +102,10 @@ def test_a_stopped_version_can_be_deployed_again(state: State) -> None:
 
 def test_traffic_makes_an_arm_and_keeps_those_of_others() -> None:
     model = deployed(deployed(deployed(None, 3), 4, traffic=1000), 5, traffic=500)
-    assert model.arms == (Arm(version=4, offset=0, weight=1000), Arm(version=5, offset=1000, weight=500))
+    assert model.arms == (
+        BucketRange(version=4, offset=0, weight=1000),
+        BucketRange(version=5, offset=1000, weight=500),
+    )
 
 
 def test_traffic_and_shadow_of_a_baseline_have_no_effect() -> None:
@@ -116,7 +119,7 @@ def test_more_traffic_than_the_layer_has_is_refused() -> None:
         deploy(
             deployed(None, 3),
             ask(number=4, source="/models/4", traffic=2000),
-            [Arm(version=1, offset=0, weight=9000)],
+            [BucketRange(version=1, offset=0, weight=9000)],
             NOW,
         )
 

@@ -7,7 +7,7 @@ from helpers.proxies.lifecycle_records import NOW, deployed, host, settled, step
 from serving_proxy.deploy.changes import move, pause, set_traffic, start_ramp, undeploy
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.reconcile import Snapshot, reconcile
-from serving_proxy.records.models import Arm, Model
+from serving_proxy.records.models import BucketRange, Model
 from serving_proxy.records.states import State
 
 
@@ -124,7 +124,7 @@ def test_a_ramp_waits_while_the_model_is_paused() -> None:
 
 def test_a_ramp_ends_if_the_layer_is_full() -> None:
     model = ramping().change(layer="shared")
-    other = Model(name="other", layer="shared", arms=(Arm(version=1, offset=0, weight=9000),))
+    other = Model(name="other", layer="shared", arms=(BucketRange(version=1, offset=0, weight=9000),))
     plan = reconcile(
         Snapshot({"ranking": model, "other": other}, [host({3: "ready", 4: "ready"})], NOW, {"ranking": {4: 90.0}})
     )

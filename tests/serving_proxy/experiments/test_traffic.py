@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from serving_proxy.errors import ExhaustedError, InvalidError
 from serving_proxy.experiments.traffic import BUCKETS, assign_buckets, overlapping, to_percent, to_weight
-from serving_proxy.records.models import Arm
+from serving_proxy.records.models import BucketRange
 
 WEIGHTS = st.dictionaries(st.integers(1, 5), st.integers(0, BUCKETS), max_size=5)
 
 
-def owners(arms: tuple[Arm, ...]) -> np.ndarray:
+def owners(arms: tuple[BucketRange, ...]) -> np.ndarray:
     """By bucket: the version, or 0."""
     found = np.zeros(BUCKETS, np.int8)
     for arm in arms:
@@ -23,7 +23,7 @@ def owners(arms: tuple[Arm, ...]) -> np.ndarray:
     return found
 
 
-def all_kept(before: tuple[Arm, ...], after: tuple[Arm, ...]) -> bool:
+def all_kept(before: tuple[BucketRange, ...], after: tuple[BucketRange, ...]) -> bool:
     had = owners(before)
     return bool((owners(after)[had > 0] == had[had > 0]).all())
 
@@ -36,37 +36,37 @@ def fit(weights: dict[int, int], room: int = BUCKETS) -> dict[int, int]:
 
 def test_a_growing_arm_keeps_its_buckets_and_those_of_others() -> None:
     first = assign_buckets({4: 1000, 5: 1000})
-    assert first == (Arm(version=4, offset=0, weight=1000), Arm(version=5, offset=1000, weight=1000))
+    assert first == (BucketRange(version=4, offset=0, weight=1000), BucketRange(version=5, offset=1000, weight=1000))
     later = assign_buckets({4: 3000, 5: 1000}, first)
     assert all_kept(first, later)
-    assert later[-1] == Arm(version=4, offset=2000, weight=2000)
+    assert later[-1] == BucketRange(version=4, offset=2000, weight=2000)
 
 
 def test_a_shrinking_arm_gives_its_highest_buckets_away() -> None:
-    assert assign_buckets({4: 300}, assign_buckets({4: 1000})) == (Arm(version=4, offset=0, weight=300),)
+    assert assign_buckets({4: 300}, assign_buckets({4: 1000})) == (BucketRange(version=4, offset=0, weight=300),)
 
 
 def test_a_version_without_weight_has_no_arm() -> None:
-    assert assign_buckets({4: 0, 5: 10}, assign_buckets({4: 100})) == (Arm(version=5, offset=0, weight=10),)
+    assert assign_buckets({4: 0, 5: 10}, assign_buckets({4: 100})) == (BucketRange(version=5, offset=0, weight=10),)
 
 
 def test_arms_of_other_models_are_left_alone() -> None:
-    taken = [Arm(version=9, offset=0, weight=6000)]
+    taken = [BucketRange(version=9, offset=0, weight=6000)]
     arms = assign_buckets({4: 4000}, taken=taken)
-    assert arms == (Arm(version=4, offset=6000, weight=4000),)
+    assert arms == (BucketRange(version=4, offset=6000, weight=4000),)
     assert not overlapping([*taken, *arms])
 
 
 def test_a_full_layer_is_refused_with_both_numbers() -> None:
     with pytest.raises(ExhaustedError, match=r"layer: 40 % of the buckets are free, expected 40.01 %"):
-        assign_buckets({4: 4001}, taken=[Arm(version=9, offset=0, weight=6000)])
+        assign_buckets({4: 4001}, taken=[BucketRange(version=9, offset=0, weight=6000)])
 
 
 @given(WEIGHTS, WEIGHTS, st.integers(0, 3000), st.integers(0, 7000))
 def test_users_keep_their_version_where_possible(
     old: dict[int, int], new: dict[int, int], width: int, offset: int
 ) -> None:
-    taken = [Arm(version=99, offset=offset, weight=width)] if width else []
+    taken = [BucketRange(version=99, offset=offset, weight=width)] if width else []
     old, new = fit(old, BUCKETS - width), fit(new, BUCKETS - width)
     before = assign_buckets(old, taken=taken)
     after = assign_buckets(new, before, taken)
@@ -116,8 +116,8 @@ def test_percent_and_back(weight: int) -> None:
 
 
 def test_overlapping_arms_are_detected() -> None:
-    assert overlapping([Arm(version=1, offset=5, weight=2), Arm(version=2, offset=0, weight=6)])
-    assert not overlapping([Arm(version=1, offset=6, weight=2), Arm(version=2, offset=0, weight=6)])
+    assert overlapping([BucketRange(version=1, offset=5, weight=2), BucketRange(version=2, offset=0, weight=6)])
+    assert not overlapping([BucketRange(version=1, offset=6, weight=2), BucketRange(version=2, offset=0, weight=6)])
 
 
 @given(WEIGHTS)
