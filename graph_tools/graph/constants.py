@@ -64,12 +64,17 @@ class _Reading:
             return None
         if node.op == "Const":
             return const_array(node)
-        if node.op == "Cast" and attribute(node, "DstT").is_integer:
+        if node.op == "Cast" and _is_integer(node, "DstT"):
             before = self.of(node.inputs[0], depth - 1)
             return None if before is None else before.astype(attribute(node, "DstT").as_numpy_dtype)
-        if node.op in _SCALAR_ARITHMETIC and attribute(node, "T").is_integer:
+        if node.op in _SCALAR_ARITHMETIC and _is_integer(node, "T"):
             return _apply_arithmetic(node.op, [self.of(source, depth - 1) for source in node.inputs])
         return None
+
+
+def _is_integer(node: Node, key: str) -> bool:
+    dtype = attribute(node, key)
+    return dtype is not None and bool(dtype.is_integer)
 
 
 def _apply_arithmetic(op: str, operands: list[Array | None]) -> Array | None:
