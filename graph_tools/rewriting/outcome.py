@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -38,12 +38,9 @@ class Refused:
     ----------
     reason : str
         The facts that were found, and those that were expected.
-    node : str
-        Name of the node to report; "" stands for the node that the pass examined.
     """
 
     reason: str
-    node: str = ""
 
     def then(self, step: Callable[[Any], object]) -> Refused:
         """Return this outcome."""
@@ -51,7 +48,7 @@ class Refused:
 
     def in_context(self, context: str) -> Refused:
         """Return the refusal with the context in front of its reason."""
-        return replace(self, reason=f"{context}: {self.reason}")
+        return Refused(f"{context}: {self.reason}")
 
 
 @dataclass(frozen=True)

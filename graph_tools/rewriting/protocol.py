@@ -74,7 +74,7 @@ class Pass(ABC):
             result.applied += 1
             result.at.append(site)
         elif isinstance(outcome, Refused):
-            result.refused.append((outcome.node or site, outcome.reason))
+            result.refused.append((site, outcome.reason))
 
 
 class SitePass(Pass, Generic[T]):
