@@ -13,7 +13,7 @@ from graph_tools.model import Model
 from graph_tools.recognition.lookups.numbers import changed
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies, Vocabulary
-from graph_tools.rewriting.outcome import Found, Refused
+from graph_tools.rewriting.outcome import Refused
 from graph_tools.store.rows import is_quantized
 from graph_tools.store.spec import EncodedRows, QuantisedRows, TableSpec
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
@@ -43,7 +43,6 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
         outcome = vocabularies.of(source.index.handle)
         if isinstance(outcome, Refused):
             raise ConversionError(f"{outcome.reason}; expected its content")
-        assert isinstance(outcome, Found)
         vocabulary = outcome.value
         keys = vocabulary.keys
         begin, end = _span(vocabulary, source.index)

@@ -25,7 +25,7 @@ from graph_tools.plans.embedding_parts import (
 )
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
-from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
+from graph_tools.rewriting.outcome import Found, Refused, value_of
 
 #: Types from which a key may be computed; floats too if the first step is `bucketize`.
 INTEGERS = ("int32", "int64", "uint32", "uint64")
@@ -42,7 +42,7 @@ class KeyFinder:
         self.graph = batches.graph
         self._known: dict[Output, tuple[Output, tuple[Step, ...]]] = {}
 
-    def of(self, ids: Output, shaped: bool = True) -> Outcome[KeySource]:
+    def of(self, ids: Output, shaped: bool = True) -> Found[KeySource] | Refused:
         """Return the key whose values, after its steps, are ids.
 
         Parameters

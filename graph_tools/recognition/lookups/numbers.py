@@ -18,7 +18,7 @@ from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.tables import ArrayIndex, DefaultRows, HashIndex, Index
 from graph_tools.rewriting.chains import FINDS
 from graph_tools.rewriting.outcome import Found, Outcome, Refused, value_of
-from graph_tools.tensors import TensorSource
+from graph_tools.tensors import TensorSource, rows_between
 
 # Strings are sorted by their rows in memory.
 _MOST_SORTED = 1 << 27
@@ -235,8 +235,11 @@ class NumberFinder:
         find = found.find
         handle = skip(self.graph, find.inputs[0]).node
         content, key = self.vocabularies.of(handle), self.keys.of(find.inputs[1], shaped)
-        if not isinstance(content, Found) or not isinstance(key, Found):
-            self.refused[find.name] = next(each.reason for each in (content, key) if isinstance(each, Refused))
+        if isinstance(content, Refused):
+            self.refused[find.name] = content.reason
+            return None
+        if isinstance(key, Refused):
+            self.refused[find.name] = key.reason
             return None
         vocabulary = content.value
         if missing is not None:
@@ -306,6 +309,4 @@ def _divisor_of(step: Step) -> int | None:
 
 
 def _element_at(tensor: TensorSource, place: int) -> int:
-    from graph_tools.tensors import rows_between
-
     return int(np.asarray(rows_between(tensor, place, place + 1)).reshape(-1)[0])

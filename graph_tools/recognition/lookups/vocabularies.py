@@ -13,7 +13,7 @@ import numpy as np
 from graph_tools.analysis.ranges import count_lines
 from graph_tools.graph import Node, Output, attribute, constant, skip, writes
 from graph_tools.model import Model
-from graph_tools.rewriting.outcome import Found, Outcome, Refused
+from graph_tools.rewriting.outcome import Found, Refused
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_per_chunk
 
 _READERS = {"LookupTableFindV2", "LookupTableSizeV2"}
@@ -54,15 +54,15 @@ class Vocabularies:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._known: dict[str, Outcome[Vocabulary]] = {}
+        self._known: dict[str, Found[Vocabulary] | Refused] = {}
 
-    def of(self, handle: str) -> Outcome[Vocabulary]:
+    def of(self, handle: str) -> Found[Vocabulary] | Refused:
         """Return the content of a table, or the reason why it is not known."""
         if handle not in self._known:
             self._known[handle] = self._read(handle)
         return self._known[handle]
 
-    def _read(self, handle: str) -> Outcome[Vocabulary]:
+    def _read(self, handle: str) -> Found[Vocabulary] | Refused:
         model, node = self.model, self.model.graph[handle]
         if node.op not in _TABLES:
             return Refused(f"table '{handle}' is a {node.op}, expected one of {', '.join(sorted(_TABLES))}")
@@ -76,7 +76,7 @@ class Vocabularies:
             return Refused(f"table '{handle}' has {len(users)} users besides lookups, expected its initializer only")
         return self._filled_by(users[0], handle)
 
-    def _filled_by(self, filler: Node, handle: str) -> Outcome[Vocabulary]:
+    def _filled_by(self, filler: Node, handle: str) -> Found[Vocabulary] | Refused:
         if filler.op == "InitializeTableFromTextFileV2":
             file = self.model.assets.get(skip(self.model.graph, filler.inputs[1]).node)
             if file is None:
@@ -109,7 +109,7 @@ class Vocabularies:
         return constant(graph, output)
 
 
-def _vocabulary(keys: TensorSource, values: TensorSource | None, handle: str) -> Outcome[Vocabulary]:
+def _vocabulary(keys: TensorSource, values: TensorSource | None, handle: str) -> Found[Vocabulary] | Refused:
     count = keys.shape[0]
     if keys.dtype.kind not in "iuO" or (values is not None and values.dtype.kind not in "iu"):
         found = keys.dtype if values is None else f"{keys.dtype} -> {values.dtype}"
@@ -144,7 +144,7 @@ def _as_int64(keys: TensorSource) -> TensorSource:
     return StreamTensor(np.dtype(np.int64), keys.shape, make)
 
 
-def _read_from_file(filler: Node, path: Path, handle: str) -> Outcome[Vocabulary]:
+def _read_from_file(filler: Node, path: Path, handle: str) -> Found[Vocabulary] | Refused:
     """Describe a table that is filled from a text file, a key in each line."""
     key_column, value_column = attribute(filler, "key_index"), attribute(filler, "value_index")
     offset, said = int(attribute(filler, "offset", 0)), int(attribute(filler, "vocab_size", -1))

@@ -90,7 +90,7 @@ def cross_layer(flat: Flat, node: Node) -> Outcome[CrossLayer]:
             if linear is None:
                 continue
             refusal = _disagreement(flat, root, linear, vectors)
-            if refusal:
+            if refusal is not None:
                 return Refused(refusal)
             bias = linear.bias if not vectors else vectors[0]
             nodes |= linear.nodes | {product.node}
@@ -108,7 +108,7 @@ def _width(flat: Flat, output: Output) -> int | None:
     return rest[0] if rest else 1
 
 
-def _disagreement(flat: Flat, root: Output, linear: _Linear, vectors: list[Output | Array]) -> str:
+def _disagreement(flat: Flat, root: Output, linear: _Linear, vectors: list[Output | Array]) -> str | None:
     if not flat.is_float(root):
         return f"'{root.node}' is not float32"
     if len(vectors) > 1:
@@ -117,7 +117,7 @@ def _disagreement(flat: Flat, root: Output, linear: _Linear, vectors: list[Outpu
         return "a bias is added after the product with x0, expected it before"
     if linear.version == "vector" and linear.bias is not None:
         return "a bias is added before the product with x0, expected it after"
-    return ""
+    return None
 
 
 def _addends(flat: Flat, root: Output) -> tuple[list[Output], list[Output | Array], set[str]]:
