@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -150,3 +150,10 @@ def rows_between(tensor: TensorSource, begin: int, end: int) -> Array:
         if position >= end:
             break
     return found
+
+
+def split_rows(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
+    """Yield the arrays in pieces of at most `rows` rows along the first axis, without empty ones."""
+    for array in arrays:
+        for begin in range(0, len(array), rows):
+            yield array[begin : begin + rows]

@@ -139,13 +139,6 @@ def record_blocks(path: Path, compression: str, skip: int, record: int) -> Itera
         raise UnreadableError(f"{path}: {len(rest)} bytes after the last record, expected records of {record} bytes")
 
 
-def split_arrays(arrays: Iterable[Array], rows: int) -> Iterator[Array]:
-    """Yield the arrays in pieces of at most `rows` rows along the first axis."""
-    for array in arrays:
-        for begin in range(0, len(array), rows):
-            yield np.ascontiguousarray(array[begin : begin + rows])
-
-
 class RawFileTensor(BaseTensor):
     """A file that contains only the elements of a tensor [n, ...], little-endian.
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.readers.byte_stream import check_folder, file_size, split_arrays
+from graph_tools.readers.byte_stream import check_folder, file_size
 from graph_tools.readers.monolith_entry import BadEntryError, Entries, parse_entries, parse_metadata
 from graph_tools.readers.shards import shard_sets
 from graph_tools.readers.tfrecord import Records, record_batches, tfrecord_compression
-from graph_tools.tensors import Array, StreamTensor
+from graph_tools.tensors import Array, StreamTensor, split_rows
 
 ABSENT = Absent(None, "Monolith: a lookup gives zeros for a key that is not in the table")
 
@@ -184,7 +184,7 @@ def _chunks(segment: _Segment, column: Callable[[Entries], Array], rows: int) ->
             for piece in _split_records(records.slice(segment.start, segment.stop)):
                 yield column(_parse(segment, piece))
 
-    return split_arrays(arrays(), rows)
+    return map(np.ascontiguousarray, split_rows(arrays(), rows))
 
 
 def _split_records(records: Records) -> Iterator[Records]:

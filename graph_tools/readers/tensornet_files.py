@@ -15,9 +15,9 @@ import numpy as np
 from graph_tools.errors import UnreadableError
 from graph_tools.model.tables import Absent, Part, SparseTable
 from graph_tools.readers import tensornet_layout as layouts
-from graph_tools.readers.byte_stream import check_folder, split_arrays
+from graph_tools.readers.byte_stream import check_folder
 from graph_tools.readers.tensornet_block import BinaryBlock, TextBlock, is_text
-from graph_tools.tensors import Array, StreamTensor
+from graph_tools.tensors import Array, StreamTensor, split_rows
 
 BLOCKS_PER_RANK = 8
 
@@ -157,7 +157,7 @@ def _part(block: TextBlock | BinaryBlock, served: int, column: layouts.Column) -
 
 
 def _chunks(block: TextBlock | BinaryBlock, pick: layouts.Column, rows: int) -> Iterator[Array]:
-    return split_arrays((pick(records) for records in block.records()), rows)
+    return map(np.ascontiguousarray, split_rows((pick(records) for records in block.records()), rows))
 
 
 def _text_blocks(files: list[Path], options: Options) -> list[TextBlock]:

@@ -173,10 +173,3 @@ def aligned(sources: Sequence[TensorSource], rows: int) -> Iterator[tuple[Array,
         count = min(len(block) for block in ready)
         yield tuple(block[:count] for block in ready)
         held = [block[count:] for block in ready]
-
-
-def split_blocks(blocks: Iterator[Array], rows: int) -> Iterator[Array]:
-    """Yield the blocks in pieces of at most `rows` rows, without empty ones."""
-    for block in blocks:
-        for begin in range(0, len(block), rows):
-            yield block[begin : begin + rows]

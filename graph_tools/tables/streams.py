@@ -10,10 +10,10 @@ import numpy as np
 
 from graph_tools.model.tables import PlannedTensor
 from graph_tools.store.rows import codes_width, halve, is_quantized, quantize, stored_dtype
-from graph_tools.tables.blocks import Block, split_blocks
+from graph_tools.tables.blocks import Block
 from graph_tools.tables.costs import stored_rows
 from graph_tools.tables.plan import TablePlan
-from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource
+from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, split_rows
 
 _WRITE_BYTES = 4 << 20
 
@@ -78,10 +78,10 @@ class TableStreams:
 
         def make(rows: int) -> Iterator[Array]:
             if self.sharing == "zero":
-                yield from split_blocks(some(self._is_stored), rows)
-                yield from split_blocks(some(lambda b: self.found.zeros.get(b.begin, b.begin + len(b))), rows)
+                yield from split_rows(some(self._is_stored), rows)
+                yield from split_rows(some(lambda b: self.found.zeros.get(b.begin, b.begin + len(b))), rows)
             else:
-                yield from split_blocks(some(self._is_kept), rows)
+                yield from split_rows(some(self._is_kept), rows)
 
         return StreamTensor(dtype, (self.counts.kept,), make)
 
@@ -91,7 +91,7 @@ class TableStreams:
             return None
 
         def make(rows: int) -> Iterator[Array]:
-            yield from split_blocks((numbers for _, _, numbers in self._numbers(keys=False)), rows)
+            yield from split_rows((numbers for _, _, numbers in self._numbers(keys=False)), rows)
 
         return StreamTensor(np.dtype(np.int32), (self.counts.kept,), make)
 
@@ -116,7 +116,7 @@ class TableStreams:
             # For dead rows inside the span, any number is valid.
             index = np.zeros(len(block), np.int32)
             index[kept] = numbers
-            yield from split_blocks(iter([index[:left]]), rows)
+            yield from split_rows([index[:left]], rows)
             left -= len(index[:left])
             if not left:
                 return
@@ -142,9 +142,9 @@ class TableStreams:
 
         def scale_bias(rows: int) -> Iterator[Array]:
             if pairs is not None and pairs.complete:
-                yield from split_blocks(iter([pairs.take()]), rows)
+                yield from split_rows([pairs.take()], rows)
                 return
-            for block in split_blocks(self._rows(), rows):
+            for block in split_rows(self._rows(), rows):
                 yield quantize(block, kind).scale_bias
 
         return {
@@ -162,7 +162,7 @@ class TableStreams:
         def make(rows: int) -> Iterator[Array]:
             if begin is not None:
                 begin()
-            for block in split_blocks(self._rows(), rows):
+            for block in split_rows(self._rows(), rows):
                 yield convert(block)
 
         return PlannedTensor(dtype, shape, make)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graph_tools.bundle import BundleReader, BundleWriter
-from graph_tools.tensors import ArrayTensor, Concatenated, StreamTensor, TensorSource, rows_between
+from graph_tools.tensors import ArrayTensor, Concatenated, StreamTensor, TensorSource, rows_between, split_rows
 
 ROWS = np.arange(60, dtype=np.float32).reshape(20, 3)
 
@@ -39,3 +39,8 @@ def test_rows_by_number(tmp_path: Path, begin: int, end: int) -> None:
         found = rows_between(tensor, begin, end)
         assert found.dtype == ROWS.dtype
         np.testing.assert_array_equal(found, ROWS[begin:end])
+
+
+def test_split_arrays_are_never_larger_nor_empty() -> None:
+    found = list(split_rows([np.arange(5), np.arange(0), np.arange(2)], 2))
+    assert [len(array) for array in found] == [2, 2, 1, 2]

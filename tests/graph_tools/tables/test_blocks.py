@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graph_tools.errors import UnreadableError
-from graph_tools.tables.blocks import aligned, as_int64, of_sparse_table, of_variable, split_blocks
+from graph_tools.tables.blocks import aligned, as_int64, of_sparse_table, of_variable
 from graph_tools.tensors import ArrayTensor, StreamTensor
 from helpers.models.sparse_table_models import make_table
 
@@ -59,8 +59,3 @@ def test_keys_are_what_the_graph_looks_up() -> None:
     assert as_int64(np.array([-1], np.int32)).tolist() == [-1]
     assert as_int64(np.array([2**64 - 1], np.uint64)).tolist() == [-1]
     assert as_int64(np.array([b"x"], object)).tolist() == [b"x"]
-
-
-def test_limited_blocks_are_never_larger_nor_empty() -> None:
-    found = list(split_blocks(iter([np.arange(5), np.arange(0), np.arange(2)]), 2))
-    assert [len(block) for block in found] == [2, 2, 1, 2]
