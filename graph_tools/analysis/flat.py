@@ -10,7 +10,7 @@ import numpy as np
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes
 from graph_tools.analysis.values import Values
-from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.graph import Node, Output, attribute, dtype_of, skip
 from graph_tools.model import Model
 from graph_tools.tensors import Array
 
@@ -120,13 +120,11 @@ class Flat:
     def is_float(self, output: Output) -> bool:
         import tensorflow as tf
 
-        from graph_tools.graph import dtype_of
-
         return bool(dtype_of(self.graph, output) == tf.float32)
 
     def is_constant(self, output: Output) -> bool:
         """Return whether an output is known before serving."""
-        return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
+        return self.values.is_stored(output)
 
     def scalar(self, output: Output) -> float | None:
         """Return a constant number, or the number with which a tensor is filled."""

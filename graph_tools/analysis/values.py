@@ -41,6 +41,10 @@ class Values:
         readable = handle in self.model.variables and handle not in self.written
         return handle if readable and self.model.graph[handle].op == "VarHandleOp" else None
 
+    def is_stored(self, output: Output) -> bool:
+        """Return whether an output is a Const or a variable that nothing writes, of any size, and not computed."""
+        return self.handle(output) is not None or self.model.graph.source(skip(self.model.graph, output)).op == "Const"
+
     def scalar(self, output: Output) -> Any | None:
         """Return the element of a constant with exactly one element and any rank, or None."""
         value = self.constant(output)

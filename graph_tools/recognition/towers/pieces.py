@@ -132,7 +132,7 @@ class Site(GraphFacts):
 
     def is_constant(self, output: Output) -> bool:
         """Return whether an output is known before serving."""
-        return self.values.handle(output) is not None or self.graph.source(skip(self.graph, output)).op == "Const"
+        return self.values.is_stored(output)
 
     def vector(self, output: Output, like: Output) -> Weight | None:
         """Return a known operand that is the same for all rows of another one, as [k] or [1], or None."""
