@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graph_tools.errors import UnreadableError
+from graph_tools.graph.attributes import attr_value, const_attributes
 from graph_tools.graph.node import Node, Output
 
 # The server decides placement, colocation names nodes that are removed, and shapes are inferred again.
@@ -134,8 +135,6 @@ class Graph:
 
         `attrs` values may be AttrValue messages or any value that `attr_value` accepts.
         """
-        from graph_tools.graph.attributes import attr_value
-
         values = {key: attr_value(value) for key, value in (attrs or {}).items()}
         node = Node(self.fresh_name(name or op), op, list(inputs), list(controls), values, device)
         self._insert(node)
@@ -143,8 +142,6 @@ class Graph:
 
     def add_const(self, value: Any, name: str = "Const") -> Output:
         """Add a constant from an array, number or string, and return its output."""
-        from graph_tools.graph.attributes import const_attributes
-
         return self.add("Const", name=name, attrs=const_attributes(value)).output()
 
     def _insert(self, node: Node) -> None:
@@ -207,16 +204,12 @@ class Graph:
 
         Control inputs stay unless `controls` is given; `attrs` is as for `add`.
         """
-        from graph_tools.graph.attributes import attr_value
-
         node.op = op
         node.attrs = {key: attr_value(value) for key, value in attrs.items()}
         self.set_inputs(node, inputs, controls)
 
     def set_attr(self, node: Node, key: str, value: Any) -> None:
         """Set one attribute; `value` is as for `add`."""
-        from graph_tools.graph.attributes import attr_value
-
         node.attrs[key] = attr_value(value)
         self.revision += 1
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graph_tools.errors import UnreadableError
-from graph_tools.graph import Graph
+from graph_tools.graph import Graph, is_native
 
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
@@ -175,8 +175,6 @@ def require_for(graph: Graph, path: Path) -> None:
     UnreadableError
         There is no library, or it is older than the model.
     """
-    from graph_tools.graph import is_native
-
     ops = our_ops(graph)
     if not ops:
         return

@@ -9,6 +9,7 @@ from typing import Any
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.analysis.loop_terms import Term, Terms
+from graph_tools.analysis.symbolic_shapes import Size
 from graph_tools.graph import Node, Output, skip
 from graph_tools.recognition.recurrent_cells import Cell, find_gru, find_lstm
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
@@ -164,8 +165,6 @@ def sequence_of(flat: Flat, output: Output) -> tuple[Output, bool] | None:
 
 def _size(flat: Flat, node: Node, term: Term) -> Any:
     """Return the number of positions that a term is: a constant of the loop, or an argument that it does not change."""
-    from graph_tools.analysis.symbolic_shapes import Size
-
     if term[0] == "const" and len(term[1]) == 1:
         return Size(int(term[1][0]))
     if term[0] != "arg":

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Graph, Output
+from graph_tools.graph import Graph, Output, attr_value
 from graph_tools.model import HashTableContent, Model
 from graph_tools.store.rows import is_quantized
 from graph_tools.tables.plan import TablePlan
@@ -258,8 +258,6 @@ def replace_output(model: Model, name: str, new: Output, dtype: Any, why: str) -
     node = graph[name]
     awaited = any(name in user.controls for user in graph.users(name))
     if name in model.outputs() or awaited or node.controls:
-        from graph_tools.graph import attr_value
-
         graph.set_inputs(node, [new])
         node.op, node.attrs = "Identity", {"T": attr_value(dtype)}
         return

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.errors import ConversionError
-from graph_tools.graph import Graph, Output, is_native
+from graph_tools.graph import Graph, Output, dtype_of, is_native
 from graph_tools.json_data import Count
 from graph_tools.model import Endpoint, Model, Signature
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
@@ -205,8 +205,6 @@ def _row_numbers(probe: Model, requests: Sequence[Request]) -> dict[str, list[Ar
 
 def _set_output_dtypes(probe: Model) -> None:
     """Set the dtypes of the outputs."""
-    from graph_tools.graph import dtype_of
-
     for signature in probe.signatures.values():
         for key, output in signature.outputs.items():
             signature.outputs[key] = replace(output, dtype=dtype_of(probe.graph, output.tensor))

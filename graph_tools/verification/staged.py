@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_tools.graph import Graph, Node, Output, attribute, constant
+from graph_tools.graph import Graph, Node, Output, attribute, constant, op_def
 from graph_tools.graph.op_defs import output_types, tf_type
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
 from graph_tools.graph.sparse_lookup import table_of
@@ -295,8 +295,6 @@ def _final_name(signature: str) -> str:
 
 def _dtype(graph: Graph, node: Node, port: int = 0) -> Any:
     """Return the TensorFlow dtype of an output."""
-    from graph_tools.graph import op_def
-
     if node.op == SPARSE_LOOKUP:
         return attribute(node, "dtype")
     described = op_def(node.op, graph.op_defs)

@@ -15,7 +15,7 @@ from graph_tools.model import Model, Signature, disk_bytes
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.tables.absent_keys import base_name
-from graph_tools.tensors import Array
+from graph_tools.tensors import Array, byte_size
 from graph_tools.verification.compare import OutputComparison, Tolerance
 from graph_tools.verification.evidence import gather_evidence
 from graph_tools.verification.generate import Generator
@@ -286,6 +286,4 @@ def _mapped_bytes(model: Model) -> int:
 
 
 def _is_large(tensor: Any, large: int) -> bool:
-    from graph_tools.tensors import byte_size
-
     return byte_size(tensor) >= large

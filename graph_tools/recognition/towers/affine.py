@@ -14,7 +14,7 @@ from graph_tools.analysis.values import Values, is_float
 from graph_tools.graph import PASS_THROUGH, Node, Output, attribute, const_array
 from graph_tools.graph.attributes import const_attributes
 from graph_tools.model import Model
-from graph_tools.tensors import Array, StreamTensor, TensorSource, rows_per_chunk
+from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_per_chunk
 
 LINEAR = ("MatMul", "Conv2D", "DepthwiseConv2dNative")
 _BATCH_NORMS = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
@@ -179,8 +179,6 @@ class Weights:
 
     @property
     def source(self) -> TensorSource:
-        from graph_tools.tensors import ArrayTensor
-
         if self.handle is not None:
             return self.model.variables[self.handle]
         assert self.const is not None
