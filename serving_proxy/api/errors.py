@@ -89,14 +89,14 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         status = _STATUSES.get(error.status_code, "INTERNAL")
-        made = answer(status, str(error.detail), error.status_code)
+        response = answer(status, str(error.detail), error.status_code)
         for name, value in (error.headers or {}).items():
-            made.headers[name] = value
+            response.headers[name] = value
         methods = _methods(app, request.url.path) if error.status_code == 405 else []
         if methods:
             # Each method is a route of its own, and the router knows only the methods of one route.
-            made.headers["Allow"] = ", ".join(methods)
-        return made
+            response.headers["Allow"] = ", ".join(methods)
+        return response
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -93,6 +93,6 @@ class PlaneCollector(Collector):
 
 def registry(plane: Plane) -> CollectorRegistry:
     """Return a registry with the metrics of a control plane."""
-    made = CollectorRegistry(auto_describe=False)
-    made.register(PlaneCollector(plane))
-    return made
+    metrics = CollectorRegistry(auto_describe=False)
+    metrics.register(PlaneCollector(plane))
+    return metrics

@@ -19,8 +19,8 @@ _WIDE = 140
 
 def console() -> Console:
     """Make a console as wide as the terminal; in a pipe or a file, 140 wide."""
-    made = Console()
-    return made if made.is_terminal else Console(width=_WIDE)
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_WIDE)
 
 
 def render_status(status: dict[str, Any]) -> RenderableType:
@@ -215,27 +215,27 @@ def _day_or_time(at: float) -> str:
 
 def _table(title: str, columns: Sequence[str], rows: list[list[str]], right: Sequence[str]) -> Table:
     """Return a table of short cells, without empty columns; on a narrow terminal, only labels are wrapped."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    made.pad_edge = made.show_edge = False
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.pad_edge = table.show_edge = False
     shown = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
     for place in shown:
         name = columns[place]
         justify: Literal["left", "right"] = "right" if name in right else "left"
-        made.add_column(name, justify=justify, overflow="fold", no_wrap=name not in {"labels", "in flight", "because"})
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name not in {"labels", "in flight", "because"})
     for row in rows:
-        made.add_row(*(row[place] for place in shown))
-    return made
+        table.add_row(*(row[place] for place in shown))
+    return table
 
 
 def _notes(notes: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Return sentences that are too long for the cells of a table, each after the name that it is about."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, text in notes:
         if text:
-            made.add_row(escape(name), escape(text))
-    return [made, Text()] if made.row_count else [Text()]
+            grid.add_row(escape(name), escape(text))
+    return [grid, Text()] if grid.row_count else [Text()]
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[RenderableType]:

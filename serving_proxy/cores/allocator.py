@@ -200,26 +200,26 @@ class Allocator:
         ]
         # For versions without any requests so far, use the present expectation.
         old = {name: estimate for name, estimate in old.items() if name in self.costs and self.costs[name].completed}
-        made = planning.make_plan(controlled, rates, profiles, machine)
+        plan = planning.make_plan(controlled, rates, profiles, machine)
         before = self.pools if machine == self.machine and self._divided else ()
         if self.mode == "plan":
-            pools = planning.pools_of_plan(made)
+            pools = planning.pools_of_plan(plan)
         else:
             state = begin(range(len(machine.cores)), controlled)
             isolated = frozenset(name for pool in before if pool.kind == "isolated" for name in pool.models)
             kept = {tenant.name: old.get(tenant.name, state.estimates[tenant.name]) for tenant in tenants}
             grouped = group_models(state.tenants, kept, state.settings, before, isolated & set(kept))
-            pools = planning.resize_pools(made, grouped, before)
+            pools = planning.resize_pools(plan, grouped, before)
         state = begin(range(len(machine.cores)), controlled, [(pool.kind, pool.models, pool.cores) for pool in pools])
         kept = {name: old.get(name, estimate) for name, estimate in state.estimates.items()}
         self.state = self._begin_trial(replace(state, pools=pools, estimates=kept), before, now_s)
-        self.plan, self.machine, self._tenants = made, machine, tenants
+        self.plan, self.machine, self._tenants = plan, machine, tenants
         variants = {tenant.name for tenant in tenants if tenant.role == "variant"}
         self.limits = {name: limit for name, limit in self.limits.items() if name in variants}
         if self._blind:
             return ()
         self._divided = True
-        why = "; ".join([reason, *made.reasons[:2]])
+        why = "; ".join([reason, *plan.reasons[:2]])
         return self._record_moves((*list_moves(before, pools, why), *self._update_borrowing(now_s)))
 
     def _begin_trial(self, state: ControlState, before: tuple[Pool, ...], now_s: float) -> ControlState:

@@ -49,12 +49,12 @@ def _rows(profile: ServiceTable, service_us: float) -> int:
     return max(1, round(float(np.interp(service_us, means, profile.rows))))
 
 
-def pools_of_plan(made: Plan) -> tuple[Pool, ...]:
+def pools_of_plan(planned: Plan) -> tuple[Pool, ...]:
     """Return the pools of a plan unchanged."""
     pools = []
     variants = 0
-    for allocation in made.allocations:
-        first = made.workload.model(allocation.models[0])
+    for allocation in planned.allocations:
+        first = planned.workload.model(allocation.models[0])
         if first.role == "baseline":
             pools.append(
                 Pool(pool_name("baseline", allocation.models), "baseline", allocation.models, allocation.cores)
@@ -65,15 +65,15 @@ def pools_of_plan(made: Plan) -> tuple[Pool, ...]:
     return tuple(pools)
 
 
-def resize_pools(made: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
+def resize_pools(planned: Plan, grouped: Grouping, now: Sequence[Pool]) -> tuple[Pool, ...]:
     """Return the controller's pools with the numbers of cores that a plan gives their models, moving few cores."""
     place = {name: number for number, (_, models) in enumerate(grouped) for name in models}
     sizes = [0] * len(grouped)
-    for allocation in made.allocations:
+    for allocation in planned.allocations:
         sizes[place[allocation.models[0]]] += len(allocation.cores)
     for number, size in enumerate(sizes):
         largest = max(range(len(sizes)), key=sizes.__getitem__)
         if not size and sizes[largest] > 1:
             sizes[largest] -= 1
             sizes[number] = 1
-    return hand_out(grouped, sizes, tuple(range(len(made.machine.cores))), now)
+    return hand_out(grouped, sizes, tuple(range(len(planned.machine.cores))), now)

@@ -97,14 +97,14 @@ class CommonOptions(BaseModel):
 
     def _deployment(self, source: str, number: int | None, settings: Settings, **weights: int | None) -> Deployment:
         own = {name: getattr(self, name) for name in Deployment.model_fields if name in type(self).model_fields}
-        made: dict[str, Any] = {
+        derived: dict[str, Any] = {
             "source": source,
             "number": number,
             "settings": settings,
             "optimize": self.precision if self.optimize else None,
             "allowed_ops": check_allowed(self.allow_ops, "allow_ops"),
         }
-        return Deployment(**{**own, **made, **weights})
+        return Deployment(**{**own, **derived, **weights})
 
 
 class DeployOptions(CommonOptions):

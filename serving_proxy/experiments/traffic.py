@@ -65,26 +65,26 @@ def assign_buckets(
         The layer has not enough free buckets.
     """
     left = dict(weights)
-    made: list[BucketRange] = []
+    assigned: list[BucketRange] = []
     for arm in sorted(arms, key=_offset):
         kept = min(arm.weight, left.get(arm.version, 0))
         if kept:
-            made.append(arm.model_copy(update={"weight": kept}))
+            assigned.append(arm.model_copy(update={"weight": kept}))
             left[arm.version] -= kept
-    gaps = _gaps([*made, *taken])
+    gaps = _gaps([*assigned, *taken])
     free = sum(end - start for start, end in gaps)
     if sum(left.values()) > free:
-        found, needed = to_percent(free + sum(arm.weight for arm in made)), to_percent(sum(weights.values()))
+        found, needed = to_percent(free + sum(arm.weight for arm in assigned)), to_percent(sum(weights.values()))
         raise ExhaustedError(f"layer: {found:g} % of the buckets are free, expected {needed:g} %")
     for version, missing in sorted(left.items()):
         while missing:
             start, end = gaps.pop(0)
             size = min(missing, end - start)
-            made.append(BucketRange(version=version, offset=start, weight=size))
+            assigned.append(BucketRange(version=version, offset=start, weight=size))
             missing -= size
             if start + size < end:
                 gaps.insert(0, (start + size, end))
-    return _merge(made)
+    return _merge(assigned)
 
 
 def overlapping(arms: Iterable[BucketRange]) -> bool:
@@ -107,10 +107,10 @@ def _gaps(arms: Iterable[BucketRange]) -> list[tuple[int, int]]:
 
 
 def _merge(arms: Iterable[BucketRange]) -> tuple[BucketRange, ...]:
-    made: list[BucketRange] = []
+    merged: list[BucketRange] = []
     for arm in sorted(arms, key=_offset):
-        if made and made[-1].version == arm.version and made[-1].end == arm.offset:
-            made[-1] = made[-1].model_copy(update={"weight": made[-1].weight + arm.weight})
+        if merged and merged[-1].version == arm.version and merged[-1].end == arm.offset:
+            merged[-1] = merged[-1].model_copy(update={"weight": merged[-1].weight + arm.weight})
         else:
-            made.append(arm)
-    return tuple(made)
+            merged.append(arm)
+    return tuple(merged)
