@@ -152,7 +152,7 @@ def _rate(
         low = excess(hits, trials, *against, z)[0]
         other = 100 * against[0] / against[1]
         value = percent - other
-        text += f", of the baseline's {other:.3g} %"
+        text += f", baseline {other:.3g} %"
     if 100 * low > limit:
         more = " more" if against is not None else ""
         text += f": at least {100 * low:.2g} %{more}, expected at most {limit:g} %"

@@ -38,7 +38,7 @@ def test_few_requests_give_no_verdict() -> None:
 def test_errors_beyond_the_limit_are_bad_and_the_verdict_has_the_numbers() -> None:
     verdict = _arm(_tally(ok=950, INTERNAL=50))
     assert verdict.ruling == Ruling.BAD
-    assert "50 of 1000 requests failed (5 %), of the baseline's 0 %" in verdict.reason
+    assert "50 of 1000 requests failed (5 %), baseline 0 %" in verdict.reason
     assert "expected at most 1 %" in verdict.reason
     (errors,) = [finding for finding in verdict.findings if finding.what == "errors"]
     assert (errors.value, errors.limit, errors.sample) == (5.0, 1.0, 1000)
