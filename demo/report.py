@@ -116,7 +116,7 @@ def sentences(
         yield f"[bold red]Scores differ from TensorFlow's by more than {_tolerances(lines)}: {'; '.join(wrong)}.[/]"
     else:
         compared = " and ".join(f"{number:,}" for number in sorted({line.compared for line in lines} - {0}))
-        yield f"All scores agree with TensorFlow's within {_tolerances(lines)}; for each line, {compared} scores were compared."
+        yield f"All scores agree with TensorFlow's within {_tolerances(lines)}: {compared} scores in each line."
     yield (
         f"A request of one row is a single rating; one of {lines[-1].rows} rows ranks as many films for a user. "
         f"{settings['clients']} clients send, each one request at a time; medians of {settings['rounds']} rounds."

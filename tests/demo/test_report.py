@@ -81,7 +81,7 @@ def test_a_line_of_another_precision_has_a_tolerance_of_its_own() -> None:
     lines += [Line("optimized bf16, C", "optimized_bf16_c", 1, 0.788, 3e-3, 92_500, faster, 0.7, 1e-2)]
     text = "\n".join(report.sentences(lines, ENVIRONMENT, SETTINGS, None))
     assert (
-        "All scores agree with TensorFlow's within 1e-05 (optimized bf16, C: 0.01); each line compared 92,500" in text
+        "All scores agree with TensorFlow's within 1e-05 (optimized bf16, C: 0.01): 92,500 scores in each line." in text
     )
     assert "10.0 times TensorFlow's requests/s with 1 row per request" in text
 
