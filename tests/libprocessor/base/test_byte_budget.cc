@@ -36,7 +36,7 @@ TEST(ByteBudget, LargeClaimsLeaveRoomForSmallOnes) {
   EXPECT_EQ(budget.in_use(Use::kTensors), 0);
 }
 
-TEST(ByteBudget, SaysWhetherARequestMayComeAgain) {
+TEST(ByteBudget, ReportsWhetherARequestMayBeRetried) {
   ByteBudget budget(16 * kMiB);
   EXPECT_TRUE(budget.Claim(Use::kTensors, 10 * kMiB));
   const absl::Status later = budget.Refusal(Use::kTensors, "input 'x'", 8 * kMiB);

@@ -28,7 +28,7 @@ class LogTest : public testing::Test {
   void TearDown() override { SetLogSink(nullptr, nullptr, static_cast<int32_t>(Severity::kWarning)); }
 };
 
-TEST_F(LogTest, SendsWhatIsSevereEnough) {
+TEST_F(LogTest, SendsMessagesOfSufficientSeverity) {
   Sink sink;
   SetLogSink(&Sink::Take, &sink, static_cast<int32_t>(Severity::kWarning));
   Log(Severity::kInfo, "dropped");

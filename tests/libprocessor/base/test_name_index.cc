@@ -22,7 +22,7 @@ TEST(NameIndex, FindsEveryNameAmongMany) {
   EXPECT_EQ(index.Find("feature_"), -1);
 }
 
-TEST(NameIndex, TheFirstOfEqualNamesStays) {
+TEST(NameIndex, KeepsFirstOfEqualNames) {
   NameIndex index;
   index.Add("x", 3);
   index.Add("x", 4);

@@ -29,7 +29,7 @@ class Handle : public testing::Test {
   std::shared_ptr<Model> model_;
 };
 
-TEST_F(Handle, AnswersItsModelUntilItIsFreed) {
+TEST_F(Handle, ReturnsItsModelUntilFreed) {
   processor_model* handle = MakeHandle(model_);
   std::shared_ptr<Model> found;
   ASSERT_TRUE(GetModel(handle, &found).ok());
@@ -44,7 +44,7 @@ TEST_F(Handle, AnswersItsModelUntilItIsFreed) {
   EXPECT_TRUE(absl::IsInvalidArgument(GetModel(nullptr, &found)));
 }
 
-TEST_F(Handle, IsNotUsedAgainForFourThousandFrees) {
+TEST_F(Handle, IsNotReusedForFourThousandFrees) {
   processor_model* first = MakeHandle(model_);
   FreeHandle(first);
   std::shared_ptr<Model> found;
@@ -77,7 +77,7 @@ TEST_F(Handle, RemembersTheBatchCountOfItsModel) {
   EXPECT_EQ(BatchCount(nullptr), 1u);
 }
 
-TEST_F(Handle, OneOfManyFreesCountsAndUsersHearIt) {
+TEST_F(Handle, OneOfManyFreesWinsAndUsersSeeIt) {
   processor_model* handle = MakeHandle(model_);
   model_.reset();
   std::atomic<int> served{0}, refused{0};

@@ -22,7 +22,7 @@ TEST(Codec, EveryProtocolHasACodec) {
   EXPECT_EQ(FindCodec(""), nullptr);
 }
 
-TEST(Codec, MethodsAreFoundByNameAndTheFirstByNone) {
+TEST(Codec, FindsMethodsByNameAndDefaultMethodWithoutName) {
   EXPECT_EQ(FindCodec("tfserving"), FindCodec("tfserving", "Predict"));
   EXPECT_NE(FindCodec("tfserving", "Classify"), FindCodec("tfserving", "Regress"));
   EXPECT_EQ(FindCodec("kserve", "infer"), nullptr);
@@ -40,14 +40,14 @@ TEST(Codec, MethodsAreFoundByNameAndTheFirstByNone) {
   EXPECT_FALSE(IsJson("tfserving"));
 }
 
-TEST(Codec, OnlyAnEmptyRequestOfEasAsksForTheSignature) {
+TEST(Codec, OnlyEmptyEasRequestAsksForSignature) {
   EXPECT_TRUE(AsksForSignature(FindCodec("eas"), ""));
   EXPECT_FALSE(AsksForSignature(FindCodec("eas"), "x"));
   EXPECT_FALSE(AsksForSignature(FindCodec("tfserving"), ""));
   EXPECT_FALSE(AsksForSignature(nullptr, ""));
 }
 
-TEST(Codec, FilterGivesOrderAndKeysWithoutRepetition) {
+TEST(Codec, FilterKeepsOrderAndRemovesDuplicateKeys) {
   const auto signatures = oracle::MakeSignatures(
       "serving_default", {{"dense", tensorflow::DT_FLOAT, {-1, 13}}, {"id", tensorflow::DT_INT64, {-1}}},
       {{"prob", tensorflow::DT_FLOAT, {-1, 1}}, {"rank", tensorflow::DT_INT32, {-1}}});
@@ -58,7 +58,7 @@ TEST(Codec, FilterGivesOrderAndKeysWithoutRepetition) {
   EXPECT_EQ(request.fetch_keys, (std::vector<std::string_view>{"rank", "serving_default_prob:0"}));
 }
 
-TEST(PrintableTest, KeepsTextAndEscapesTheRest) {
+TEST(PrintableTest, KeepsTextAndEscapesOtherBytes) {
   EXPECT_EQ(Printable("C3"), "C3");
   EXPECT_EQ(Printable(std::string_view("a\0\n\xff", 4)), "a\\x00\\n\\xff");
   EXPECT_EQ(Printable(std::string(1000, 'a')), std::string(128, 'a') + "...");

@@ -92,7 +92,7 @@ TEST_F(DescriptionsTest, GetModelMetadataHoldsTheSignatures) {
             absl::InvalidArgumentError("metadata_field: 'graph', expected 'signature_def'"));
 }
 
-TEST_F(DescriptionsTest, GetModelStatusTellsOfOneVersionOrAll) {
+TEST_F(DescriptionsTest, GetModelStatusDescribesOneVersionOrAll) {
   auto answer = AskFor<GetModelStatusResponse>("tfserving", "GetModelStatus", {"ranking", {}, {}, {}});
   ASSERT_EQ(answer.model_version_status_size(), 4);
   std::vector<int64_t> numbers;
@@ -191,7 +191,7 @@ TEST_F(DescriptionsTest, ServerMetadataNamesTheServerAndTheIndexAllVersions) {
   EXPECT_EQ(Ask("kserve", "RepositoryIndex", {}, "\x0a\x7f").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(DescriptionsTest, WhatIsNotThereIsNamed) {
+TEST_F(DescriptionsTest, ErrorsNameMissingModelsAndVersions) {
   const auto words = [this](const ModelSpecView& spec) {
     const absl::Status status = Ask("tfserving_json", "metadata", spec).status();
     return absl::StatusCodeToString(status.code()) + " " + std::string(status.message());

@@ -43,7 +43,7 @@ TEST_P(DifferentialTest, ValidRequestsAreAccepted) {
   }
 }
 
-TEST_P(DifferentialTest, OrderAndPackingMeanNothing) {
+TEST_P(DifferentialTest, IgnoresFieldOrderAndPacking) {
   for (int i = 0; i < 3000; ++i) {
     const std::string plain = oracle::RandomRequest(GetParam(), &random_);
     const std::string bytes = oracle::Rearranged(GetParam(), plain, &random_);
@@ -59,7 +59,7 @@ TEST_P(DifferentialTest, OrderAndPackingMeanNothing) {
   }
 }
 
-TEST_P(DifferentialTest, DamagedRequestsAreJudgedAlike) {
+TEST_P(DifferentialTest, DecodesOrRefusesDamagedRequestsAsProtobufDoes) {
   for (int i = 0; i < 30000; ++i) {
     std::string bytes = oracle::RandomRequest(GetParam(), &random_);
     if (i % 2 == 0) bytes = oracle::Rearranged(GetParam(), bytes, &random_);
@@ -67,13 +67,13 @@ TEST_P(DifferentialTest, DamagedRequestsAreJudgedAlike) {
   }
 }
 
-TEST_P(DifferentialTest, JoinedRequestsAreMergedAlike) {
+TEST_P(DifferentialTest, MergesConcatenatedRequestsAsProtobufDoes) {
   for (int i = 0; i < 3000; ++i) {
     ExpectAgreement(oracle::RandomRequest(GetParam(), &random_) + oracle::RandomRequest(GetParam(), &random_));
   }
 }
 
-TEST_P(DifferentialTest, NoiseIsSurvived) {
+TEST_P(DifferentialTest, RandomBytesDoNotCrash) {
   for (int i = 0; i < 30000; ++i) {
     std::string bytes(random_() % 64, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random_());

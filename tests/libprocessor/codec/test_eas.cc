@@ -23,7 +23,7 @@ class EasTest : public CodecFixture<EasMessages> {
   Request request_message_;
 };
 
-TEST_F(EasTest, CountMustBeTheShapes) {
+TEST_F(EasTest, RefusesValueCountThatContradictsShape) {
   ArrayProto& floats = SetUpInput(tensorflow::DT_FLOAT, {2, 2});
   for (int i = 0; i < 3; ++i) floats.add_float_val(1);
   EXPECT_EQ(Decode(request_message_),
@@ -35,7 +35,7 @@ TEST_F(EasTest, CountMustBeTheShapes) {
             absl::InvalidArgumentError("input 'x': 5 values in float_val, expected 4 for shape [2,2]"));
 }
 
-TEST_F(EasTest, ValuesInTheFieldOfAnotherDtypeDoNotCount) {
+TEST_F(EasTest, IgnoresValuesInTheFieldOfAnotherDtype) {
   ArrayProto& floats = SetUpInput(tensorflow::DT_FLOAT, {2});
   floats.add_double_val(1);
   floats.add_double_val(2);
@@ -46,14 +46,14 @@ TEST_F(EasTest, ValuesInTheFieldOfAnotherDtypeDoNotCount) {
   EXPECT_TRUE(Decode(request_message_).ok()) << "superfluous values of another field are ignored";
 }
 
-TEST_F(EasTest, ComplexNumbersComeInPairs) {
+TEST_F(EasTest, ReadsComplexNumbersAsPairs) {
   ArrayProto& numbers = SetUpInput(tensorflow::DT_COMPLEX64, {1});
   for (int i = 0; i < 3; ++i) numbers.add_float_val(1);
   EXPECT_EQ(Decode(request_message_),
             absl::InvalidArgumentError("input 'x': 3 values in float_val, expected 1 pairs for shape [1]"));
 }
 
-TEST_F(EasTest, StringCountMustBeTheShapes) {
+TEST_F(EasTest, RefusesStringCountThatContradictsShape) {
   ArrayProto& strings = SetUpInput(tensorflow::DT_STRING, {3});
   strings.add_string_val("a");
   strings.add_string_val("b");
@@ -71,7 +71,7 @@ TEST_F(EasTest, AbsentShapeIsAScalar) {
   EXPECT_EQ(request_.feeds[0].scalar<float>()(), 2.5f);
 }
 
-TEST_F(EasTest, HalvesAreRoundedFromFloats) {
+TEST_F(EasTest, RoundsFloatsToHalves) {
   ArrayProto& halves = SetUpInput(tensorflow::DT_HALF, {2});
   halves.add_float_val(0.1f);
   halves.add_float_val(-65504.f);
@@ -89,7 +89,7 @@ TEST_F(EasTest, SmallIntegersKeepTheLowBits) {
   EXPECT_EQ(request_.feeds[0].flat<uint8_t>()(1), 255);
 }
 
-TEST_F(EasTest, PackedRunCutInsideAValueNamesTheInput) {
+TEST_F(EasTest, ErrorsNameInputWithTruncatedPackedValues) {
   SetInputs({{"x", tensorflow::DT_FLOAT, {}, true}});
   const std::string entry = std::string(
       "\x0a\x01x\x12\x07\x08\x01\x1a\x03"
@@ -99,7 +99,7 @@ TEST_F(EasTest, PackedRunCutInsideAValueNamesTheInput) {
             absl::InvalidArgumentError("input 'x': malformed or truncated bytes, expected a tensor"));
 }
 
-TEST_F(EasTest, DtypeThatOnlyTensorFlowHasIsRefused) {
+TEST_F(EasTest, RefusesUnsupportedDtypes) {
   SetUpInput(tensorflow::DT_UINT32, {1});
   EXPECT_EQ(Decode(request_message_),
             absl::UnimplementedError("input 'x': dtype DT_UINT32, expected one that protocol 'eas' has"));

@@ -92,7 +92,7 @@ class ExamplesTest : public testing::Test {
   DecodedRequest request_;
 };
 
-TEST_F(ExamplesTest, ClassifyFeedsTheExamplesAndAnswersLabelsAndScores) {
+TEST_F(ExamplesTest, ClassifyFeedsExamplesAndReturnsLabelsAndScores) {
   ClassificationRequest message;
   message.mutable_model_spec()->set_name("m");
   for (const int64_t id : {1, 2}) *message.mutable_input()->mutable_example_list()->add_examples() = MakeExample(id);
@@ -153,7 +153,7 @@ TEST_F(ExamplesTest, ContextIsMergedIntoEveryExample) {
   }
 }
 
-TEST_F(ExamplesTest, MessagesInPartsAreMergedAndTheLaterKindCounts) {
+TEST_F(ExamplesTest, MergesSplitMessagesAndLaterKindWins) {
   RegressionRequest first, second;
   first.mutable_model_spec()->set_signature_name("regress");
   *first.mutable_input()->mutable_example_list()->add_examples() = MakeExample(1);
@@ -246,7 +246,7 @@ TEST_F(ExamplesTest, ErrorsNameTheSignature) {
   }
 }
 
-TEST_F(ExamplesTest, ContextIsNotRepeatedWithoutBound) {
+TEST_F(ExamplesTest, BoundsRepetitionOfContext) {
   ClassificationRequest message;
   auto* const list = message.mutable_input()->mutable_example_list_with_context();
   (*list->mutable_context()->mutable_features()->mutable_feature())["c"].mutable_bytes_list()->add_value(
@@ -257,7 +257,7 @@ TEST_F(ExamplesTest, ContextIsNotRepeatedWithoutBound) {
   EXPECT_NE(status.message().find("for 100 examples, expected at most 64 MiB in all"), std::string::npos) << status;
 }
 
-TEST_F(ExamplesTest, JsonExamplesAreTheSameExamples) {
+TEST_F(ExamplesTest, JsonAndProtobufExamplesAreEqual) {
   const char* const body = R"({"signature_name": "regress", "context": {"user": "u"}, "examples": [
       {"names": ["foo", {"b64": "aGVsbG8="}], "ratings": [8.0, NaN, Infinity, 1], "age": 20, "mixed": [1, true, false]},
       {"names": "baz", "ratings": -Infinity, "none": [], "far": [2, 2.5]}]})";
@@ -284,7 +284,7 @@ TEST_F(ExamplesTest, JsonExamplesAreTheSameExamples) {
   EXPECT_EQ(*json, R"({"results":[2.0,-Infinity]})");
 }
 
-TEST_F(ExamplesTest, JsonAnswersPairsOfLabelAndScore) {
+TEST_F(ExamplesTest, JsonResponseHasPairsOfLabelAndScore) {
   ASSERT_TRUE(Decode("tfserving_json", "classify", R"({"examples": [{"x": 1}, {"x": 2}]})").ok());
   const absl::StatusOr<std::string> json = Encode({Strings({"a\"", "b", "\xff", "d"}, TensorShape({2, 2})),
                                                    Floats({0.5f, 1e-7f, 3, 1.0f / 3}, TensorShape({2, 2}))});

@@ -59,7 +59,7 @@ TEST(FeedArenaTest, StringsStartEmptyAndAreDestroyed) {
   }
 }
 
-TEST(FeedArenaTest, LargeTensorsHaveMemoryOfTheirOwn) {
+TEST(FeedArenaTest, LargeTensorsHaveSeparateMemory) {
   FeedArena arena;
   Tensor small, large, empty;
   ASSERT_TRUE(arena.Make(tensorflow::DT_FLOAT, TensorShape({4}), 4, &small).ok());
@@ -73,7 +73,7 @@ TEST(FeedArenaTest, LargeTensorsHaveMemoryOfTheirOwn) {
   EXPECT_GT(std::abs(distance), 8192 - 64);
 }
 
-TEST(FeedArenaTest, MemoryThatCannotBeHadIsAnError) {
+TEST(FeedArenaTest, FailedAllocationIsAnError) {
   FeedArena arena;
   Tensor tensor;
   const absl::Status status =
@@ -83,7 +83,7 @@ TEST(FeedArenaTest, MemoryThatCannotBeHadIsAnError) {
   ASSERT_TRUE(arena.Make(tensorflow::DT_DOUBLE, TensorShape({3}), 8, &tensor).ok()) << "the next one is unharmed";
 }
 
-TEST(FeedArenaTest, TensorsOfOneBlockMayGoOnAnyThread) {
+TEST(FeedArenaTest, AnyThreadMayDestroyTensorsOfABlock) {
   for (int round = 0; round < 200; ++round) {
     std::vector<Tensor> tensors(64);
     {
@@ -106,7 +106,7 @@ TEST(FeedArenaTest, TensorsOfOneBlockMayGoOnAnyThread) {
   }
 }
 
-TEST(FeedArenaTest, ClaimsWhatIsLargeUntilItsTensorsAreGone) {
+TEST(FeedArenaTest, ClaimsLargeMemoryUntilTensorsAreDestroyed) {
   ByteBudget budget(1 << 20);
   Tensor large, small, text;
   {
@@ -139,7 +139,7 @@ TEST(FeedArenaTest, ClaimsWhatIsLargeUntilItsTensorsAreGone) {
   EXPECT_EQ(budget.refused(ByteBudget::Use::kTensors), 2u);
 }
 
-TEST(FeedArenaTest, RepeatsAreBoundedInAll) {
+TEST(FeedArenaTest, BoundsTotalOfRepeatedValues) {
   FeedArena arena;
   EXPECT_TRUE(arena.Repeat(FeedArena::kMostRepeated / 8, 4));
   EXPECT_TRUE(arena.Repeat(size_t{1} << 62, 0));

@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Protocols, JsonDocumentTest,
                                          std::pair("kserve_json", "infer")),
                          [](const auto& info) { return std::string(info.param.second); });
 
-TEST_P(JsonDocumentTest, WhatIsNoObjectIsRefused) {
+TEST_P(JsonDocumentTest, RefusesDocumentsThatAreNotObjects) {
   using namespace std::string_view_literals;
   for (const std::string_view text : {""sv,
                                       " "sv,
@@ -64,7 +64,7 @@ TEST_P(JsonDocumentTest, WhatIsNoObjectIsRefused) {
   }
 }
 
-TEST_P(JsonDocumentTest, DeepNestingOverflowsNoStack) {
+TEST_P(JsonDocumentTest, DeepNestingDoesNotOverflowTheStack) {
   // A tensor may have 254 dimensions.
   for (const char* key : {"instances", "inputs", "examples", "other"}) {
     for (const int depth : {300, 1000, 1100, 200000}) {
@@ -88,7 +88,7 @@ TEST_P(JsonDocumentTest, LargeBodiesAreRefused) {
   EXPECT_EQ(Decode(body), absl::InvalidArgumentError("request: 68157440 bytes of JSON, expected at most 67108864"));
 }
 
-TEST_P(JsonDocumentTest, DamagedBodiesAreJudgedAsAnotherParserDoes) {
+TEST_P(JsonDocumentTest, AcceptsSameDamagedBodiesAsAnotherParser) {
   const std::vector<std::string> seeds = {
       R"({"instances": [[1.5, -2e3], [0, 7]]})",
       R"({"signature_name": "serving_default", "inputs": {"x": [1, 2, 3.25]}, "\u00e4": ["\n", null, true]})",

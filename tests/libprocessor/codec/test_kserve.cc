@@ -67,7 +67,7 @@ TEST_F(KserveTest, EveryDtypeSurvivesARoundTripInTheFormOfTheRequest) {
   }
 }
 
-TEST_F(KserveTest, AnswerRepeatsIdAndModelAndTellsTheVersion) {
+TEST_F(KserveTest, ResponseContainsIdModelAndVersion) {
   SetInput(tensorflow::DT_FLOAT);
   message_.set_id("a 1");
   message_.set_model_name("ranking");
@@ -97,7 +97,7 @@ TEST_F(KserveTest, VersionIsANumberOrALabel) {
   EXPECT_EQ(request_.version_label, "stable");
 }
 
-TEST_F(KserveTest, SignatureIsAParameterOrGivenBesides) {
+TEST_F(KserveTest, SignatureIsAParameterOrAnOption) {
   SetInput(tensorflow::DT_FLOAT);
   const Tensor tensor = oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({1}), 1);
   oracle::AddInput("y", tensor, true, &message_);
@@ -111,7 +111,7 @@ TEST_F(KserveTest, SignatureIsAParameterOrGivenBesides) {
   EXPECT_EQ(Decode(), absl::InvalidArgumentError("parameter 'signature_name': no string_param, expected one"));
 }
 
-TEST_F(KserveTest, RequestedOutputsComeInTheirOrder) {
+TEST_F(KserveTest, ReturnsRequestedOutputsInOrder) {
   signatures_ = oracle::MakeSignatures(
       "serving_default", {{"x", tensorflow::DT_FLOAT, {}, true}},
       {{"prob", tensorflow::DT_FLOAT, {-1}}, {"rank", tensorflow::DT_INT32, {-1}}, {"half", tensorflow::DT_HALF, {}}});
@@ -131,7 +131,7 @@ TEST_F(KserveTest, RequestedOutputsComeInTheirOrder) {
   EXPECT_EQ(Decode().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(KserveTest, OneHalfMakesAllRaw) {
+TEST_F(KserveTest, OneFloat16OutputMakesAllOutputsRaw) {
   signatures_ = oracle::MakeSignatures("serving_default", {{"x", tensorflow::DT_FLOAT, {}, true}},
                                        {{"h", tensorflow::DT_HALF, {}, true}, {"s", tensorflow::DT_STRING, {}, true}});
   oracle::AddInput("x", oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({1}), 1), false, &message_);
@@ -194,7 +194,7 @@ TEST_F(KserveTest, ErrorsNameTheInput) {
                                                "has"));
 }
 
-TEST_F(KserveTest, RawStringsAreCountedAndBounded) {
+TEST_F(KserveTest, ChecksNumberAndSizeOfRawStrings) {
   SetInput(tensorflow::DT_STRING);
   auto* const input = message_.add_inputs();
   input->set_name("x");

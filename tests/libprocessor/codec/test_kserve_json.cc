@@ -86,7 +86,7 @@ TEST_F(KserveJsonTest, EveryDtypeSurvivesARoundTripAsBinaryData) {
   }
 }
 
-TEST_F(KserveJsonTest, DataIsFlatOrNestedAndAnsweredFlat) {
+TEST_F(KserveJsonTest, AcceptsFlatAndNestedDataAndReturnsFlatData) {
   for (const char* data : {"[1, 2, 3, 4]", "[[1, 2], [3, 4]]", "[[[1], [2], 3], 4]"}) {
     const absl::Status status = Decode(R"({"inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32", "data": )" +
                                        std::string(data) + "}]}");
@@ -128,7 +128,7 @@ TEST_F(KserveJsonTest, EveryDtypeSurvivesARoundTripAsData) {
   }
 }
 
-TEST_F(KserveJsonTest, OutputsSayEachWhetherTheyAreBinary) {
+TEST_F(KserveJsonTest, EachOutputSelectsBinaryData) {
   const absl::Status status = Decode(R"({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}],
       "parameters": {"binary_data_output": true, "priority": 1},
       "outputs": [{"name": "z"}, {"name": "y", "parameters": {"binary_data": false, "color": 3}}, {"name": "z"}]})");
@@ -189,7 +189,7 @@ TEST_F(KserveJsonTest, ErrorsNameTheKeyAndTheInput) {
             "input 'x': binary_data_size: -4, expected at most the 0 bytes that are left");
 }
 
-TEST_F(KserveJsonTest, BinaryDataIsUsedWhole) {
+TEST_F(KserveJsonTest, ChecksSizeOfBinaryData) {
   const Tensor tensor = oracle::RandomTensor(tensorflow::DT_FLOAT, TensorShape({2}), 5);
   size_t header = 0;
   const std::string body = Body(Request(tensor), {tensor}, &header);
@@ -226,7 +226,7 @@ TEST_F(KserveJsonTest, ABodyWithoutJsonIsTheValueOfTheOnlyInput) {
             absl::InvalidArgumentError("input 'x': open rank, expected a shape in a request without JSON"));
 }
 
-TEST_F(KserveJsonTest, ParametersThatWouldChangeAnAnswerAreRefused) {
+TEST_F(KserveJsonTest, RefusesParametersThatWouldChangeTheAnswer) {
   const Json valid = {{"inputs", Json::array({{{"name", "x"}, {"datatype", "FP32"}, {"shape", {1}}, {"data", {1}}}})}};
   for (const char* name : {"classification", "shared_memory_region", "shared_memory_byte_size"}) {
     Json output = valid, input = valid;

@@ -81,7 +81,7 @@ TEST(PeekModelTest, ReadsNameAndVersionOfTheOpenInferenceProtocol) {
   EXPECT_EQ(Peek("kserve", "RepositoryIndex", index.SerializeAsString()).name, "");
 }
 
-TEST(PeekModelTest, OtherBytesSayNothing) {
+TEST(PeekModelTest, OtherBytesContainNoModelSpec) {
   EXPECT_EQ(Peek("tfserving_json", "", "no JSON").name, "");
   EXPECT_EQ(Peek("kserve_json", "infer", "{}").name, "");
   EXPECT_EQ(Peek("eas", "", "\x0a\x01x").signature, "");
@@ -159,7 +159,7 @@ class PeekInputTest : public testing::Test {
   }
 };
 
-TEST_F(PeekInputTest, OneValueOrEqualValuesAreAKey) {
+TEST_F(PeekInputTest, ReturnsSingleOrRepeatedValueAsKey) {
   Tensor text(tensorflow::DT_STRING, TensorShape({2}));
   text.flat<tstring>()(0) = text.flat<tstring>()(1) = "user-00000000000000000000000042";
   ExpectEverywhere(text, "user-00000000000000000000000042");
@@ -178,7 +178,7 @@ TEST_F(PeekInputTest, OneValueOrEqualValuesAreAKey) {
   ExpectEverywhere(other, "NOT_FOUND");
 }
 
-TEST_F(PeekInputTest, FeaturesOfExamplesAndTheirContextCount) {
+TEST_F(PeekInputTest, ReadsFeaturesOfExamplesAndContext) {
   ClassificationRequest classify;
   auto* const list = classify.mutable_input()->mutable_example_list_with_context();
   for (int i = 0; i < 2; ++i) {
@@ -196,7 +196,7 @@ TEST_F(PeekInputTest, FeaturesOfExamplesAndTheirContextCount) {
   EXPECT_EQ(Key("tfserving", "Classify", classify.SerializeAsString()), "NOT_FOUND");
 }
 
-TEST_F(PeekInputTest, AbsentInputsAndOtherMethodsAreNotFound) {
+TEST_F(PeekInputTest, AbsentInputsAndUnsupportedMethodsAreNotFound) {
   EXPECT_EQ(Key("tfserving", "Predict", ""), "NOT_FOUND");
   EXPECT_EQ(Key("kserve", "", ""), "NOT_FOUND");
   EXPECT_EQ(Key("kserve", "ServerLive", ""), "NOT_FOUND");
@@ -213,7 +213,7 @@ TEST_F(PeekInputTest, MalformedBytesAreErrors) {
   EXPECT_EQ(Key("kserve_json", "", "{}", 5), "INVALID_ARGUMENT");
 }
 
-TEST_F(PeekInputTest, DamagedRequestsAreSurvived) {
+TEST_F(PeekInputTest, DamagedRequestsDoNotCrash) {
   std::mt19937_64 random(3);
   for (const char* protocol : {"eas", "tfserving", "kserve"}) {
     for (int i = 0; i < 5000; ++i) {

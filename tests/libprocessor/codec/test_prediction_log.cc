@@ -10,7 +10,7 @@
 namespace processor {
 namespace {
 
-TEST(PredictionLogTest, GivesTheRequestOfAPredictLog) {
+TEST(PredictionLogTest, ReturnsRequestOfPredictLog) {
   tensorflow::serving::PredictionLog log;
   tensorflow::serving::PredictRequest& request = *log.mutable_predict_log()->mutable_request();
   request.mutable_model_spec()->set_name("wdl");
@@ -24,7 +24,7 @@ TEST(PredictionLogTest, GivesTheRequestOfAPredictLog) {
   EXPECT_LE(found->data() + found->size(), record.data() + record.size());
 }
 
-TEST(PredictionLogTest, OtherLogsAreNamed) {
+TEST(PredictionLogTest, ErrorsNameOtherKindsOfLogs) {
   tensorflow::serving::PredictionLog log;
   log.set_classify_log("anything");
   EXPECT_EQ(PredictRequestOf(log.SerializeAsString()).status(),
@@ -34,7 +34,7 @@ TEST(PredictionLogTest, OtherLogsAreNamed) {
             absl::UnimplementedError("warm-up record: session_run_log, expected predict_log"));
 }
 
-TEST(PredictionLogTest, BytesThatAreNoLogAreRefused) {
+TEST(PredictionLogTest, RefusesBytesThatAreNotALog) {
   tensorflow::serving::PredictionLog log;
   log.mutable_predict_log()->mutable_request()->mutable_model_spec()->set_name("wdl");
   const std::string record = log.SerializeAsString();

@@ -44,7 +44,7 @@ TEST_F(TfServingTest, TensorContentWinsOverTypedValues) {
   EXPECT_EQ(request_.feeds[0].flat<int32_t>()(0), 7);
 }
 
-TEST_F(TfServingTest, TensorContentOfTheWrongSizeIsNamed) {
+TEST_F(TfServingTest, ErrorsNameTensorContentOfWrongSize) {
   TensorProto& message = SetUpInput(tensorflow::DT_FLOAT, {2, 2});
   message.set_tensor_content(std::string(12, '\0'));
   EXPECT_EQ(Decode(request_message_),
@@ -65,7 +65,7 @@ TEST_F(TfServingTest, TensorContentOfStringsIsRefused) {
             absl::InvalidArgumentError("input 'x': tensor_content of DT_STRING, expected string_val"));
 }
 
-TEST_F(TfServingTest, BoolContentIsZeroOrOneAsInTensorFlow) {
+TEST_F(TfServingTest, BoolContentIsZeroOrOne) {
   SetUpInput(tensorflow::DT_BOOL, {3}).set_tensor_content(std::string("\x01\x00\x01", 3));
   ExpectAsTensorFlow();
   SetUpInput(tensorflow::DT_BOOL, {3}).set_tensor_content(std::string("\x02\x00\x80", 3));
@@ -74,7 +74,7 @@ TEST_F(TfServingTest, BoolContentIsZeroOrOneAsInTensorFlow) {
             absl::InvalidArgumentError("input 'x': tensor_content of DT_BOOL with other bytes, expected 0 and 1"));
 }
 
-TEST_F(TfServingTest, ShortListsRepeatTheLastValueAsTensorFlow) {
+TEST_F(TfServingTest, ShortListsRepeatTheLastValue) {
   for (const DataType dtype : oracle::DtypesOf("tfserving")) {
     for (const int given : {0, 1, 2}) {
       SCOPED_TRACE(tensorflow::DataType_Name(dtype) + " " + std::to_string(given));
@@ -86,7 +86,7 @@ TEST_F(TfServingTest, ShortListsRepeatTheLastValueAsTensorFlow) {
   }
 }
 
-TEST_F(TfServingTest, SuperfluousValuesAreCutOffAsTensorFlow) {
+TEST_F(TfServingTest, SuperfluousValuesAreDropped) {
   for (const DataType dtype : oracle::DtypesOf("tfserving")) {
     SCOPED_TRACE(tensorflow::DataType_Name(dtype));
     SetUpInput(dtype, {});
@@ -129,7 +129,7 @@ TEST_F(TfServingTest, RowsAreBounded) {
             absl::InvalidArgumentError("input 'x': 1048577 rows, expected at most 1048576 (max_rows)"));
 }
 
-TEST_F(TfServingTest, MemoryIsClaimedBeforeItIsFilled) {
+TEST_F(TfServingTest, ClaimsMemoryBeforeFillingIt) {
   ByteBudget& budget = ByteBudget::Requests();
   const int64_t before = budget.in_use(), limit = budget.limit();
   SetUpInput(tensorflow::DT_FLOAT, {1, 1 << 20}).add_float_val(1.5f);
@@ -185,7 +185,7 @@ TEST_F(TfServingTest, ReadsTheModelSpec) {
   EXPECT_EQ(request_.model_version, std::nullopt);
 }
 
-TEST_F(TfServingTest, OfVersionAndLabelTheLaterCounts) {
+TEST_F(TfServingTest, LaterOfVersionAndLabelWins) {
   SetUpInput(tensorflow::DT_FLOAT, {1});
   const std::string label = std::string("\x0a\x03\x22\x01", 4) + "a";
   const std::string version = std::string("\x0a\x04\x12\x02\x08\x07", 6);
@@ -198,7 +198,7 @@ TEST_F(TfServingTest, OfVersionAndLabelTheLaterCounts) {
   EXPECT_EQ(request_.version_label, "a");
 }
 
-TEST_F(TfServingTest, MalformedModelSpecIsNamed) {
+TEST_F(TfServingTest, ErrorsNameMalformedModelSpec) {
   SetUpInput(tensorflow::DT_FLOAT, {1});
   EXPECT_EQ(DecodeBytes(std::string("\x0a\x02\x0a\x05", 4)),
             absl::InvalidArgumentError(

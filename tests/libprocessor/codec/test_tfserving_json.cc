@@ -87,7 +87,7 @@ TEST_F(TfServingJsonTest, ColumnsBecomeTensors) {
   EXPECT_EQ(*json, R"({"outputs":{"prob":[0.25],"raw_bytes":[{"b64":"YQ=="}]}})");
 }
 
-TEST_F(TfServingJsonTest, OneInputNeedsNoName) {
+TEST_F(TfServingJsonTest, NameOfOnlyInputIsOptional) {
   const std::vector<std::pair<const char*, TensorShape>> bodies = {
       {R"({"signature_name": "one", "instances": [1, 2]})", TensorShape({2})},
       {R"({"signature_name": "one", "instances": [[[1, 2]]]})", TensorShape({1, 1, 2})},
@@ -113,7 +113,7 @@ TEST_F(TfServingJsonTest, OneInputNeedsNoName) {
   EXPECT_EQ(*json, R"({"predictions":[]})");
 }
 
-TEST_F(TfServingJsonTest, FloatsAreWrittenShortAndReadBackTheSame) {
+TEST_F(TfServingJsonTest, WritesShortestFloatsThatRoundTrip) {
   ASSERT_TRUE(Decode(R"({"signature_name": "one", "inputs": [1]})").ok());
   auto json = Encode({Make<float>({9e6f, 999999, 0.5f, 3e-5f, NAN, kInfinity, -kInfinity, -0.0f, 3.4028235e38f, 1e-45f},
                                   TensorShape({10}))});
@@ -152,7 +152,7 @@ TEST_F(TfServingJsonTest, EveryDtypeSurvivesARoundTrip) {
   }
 }
 
-TEST_F(TfServingJsonTest, TokensForFloatsAreUnderstoodOutsideStrings) {
+TEST_F(TfServingJsonTest, ReadsNanAndInfinityOutsideStrings) {
   ASSERT_TRUE(Decode(R"({"signature_name": "one", "instances": [NaN, -Infinity, Inf, Infinity, 1]})").ok());
   const auto values = Values<float>(request_.feeds[0]);
   EXPECT_TRUE(std::isnan(values[0]));
@@ -202,7 +202,7 @@ TEST_F(TfServingJsonTest, NumbersMustFitTheirDtype) {
             absl::UnimplementedError("input 'x': dtype DT_COMPLEX64, expected one that protocol 'tfserving_json' has"));
 }
 
-TEST_F(TfServingJsonTest, RowsWithoutElementsAreCountedAsWell) {
+TEST_F(TfServingJsonTest, CountsRowsWithoutElements) {
   signatures_ =
       oracle::MakeSignatures("serving_default", {{"a", DataType::DT_FLOAT, {-1, -1}}, {"b", DataType::DT_FLOAT, {-1}}},
                              {{"y", DataType::DT_FLOAT, {-1}}});
@@ -244,7 +244,7 @@ TEST_F(TfServingJsonTest, ErrorsNameTheKeyTheInstanceAndTheInput) {
   EXPECT_EQ(Decode(R"({"signature_name": "none", "inputs": 1})").code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(TfServingJsonTest, RowsNeedOutputsOfAsManyRows) {
+TEST_F(TfServingJsonTest, RowFormatRequiresOutputsWithEqualRows) {
   ASSERT_TRUE(Decode(R"({"instances": [{"dense": [1, 2], "id": 1, "tag": ""}]})").ok());
   EXPECT_EQ(Encode({Make<float>({1}, TensorShape({1})), Make<tstring>({"", ""}, TensorShape({2}))}).status(),
             absl::InvalidArgumentError(
@@ -258,14 +258,14 @@ TEST_F(TfServingJsonTest, RowsNeedOutputsOfAsManyRows) {
                 "output 'raw_bytes': dtype DT_COMPLEX64, expected one that protocol 'tfserving_json' has"));
 }
 
-TEST_F(TfServingJsonTest, EmptyTensorsMakeNoHugeAnswers) {
+TEST_F(TfServingJsonTest, EmptyTensorsDoNotCauseHugeResponses) {
   ASSERT_TRUE(Decode(R"({"signature_name": "one", "inputs": 1})").ok());
   const auto json = Encode({Tensor(tensorflow::DT_FLOAT, TensorShape({int64_t{1} << 40, 0}))});
   EXPECT_EQ(json.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(*Encode({Tensor(tensorflow::DT_FLOAT, TensorShape({0, int64_t{1} << 40}))}), R"({"outputs":[]})");
 }
 
-TEST_F(TfServingJsonTest, ASmallBodyMakesNoLargeTensor) {
+TEST_F(TfServingJsonTest, SmallBodiesDoNotCauseLargeTensors) {
   SetOne(tensorflow::DT_FLOAT);
   // A first row of many values and many rows of few.
   std::string body = R"({"instances": [{"x": [1)";

@@ -28,7 +28,7 @@ bool Accepts(std::string_view bytes) {
   return ok;
 }
 
-TEST(VarintTest, SurvivesTheWayOutAndBack) {
+TEST(VarintTest, SurvivesARoundTrip) {
   std::vector<uint64_t> values = {0, 1, 127, 128, 300, 16383, 16384, std::numeric_limits<uint64_t>::max()};
   for (int bit = 0; bit < 64; ++bit) {
     values.push_back(uint64_t{1} << bit);
@@ -53,7 +53,7 @@ TEST(VarintTest, LongerThanTenBytesIsRefused) {
   EXPECT_EQ(ReadVarint(eleven.data(), eleven.data() + eleven.size(), &value), nullptr);
 }
 
-TEST(VarintTest, NeedlesslyLongFormIsRead) {
+TEST(VarintTest, ReadsNonCanonicalForms) {
   const std::string bytes = std::string("\x81\x80\x80\x00", 4);
   uint64_t value = 0;
   EXPECT_EQ(ReadVarint(bytes.data(), bytes.data() + bytes.size(), &value), bytes.data() + 4);
@@ -131,13 +131,13 @@ TEST(WireReaderTest, GroupsAreSkippedToTheirOwnEnd) {
   EXPECT_FALSE(Accepts("\x0c")) << "end without a start";
 }
 
-TEST(WireReaderTest, EndlessNestingIsRefused) {
+TEST(WireReaderTest, RefusesDeepNesting) {
   EXPECT_TRUE(Accepts(std::string(100, '\x0b') + std::string(100, '\x0c')));
   EXPECT_FALSE(Accepts(std::string(101, '\x0b') + std::string(101, '\x0c')));
   EXPECT_FALSE(Accepts(std::string(10'000'000, '\x0b')));
 }
 
-TEST(WireReaderTest, PassesOverARowOfStrings) {
+TEST(WireReaderTest, SkipsConsecutiveStrings) {
   const std::string bytes =
       "\x32\x01"
       "a"
@@ -157,7 +157,7 @@ TEST(WireReaderTest, PassesOverARowOfStrings) {
   EXPECT_TRUE(reader.done());
 }
 
-TEST(WireReaderTest, RowOfStringsStopsBeforeOneThatIsCutOff) {
+TEST(WireReaderTest, SkippingStringsStopsBeforeATruncatedOne) {
   const std::string bytes =
       "\x32\x01"
       "a"
@@ -171,7 +171,7 @@ TEST(WireReaderTest, RowOfStringsStopsBeforeOneThatIsCutOff) {
   EXPECT_FALSE(reader.Next(&field));
 }
 
-TEST(WireWriterTest, WritesTheSizeThatWasComputed) {
+TEST(WireWriterTest, WritesTheComputedSize) {
   for (const uint32_t number : {1u, 15u, 16u, 17u}) {
     for (const size_t size : {size_t{0}, size_t{127}, size_t{128}, size_t{20000}}) {
       const std::string content(size, 'c');

@@ -128,7 +128,7 @@ TEST(DenseTower, ChainsEqualTheReference) {
   }
 }
 
-TEST(DenseTower, TakesAllWidths) {
+TEST(DenseTower, AcceptsAllWidths) {
   for (const TowerOptions& options : AllTowerOptions()) {
     for (int64_t k : {1, 2, 3, 13, 16, 17, 64, 129, 429}) {
       for (int64_t n : {1, 2, 3, 13, 16, 17, 64, 129}) {
@@ -199,7 +199,7 @@ TEST(DenseTower, ComputesEveryKindOfLayer) {
   }
 }
 
-TEST(DenseTower, OneRowOfAnInputCountsForAll) {
+TEST(DenseTower, BroadcastsInputsOfOneRow) {
   for (const TowerOptions& options : AllTowerOptions()) {
     for (int64_t rows : {2, 3, 9, 50}) {
       for (const std::vector<size_t>& singles :
@@ -211,7 +211,7 @@ TEST(DenseTower, OneRowOfAnInputCountsForAll) {
 }
 
 // A score must not depend on how many rows came with it.
-TEST(DenseTower, RowsOfABatchScoreAsAlone) {
+TEST(DenseTower, RowsHaveEqualScoresInABatchAndAlone) {
   const Tower spec = Chain({45, 130, 64, 1}, kRelu);
   const RandomWeights random(spec.weights);
   for (const TowerOptions& options : AllTowerOptions()) {

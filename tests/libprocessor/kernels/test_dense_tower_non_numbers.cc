@@ -55,7 +55,7 @@ std::string Kinds(const std::string& activation, const TowerOptions& options, in
   return kinds;
 }
 
-TEST(DenseTowerNonNumbers, AreAlikeInEveryNumberOfRows) {
+TEST(DenseTowerNonNumbers, AreEqualForEveryNumberOfRows) {
   const std::vector<std::string> activations = {R"({"kind": "relu"})",
                                                 R"({"kind": "relu", "onednn": true})",
                                                 R"({"kind": "relu6"})",
@@ -106,7 +106,7 @@ TEST(DenseTowerNonNumbers, ReluKeepsNanUnlessTensorFlowDoesNot) {
 }
 
 // As in TensorFlow, minus infinity times 0 is no number.
-TEST(DenseTowerNonNumbers, SwishOfMinusInfinityIsNoNumber) {
+TEST(DenseTowerNonNumbers, SwishOfMinusInfinityIsNan) {
   for (const TowerOptions& options : AllTowerOptions()) {
     for (const char* kind : {"swish", "gelu_tanh", "gelu"}) {
       const std::string hidden =

@@ -50,7 +50,7 @@ TEST(DotInteraction, EqualsLoops) {
   }
 }
 
-TEST(DotInteraction, GivesPairsInTheirOrderAndZeros) {
+TEST(DotInteraction, WritesPairsInOrderAndZeros) {
   const std::vector<int64_t> pairs = {-1, 5, 1, 1, 3, 8, -1};
   const std::vector<float> src = SomeFloats(2 * 3 * 5);
   for (Isa isa : SupportedIsas()) {
@@ -58,7 +58,7 @@ TEST(DotInteraction, GivesPairsInTheirOrderAndZeros) {
   }
 }
 
-TEST(DotInteraction, TakesNoPairsAndNoElements) {
+TEST(DotInteraction, AcceptsNoPairsAndNoElements) {
   for (Isa isa : SupportedIsas()) {
     EXPECT_TRUE(ComputeProducts(SomeFloats(6), 2, 3, 1, {}, isa).empty());
     ExpectNear(ComputeProducts({}, 2, 3, 0, {1, 2}, isa), {0, 0, 0, 0});

@@ -99,7 +99,7 @@ class EmbeddingTableOpTest : public ::testing::Test {
   std::unique_ptr<tensorflow::Session> session_;
 };
 
-TEST_F(EmbeddingTableOpTest, ATableIsFoundOnceItIsInitialized) {
+TEST_F(EmbeddingTableOpTest, FindsTableOnceInitialized) {
   int64_t rows = 0;
   absl::Status status = CountRows("rows_one", &rows);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -128,7 +128,7 @@ TEST_F(EmbeddingTableOpTest, InitialisingAgainReplaces) {
   EXPECT_EQ(rows, 8);
 }
 
-TEST_F(EmbeddingTableOpTest, TheTableGoesWithTheSession) {
+TEST_F(EmbeddingTableOpTest, SessionDestroysItsTable) {
   const std::string path = Write("a.emb", 7);
   ASSERT_TRUE(Initialize("init_one", path).ok());
   std::weak_ptr<const EmbeddingTable> observer;
@@ -143,7 +143,7 @@ TEST_F(EmbeddingTableOpTest, TheTableGoesWithTheSession) {
   EXPECT_TRUE(observer.expired());
 }
 
-TEST_F(EmbeddingTableOpTest, WhatDoesNotFitIsRefused) {
+TEST_F(EmbeddingTableOpTest, RefusesTablesThatDoNotMatchAttributes) {
   TableFileContent content;
   content.dim = 5;
   absl::Status status = Initialize("init_two", folder_.Write("dim.emb", content.Bytes()));

@@ -30,7 +30,7 @@ TEST(FieldOuter, EqualsLoopsBitForBit) {
   }
 }
 
-TEST(FieldOuter, KeepsWhatIsNotANumber) {
+TEST(FieldOuter, KeepsNan) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> one = {std::numeric_limits<float>::quiet_NaN(), infinity}, other = {0, -1};
   for (Isa isa : SupportedIsas()) {

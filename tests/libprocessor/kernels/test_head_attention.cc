@@ -80,7 +80,7 @@ TEST(HeadAttention, EqualsLoops) {
   }
 }
 
-TEST(HeadAttention, TakesMasksOfEveryShape) {
+TEST(HeadAttention, AcceptsMasksOfEveryShape) {
   const AttentionShape shape{2, 3, 5, 4, 6};
   const Tensors in(shape);
   const HeadAttentionRule rule{0.5f, -4294967295.0f};
@@ -101,7 +101,7 @@ TEST(HeadAttention, TakesMasksOfEveryShape) {
   }
 }
 
-TEST(HeadAttention, WeighsAllPositionsAlikeWhereNoneCounts) {
+TEST(HeadAttention, WeightsAreEqualIfAllPositionsAreMasked) {
   const AttentionShape shape{1, 2, 7, 3, 1};
   const Tensors in(shape);
   const bool none = false;
@@ -114,7 +114,7 @@ TEST(HeadAttention, WeighsAllPositionsAlikeWhereNoneCounts) {
   }
 }
 
-TEST(HeadAttention, KeepsWhatIsNotANumberInItsHeadAndRow) {
+TEST(HeadAttention, NanStaysInItsHeadAndRow) {
   for (float strange : {kNan, kInfinity}) {
     const AttentionShape shape{2, 3, 4, 2, 2};
     Tensors in(shape);

@@ -162,7 +162,7 @@ TEST(KeySteps, IgnoredValuesAreMarked) {
   EXPECT_EQ(none, (std::vector<uint8_t>{0, 0, 1}));
 }
 
-TEST(KeySteps, StringsOfNumbersComeInChunks) {
+TEST(KeySteps, FormatsNumbersInChunks) {
   PlanKey key = MakeKey({MakeStep(StepKind::kAdd, 1), MakeStep(StepKind::kToString)});
   key.ignore = IgnoreKind::kInteger;
   key.ignored_integer = 100;
@@ -181,7 +181,7 @@ TEST(KeySteps, StringsOfNumbersComeInChunks) {
   }
 }
 
-TEST(KeySteps, BucketsAreThoseOfTheBoundaries) {
+TEST(KeySteps, BucketizesByBoundaries) {
   PlanKey key = MakeKey({MakeStep(StepKind::kBucketize)});
   key.steps[0].boundaries = {0.0f, 1.5f, 1.5f};
   EXPECT_EQ(Keys<float>(key, tensorflow::DT_FLOAT, {-1.0f, 0.0f, 1.0f, 1.5f, NAN}),

@@ -112,7 +112,7 @@ TEST(OnednnMatmul, AppliesActivations) {
   }
 }
 
-TEST(OnednnMatmul, HasFastCodeForRowsWithoutGaps) {
+TEST(OnednnMatmul, UsesFastCodeForContiguousRows) {
   for (PanelType type : {PanelType::kFloat32, PanelType::kBfloat16}) {
     if (type == PanelType::kBfloat16 && ThisCpu().isa != Isa::kAvx512) continue;
     for (int64_t k : {1, 13, 429, 512, 1024}) {

@@ -105,7 +105,7 @@ TEST(PanelMatmul, AddsUpInChunks) {
   }
 }
 
-TEST(PanelMatmul, AnEmptySumIsTheBias) {
+TEST(PanelMatmul, EmptySumEqualsBias) {
   Random random;
   for (Isa isa : SupportedIsas()) {
     CheckPanels(isa, PanelType::kFloat32, {3, 0, 5}, false, 0, false, &random);

@@ -113,7 +113,7 @@ TEST(RecurrentLayer, EqualsLoops) {
   }
 }
 
-TEST(RecurrentLayer, TakesSequencesWhoseSumsDoNotFitAtOnce) {
+TEST(RecurrentLayer, SplitsSequencesWhoseSumsExceedTheBuffer) {
   const RandomRecurrence weights(RecurrentCell::kLstm, 3, 130, true);
   const int64_t rows = 2, length = 40;
   const std::vector<float> x = SomeFloats(rows * length * 3, 5);
@@ -124,7 +124,7 @@ TEST(RecurrentLayer, TakesSequencesWhoseSumsDoNotFitAtOnce) {
   }
 }
 
-TEST(RecurrentLayer, OfNoPositionIsZero) {
+TEST(RecurrentLayer, EmptySequencesAreZero) {
   const RandomRecurrence weights(RecurrentCell::kGru, 3, 4, true);
   for (Isa isa : SupportedIsas()) {
     EXPECT_EQ(States(weights.given, {}, nullptr, 2, 0, {}, isa), std::vector<float>(8, 0));
@@ -132,7 +132,7 @@ TEST(RecurrentLayer, OfNoPositionIsZero) {
   }
 }
 
-TEST(RecurrentLayer, KeepsWhatIsNotANumberInItsRowAndAfterIt) {
+TEST(RecurrentLayer, NanStaysInItsRowAndLaterPositions) {
   for (RecurrentCell cell : kCells) {
     const RandomRecurrence weights(cell, 2, 3, true);
     const int64_t rows = 3, length = 4;

@@ -196,7 +196,7 @@ TEST(RowKernels, EveryHalfIsTheSameFloat) {
   }
 }
 
-TEST(RowFetcher, GoesThroughRunsOfAnyLengthWithTheReader) {
+TEST(RowFetcher, FetchesRunsOfAnyLength) {
   const std::vector<uint8_t> bytes(64 * 100);
   const std::vector<uint32_t> numbers = SomeNumbers(1000);
   std::vector<RowFetcher::Run> runs;

@@ -86,7 +86,7 @@ TEST_P(RowMathTest, SmallSigmoidsAreRelativelyExact) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(y[i] / Sigmoid(x[i]), 1, 5e-7) << x[i];
 }
 
-TEST_P(RowMathTest, ActivationsKeepNanAndTakeInfinities) {
+TEST_P(RowMathTest, ActivationsKeepNanAndAcceptInfinities) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (ActivationKind kind : kSimple) {
     std::vector<float> x(17, std::numeric_limits<float>::quiet_NaN());
@@ -121,7 +121,7 @@ TEST_P(RowMathTest, PreluAndDiceHaveWeightsForEachColumn) {
   }
 }
 
-TEST_P(RowMathTest, SoftmaxAndLayerNormLookAtWholeRows) {
+TEST_P(RowMathTest, SoftmaxAndLayerNormUseWholeRows) {
   for (int64_t n : kWidths) {
     const int64_t stride = n + 1;
     const std::vector<float> x = RandomFloats(kRows * stride, 30, 5), gamma = RandomFloats(n, 2, 6),
@@ -143,7 +143,7 @@ TEST_P(RowMathTest, SoftmaxAndLayerNormLookAtWholeRows) {
   }
 }
 
-TEST_P(RowMathTest, CombinesRowsAndOneRowForAll) {
+TEST_P(RowMathTest, CombinesRowsAndBroadcastsOneRow) {
   for (int64_t n : kWidths) {
     for (const int64_t stride : {n + 2, int64_t{0}}) {
       const std::vector<float> src = RandomFloats(kRows * (n + 2), 1, 8), before = RandomFloats(kRows * n, 1, 9),
@@ -165,7 +165,7 @@ TEST_P(RowMathTest, CombinesRowsAndOneRowForAll) {
   }
 }
 
-TEST_P(RowMathTest, RoundsAsWeightsAre) {
+TEST_P(RowMathTest, RoundsLikeWeights) {
   std::vector<float> x = RandomFloats(1001, 1e3f, 12);
   x[5] = std::numeric_limits<float>::quiet_NaN();
   x[6] = std::numeric_limits<float>::infinity();

@@ -52,7 +52,7 @@ TEST(SequencePooling, EqualsLoops) {
   }
 }
 
-TEST(SequencePooling, WeighsPositions) {
+TEST(SequencePooling, AppliesWeightsOfPositions) {
   const std::vector<float> values = SomeFloats(5 * 3), weights = {0.5f, 0, 2, -1, 0.25f};
   for (Isa isa : SupportedIsas()) {
     for (PoolingRule rule : {PoolingRule{Pooling::kSum}, PoolingRule{Pooling::kMean}}) {
@@ -63,7 +63,7 @@ TEST(SequencePooling, WeighsPositions) {
   }
 }
 
-TEST(SequencePooling, DividesByALengthAsItIsGiven) {
+TEST(SequencePooling, DividesByGivenLength) {
   const std::vector<float> values = {3, -6}, weights = {1, 1};
   for (Isa isa : SupportedIsas()) {
     const std::vector<std::pair<float, float>> means = {{-2, 1.5f}, {4, -0.75f}, {0.5f, -6}};
@@ -82,7 +82,7 @@ TEST(SequencePooling, DividesByALengthAsItIsGiven) {
 }
 
 // As 0 · NaN is NaN where TensorFlow multiplies with the mask.
-TEST(SequencePooling, SumsKeepWhatIsNoNumberInPadding) {
+TEST(SequencePooling, SumsKeepNanInPadding) {
   for (const float special : {kNan, kInfinity, -kInfinity}) {
     const std::vector<float> values = {1, 2, special, 3}, weights = {1, 0};
     for (Isa isa : SupportedIsas()) {
@@ -105,7 +105,7 @@ TEST(SequencePooling, DivNoNanOfAnEmptySequenceIsZero) {
 }
 
 // Blocks of columns of every width, runs of padding at both ends and between, and whatever numbers there are.
-TEST(SequencePooling, MaximaAreThoseOfColumnsInOrder) {
+TEST(SequencePooling, MaximaEqualColumnwiseLoop) {
   const float numbers[] = {0, -0.0f, 1, -1, 2, -2, 0.5f, kInfinity, -kInfinity, kNan};
   const float some_weights[] = {0, 1, 1, -0.0f, 0.5f, kNan};
   std::mt19937 generator(1);
@@ -144,7 +144,7 @@ TEST(SequencePooling, MaximaAreThoseOfColumnsInOrder) {
   }
 }
 
-TEST(SequencePooling, TakesEmptySequences) {
+TEST(SequencePooling, AcceptsEmptySequences) {
   for (Isa isa : SupportedIsas()) {
     std::vector<float> dst(2, -7);
     PoolSequence(nullptr, nullptr, 0, 2, {Pooling::kMean, 1e-8f}, 0, dst.data(), isa);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kKind = 1, kOtherKind = 2;
 
-TEST(TowerTeam, ThreadThatIsAloneNeverWaits) {
+TEST(TowerTeam, LoneThreadNeverWaits) {
   TowerTeams teams(2, 4);
   for (int i = 0; i < 1000; ++i) {
     TowerTeams::Seat seat;
@@ -29,7 +29,7 @@ TEST(TowerTeam, ThreadThatIsAloneNeverWaits) {
   }
 }
 
-TEST(TowerTeam, ManyRowsAndTeamsOfOneGoAlone) {
+TEST(TowerTeam, ManyRowsAndTeamsOfOneComputeAlone) {
   TowerTeams none(1, 4), two(2, 4);
   TowerTeams::Seat seat;
   EXPECT_FALSE(none.Join(1, kKind, 16, &seat));
@@ -132,7 +132,7 @@ double Meet(TowerTeams* teams, const Meeting& first, const Meeting& second) {
   return seconds;
 }
 
-TEST(TowerTeam, AMemberThatFailsLetsTheOthersGo) {
+TEST(TowerTeam, FailingMemberReleasesTheOthers) {
   TowerTeams teams(2, 4);
   for (int i = 0; i < 3; ++i) {
     bool together = true;
@@ -155,7 +155,7 @@ TEST(TowerTeam, AMemberThatFailsLetsTheOthersGo) {
   EXPECT_TRUE(together);
 }
 
-TEST(TowerTeam, AMemberThatFailsLaterLetsTheOthersGo) {
+TEST(TowerTeam, MemberThatFailsLaterReleasesTheOthers) {
   TowerTeams teams(2, 4);
   bool first = false, second = true;
   for (int i = 0; i < 50 && !first; ++i) {
@@ -174,7 +174,7 @@ TEST(TowerTeam, AMemberThatFailsLaterLetsTheOthersGo) {
   EXPECT_FALSE(second);
 }
 
-TEST(TowerTeam, AMemberThatHasNoCpuIsNotWaitedFor) {
+TEST(TowerTeam, DoesNotWaitForAMemberWithoutCpu) {
   TowerTeams teams(2, 4);
   const double seconds = Meet(
       &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::seconds(1)); },
@@ -182,7 +182,7 @@ TEST(TowerTeam, AMemberThatHasNoCpuIsNotWaitedFor) {
   EXPECT_LT(seconds, 0.5);
 }
 
-TEST(TowerTeam, WhoWaitsSleeps) {
+TEST(TowerTeam, WaitingMembersSleep) {
   TowerTeams teams(2, 4);
   double cpu_seconds = 1;
   Meet(
@@ -198,7 +198,7 @@ TEST(TowerTeam, WhoWaitsSleeps) {
   EXPECT_LT(cpu_seconds, 0.003);
 }
 
-TEST(TowerTeam, AThreadThatIsKeptOutRunsAlone) {
+TEST(TowerTeam, ExcludedThreadComputesAlone) {
   TowerTeams teams(2, 4);
   std::atomic<int> met{0}, bad{0};
   std::thread kept_out([&] {

@@ -43,7 +43,7 @@ void ExpectError(const std::string& path, absl::StatusCode code, const std::stri
   EXPECT_NE(status.message().find(';'), std::string::npos) << "what to do: " << status;
 }
 
-TEST(EmbeddingTable, TellsWhatTheFileHolds) {
+TEST(EmbeddingTable, DescribesContentOfFile) {
   const TemporaryFolder folder;
   TableFileContent content;
   content.row_type = RowType::kInt4;
@@ -67,7 +67,7 @@ TEST(EmbeddingTable, TellsWhatTheFileHolds) {
   for (uint32_t row = 0; row < 4; ++row) EXPECT_EQ(table->row(row)[6], 16 * row + 6);
 }
 
-TEST(EmbeddingTable, WhatIsNoFileIsNamed) {
+TEST(EmbeddingTable, ErrorsNamePathsThatAreNotFiles) {
   const TemporaryFolder folder;
   ExpectError(folder.Path("missing.emb"), absl::StatusCode::kNotFound, "no such file");
   ExpectError(folder.Path("missing/table.emb"), absl::StatusCode::kNotFound, "no such file");
@@ -79,7 +79,7 @@ TEST(EmbeddingTable, WhatIsNoFileIsNamed) {
   ExpectError(folder.Write("text.emb", std::string(1000, 'x')), absl::StatusCode::kDataLoss, "magic");
 }
 
-TEST(EmbeddingTable, AFileThatMayNotBeReadIsNamed) {
+TEST(EmbeddingTable, ErrorsNameUnreadableFiles) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("table.emb", Strings().Bytes());
   chmod(path.c_str(), 0);
@@ -121,7 +121,7 @@ TEST(EmbeddingTable, ATruncatedFileIsRefused) {
 }
 
 // The checksums know every byte of the file.
-TEST(EmbeddingTable, EveryAlteredByteIsNoticed) {
+TEST(EmbeddingTable, DetectsEveryAlteredByte) {
   const TemporaryFolder folder;
   TableFileContent content = Strings();
   content.dim = 1;
@@ -151,7 +151,7 @@ const WrongContent kWrongContents[] = {
     {"end", [](std::string* b, size_t, size_t offsets) { Put<uint64_t>(b, offsets + 30 * 8, 1 << 20); }, "key_offsets"},
 };
 
-TEST(EmbeddingTable, WrongContentIsNamed) {
+TEST(EmbeddingTable, ErrorsNameWrongContent) {
   const TemporaryFolder folder;
   const std::string good = Strings().Bytes();
   for (const WrongContent& wrong : kWrongContents) {
@@ -181,7 +181,7 @@ TEST(EmbeddingTable, AFullLastBucketIsRefused) {
   ExpectError(folder.Write("table.emb", bytes), absl::StatusCode::kDataLoss, "with 5 keys, expected at most 4");
 }
 
-TEST(EmbeddingTable, AFileIsMappedOnceAndUnmappedWithItsLastUser) {
+TEST(EmbeddingTable, MapsAFileOnceAndUnmapsItWithItsLastUser) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("table.emb", Strings().Bytes());
   std::filesystem::create_hard_link(path, folder.Path("link.emb"));

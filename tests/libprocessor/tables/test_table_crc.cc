@@ -14,13 +14,13 @@ uint32_t Extend(uint32_t crc, const std::string& bytes) {
   return ExtendTableCrc(crc, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
-TEST(TableCrc, IsThatOfTheStandard) {
+TEST(TableCrc, EqualsStandardTestVectors) {
   EXPECT_EQ(Extend(0, "123456789"), 0xe3069283u);            // the catalog's check value
   EXPECT_EQ(Extend(0, std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
   EXPECT_EQ(Extend(0, std::string(32, '\xff')), 0x62a8ab43u);
 }
 
-TEST(TableCrc, EqualsThatOfOneByteAtATime) {
+TEST(TableCrc, EqualsBytewiseComputation) {
   std::mt19937_64 random(4);
   std::string bytes;
   for (int i = 0; i < 30000; ++i) bytes += static_cast<char>(random());

@@ -23,7 +23,7 @@ TableFileContent FourTexts() {
   return content;
 }
 
-TEST(TableHeader, TellsAllFields) {
+TEST(TableHeader, ReadsAllFields) {
   for (uint32_t type = 0; type <= 4; ++type) {
     for (uint32_t dim : {1, 2, 3, 16, 37}) {
       TableFileContent content = FourTexts();
@@ -50,7 +50,7 @@ TEST(TableHeader, TellsAllFields) {
   }
 }
 
-TEST(TableHeader, EveryAlteredByteIsNoticed) {
+TEST(TableHeader, DetectsEveryAlteredByte) {
   const std::string good = FourTexts().Bytes();
   for (size_t at = 0; at < kTableHeaderBytes; ++at) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -103,7 +103,7 @@ const WrongHeader kWrongHeaders[] = {
     {"integer keys", [](std::string* b) { Put<uint32_t>(b, 52, 1); }, "key_offsets: 40 bytes, expected 0"},
 };
 
-TEST(TableHeader, WrongFieldsAreNamed) {
+TEST(TableHeader, ErrorsNameWrongFields) {
   const std::string good = FourTexts().Bytes();
   for (const WrongHeader& wrong : kWrongHeaders) {
     std::string bytes = good;
@@ -116,7 +116,7 @@ TEST(TableHeader, WrongFieldsAreNamed) {
   }
 }
 
-TEST(TableHeader, AnEmptySectionIsNowhere) {
+TEST(TableHeader, EmptySectionMustHaveNoOffset) {
   TableFileContent content;
   content.rows = 0;
   std::string bytes = content.Bytes();
@@ -127,7 +127,7 @@ TEST(TableHeader, AnEmptySectionIsNowhere) {
   EXPECT_EQ(ParseHeader(bytes, &header).code(), absl::StatusCode::kDataLoss);
 }
 
-TEST(TableHeader, ANewerVersionIsNamed) {
+TEST(TableHeader, ErrorsNameNewerVersion) {
   std::string bytes = FourTexts().Bytes();
   Put<uint32_t>(&bytes, 8, 2);  // its checksum may be another one, too
   TableHeader header;

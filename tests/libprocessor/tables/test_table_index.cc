@@ -71,7 +71,7 @@ TEST(TableIndex, DirectKeysAreRows) {
   }
 }
 
-TEST(TableIndex, IntegerKeysAreFoundAndOthersAreNot) {
+TEST(TableIndex, FindsIntegerKeys) {
   std::mt19937_64 random(1);
   for (size_t size : kSizes) {
     for (uint64_t homes : {uint64_t{0}, uint64_t{1}, size / 5 + 1}) {
@@ -97,7 +97,7 @@ TEST(TableIndex, IntegerKeysAreFoundAndOthersAreNot) {
   }
 }
 
-TEST(TableIndex, StringsAreFoundAndOthersAreNot) {
+TEST(TableIndex, FindsStringKeys) {
   for (size_t size : kSizes) {
     TableFileContent content;
     content.index_kind = IndexKind::kString;
@@ -123,7 +123,7 @@ TEST(TableIndex, StringsAreFoundAndOthersAreNot) {
 }
 
 // What overflows goes to the next buckets, and to those that are no key's home.
-TEST(TableIndex, KeysOfOneHomeOverflow) {
+TEST(TableIndex, FindsKeysThatOverflowTheirBucket) {
   std::mt19937_64 random(2);
   for (size_t size : {5, 6, 9, 10, 11, 63}) {
     for (uint64_t home : {0, 3, 7}) {
@@ -145,7 +145,7 @@ TEST(TableIndex, KeysOfOneHomeOverflow) {
   }
 }
 
-TEST(TableIndex, StringsOfOneFingerprintAreToldApart) {
+TEST(TableIndex, DistinguishesStringsWithEqualFingerprints) {
   for (size_t count : {2, 5, 6, 13}) {
     TableFileContent content;
     content.index_kind = IndexKind::kString;

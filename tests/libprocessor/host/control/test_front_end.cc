@@ -27,7 +27,7 @@ class FrontEndPlaces : public ::testing::Test {
   int64_t now_ns_ = 0;
 };
 
-TEST_F(FrontEndPlaces, KeepsOffWhatIsReserved) {
+TEST_F(FrontEndPlaces, KeepsOffReservedCpus) {
   FrontEnd front_end(true);
   Place(front_end, {});
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
@@ -48,7 +48,7 @@ TEST_F(FrontEndPlaces, RunsAnywhereIfAllCpusAreReserved) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(FrontEndPlaces, ItsEndGivesThreadsTheirCpusBack) {
+TEST_F(FrontEndPlaces, DestructorRestoresCpusOfThreads) {
   {
     FrontEnd front_end(true);
     Place(front_end, first_);
@@ -57,7 +57,7 @@ TEST_F(FrontEndPlaces, ItsEndGivesThreadsTheirCpusBack) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(FrontEndPlaces, LeavesThreadsOfOthersAlone) {
+TEST_F(FrontEndPlaces, DoesNotMoveOtherThreads) {
   FrontEnd front_end(false);
   Place(front_end, first_);
   Place(front_end, first_);
@@ -85,7 +85,7 @@ TEST_F(FrontEndPlaces, ABusyFrontEndReturnsToReservedCpusForAWhile) {
   EXPECT_EQ(front_end.cpus(), others_);
 }
 
-TEST(FrontEnd, StaysWithMoreThanItBeginsWith) {
+TEST(FrontEnd, StaysRestrictedWithMoreUseThanItStartsWith) {
   EXPECT_TRUE(FrontEnd::KeepOff(false, {0.3, 0.3}, 1));
   EXPECT_FALSE(FrontEnd::KeepOff(false, {0.6, 0.3}, 1));
   EXPECT_TRUE(FrontEnd::KeepOff(true, {0.6, 0.3}, 1));

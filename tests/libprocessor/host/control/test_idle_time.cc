@@ -16,7 +16,7 @@ constexpr const char* kStat =
     "cpu12 1 1 1 7 0\n"
     "intr 12 0 9\ncpus 1\ncpu x\n";
 
-TEST(IdleTimeTest, TicksOfTheCpusThatAreNamed) {
+TEST(IdleTimeTest, SumsTicksOfNamedCpus) {
   EXPECT_EQ(SumTicks(kStat, {0}).idle, 105);
   EXPECT_EQ(SumTicks(kStat, {0}).total, 1 + 2 + 3 + 100 + 5 + 6 + 7 + 8) << "guests are in user";
   EXPECT_EQ(SumTicks(kStat, {0, 1}).idle, 105 + 1050);
@@ -41,7 +41,7 @@ TEST(IdleTimeTest, BusyCpusAreNotIdle) {
   for (std::thread& thread : busy) thread.join();
 }
 
-TEST(IdleTimeTest, CpusThatNobodyKnowsCountAsIdle) { EXPECT_EQ(IdleShare({1 << 20}, std::chrono::milliseconds(1)), 1); }
+TEST(IdleTimeTest, UnknownCpusCountAsIdle) { EXPECT_EQ(IdleShare({1 << 20}, std::chrono::milliseconds(1)), 1); }
 
 }  // namespace
 }  // namespace processor

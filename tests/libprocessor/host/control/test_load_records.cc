@@ -19,7 +19,7 @@ LoadRecords Next(const LoadRecords& before, const std::string& now, bool on_purp
 
 LoadRecords Fresh() { return LoadRecords::Read("", "boot", false, "t0"); }
 
-TEST(LoadRecords, RefuseWhatWasAloneInTwoDeaths) {
+TEST(LoadRecords, RefuseVersionThatWasAloneInTwoDeaths) {
   LoadRecords records = Fresh();
   EXPECT_EQ(records.StandingOf(kGood, true), Standing::kUnknown);
   records.Begin(kGood);
@@ -70,7 +70,7 @@ TEST(LoadRecords, BlameNoVersionIfSeveralWereLoading) {
   EXPECT_FALSE(Next(records, "t5").MayLoad(kBad, false).ok());
 }
 
-TEST(LoadRecords, ForgiveWhatLoadedInBetween) {
+TEST(LoadRecords, ForgiveVersionThatLoadedInBetween) {
   LoadRecords records = Fresh();
   records.Begin(kBad);
   records = Next(records, "t1");
@@ -126,7 +126,7 @@ TEST(LoadRecords, CountNoIntendedExit) {
   }
 }
 
-TEST(LoadRecords, SayWhenTheyHaveChanged) {
+TEST(LoadRecords, ReportChanges) {
   LoadRecords records = Fresh();
   EXPECT_FALSE(records.TakeChanged());
   records.Begin(kGood);

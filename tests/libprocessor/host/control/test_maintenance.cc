@@ -32,7 +32,7 @@ TEST(Maintenance, RunsJobsOnIdleCpus) {
   EXPECT_FALSE(maintenance.busy());
 }
 
-TEST(Maintenance, GetsATenthOfACpuWhereNoneIsIdle) {
+TEST(Maintenance, GetsATenthOfACpuIfNoneIsIdle) {
   std::atomic<bool> done{false};
   std::vector<std::thread> busy;
   for (size_t i = 0; i < 2 * AllowedCpus().size(); ++i) {

@@ -49,7 +49,7 @@ TEST(Reconcile, LoadsBaselinesFirst) {
   EXPECT_FALSE(plan.models.at("m").baseline.has_value());
 }
 
-TEST(Reconcile, AModelWithoutABaselineComesBeforeOneThatSwitches) {
+TEST(Reconcile, ModelsWithoutBaselineLoadBeforeModelsThatSwitch) {
   DesiredState desired = Desire(2, {1, 2});
   desired.models["z"].baseline = 5;
   desired.models["z"].versions[5] = At("/5");
@@ -57,7 +57,7 @@ TEST(Reconcile, AModelWithoutABaselineComesBeforeOneThatSwitches) {
   EXPECT_EQ(Numbers(plan.load), (std::vector<int64_t>{5, 2}));
 }
 
-TEST(Reconcile, LeavesAloneWhatIsAsDesired) {
+TEST(Reconcile, PlansNothingForDesiredState) {
   const Plan plan = Reconcile(Desire(1, {1, 2, 3, 4}),
                               {Is(1, 1, VersionState::kReady), Is(2, 2, VersionState::kLoading),
                                Is(3, 3, VersionState::kFailed), Is(4, 4, VersionState::kWarming)},
@@ -69,7 +69,7 @@ TEST(Reconcile, LeavesAloneWhatIsAsDesired) {
   EXPECT_EQ(plan.models.at("m").incoming, (std::map<int64_t, uint64_t>{{2, 2}, {3, 3}, {4, 4}}));
 }
 
-TEST(Reconcile, EndsWhatIsNotDesired) {
+TEST(Reconcile, EndsVersionsThatAreNotDesired) {
   const Plan plan =
       Reconcile(Desire(1, {1}),
                 {Is(1, 1, VersionState::kReady), Is(2, 2, VersionState::kReady), Is(3, 3, VersionState::kLoading),
@@ -131,7 +131,7 @@ TEST(Reconcile, ReplacesAVersionBesideTheOldOne) {
   EXPECT_EQ(plan.retire, (Ids{1}));
 }
 
-TEST(Reconcile, AChangedMindGivesUpWhatIsUnderWay) {
+TEST(Reconcile, GivesUpLoadsThatAreNoLongerDesired) {
   DesiredState desired = Desire(1, {1});
   desired.models["m"].versions[1].path = "/newer";
   const Plan plan =
@@ -141,7 +141,7 @@ TEST(Reconcile, AChangedMindGivesUpWhatIsUnderWay) {
   EXPECT_EQ(plan.models.at("m").serving.at(1), 1u);
 }
 
-TEST(Reconcile, TriesAgainWhenItIsTime) {
+TEST(Reconcile, RetriesWhenDue) {
   std::vector<VersionInstance> instances = {Is(1, 1, VersionState::kFailed)};
   EXPECT_TRUE(Reconcile(Desire(1, {1}), instances, {}).load.empty());
   instances[0].retry_due = true;
@@ -150,7 +150,7 @@ TEST(Reconcile, TriesAgainWhenItIsTime) {
   EXPECT_EQ(plan.load[0].instead_of, 1u);
 }
 
-TEST(Reconcile, AFailedVersionIsTriedAgainWhenItsEntryChanges) {
+TEST(Reconcile, RetriesFailedVersionWhenItsEntryChanges) {
   DesiredState desired = Desire(1, {1});
   desired.models["m"].versions[1].config = R"({"session_num":2})";
   const Plan plan = Reconcile(desired, {Is(1, 1, VersionState::kFailed)}, {});
@@ -159,13 +159,13 @@ TEST(Reconcile, AFailedVersionIsTriedAgainWhenItsEntryChanges) {
   EXPECT_EQ(plan.forget, (Ids{1}));
 }
 
-TEST(Reconcile, WhatEndsIsNotTakenBack) {
+TEST(Reconcile, DrainingVersionsDoNotServeAgain) {
   const Plan plan = Reconcile(Desire(1, {1}), {Is(1, 1, VersionState::kDraining)}, {});
   EXPECT_EQ(Numbers(plan.load), (std::vector<int64_t>{1}));
   EXPECT_TRUE(plan.models.at("m").serving.empty());
 }
 
-TEST(Reconcile, ABaselineMovesBackAtOnce) {
+TEST(Reconcile, RollbackToALoadedBaselineIsImmediate) {
   // A roll-back: the version before is there, without having been the baseline for a while.
   const Plan plan =
       Reconcile(Desire(1, {1, 2}), {Is(1, 1, VersionState::kReady), Is(2, 2, VersionState::kReady)}, {{"m", 2}});

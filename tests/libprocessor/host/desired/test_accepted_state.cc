@@ -27,7 +27,7 @@ TEST(AcceptDesired, AValidDocumentIsTakenUnchanged) {
   EXPECT_EQ(accepted.state.models.size(), 2u);
 }
 
-TEST(AcceptDesired, AModelThatIsRefusedStaysAsItWas) {
+TEST(AcceptDesired, RefusedModelKeepsItsFormerState) {
   const std::string former =
       Document(3, ModelText("a", "/a") + ", " + ModelText("b", "/b") + ", " + ModelText("c", "/c"));
   const std::string wrong = R"(, "labels": {"l": 9})";
@@ -51,7 +51,7 @@ TEST(AcceptDesired, AModelThatIsRefusedStaysAsItWas) {
   EXPECT_EQ(again.state.generation, 4);
 }
 
-TEST(AcceptDesired, AVersionThatIsRefusedIsThereWithItsFault) {
+TEST(AcceptDesired, RefusedVersionIsKeptWithItsFault) {
   AcceptedState accepted;
   ASSERT_TRUE(AcceptDesired(Document(1, ModelText("a", "relative")), "", "h", &accepted).ok());
   EXPECT_EQ(accepted.error, "") << "told where versions are told of";

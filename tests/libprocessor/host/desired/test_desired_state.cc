@@ -32,7 +32,7 @@ constexpr char kFull[] = R"({
   "hosts": {"host-0": {"cpusets": {"ranking/4": "1"}}, "host-1": {"cpusets": {"ranking/3": "0"}}}
 })";
 
-TEST(DesiredState, IsReadWhole) {
+TEST(DesiredState, ReadsEveryKey) {
   DesiredState state;
   const absl::Status status = ParseDesiredState(kFull, "host-0", &state);
   ASSERT_TRUE(status.ok()) << status;
@@ -70,7 +70,7 @@ TEST(DesiredState, IsReadWhole) {
   EXPECT_TRUE(retrieval.versions.at(1).traffic);
 }
 
-TEST(DesiredState, IdentityIsWhatMakesAnotherVersion) {
+TEST(DesiredState, IdentityChangesWithSettingsThatNeedALoad) {
   DesiredVersion a;
   a.path = "/a";
   DesiredVersion b = a;
@@ -308,7 +308,7 @@ TEST(DesiredState, DeepNestingRefusesTheVersionThatHasIt) {
   }
 }
 
-TEST(DesiredState, NumbersThatJsonCannotHoldAreNoJson) {
+TEST(DesiredState, RefusesNumbersThatAreNotJson) {
   for (const char* number : {"1e400", "-1e400", "NaN", "Infinity", "01"}) {
     DesiredState state;
     const absl::Status status = ParseDesiredState(WithConfig(number), "h", &state);

@@ -53,7 +53,7 @@ TEST_F(PortClaimTest, IsRefusedToHostsOfAnother) {
   EXPECT_TRUE(Take("127.0.0.1", "other", &other).ok()) << "the last one has gone";
 }
 
-TEST_F(PortClaimTest, OfAllAddressesCollidesWithEach) {
+TEST_F(PortClaimTest, WildcardAddressCollidesWithEveryAddress) {
   for (const char* all : {"0.0.0.0", "::"}) {
     for (const bool all_first : {true, false}) {
       PortClaim first, second, third;

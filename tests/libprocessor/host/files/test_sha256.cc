@@ -24,7 +24,7 @@ TEST(Sha256, EqualsTheStandardsExamples) {
   EXPECT_EQ(Hash(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, PiecesOfAnySizeMakeTheSame) {
+TEST(Sha256, HashIsIndependentOfPieceSizes) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text.push_back(static_cast<char>(i * 37));
   for (size_t size = 0; size < 300; ++size) {

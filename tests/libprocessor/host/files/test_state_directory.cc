@@ -38,7 +38,7 @@ class StateDirectoryTest : public testing::Test {
   std::unique_ptr<StateDirectory> directory_;
 };
 
-TEST_F(StateDirectoryTest, IsMadeAndLockedForItsHost) {
+TEST_F(StateDirectoryTest, MakesAndLocksFolderOfHost) {
   EXPECT_EQ(folder_.Read("state/hosts/host-0/lock"), absl::StrCat(getpid(), "\n"));
   std::unique_ptr<StateDirectory> second;
   const absl::Status status = StateDirectory::Open(folder_.path() + "/state", "host-0", &second);
@@ -49,7 +49,7 @@ TEST_F(StateDirectoryTest, IsMadeAndLockedForItsHost) {
   EXPECT_TRUE(StateDirectory::Open(folder_.path() + "/state", "host-0", &directory_).ok()) << "the lock is given back";
 }
 
-TEST_F(StateDirectoryTest, HostIdsAreNamesOfFolders) {
+TEST_F(StateDirectoryTest, HostIdsMustBeFolderNames) {
   std::unique_ptr<StateDirectory> directory;
   for (const std::string& id : {std::string(), std::string("."), std::string(".."), std::string("a/b"),
                                 std::string("a b"), std::string(65, 'a'), std::string("\xff")}) {
@@ -93,7 +93,7 @@ TEST_F(StateDirectoryTest, DesiredIsReadWhenItChanges) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST_F(StateDirectoryTest, HostFilesAreReplacedWhole) {
+TEST_F(StateDirectoryTest, ReplacesHostFilesAtomically) {
   for (const bool durable : {true, false}) {
     ASSERT_TRUE(directory_->WriteHostFile("actual.json", "a long text", durable).ok());
     ASSERT_TRUE(directory_->WriteHostFile("actual.json", "short", durable).ok());
@@ -104,7 +104,7 @@ TEST_F(StateDirectoryTest, HostFilesAreReplacedWhole) {
   EXPECT_EQ(files, 2) << "actual.json and lock";
 }
 
-TEST_F(StateDirectoryTest, AFailedWriteLeavesTheFileAsItWas) {
+TEST_F(StateDirectoryTest, FailedWriteKeepsFormerFile) {
   ASSERT_TRUE(directory_->WriteHostFile("actual.json", "before", true).ok());
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -31,7 +31,7 @@ class RecordFolderTest : public testing::Test {
   RecordFolder folder_{Path()};
 };
 
-TEST_F(RecordFolderTest, TensorFlowReadsWhatIsWritten) {
+TEST_F(RecordFolderTest, TensorFlowReadsTheRecords) {
   const mode_t mask = umask(022);
   const Records records = {"one", "", std::string(100000, 'x')};
   for (const std::string& record : records) ASSERT_TRUE(folder_.Append(record, kMaxFileBytes, 8).ok());
@@ -64,13 +64,13 @@ TEST_F(RecordFolderTest, FilesAreBoundedInSizeAndNumber) {
   EXPECT_EQ(left.back().substr(0, 2), "94");
 }
 
-TEST_F(RecordFolderTest, ARecordThatIsLargerHasAFileOfItsOwn) {
+TEST_F(RecordFolderTest, LargerRecordHasItsOwnFile) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(folder_.Append(std::string(9000, 'x'), 4096, 2).ok());
   EXPECT_EQ(Files().size(), 2);
   EXPECT_EQ(RecordsIn(Path()).size(), 2);
 }
 
-TEST_F(RecordFolderTest, FewerFilesAreKeptFromTheNextRecordOn) {
+TEST_F(RecordFolderTest, LowerFileLimitAppliesFromTheNextRecord) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(folder_.Append(std::string(5000, 'x'), 4096, 8).ok());
   EXPECT_EQ(Files().size(), 5);
   ASSERT_TRUE(folder_.Append("small", kMaxFileBytes, 2).ok());
@@ -78,7 +78,7 @@ TEST_F(RecordFolderTest, FewerFilesAreKeptFromTheNextRecordOn) {
   EXPECT_EQ(RecordsIn(Path()).back(), "small");
 }
 
-TEST_F(RecordFolderTest, AnotherHostBeginsAFileOfItsOwn) {
+TEST_F(RecordFolderTest, AnotherHostBeginsItsOwnFile) {
   ASSERT_TRUE(folder_.Append("before", kMaxFileBytes, 8).ok());
   RecordFolder restarted(Path());
   ASSERT_TRUE(restarted.Append("after", kMaxFileBytes, 8).ok());
@@ -86,7 +86,7 @@ TEST_F(RecordFolderTest, AnotherHostBeginsAFileOfItsOwn) {
   EXPECT_EQ(RecordsIn(Path()), (Records{"before", "after"}));
 }
 
-TEST_F(RecordFolderTest, NamesRiseThoughTheClockIsSetBack) {
+TEST_F(RecordFolderTest, NamesRiseEvenIfTheClockIsSetBack) {
   above_.Write("requests/ranking/4000000000000000.tfrecord", "");
   above_.Write("requests/ranking/3000000000000000.tfrecord", "");
   above_.Write("requests/ranking/notes.txt", "not ours");
@@ -94,7 +94,7 @@ TEST_F(RecordFolderTest, NamesRiseThoughTheClockIsSetBack) {
   EXPECT_EQ(Files(), (Records{"4000000000000000.tfrecord", "4000000000000001.tfrecord", "notes.txt"}));
 }
 
-TEST_F(RecordFolderTest, WhatOthersRemoveIsMadeAgain) {
+TEST_F(RecordFolderTest, RecreatesRemovedFilesAndFolders) {
   ASSERT_TRUE(folder_.Append("first", kMaxFileBytes, 8).ok());
   fs::remove(Path() + "/" + Files().front());
   ASSERT_TRUE(folder_.Append("second", kMaxFileBytes, 8).ok());
@@ -104,7 +104,7 @@ TEST_F(RecordFolderTest, WhatOthersRemoveIsMadeAgain) {
   EXPECT_EQ(RecordsIn(Path()), (Records{"third"}));
 }
 
-TEST_F(RecordFolderTest, WhereNoFolderCanBeTheErrorSaysSo) {
+TEST_F(RecordFolderTest, ErrorNamesFolderThatCannotBeMade) {
   above_.Write("requests", "a file");
   const absl::Status status = folder_.Append("x", kMaxFileBytes, 8);
   EXPECT_EQ(status.message(), absl::StrCat("'", Path(), "': cannot be made: Not a directory"));
@@ -112,7 +112,7 @@ TEST_F(RecordFolderTest, WhereNoFolderCanBeTheErrorSaysSo) {
   EXPECT_TRUE(folder_.Append("x", kMaxFileBytes, 8).ok());
 }
 
-TEST_F(RecordFolderTest, HalfARecordIsTakenAway) {
+TEST_F(RecordFolderTest, RemovesPartiallyWrittenRecord) {
   ASSERT_TRUE(folder_.Append("whole", kMaxFileBytes, 8).ok());
   // A file of 100 bytes is full, as a disk might be.
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

@@ -50,7 +50,7 @@ class RequestLogTest : public testing::Test {
   RequestLog log_{folder_.path()};
 };
 
-TEST_F(RequestLogTest, WritesTheBytesThatCame) {
+TEST_F(RequestLogTest, WritesReceivedBytes) {
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(10000));
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(Ask(*log, RequestOf(absl::StrCat("s", i))));
   log_.Flush();
@@ -65,7 +65,7 @@ TEST_F(RequestLogTest, WritesTheBytesThatCame) {
   EXPECT_EQ(log->dropped() + log->unsupported(), 0);
 }
 
-TEST_F(RequestLogTest, NothingIsThereUntilItIsWanted) {
+TEST_F(RequestLogTest, CreatesNothingUntilSamplingIsConfigured) {
   EXPECT_EQ(log_.Of("m", Settings(0)), nullptr);
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(10000));
   EXPECT_EQ(log_.Of("m", Settings(0)), log) << "what is counted stays";
@@ -77,7 +77,7 @@ TEST_F(RequestLogTest, NothingIsThereUntilItIsWanted) {
   EXPECT_NE(log_.Of("m", Settings(1)), log);
 }
 
-TEST_F(RequestLogTest, TheShareHoldsWhateverElseGoesByARunningNumber) {
+TEST_F(RequestLogTest, SamplingRateIsIndependentOfOtherRunningNumbers) {
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(500));
   int all = 0, of_an_arm = 0;
   for (uint64_t i = 0; i < 20000; ++i) {
@@ -112,7 +112,7 @@ TEST_F(RequestLogTest, RequestsOfOtherProtocolsBecomePredictRequests) {
   for (size_t i = 0; i < request.feeds.size(); ++i) EXPECT_TRUE(oracle::Same(back.feeds[i], request.feeds[i]));
 }
 
-TEST_F(RequestLogTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
+TEST_F(RequestLogTest, DropsAndCountsRequestsIfTheQueueIsFull) {
   const std::shared_ptr<ModelLog> log = log_.Of("m", Settings(10000));
   const std::string large(8 << 20, 'x');
   EXPECT_EQ(
@@ -126,7 +126,7 @@ TEST_F(RequestLogTest, WhatFindsTheQueueFullIsDroppedAndCounted) {
   EXPECT_EQ(log->written() + log->dropped(), 101);
 }
 
-TEST_F(RequestLogTest, AFolderThatCannotBeWrittenIsToldOfOnceAndTriedAgain) {
+TEST_F(RequestLogTest, LogsUnwritableFolderOnceAndRetries) {
   std::vector<std::string> lines;
   SetLogSink(
       [](void* data, int32_t, const char* line) { static_cast<std::vector<std::string>*>(data)->push_back(line); },
@@ -152,7 +152,7 @@ TEST_F(RequestLogTest, AFolderThatCannotBeWrittenIsToldOfOnceAndTriedAgain) {
                                         "Not a directory; samples are dropped until a later attempt succeeds"));
 }
 
-TEST_F(RequestLogTest, WhatWasOfferedIsWrittenBeforeTheEnd) {
+TEST_F(RequestLogTest, WritesOfferedRequestsBeforeTheEnd) {
   std::shared_ptr<ModelLog> log;
   {
     RequestLog ends(folder_.path());

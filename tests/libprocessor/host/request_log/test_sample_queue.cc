@@ -18,7 +18,7 @@ std::unique_ptr<SampledRequest> Sample(std::string_view bytes, int64_t version =
   return sample;
 }
 
-TEST(SampleQueue, GivesInTheOrderOfComing) {
+TEST(SampleQueue, ReturnsRequestsInOrderOfArrival) {
   SampleQueue queue(10, 100);
   for (int64_t i = 0; i < 5; ++i) {
     auto sample = Sample("x", i);

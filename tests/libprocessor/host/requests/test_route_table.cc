@@ -68,7 +68,7 @@ TEST_F(RouteChoiceTest, NumberAndLabelPinAVersion) {
   EXPECT_EQ(asked_, 0) << "the key does not matter then";
 }
 
-TEST_F(RouteChoiceTest, WhatIsNotThereIsNotFoundAndWhatIsNotReadyUnavailable) {
+TEST_F(RouteChoiceTest, MissingVersionsAreNotFoundAndUnreadyOnesUnavailable) {
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", 9, "", ""})));
   EXPECT_TRUE(absl::IsNotFound(Choose({"m", 0, "", ""})));
   EXPECT_TRUE(absl::IsInvalidArgument(Choose({"m", std::nullopt, "nobody", ""}))) << "as TensorFlow Serving";
@@ -99,7 +99,7 @@ TEST_F(RouteChoiceTest, AnArmThatCannotServeFallsBackToTheBaseline) {
   }
 }
 
-TEST_F(RouteChoiceTest, TheSwitchSendsAllToTheBaseline) {
+TEST_F(RouteChoiceTest, PausedRoutingSendsAllRequestsToTheBaseline) {
   routes_.rules.paused = true;
   ASSERT_TRUE(Choose({"m", std::nullopt, "", ""}, KeyIn(0, 3000)).ok());
   EXPECT_EQ(choice_.servable->number, 1);
@@ -108,7 +108,7 @@ TEST_F(RouteChoiceTest, TheSwitchSendsAllToTheBaseline) {
   ASSERT_TRUE(Choose({"m", 2, "", ""}).ok()) << "a pinned version stays reachable";
 }
 
-TEST_F(RouteChoiceTest, RequestsWithoutKeysHaveTheSharesExactly) {
+TEST_F(RouteChoiceTest, RequestsWithoutKeysAreSplitExactly) {
   std::map<int64_t, int> counts;
   for (int i = 0; i < 10000; ++i) {
     ASSERT_TRUE(Choose({"m", std::nullopt, "", ""}).ok());
@@ -124,7 +124,7 @@ TEST_F(RouteChoiceTest, RequestsWithoutKeysHaveTheSharesExactly) {
   EXPECT_NEAR(counts[2], 30, 3) << "and nearly so over a few";
 }
 
-TEST_F(RouteChoiceTest, WithoutABaselineTheStateIsTold) {
+TEST_F(RouteChoiceTest, ErrorNamesStateIfThereIsNoBaseline) {
   routes_.baseline = nullptr;
   routes_.baseline_state = "version 1 is loading";
   const absl::Status status = Choose({"m", std::nullopt, "", ""}, KeyIn(6000, 10000));

@@ -20,7 +20,7 @@ double Correlation(const Scores& a, const Scores& b) {
   return correlation;
 }
 
-TEST(RankCorrelation, LooksAtTheOrderAlone) {
+TEST(RankCorrelation, DependsOnlyOnTheOrder) {
   EXPECT_DOUBLE_EQ(Correlation({1, 2, 3}, {10, 20, 1000}), 1.0);
   EXPECT_DOUBLE_EQ(Correlation({1, 2, 3}, {-1, -2, -1000}), -1.0);
   EXPECT_DOUBLE_EQ(Correlation({2, 1}, {1, 2}), -1.0);
@@ -63,7 +63,7 @@ TEST(ScoreComparison, SumsOverRequests) {
   EXPECT_EQ(json["mismatches"], 1);
 }
 
-TEST(ScoreComparison, SaysHowSureItsMeansAre) {
+TEST(ScoreComparison, ReportsSquaresForConfidenceIntervals) {
   ScoreComparison comparison;
   comparison.Add(Scores{1, 2}, Scores{1.5, 2});
   comparison.Add(Scores{3, 1, 2}, Scores{2, 3, 1});

@@ -12,7 +12,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST(ScoreCounts, TellsNumbersFromOthers) {
+TEST(ScoreCounts, CountsNanAndInfiniteScores) {
   ScoreCounts counts;
   const float largest = std::numeric_limits<float>::max(), smallest = std::numeric_limits<float>::denorm_min();
   counts.Add(std::vector<float>{0.0f, -0.0f, largest, -largest, smallest, 1.5f});
@@ -30,7 +30,7 @@ TEST(ScoreCounts, AnswersWithoutScoresDoNotCount) {
   EXPECT_EQ(counts.answers(), 0u);
 }
 
-TEST(ScoreCounts, LooksAtTheFirstThousands) {
+TEST(ScoreCounts, ChecksOnlyTheFirstThousands) {
   ScoreCounts counts;
   counts.Add(std::vector<float>(10 * ScoreCounts::kMostPerAnswer, kNan));
   EXPECT_EQ(counts.answers(), 1u);

@@ -46,7 +46,7 @@ class ModelFiles : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ModelFiles, AreListedThroughLinksButNotInCircles) {
+TEST_F(ModelFiles, AreListedThroughLinksButNotRecursively) {
   Write("saved_model.pb", "graph");
   Write("variables/b", "1");
   Write("variables/a", "2");
@@ -61,7 +61,7 @@ TEST_F(ModelFiles, AreListedThroughLinksButNotInCircles) {
             (std::vector<std::string>{"saved_model.pb", "assets/link", "assets/words", "variables/a", "variables/b"}));
 }
 
-TEST_F(ModelFiles, AreReadOnlyWhereTheSealIsAnother) {
+TEST_F(ModelFiles, AreReadOnlyIfTheSealDiffers) {
   Write("saved_model.pb", "graph");
   const DesiredFiles deployed = Deployed();
   int looks = 0;
@@ -75,7 +75,7 @@ TEST_F(ModelFiles, AreReadOnlyWhereTheSealIsAnother) {
   EXPECT_TRUE(Check({deployed.sha256, ""}, &looks).ok());
 }
 
-TEST_F(ModelFiles, ThatAreOthersAreRefusedWithBothHashes) {
+TEST_F(ModelFiles, ThatDifferAreRefusedWithBothHashes) {
   Write("saved_model.pb", "graph");
   Write("variables/a", "12");
   const DesiredFiles deployed = Deployed();
@@ -104,7 +104,7 @@ TEST_F(ModelFiles, WithoutARecordAreNotChecked) {
   EXPECT_EQ(looks, 0);
 }
 
-TEST_F(ModelFiles, ALinkMoreToATableIsNoChange) {
+TEST_F(ModelFiles, AnotherHardLinkToATableIsNoChange) {
   Write("assets/t.emb", "rows");
   Write("saved_model.pb", "graph");
   const DesiredFiles deployed = Deployed();
@@ -122,7 +122,7 @@ TEST_F(ModelFiles, ThatDoNotExistAreRefusedWithoutWaiting) {
   EXPECT_FALSE(Check(deployed, &looks).ok());
 }
 
-TEST_F(ModelFiles, WrittenToWhileTheyAreLoadedAreTold) {
+TEST_F(ModelFiles, WrittenDuringALoadAreReported) {
   Write("saved_model.pb", "graph");
   const DesiredFiles deployed = Deployed();
   FileChecker checker(record());
@@ -134,7 +134,7 @@ TEST_F(ModelFiles, WrittenToWhileTheyAreLoadedAreTold) {
   EXPECT_TRUE(absl::IsCancelled(checker.Check(folder(), deployed, [] { return true; }, &seal)));
 }
 
-TEST_F(ModelFiles, ADamagedRecordCostsAReadingAndNothingElse) {
+TEST_F(ModelFiles, DamagedRecordOnlyCausesAnotherRead) {
   Write("saved_model.pb", "graph");
   DesiredFiles deployed = Deployed();
   deployed.seal.clear();

@@ -25,7 +25,7 @@ TEST(StandingQueue, StandsAfterAnIntervalOfLongQueues) {
   EXPECT_TRUE(queue.Look(true, kBegin + 101 * kMs));
 }
 
-TEST(StandingQueue, ShortLooksDoNotEndWhatStands) {
+TEST(StandingQueue, AShortQueueAtOneLookDoesNotEndAStandingQueue) {
   StandingQueue queue;
   for (int64_t ms = 0; ms <= 100; ++ms) queue.Look(true, kBegin + ms * kMs);
   EXPECT_FALSE(queue.Look(false, kBegin + 110 * kMs));
@@ -41,7 +41,7 @@ TEST(StandingQueue, IsForgottenAfterASecondWithoutALongLook) {
   EXPECT_TRUE(queue.Look(true, kBegin + 1300 * kMs));
 }
 
-TEST(StandingQueue, LooksThatAreFarApartDoNotAddUp) {
+TEST(StandingQueue, LooksFarApartDoNotAddUp) {
   StandingQueue queue;
   EXPECT_FALSE(queue.Look(true, kBegin));
   EXPECT_FALSE(queue.Look(true, kBegin + 2000 * kMs));

@@ -118,7 +118,7 @@ class BatchRunTest : public ::testing::Test {
   bool depends_on_others_ = false;
 };
 
-TEST_F(BatchRunTest, TheFirstIsATrialAndThoseAfterAreOneRun) {
+TEST_F(BatchRunTest, FirstBatchIsATrialAndLaterOnesAreOneRun) {
   Add(1, 10);
   Add(2, 20);
   Add(5, 30);
@@ -165,7 +165,7 @@ TEST_F(BatchRunTest, ARequestThatFailsTheBatchFailsAlone) {
   }
 }
 
-TEST_F(BatchRunTest, OutputsThatDoNotFollowRowsAreFoundOutAndNotTriedAgain) {
+TEST_F(BatchRunTest, DetectsOutputsWithoutRowsAndDoesNotRetry) {
   extra_rows_ = 1;
   Add(1, 10);
   Add(1, 20);
@@ -177,7 +177,7 @@ TEST_F(BatchRunTest, OutputsThatDoNotFollowRowsAreFoundOutAndNotTriedAgain) {
   ExpectAnswers();
 }
 
-TEST_F(BatchRunTest, RowsThatDependOnOthersAreFoundOut) {
+TEST_F(BatchRunTest, DetectsRowsThatDependOnOtherRows) {
   depends_on_others_ = true;
   Add(1, 10);
   Add(2, 20);
@@ -195,7 +195,7 @@ TEST_F(BatchRunTest, AModelThatFailsOnlyInBatchesRunsRequestsOneByOne) {
   EXPECT_TRUE(RunsAlone(*requests_[0].request));
 }
 
-TEST_F(BatchRunTest, AFailureAfterATrialThatWentWellIsRepeatedEachTime) {
+TEST_F(BatchRunTest, FailuresAfterASuccessfulTrialAreRepeatedEachTime) {
   Add(2, 10);
   Add(1, 20);
   Go();
@@ -207,7 +207,7 @@ TEST_F(BatchRunTest, AFailureAfterATrialThatWentWellIsRepeatedEachTime) {
   EXPECT_FALSE(RunsAlone(*requests_[0].request));
 }
 
-TEST_F(BatchRunTest, RequestsOfOtherKindsAreNeverPutTogether) {
+TEST_F(BatchRunTest, RequestsOfDifferentKindsAreNeverBatched) {
   Add(1, 10);
   Add(1, 20, /*columns=*/4);
   EXPECT_FALSE(SameKind(*decoded_[0], *decoded_[1]));
@@ -223,7 +223,7 @@ TEST_F(BatchRunTest, RequestsOfOtherKindsAreNeverPutTogether) {
   EXPECT_NE(KindOf(*decoded_[0]), KindOf(*decoded_[1]));
 }
 
-TEST_F(BatchRunTest, EachSetOfOutputsIsTriedForItself) {
+TEST_F(BatchRunTest, EachSetOfOutputsIsTriedSeparately) {
   Add(1, 10);
   Add(1, 20);
   Go();
@@ -248,7 +248,7 @@ TEST_F(BatchRunTest, RowsAreTheFirstDimensionOfAllInputs) {
   EXPECT_EQ(RowsOf(request), 0) << "no rows";
 }
 
-TEST_F(BatchRunTest, AFirstDimensionThatTheSignatureFixesIsNoRows) {
+TEST_F(BatchRunTest, FixedFirstDimensionDoesNotCountRows) {
   tensorflow::SignatureDef def;
   AddSpec("x", tensorflow::DT_FLOAT, {1, -1}, def.mutable_inputs());
   AddSpec("y", tensorflow::DT_FLOAT, {1}, def.mutable_outputs());

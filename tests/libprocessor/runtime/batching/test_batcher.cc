@@ -18,7 +18,7 @@ namespace {
 
 using Chains = std::vector<std::vector<uint64_t>>;
 
-TEST_F(BatcherTest, ACallerRunsAtOnceIfASessionIsFree) {
+TEST_F(BatcherTest, CallerRunsAtOnceIfASessionIsFree) {
   Begin(ZeroWait());
   for (uint64_t id = 1; id <= 3; ++id) {
     FakeEntry& entry = *Make(id);
@@ -28,7 +28,7 @@ TEST_F(BatcherTest, ACallerRunsAtOnceIfASessionIsFree) {
   EXPECT_EQ(chains(), (Chains{{1}, {2}, {3}}));
 }
 
-TEST_F(BatcherTest, WhoeverGetsThePlaceTakesAllThatWait) {
+TEST_F(BatcherTest, ThreadThatGetsAPlaceBatchesAllWaitingRequests) {
   Begin(ZeroWait());
   Hold();
   std::vector<Call*> calls = {CallOne(1)};
@@ -47,7 +47,7 @@ TEST_F(BatcherTest, WhoeverGetsThePlaceTakesAllThatWait) {
   }
 }
 
-TEST_F(BatcherTest, ARunHasMaxRowsAtMostUnlessOneRequestHasMore) {
+TEST_F(BatcherTest, BatchHasAtMostMaxRowsUnlessOneRequestHasMore) {
   Begin(ZeroWait(10));
   Hold();
   std::vector<Call*> calls = {CallOne(1)};
@@ -63,7 +63,7 @@ TEST_F(BatcherTest, ARunHasMaxRowsAtMostUnlessOneRequestHasMore) {
   EXPECT_EQ(chains(), (Chains{{1}, {2, 4}, {3, 6}, {5}}));
 }
 
-TEST_F(BatcherTest, OtherKindsAndRequestsWithoutRowsRunApart) {
+TEST_F(BatcherTest, RunsOtherKindsAndRequestsWithoutRowsSeparately) {
   Begin(ZeroWait());
   Hold();
   std::vector<Call*> calls = {CallOne(1)};
@@ -151,7 +151,7 @@ TEST_F(BatcherTest, StartedRequestsAreRunTogetherByAWorker) {
   for (const auto& entry : entries) EXPECT_EQ(entry->prepared, 1) << "what was given back is not read again";
 }
 
-TEST_F(BatcherTest, WhatDoesNotFitIsGivenToAFreeSession) {
+TEST_F(BatcherTest, FreeSessionRunsRequestsThatDoNotFit) {
   Begin(ZeroWait(), /*sessions=*/2);
   Hold();
   std::vector<FakeEntry*> entries;
@@ -165,14 +165,14 @@ TEST_F(BatcherTest, WhatDoesNotFitIsGivenToAFreeSession) {
   for (const auto& entry : entries) EXPECT_TRUE(Eventually([&] { return entry->told == 1; })) << entry->id;
 }
 
-TEST_F(BatcherTest, ABurstIsSharedByTheSessionsThatAreFree) {
+TEST_F(BatcherTest, FreeSessionsShareABurst) {
   Begin(ZeroWait(), /*sessions=*/2);
   Hold();
   for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(batcher_->Start(Make(id), 0).ok());
   ASSERT_TRUE(Inside(2)) << "one session has taken all, and the other has nothing to do";
 }
 
-TEST_F(BatcherTest, CallersAndStartedRequestsShareRuns) {
+TEST_F(BatcherTest, CallersAndStartedRequestsShareBatches) {
   Begin(ZeroWait());
   Hold();
   std::vector<Call*> calls = {CallOne(1)};
@@ -189,7 +189,7 @@ TEST_F(BatcherTest, CallersAndStartedRequestsShareRuns) {
   EXPECT_EQ(chains(), (Chains{{1}, {2, 3, 4}}));
 }
 
-TEST_F(BatcherTest, RemovesOnlyWhatWaits) {
+TEST_F(BatcherTest, RemovesOnlyWaitingRequests) {
   Begin(ZeroWait());
   Hold();
   FakeEntry &running = *Make(1), &waiting = *Make(2);
@@ -221,7 +221,7 @@ TEST_F(BatcherTest, TooManyStartedRequestsAreRefused) {
   EXPECT_EQ(entries[3]->prepared + entries[3]->runs + entries[3]->fails, 0);
 }
 
-TEST_F(BatcherTest, StopEndsWhatWaitsAndRefusesWhatComes) {
+TEST_F(BatcherTest, StopFailsWaitingRequestsAndRefusesLaterOnes) {
   Begin(ZeroWait());
   Hold();
   Call* const running = CallOne(1);
@@ -243,7 +243,7 @@ TEST_F(BatcherTest, StopEndsWhatWaitsAndRefusesWhatComes) {
   EXPECT_TRUE(running->status.ok()) << "what runs goes on";
 }
 
-TEST_F(BatcherTest, WithoutWorkersAStartedRequestIsRefusedOrRunByWhoeverComes) {
+TEST_F(BatcherTest, WithoutWorkersStartedRequestsAreRefusedOrRunByCallers) {
   Begin(ZeroWait());
   no_workers_ = true;
   FakeEntry& refused = *Make(1);
@@ -288,7 +288,7 @@ TEST_F(BatcherTest, TimedBatchesWaitAtMostTheMaximum) {
   EXPECT_TRUE(Eventually([&] { return alone.told == 1; }));
 }
 
-TEST_F(BatcherTest, TimedBatchesMissNoDeadlineAndHoldNoLoneRequest) {
+TEST_F(BatcherTest, TimedBatchesMeetDeadlinesAndDoNotDelayALoneRequest) {
   Begin(Timed(100, /*max_wait_us=*/10'000'000));
   auto entry = std::make_unique<FakeEntry>(1);
   entry->deadline_us = NowNs() / 1000 + 100'000;
@@ -328,7 +328,7 @@ TEST_F(BatcherTest, AChangeOfModeRunsTheWaitingBatch) {
   }
 }
 
-TEST_F(BatcherTest, WhatWaitsForAPlaceIsRunWhateverTheOptionsBecome) {
+TEST_F(BatcherTest, WaitingRequestsRunAfterOptionsChange) {
   Begin(ZeroWait());
   Hold();
   std::vector<Call*> calls = {CallOne(1)};

@@ -22,7 +22,7 @@ void ExpectFault(const absl::Status& status, const char* word) {
   EXPECT_NE(status.message().find(word), std::string::npos) << status << " lacks " << word;
 }
 
-TEST(ConfigReader, RefusesWhatIsNoObject) {
+TEST(ConfigReader, RefusesTextsThatAreNotObjects) {
   for (const char* text : {"", "{", "{\"a\": }", "nonsense", "{\"a\": 1} x", "{\"a\": \"\xff\"}"}) {
     ConfigReader reader;
     ExpectFault(reader.Parse(text), "not JSON");
@@ -33,7 +33,7 @@ TEST(ConfigReader, RefusesWhatIsNoObject) {
   }
 }
 
-TEST(ConfigReader, RefusesNestingThatWouldTakeTheStack) {
+TEST(ConfigReader, RefusesDeepNesting) {
   for (const char* open : {"[", "{\"a\":"}) {
     std::string text = "{\"session_num\": ";
     for (int i = 0; i < 1000000; ++i) text += open;
@@ -46,7 +46,7 @@ TEST(ConfigReader, RefusesNestingThatWouldTakeTheStack) {
   ExpectFault(reader.Parse(text), "nested deeper");
 }
 
-TEST(ConfigReader, LeavesAbsentKeysAlone) {
+TEST(ConfigReader, AbsentKeysKeepDefaults) {
   int number = 7;
   bool flag = true;
   std::string text = "as it was";
@@ -93,7 +93,7 @@ TEST(ConfigReader, ChecksDoubles) {
   }
 }
 
-TEST(ConfigReader, TakesFlagsAsHostsWriteThem) {
+TEST(ConfigReader, ReadsFlagsAsBooleansOrNumbers) {
   const auto read = [](const std::string& value, bool* flag) {
     return ReadOne("{\"f\": " + value + "}", [&](ConfigReader& reader) { reader.Boolean("f", flag); });
   };

@@ -46,7 +46,7 @@ TEST(ScratchAllocator, BlocksOfEverySizeAreAlignedAndKeepTheirBytes) {
   }
 }
 
-TEST(ScratchAllocator, AFreedBlockIsUsedAgain) {
+TEST(ScratchAllocator, ReusesFreedBlocks) {
   tensorflow::Allocator* allocator = ScratchAllocator();
   for (const size_t size : {size_t{64}, size_t{1000}, size_t{64} << 10}) {
     void* first = allocator->AllocateRaw(64, size);
@@ -67,7 +67,7 @@ TEST(ScratchAllocator, WiderAlignmentIsKept) {
   }
 }
 
-TEST(ScratchAllocator, ASizeThatCannotBeHadIsNull) {
+TEST(ScratchAllocator, ReturnsNullForImpossibleSizes) {
   EXPECT_EQ(ScratchAllocator()->AllocateRaw(64, SIZE_MAX - 100), nullptr);
 }
 
@@ -89,7 +89,7 @@ struct FreedLate {
   std::vector<void*> blocks;
 };
 
-TEST(ScratchAllocator, WhatAnEndingThreadFreesIsNotKept) {
+TEST(ScratchAllocator, DoesNotCacheBlocksFreedByAnEndingThread) {
   constexpr int kThreads = 100;
   const auto one_thread = [] {
     thread_local FreedLate late;

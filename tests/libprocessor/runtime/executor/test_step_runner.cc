@@ -54,7 +54,7 @@ class Pool {
   std::vector<StepRunner::Closure> waiting_;
 };
 
-TEST(StepRunner, GoesOnWhileThePoolIsBusy) {
+TEST(StepRunner, MakesProgressWhileThePoolIsBusy) {
   Pool pool;
   const auto runner = std::make_shared<StepRunner>(pool.Busy());
   std::vector<int> order;
@@ -70,7 +70,7 @@ TEST(StepRunner, GoesOnWhileThePoolIsBusy) {
   EXPECT_EQ(order.size(), 4u);
 }
 
-TEST(StepRunner, LeavesOneClosureAtATimeToTheThreadThatHelps) {
+TEST(StepRunner, LeavesOneClosureAtATimeToHelpingThread) {
   Pool pool;
   const auto runner = std::make_shared<StepRunner>(pool.Busy());
   const std::thread::id here = std::this_thread::get_id();
@@ -88,7 +88,7 @@ TEST(StepRunner, LeavesOneClosureAtATimeToTheThreadThatHelps) {
   pool.BecomeFree();
 }
 
-TEST(StepRunner, ThePoolTakesWhatComesWhileTheThreadThatHelpsIsBusy) {
+TEST(StepRunner, PoolRunsClosuresWhileHelpingThreadIsBusy) {
   Pool pool;
   const auto runner = std::make_shared<StepRunner>(pool.Starting());
   std::atomic<bool> other_ran{false};
@@ -103,7 +103,7 @@ TEST(StepRunner, ThePoolTakesWhatComesWhileTheThreadThatHelpsIsBusy) {
   EXPECT_EQ(pool.calls(), 1);
 }
 
-TEST(StepRunner, EndsOnAnyThread) {
+TEST(StepRunner, AnyThreadMayFinishTheStep) {
   Pool pool;
   for (int round = 0; round < 50; ++round) {
     const auto runner = std::make_shared<StepRunner>(pool.Starting());
@@ -122,7 +122,7 @@ TEST(StepRunner, EndsOnAnyThread) {
   }
 }
 
-TEST(StepRunner, WhatComesAfterTheStepRunsInThePool) {
+TEST(StepRunner, ClosuresScheduledAfterTheStepRunInThePool) {
   Pool pool;
   bool ran = false;
   const auto runner = std::make_shared<StepRunner>(pool.Busy());

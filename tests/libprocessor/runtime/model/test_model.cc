@@ -83,7 +83,7 @@ class ModelWithoutMemory : public testing::TestWithParam<const char*> {
   processor_model* handle_ = nullptr;
 };
 
-TEST_P(ModelWithoutMemory, ARequestThatIsWaitedForFails) {
+TEST_P(ModelWithoutMemory, SynchronousRequestFails) {
   const processor_request request = Request(true);
   FailEachAllocation([&] {
     processor_result* result = nullptr;
@@ -129,7 +129,7 @@ TEST_P(ModelWithoutMemory, AnAcceptedRequestIsAnsweredExactlyOnce) {
   processor_queue_free(queue);
 }
 
-TEST_P(ModelWithoutMemory, TheDropInFunctionsAnswer500) {
+TEST_P(ModelWithoutMemory, DropInFunctionsReturn500) {
   const void* inputs[] = {"\xff"};
   int sizes[] = {1}, size = 0;
   void* data = nullptr;

@@ -26,7 +26,7 @@ TEST(Cancellation, KeepsTheFirstReason) {
   EXPECT_EQ(cancellation.why(), absl::DeadlineExceededError("late"));
 }
 
-TEST(Cancellation, TellsItsListenerOnceAndNotAfterItHasLeft) {
+TEST(Cancellation, CallsListenerOnceAndNotAfterUnlisten) {
   Told told;
   Cancellation cancellation;
   EXPECT_TRUE(cancellation.Listen(&told));
@@ -42,7 +42,7 @@ TEST(Cancellation, TellsItsListenerOnceAndNotAfterItHasLeft) {
   EXPECT_EQ(told.times, 1);
 }
 
-TEST(Cancellation, AListenerThatHasLeftMayBeDestroyed) {
+TEST(Cancellation, ListenerMayBeDestroyedAfterUnlisten) {
   for (int i = 0; i < 2000; ++i) {
     Cancellation cancellation;
     std::thread other([&] { cancellation.Request(absl::CancelledError("gone")); });
@@ -82,14 +82,14 @@ TEST(JointCancellation, NeedsAllMembers) {
   EXPECT_TRUE(absl::IsCancelled(joint.all().why()));
 }
 
-TEST(JointCancellation, OfMembersThatWereCancelledBeforeIsCancelledAtOnce) {
+TEST(JointCancellation, IsCancelledAtOnceIfAllMembersAreCancelled) {
   Cancellation one;
   one.Request(absl::CancelledError("gone"));
   JointCancellation joint({&one});
   EXPECT_TRUE(joint.all().requested());
 }
 
-TEST(JointCancellation, LeavesItsMembersToOthers) {
+TEST(JointCancellation, ReleasesListenersOfItsMembers) {
   Cancellation one;
   {
     JointCancellation joint({&one});

@@ -12,7 +12,7 @@
 namespace processor {
 namespace {
 
-TEST(ExceptionStatus, NamesWhatWasThrown) {
+TEST(ExceptionStatus, ContainsMessageOfException) {
   EXPECT_EQ(Attempt([] { return absl::NotFoundError("x"); }), absl::NotFoundError("x"));
   EXPECT_EQ(Attempt([]() -> absl::Status { throw std::runtime_error("broken"); }), absl::InternalError("broken"));
   EXPECT_EQ(Attempt([]() -> absl::Status { throw std::bad_alloc(); }), NoMemoryStatus());

@@ -14,7 +14,7 @@ namespace {
 
 using State = RequestGate::State;
 
-TEST(RequestGate, AnOpenGateCountsThoseInside) {
+TEST(RequestGate, OpenGateCountsAdmittedRequests) {
   RequestGate gate("model", "one that is loaded");
   ASSERT_TRUE(gate.Admit().ok());
   EXPECT_EQ(gate.in_flight(), 1);
@@ -26,7 +26,7 @@ TEST(RequestGate, AnOpenGateCountsThoseInside) {
   EXPECT_EQ(gate.in_flight(), 0);
 }
 
-TEST(RequestGate, ADrainingGateRefusesWithoutCounting) {
+TEST(RequestGate, DrainingGateRefusesWithoutCounting) {
   RequestGate gate("host", "one that serves");
   ASSERT_TRUE(gate.BeginDrain().ok());
   const absl::Status refused = gate.Admit();
@@ -57,7 +57,7 @@ TEST(RequestGate, WaitingEndsAtTheDeadline) {
   EXPECT_EQ(gate.in_flight(), 1);
 }
 
-TEST(RequestGate, TheLastToLeaveWakesWhoWaits) {
+TEST(RequestGate, LastRequestThatLeavesWakesWaitingThread) {
   RequestGate gate("model", "one that is loaded");
   std::atomic<int> left{0};
   std::vector<std::thread> requests;

@@ -96,7 +96,7 @@ TEST(RequestWatch, AnEarlierDeadlineWakesTheThread) {
   watch.Remove(&soon);
 }
 
-TEST(RequestWatch, SeesDeadlinesThatComeWhileItSleepsForOnesThatHaveEnded) {
+TEST(RequestWatch, NoticesNewDeadlineWhileWaitingForARemovedOne) {
   RequestWatch watch;
   for (int i = 0; i < 1000; ++i) {
     Request quick;
@@ -111,7 +111,7 @@ TEST(RequestWatch, SeesDeadlinesThatComeWhileItSleepsForOnesThatHaveEnded) {
   watch.Remove(&late);
 }
 
-TEST(RequestWatch, NeverIsNotNow) {
+TEST(RequestWatch, InfiniteDeadlineNeitherStopsNorSpins) {
   RequestWatch watch;
   Request request;
   watch.Add(&request, INT64_MAX);
@@ -127,7 +127,7 @@ TEST(RequestWatch, NeverIsNotNow) {
   watch.Remove(&request);
 }
 
-TEST(RequestWatch, StopsByNumberWhatIsThere) {
+TEST(RequestWatch, StopsWatchedRequestByNumber) {
   RequestWatch watch;
   Request one, two;
   watch.Add(&one, 0);
@@ -159,7 +159,7 @@ TEST(RequestWatch, StopsAll) {
   }
 }
 
-TEST(RequestWatch, RemovingWaitsForWhoIsStopping) {
+TEST(RequestWatch, RemoveWaitsForStopOnAnotherThread) {
   RequestWatch watch;
   std::atomic<bool> inside{false}, left{false};
   auto request = std::make_unique<Request>();
@@ -177,7 +177,7 @@ TEST(RequestWatch, RemovingWaitsForWhoIsStopping) {
   stopping.join();
 }
 
-TEST(RequestWatch, WhoIsStoppedMayEndTheRequestAndStopAnother) {
+TEST(RequestWatch, StopMayRemoveItsRequestAndStopAnother) {
   RequestWatch watch;
   Request other;
   watch.Add(&other, 0);
@@ -204,7 +204,7 @@ TEST(RequestWatch, WhoIsStoppedMayEndTheRequestAndStopAnother) {
   EXPECT_EQ(watch.size(), 0u);
 }
 
-TEST(RequestWatch, RequestsComeAndGoWhileAllAreStopped) {
+TEST(RequestWatch, RequestsMayBeAddedAndRemovedDuringStopAll) {
   RequestWatch watch;
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

@@ -29,7 +29,7 @@ TEST(AnswersAgreeTest, SmallScoresOfTwoUsersDiffer) {
   EXPECT_FALSE(AgreeOf({1e-9f, 2e-9f}, {1.01e-9f, 2e-9f}));
 }
 
-TEST(AnswersAgreeTest, WhatIsSummedInAnotherOrderAgrees) {
+TEST(AnswersAgreeTest, SumsInAnotherOrderAgree) {
   EXPECT_TRUE(AgreeOf({0.30000001f, 2e-4f}, {0.3f, 2.0001e-4f}));
   EXPECT_TRUE(AgreeOf({5.0f, 1e-6f}, {5.0f, 2e-5f})) << "a logit near 0 beside others";
   EXPECT_FALSE(AgreeOf({5.0f, 1e-6f}, {5.0f, 2e-4f}));

@@ -53,7 +53,7 @@ class OutputRowsTest : public ::testing::Test {
   std::string log_;
 };
 
-TEST_F(OutputRowsTest, WhatIsProvedTakesOneTrial) {
+TEST_F(OutputRowsTest, ProvedOutputsNeedOneTrial) {
   Prove(Finding::kIndependent, Finding::kIndependent);
   EXPECT_EQ(Ask(), Plan::kTry);
   rows_.Tried(request_, true, Likeness::kSameAnswers);
@@ -61,7 +61,7 @@ TEST_F(OutputRowsTest, WhatIsProvedTakesOneTrial) {
   EXPECT_EQ(Said("rows"), "independent");
 }
 
-TEST_F(OutputRowsTest, WhatIsDependentIsNeverTried) {
+TEST_F(OutputRowsTest, DependentOutputsAreNeverTried) {
   Prove(Finding::kIndependent, Finding::kDependent);
   EXPECT_EQ(Ask(), Plan::kAlone);
   EXPECT_FALSE(rows_.MayJoin(request_));
@@ -71,7 +71,7 @@ TEST_F(OutputRowsTest, WhatIsDependentIsNeverTried) {
   EXPECT_EQ(Ask(), Plan::kTry) << "the other output is not asked for";
 }
 
-TEST_F(OutputRowsTest, WhatIsUnprovedTakesSeveralTrialsOfDifferentRequests) {
+TEST_F(OutputRowsTest, UnprovedOutputsNeedSeveralTrialsOfDifferentRequests) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(Ask(), Plan::kTry) << i;
     EXPECT_EQ(Said("rows"), "unproved");
@@ -81,7 +81,7 @@ TEST_F(OutputRowsTest, WhatIsUnprovedTakesSeveralTrialsOfDifferentRequests) {
   EXPECT_EQ(Said("rows"), "tried");
 }
 
-TEST_F(OutputRowsTest, CopiesOfOneRequestProveNothingOfOthers) {
+TEST_F(OutputRowsTest, CopiesOfARequestAreNoEvidenceForOthers) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(Ask(/*copies=*/true), Plan::kTry) << i;
     rows_.Tried(request_, true, Likeness::kCopies);
@@ -94,19 +94,19 @@ TEST_F(OutputRowsTest, CopiesOfOneRequestProveNothingOfOthers) {
   EXPECT_NE(Ask(), Plan::kTry);
 }
 
-TEST_F(OutputRowsTest, OneDifferenceInATrialEndsIt) {
+TEST_F(OutputRowsTest, ADifferenceInATrialEndsBatching) {
   rows_.Tried(request_, true, Likeness::kDifferent);
   rows_.Tried(request_, false, Likeness::kDifferent);
   EXPECT_EQ(Ask(), Plan::kAlone);
   EXPECT_NE(log_.find("so that its requests run alone"), std::string::npos) << log_;
 }
 
-TEST_F(OutputRowsTest, ASampleIsCheckedForEver) {
+TEST_F(OutputRowsTest, ASampleOfBatchesIsAlwaysChecked) {
   for (int i = 0; i < 4; ++i) rows_.Tried(request_, true, Likeness::kDifferent);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(Checks(64000), 1000, 150);
 }
 
-TEST_F(OutputRowsTest, FewerAreCheckedWhereAProofStandsBehindThem) {
+TEST_F(OutputRowsTest, ProvedOutputsAreCheckedLessOften) {
   Prove(Finding::kIndependent, Finding::kIndependent);
   rows_.Tried(request_, true, Likeness::kDifferent);
   EXPECT_NEAR(Checks(1024000), 1000, 150);
@@ -129,7 +129,7 @@ TEST_F(OutputRowsTest, ADifferenceInACheckEndsBatchingForAllOutputs) {
   EXPECT_NE(log_.find("output 'a'"), std::string::npos) << log_;
 }
 
-TEST_F(OutputRowsTest, TooManySetsOfOutputsAreNotRemembered) {
+TEST_F(OutputRowsTest, NumberOfRememberedOutputSetsIsLimited) {
   for (int i = 0; i < 1000; ++i) {
     request_.fetches = {i, i + 1};
     Ask();

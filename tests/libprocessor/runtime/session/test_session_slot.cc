@@ -103,7 +103,7 @@ TEST(SessionSlot, RunsOnItsSession) {
   EXPECT_EQ(task->session(), 3);
 }
 
-TEST(SessionSlot, LargerPriorityFirstThenFirstCome) {
+TEST(SessionSlot, RunsByPriorityThenArrival) {
   BusySlot busy;
   std::vector<uint64_t> order;  // one thread writes, joined before it is read
   uint64_t number = 0;
@@ -119,7 +119,7 @@ TEST(SessionSlot, LargerPriorityFirstThenFirstCome) {
   EXPECT_EQ(order, (std::vector<uint64_t>{5, 2, 4, 1, 6, 3}));
 }
 
-TEST(SessionSlot, AFullQueueRefusesAndLeavesTheTaskAlone) {
+TEST(SessionSlot, FullQueueRefusesAndLeavesTaskUntouched) {
   BusySlot busy(2);
   ASSERT_TRUE(busy.slot.Submit(std::make_shared<FakeTask>(1)).ok());
   ASSERT_TRUE(busy.slot.Submit(std::make_shared<FakeTask>(2)).ok());
@@ -132,7 +132,7 @@ TEST(SessionSlot, AFullQueueRefusesAndLeavesTheTaskAlone) {
   EXPECT_TRUE(busy.slot.Submit(refused).ok()) << "there is room again";
 }
 
-TEST(SessionSlot, RunsAsManyAtOnceAsItHasCpus) {
+TEST(SessionSlot, RunsOneTaskPerCpu) {
   SessionSlot::Options options = Options(16, 2);
   options.one_task_per_cpu = true;
   options.cpus = {AllowedCpus().front()};
@@ -158,7 +158,7 @@ TEST(SessionSlot, RunsAsManyAtOnceAsItHasCpus) {
   last.Set();
 }
 
-TEST(SessionSlot, RemovesOnlyWhatWaits) {
+TEST(SessionSlot, RemovesOnlyWaitingTasks) {
   BusySlot busy;
   const auto task = std::make_shared<FakeTask>(7);
   ASSERT_TRUE(busy.slot.Submit(task).ok());

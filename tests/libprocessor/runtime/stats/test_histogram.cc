@@ -32,7 +32,7 @@ TEST(Histogram, PercentilesAreWithinThreePercent) {
   EXPECT_EQ(Value(summary, "max"), 1000.0);
 }
 
-TEST(Histogram, EveryMagnitudeHasABucketNearIt) {
+TEST(Histogram, BucketsCoverEveryMagnitude) {
   for (int bits = 0; bits < 42; ++bits) {
     for (const int64_t ns : {int64_t{1} << bits, (int64_t{1} << bits) + (int64_t{1} << bits) / 3}) {
       Histogram histogram;
@@ -50,7 +50,7 @@ TEST(Histogram, NoPercentileIsAboveTheMaximum) {
   for (const char* key : {"p50", "p95", "p99", "p99.9"}) EXPECT_LE(Value(summary, key), 1000.001) << key;
 }
 
-TEST(Histogram, TakesWhatNoClockShouldSay) {
+TEST(Histogram, AcceptsNegativeAndHugeValues) {
   Histogram histogram;
   for (const int64_t ns : {INT64_MIN, int64_t{-1}, int64_t{0}}) histogram.Record(ns);
   EXPECT_EQ(Value(Histogram::SummaryUs({&histogram}), "max"), 0.0);
@@ -58,7 +58,7 @@ TEST(Histogram, TakesWhatNoClockShouldSay) {
   EXPECT_EQ(Histogram::SummaryUs({&histogram}).at("count").get<uint64_t>(), 4u);
 }
 
-TEST(Histogram, SeveralCountAsOne) {
+TEST(Histogram, SummarizesSeveralHistogramsAsOne) {
   Histogram fast, slow;
   for (int i = 0; i < 99; ++i) fast.Record(1000);
   slow.Record(5000000);

@@ -35,7 +35,7 @@ TEST(Cpuset, ParsesCpusRangesAndMixedLists) {
   }
 }
 
-TEST(Cpuset, RefusesWhatIsNoSet) {
+TEST(Cpuset, RefusesMalformedSets) {
   for (const char* text : {"", ";", "0;", "a", "0-", "-1", "-0", "0--0", "3-1", "0,,1", "0-3-5", "1.5", "0x1", "+1",
                            "99999999999999999999", "0-99999999999", "8192", "0-1;b"}) {
     std::vector<CpuSet> groups = {{7}};
@@ -88,7 +88,7 @@ TEST(Cpuset, PinsTheCallingThread) {
   EXPECT_EQ(CpusOfThread(0), allowed) << "only the thread was to move";
 }
 
-TEST(Cpuset, APinnedThreadSeesWhatTheProcessMayUse) {
+TEST(Cpuset, PinnedThreadSeesAllowedCpusOfProcess) {
   const CpuSet allowed = AllowedCpus();
   if (allowed.size() < 2) GTEST_SKIP() << "pinning shows only where there are two CPUs";
   std::thread([&] {

@@ -51,7 +51,7 @@ class Servant {
   std::thread thread_;
 };
 
-TEST_F(ProcessThreads, MovesAllButThoseThatHaveAPlace) {
+TEST_F(ProcessThreads, MovesAllThreadsExceptPlacedOnes) {
   Servant any([] {}), kept([] { KeepThreadInPlace(); });
   const int any_id = any.id(), kept_id = kept.id();
   MoveThreads(last_);
@@ -64,7 +64,7 @@ TEST_F(ProcessThreads, MovesAllButThoseThatHaveAPlace) {
   EXPECT_EQ(CpusOfThread(getpid()), allowed_);
 }
 
-TEST_F(ProcessThreads, AreLetInSoonWhereTheyShareCpus) {
+TEST_F(ProcessThreads, RunSoonOnSharedCpus) {
   const int64_t usual = SliceOfThread(0);
   SetSlice(0, 300'000);
   if (usual == 0 || SliceOfThread(0) != 300'000) GTEST_SKIP() << "this kernel has no slices of threads";
@@ -82,7 +82,7 @@ TEST_F(ProcessThreads, AreLetInSoonWhereTheyShareCpus) {
   EXPECT_EQ(SliceOfThread(getpid()), usual);
 }
 
-TEST_F(ProcessThreads, DoNotChangeWhatTheProcessMayUse) {
+TEST_F(ProcessThreads, MoveDoesNotChangeAllowedCpus) {
   EXPECT_TRUE(CurrentMove().to.empty());
   MoveThreads(last_);
   EXPECT_EQ(AllowedCpus(), allowed_);
@@ -93,14 +93,14 @@ TEST_F(ProcessThreads, DoNotChangeWhatTheProcessMayUse) {
   EXPECT_TRUE(CurrentMove().to.empty());
 }
 
-TEST_F(ProcessThreads, HeedWhoeverElseMovesTheProcess) {
+TEST_F(ProcessThreads, FollowTasksetByAnotherProcess) {
   MoveThreads(last_);
   PinThread(static_cast<int>(getpid()), {allowed_.front()});
   EXPECT_EQ(AllowedCpus(), CpuSet{allowed_.front()});
   PinThread(static_cast<int>(getpid()), allowed_);
 }
 
-TEST_F(ProcessThreads, LeaveTheBackgroundAlone) {
+TEST_F(ProcessThreads, IdleThreadsAreNotMoved) {
   const int usual = getpriority(PRIO_PROCESS, static_cast<id_t>(getpid()));
   if (usual == 19) GTEST_SKIP() << "nothing is nicer than this process";
   Servant idle([] {
@@ -117,13 +117,13 @@ TEST_F(ProcessThreads, LeaveTheBackgroundAlone) {
   for (int thread : {idle_id, nice_id, elsewhere_id}) EXPECT_EQ(TimeOfThreads().count(thread), 0u);
 }
 
-TEST_F(ProcessThreads, WhatIsKeptComesBack) {
+TEST_F(ProcessThreads, KeptThreadReturnsToAllCpus) {
   MoveThreads(last_);
   Servant kept([] { KeepThreadInPlace(); });
   EXPECT_EQ(CpusOfThread(kept.id()), allowed_);
 }
 
-TEST_F(ProcessThreads, ThreadsOfSessionsRunWhereTheProcessMay) {
+TEST_F(ProcessThreads, SessionThreadsRunOnAllAllowedCpus) {
   MoveThreads(last_);
   PlacedThreads anywhere({}), somewhere({allowed_.front()});
   std::thread([&] {

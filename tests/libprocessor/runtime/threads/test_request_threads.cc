@@ -63,7 +63,7 @@ class Gate {
   int inside_ = 0, most_ = 0;
 };
 
-TEST(RequestThreads, RunsAsManyAtOnceAsTheyAreForAllQueuesTogether) {
+TEST(RequestThreads, LimitsRunningRequestsOverAllQueues) {
   RequestThreads threads(2, 2);
   Gate gate;
   RequestThreads::Share share, other_share;
@@ -96,7 +96,7 @@ TEST(RequestThreads, ManyQueuesNeedNoMoreThreads) {
   for (auto& queue : queues) threads.Forget(queue.get());
 }
 
-TEST(RequestThreads, LetsMoreInIfAllRunningRequestsAreSlow) {
+TEST(RequestThreads, RunsMoreRequestsIfAllRunningOnesAreSlow) {
   RequestThreads threads(1, 6);
   Gate gate;
   RequestThreads::Share share;
@@ -169,7 +169,7 @@ TEST(RequestThreads, AQuickRequestRunsBesideSlowOnes) {
   threads.Forget(&quick);
 }
 
-TEST(RequestThreads, TheNextIsOfTheModelThatHasTheFewest) {
+TEST(RequestThreads, ServesModelWithFewestRunningRequestsNext) {
   RequestThreads threads(2, 2);
   Gate gate;
   std::mutex mutex;
@@ -207,7 +207,7 @@ TEST(RequestThreads, TheNextIsOfTheModelThatHasTheFewest) {
   EXPECT_EQ(order.front(), 'm') << "though it came last";
 }
 
-TEST(RequestThreads, AQueueThatIsForgottenIsNotCalledAnyMore) {
+TEST(RequestThreads, ForgottenQueueIsNotCalledAgain) {
   for (int i = 0; i < 200; ++i) {
     RequestThreads threads(2, 2);
     auto alive = std::make_unique<std::atomic<int>>(0);

@@ -14,7 +14,7 @@
 namespace processor {
 namespace {
 
-TEST(ThreadStarter, RunsOneAfterAnotherOnItsThread) {
+TEST(ThreadStarter, RunsFunctionsSequentiallyOnItsThread) {
   ThreadStarter starter;
   std::thread::id id;
   starter.Run([&] { id = std::this_thread::get_id(); });
@@ -35,7 +35,7 @@ TEST(ThreadStarter, RunsOneAfterAnotherOnItsThread) {
   EXPECT_EQ(runs, 400);
 }
 
-TEST(ThreadStarter, ThrowsWhatIsThrown) {
+TEST(ThreadStarter, RethrowsExceptions) {
   ThreadStarter starter;
   EXPECT_THROW(starter.Run([] { throw std::runtime_error("no thread"); }), std::runtime_error);
   int runs = 0;
@@ -43,7 +43,7 @@ TEST(ThreadStarter, ThrowsWhatIsThrown) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(ThreadStarter, StartsThreadsThatServeWhileTheScopeLasts) {
+TEST(ThreadStarter, StartsServingThreadsWithinScope) {
   ThreadStarter starter;
   const std::thread::id here = std::this_thread::get_id();
   std::thread::id id;
@@ -59,7 +59,7 @@ TEST(ThreadStarter, StartsThreadsThatServeWhileTheScopeLasts) {
   EXPECT_EQ(id, here);
 }
 
-TEST(ThreadStarter, ThreadsOfAPoolDoNotInheritFromWhoMakesIt) {
+TEST(ThreadStarter, PoolThreadsDoNotInheritFromConstructingThread) {
   const CpuSet allowed = AllowedCpus();
   if (allowed.size() < 2) GTEST_SKIP() << "needs two CPUs";
   ThreadStarter starter;

@@ -41,7 +41,7 @@ TEST_F(ArtifactTest, ModelWithoutManifestIsNotFused) {
   EXPECT_FALSE(artifact_.fused);
 }
 
-TEST_F(ArtifactTest, ReadsWhatFuseWrites) {
+TEST_F(ArtifactTest, ReadsManifestOfFuse) {
   Write(R"({"fused": true, "requires": {"recprocessor_ops": 1},
             "precision": {"permitted": "bf16", "reason": "rank correlation lost 1e-6"}})");
   ASSERT_TRUE(Read().ok());
@@ -58,7 +58,7 @@ TEST_F(ArtifactTest, NewerOpsAreRefused) {
   EXPECT_NE(status.message().find("newer libprocessor"), std::string::npos) << status;
 }
 
-TEST_F(ArtifactTest, DamageIsNamed) {
+TEST_F(ArtifactTest, ErrorsNameDamagedManifest) {
   for (const char* text : {"", "[]", "{\"fused\": tru", R"({"fused": 1})", R"({"fused": true, "requires": []})",
                            R"({"fused": true, "requires": {"recprocessor_ops": "1"}})",
                            R"({"fused": true, "precision": 3})", R"({"fused": true, "precision": {}})",
@@ -71,7 +71,7 @@ TEST_F(ArtifactTest, DamageIsNamed) {
   }
 }
 
-TEST_F(ArtifactTest, CertificateDecidesAboutAuto) {
+TEST_F(ArtifactTest, CertificateDecidesAutoPrecision) {
   if (ThisCpu().isa == Isa::kPlain) GTEST_SKIP() << "a CPU without AVX2 computes in fp32 always";
   for (const bool permitted : {false, true}) {
     Artifact artifact;
@@ -87,7 +87,7 @@ TEST_F(ArtifactTest, CertificateDecidesAboutAuto) {
   }
 }
 
-TEST_F(ArtifactTest, ArithmeticIsThatOfTheCertificate) {
+TEST_F(ArtifactTest, UsesArithmeticOfCertificate) {
   CpuFeatures cpu;
   cpu.isa = Isa::kAvx512;
   cpu.amx_bf16 = true;
@@ -107,7 +107,7 @@ TEST_F(ArtifactTest, ArithmeticIsThatOfTheCertificate) {
   }
 }
 
-TEST_F(ArtifactTest, WithoutCertificateItIsFloat32) {
+TEST_F(ArtifactTest, PrecisionIsFloat32WithoutCertificate) {
   tensorflow::GraphDef graph = Tower("");
   PrecisionChoice choice;
   ASSERT_TRUE(SetPrecision(Artifact(), PrecisionLimit::kAuto, &graph, &choice).ok());
@@ -115,7 +115,7 @@ TEST_F(ArtifactTest, WithoutCertificateItIsFloat32) {
   EXPECT_EQ(choice.precision, "fp32");
 }
 
-TEST_F(ArtifactTest, ConfigurationOverrulesEverything) {
+TEST_F(ArtifactTest, ConfigurationOverridesCertificate) {
   for (const char* precision : {"auto", "bf16", "fp32"}) {
     Artifact artifact;
     artifact.fused = artifact.bf16 = true;
@@ -136,7 +136,7 @@ TEST_F(ArtifactTest, GraphWithoutTowersHasNoPrecision) {
   EXPECT_TRUE(choice.precision.empty());
 }
 
-TEST_F(ArtifactTest, TensorFlowsOwnOpsAreNotOurs) {
+TEST_F(ArtifactTest, TensorFlowOpsAreNotCustomOps) {
   tensorflow::GraphDef graph;
   for (const char* op : {"RecvTPUEmbeddingActivations", "Reciprocal", "ReciprocalGrad", "RecordInput", "Relu"}) {
     graph.add_node()->set_op(op);

@@ -73,7 +73,7 @@ TEST_F(CheckpointFolder, TakesTheNewestFolderNotTheLargestStep) {
   EXPECT_EQ(Find().step, 900);
 }
 
-TEST_F(CheckpointFolder, PassesOverFoldersWithoutCheckpointFile) {
+TEST_F(CheckpointFolder, SkipsFoldersWithoutCheckpointFile) {
   Write("done", 10);
   Age("done", 10);
   Write("copying", 20);
@@ -81,7 +81,7 @@ TEST_F(CheckpointFolder, PassesOverFoldersWithoutCheckpointFile) {
   EXPECT_EQ(Find().step, 10);
 }
 
-TEST_F(CheckpointFolder, PassesOverMissingShards) {
+TEST_F(CheckpointFolder, SkipsCheckpointsWithMissingShards) {
   Write(".", 10, 3);
   Write(".", 20, 3);
   fs::remove(root_ / ("model.ckpt-20" + Shard(1, 3)));

@@ -33,7 +33,7 @@ bool WritesWith(const std::string& op) {
   return WritesState(meta_graph);
 }
 
-TEST(WritesState, OpsThatChangeWhatTheyAreGivenDo) {
+TEST(WritesState, OpsThatChangeTheirResourceDo) {
   for (const char* op : {"Assign",
                          "AssignAdd",
                          "AssignVariableOp",
@@ -95,7 +95,7 @@ TEST(WritesState, OpsThatOnlyReadDoNot) {
   }
 }
 
-TEST(WritesState, OnlyWhatRequestsRunCounts) {
+TEST(WritesState, ConsidersOnlyNodesThatRequestsRun) {
   tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "x", "CountUpTo");
   AddNode(meta_graph.mutable_graph_def(), "y", "NoOp");
@@ -104,7 +104,7 @@ TEST(WritesState, OnlyWhatRequestsRunCounts) {
   EXPECT_TRUE(WritesState(meta_graph)) << "a control dependency does";
 }
 
-TEST(WritesState, BodiesOfFunctionsCount) {
+TEST(WritesState, ConsidersFunctionBodies) {
   tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   tensorflow::FunctionDef& function = *meta_graph.mutable_graph_def()->mutable_library()->add_function();
   function.mutable_signature()->set_name("body");
@@ -116,7 +116,7 @@ TEST(WritesState, BodiesOfFunctionsCount) {
   EXPECT_TRUE(WritesState(meta_graph));
 }
 
-TEST(WritesState, NamesInBodiesOfFunctionsAreNoNodesOfTheGraph) {
+TEST(WritesState, DoesNotConfuseFunctionNodesWithGraphNodes) {
   // As exporters write it: what initializes tables hangs on a node NoOp, and so do outputs of functions on theirs.
   tensorflow::MetaGraphDef meta_graph = MakeMetaGraph();
   AddNode(meta_graph.mutable_graph_def(), "table", "InitializeTableV2");
