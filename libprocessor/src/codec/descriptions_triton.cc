@@ -76,7 +76,8 @@ struct Config {
   const VersionView* version = nullptr;
   const Signature* signature = nullptr;
   std::vector<int64_t> versions;  // that are ready
-  /// Rows that are put together; 0: requests run alone. Then shapes have their first dimension.
+  /// The largest number of rows in a batch; 0 if requests are not batched, in which case shapes include their first
+  /// dimension.
   int64_t max_batch_size = 0;
 };
 

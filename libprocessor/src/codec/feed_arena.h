@@ -45,7 +45,7 @@ class FeedArena {
   absl::Status Make(tensorflow::DataType dtype, const tensorflow::TensorShape& shape, size_t element_bytes,
                     tensorflow::Tensor* dst, size_t string_bytes = 0);
 
-  /// Claims more memory for the strings of the last tensor than Make() was told.
+  /// Claims more memory for the strings of the last tensor than Make() has claimed.
   absl::Status Extend(size_t string_bytes);
 
   /// Returns whether so many bytes may be filled with repeated values that the request does not contain: kMostRepeated

@@ -12,7 +12,7 @@
 
 namespace processor {
 
-/// Identifies a file, as long as nobody writes into it.
+/// Identifies a file, as long as it is not written to.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;

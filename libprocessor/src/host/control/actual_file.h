@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host tells of itself: the state that actual.json and the answers to questions are made of. The host's control owns
-// it; the control thread writes the file whenever the state has changed.
+// The actual state of a host, which is written to actual.json and from which status requests are answered. The host's
+// control owns it; the control thread writes the file whenever the state has changed.
 #ifndef PROCESSOR_HOST_CONTROL_ACTUAL_FILE_H_
 #define PROCESSOR_HOST_CONTROL_ACTUAL_FILE_H_
 
@@ -18,12 +18,12 @@
 
 namespace processor {
 
-/// What is told of the versions of each model, by their numbers.
+/// The reported versions of each model, by their numbers.
 using ActualModels = std::map<std::string, std::map<int64_t, ActualEntry>>;
 
 ActualModels DescribeModels(const Plan& plan, const DesiredState& desired, const Instances& instances);
 
-/// Every function may be called from any thread, but for Write().
+/// Every function may be called from any thread, except for Write(), which is for the control thread.
 class ActualFile {
  public:
   /// `directory` is borrowed.
@@ -32,17 +32,17 @@ class ActualFile {
   ActualState Get() const;
   bool has_endpoints() const;
 
-  /// "" as address: none.
+  /// An empty address removes the endpoint.
   void SetEndpoint(const std::string& name, const std::string& address);
   void SetDraining();
-  /// Why desired.json is not followed; logged if it is something new.
+  /// Sets why desired.json is not followed; logs it if it has changed.
   void SetDesiredError(const std::string& error);
   void SetFrontEndCpus(const CpuSet& cpus);
-  /// Sets what the control thread has found. `ready`: whether the host has loaded what it begins with.
+  /// Sets the versions. `ready`: whether the host has loaded the versions that it starts with.
   void SetModels(ActualModels models, const DesiredState& desired, const Instances& instances, int64_t memory_limit,
                  bool ready);
 
-  /// Writes the file if the state has changed, or a version has begun or ended to warm up.
+  /// Writes the file if the state has changed, or the warm-up of a version has begun or ended.
   void Write(const Instances& instances);
 
  private:
@@ -50,7 +50,7 @@ class ActualFile {
 
   mutable std::mutex mutex_;
   ActualState state_;
-  bool dirty_ = true;  // the file says something else
+  bool dirty_ = true;  // the file is out of date
 
   // Of the control thread.
   bool written_warming_ = false;

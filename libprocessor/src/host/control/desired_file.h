@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host follows: reads desired.json whenever it has changed, and keeps what was accepted in accepted.json for the
-// next process. The host's control owns it.
+// Reads desired.json whenever it has changed, and keeps the accepted state in accepted.json for the next process. The
+// host's control owns it.
 #ifndef PROCESSOR_HOST_CONTROL_DESIRED_FILE_H_
 #define PROCESSOR_HOST_CONTROL_DESIRED_FILE_H_
 
@@ -16,21 +16,21 @@ namespace processor {
 /// For the control thread.
 class DesiredFile {
  public:
-  /// Begins with what the process before accepted last, if there is something. `directory` is borrowed.
+  /// Begins with the state that the previous process accepted last, if any. `directory` is borrowed.
   DesiredFile(StateDirectory* directory, std::string host_id);
 
   /// Reads desired.json if it has changed.
-  /// \return whether state() is another one now.
+  /// \return whether state() has changed.
   bool Read();
-  /// Writes accepted.json if it does not say yet what is followed.
+  /// Writes accepted.json if it is out of date.
   void WriteAccepted();
 
   const DesiredState& state() const { return state_; }
-  /// Bytes that all versions together may take; 0 before anything was accepted.
+  /// Bytes that all versions together may take; 0 before a state was accepted.
   int64_t memory_limit() const { return memory_limit_; }
-  /// Why desired.json is not followed, or not as a whole; "" if it is.
+  /// Why desired.json, or a part of it, is not followed; "" if all of it is.
   const std::string& error() const { return error_; }
-  /// Whether it is known what to serve: something was accepted, or nothing was ever desired.
+  /// Whether it is known what to serve: a state was accepted, or there never was a desired.json.
   bool known() const { return !accepted_.empty() || (refused_.empty() && !missing_); }
 
  private:
@@ -40,11 +40,11 @@ class DesiredFile {
   const std::string host_id_;
   DesiredState state_;
   int64_t memory_limit_ = 0;
-  std::string accepted_;  // the text of what is followed; empty: nothing was ever accepted
-  std::string refused_;   // why the file, as it was read last, is not followed, or not as a whole
+  std::string accepted_;  // the text of the followed state; empty: none was ever accepted
+  std::string refused_;   // why the file as last read, or a part of it, is not followed
   std::string error_;
   bool missing_ = false;
-  bool dirty_ = false;  // accepted.json says something else
+  bool dirty_ = false;  // accepted.json is out of date
   int64_t write_at_ns_ = 0;
 };
 

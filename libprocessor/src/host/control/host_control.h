@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a host that follows desired.json. It owns what the host has loaded and published, and the control thread,
-// which compares what is desired with what is there and has the difference loaded, served, moved or unloaded. Requests
-// never wait for that thread. docs/architecture.md says which part owns which state, and which lock guards it.
+// The part of a host that follows desired.json. It owns the loaded versions, the route table and the control thread,
+// which compares the desired state with the actual one and loads, publishes, moves or unloads versions. Requests never
+// wait for that thread. docs/architecture.md says which part owns which state, and which lock guards it.
 #ifndef PROCESSOR_HOST_CONTROL_HOST_CONTROL_H_
 #define PROCESSOR_HOST_CONTROL_HOST_CONTROL_H_
 
@@ -34,7 +34,7 @@ namespace processor {
 struct HostOptions {
   std::string state_dir;
   std::string host_id;
-  std::optional<std::string> maintenance_cpus;  // overrules desired.json
+  std::optional<std::string> maintenance_cpus;  // overrides desired.json
   bool owns_process = false;                    // whether threads of the process may be moved
 };
 
@@ -44,25 +44,25 @@ class HostControl {
   static absl::Status Start(const HostOptions& options, std::unique_ptr<HostControl>* control);
   ~HostControl();
 
-  /// The route table of the moment.
+  /// The current route table.
   std::shared_ptr<const RouteTable> routes() const { return publisher_.routes(); }
   ActualState Actual() const { return actual_.Get(); }
   HostStats& stats() { return stats_; }
   RequestLog& request_log() { return request_log_; }
-  /// The version that has that Servable::instance; null if it is gone. For requests that are canceled.
+  /// The version with that Servable::instance; null if it is unloaded. To cancel requests.
   std::shared_ptr<HostedVersion> FindVersion(uint16_t instance) const { return instances_.FindVersion(instance); }
 
-  /// "" as address: none.
+  /// An empty address removes the endpoint.
   void SetEndpoint(const std::string& name, const std::string& address) { actual_.SetEndpoint(name, address); }
   /// See PortClaim::Take().
   absl::Status ClaimPort(const std::string& address, int port);
-  /// The process is about to end in order: gives up what is loading, and remembers nothing against it. Versions go on
-  /// serving.
+  /// Prepares an orderly end of the process: cancels loads, and holds nothing against their versions. Versions continue
+  /// to serve.
   void PrepareEnd();
   /// Calls PrepareEnd(), and says in actual.json that the host drains.
   void SetDraining();
 
-  /// Gives up what is loading and ends the control thread. Versions go on serving.
+  /// Cancels loads and ends the control thread. Versions continue to serve.
   void Stop() noexcept;
   /// Closes all versions: fails waiting requests, waits for running ones as Model::Close() does, or stops them at once.
   /// After Stop().
@@ -96,9 +96,9 @@ class HostControl {
   RoutePublisher publisher_;
   FrontEnd front_end_;
   std::map<std::string, uint64_t> baselines_;  // the instances that serve, by models
-  CpuSet reserved_cpus_;                       // baselines have them to themselves
-  bool started_ = false;                       // what the host begins with has been loaded
-  bool publish_again_ = false;                 // the last turn threw, so what it took as changed may be unpublished
+  CpuSet reserved_cpus_;                       // no other version runs on these
+  bool started_ = false;                       // the versions that the host starts with have been loaded
+  bool publish_again_ = false;                 // the last Tick() threw and may have left changes unpublished
   int64_t started_ns_ = 0;
   int64_t write_stats_at_ns_ = 0;
 
@@ -111,7 +111,7 @@ class HostControl {
   bool stop_ = false;
   bool ending_ = false;
 
-  VersionLoader loader_;  // its jobs end before what they use
+  VersionLoader loader_;  // after the members that its jobs use
   std::thread thread_;
 };
 

@@ -17,11 +17,11 @@ struct CpuTicks {
 };
 
 /// Sums the ticks of some CPUs in the text of /proc/stat. Waiting for a disk counts as idle; CPUs that are not in the
-/// text count nothing.
+/// text add nothing.
 CpuTicks SumTicks(std::string_view proc_stat, const CpuSet& cpus);
 
-/// Watches CPUs for a while.
-/// \return the idle share of their time, 0 to 1; 1 if the machine does not tell.
+/// Measures CPUs for a while; blocks the calling thread.
+/// \return the idle share of their time, 0 to 1; 1 if the kernel does not provide it.
 double IdleShare(const CpuSet& cpus, std::chrono::milliseconds time);
 
 }  // namespace processor

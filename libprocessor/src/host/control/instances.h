@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The versions that a host has loaded, or has tried to load. The control thread owns them; requests find those that serve
-// in the route table.
+// The versions that a host has loaded or tried to load. The host's control owns them; requests find ready versions in
+// the route table.
 #ifndef PROCESSOR_HOST_CONTROL_INSTANCES_H_
 #define PROCESSOR_HOST_CONTROL_INSTANCES_H_
 
@@ -24,46 +24,46 @@
 
 namespace processor {
 
-/// One attempt at a version of a model, and what came of it.
+/// One attempt to load and serve a version of a model.
 struct Instance {
-  VersionInstance view;     // what Reconcile() looks at
-  DesiredVersion settings;  // as it was desired last
+  VersionInstance view;     // the input of Reconcile()
+  DesiredVersion settings;  // from the latest desired state
   std::string path;         // with links resolved; empty before the first load
   absl::Status error;
-  std::string since;  // when it came into its state
+  std::string since;  // when it entered its state
   int64_t since_ns = 0;
   MemoryEstimate memory;
 
   // The load.
   std::shared_ptr<LoadProgress> progress;
-  std::optional<int> lane;  // that the load holds, wanted or not
+  std::optional<int> lane;  // that the load occupies, even if it was given up
   LoadRecords::Standing standing = LoadRecords::Standing::kUnknown;
   int64_t load_started_ns = 0;
   int64_t load_until_ns = 0;  // 0: no limit
-  bool given_up = false;      // nobody wants it any more
+  bool given_up = false;      // it is no longer desired
   int64_t retry_at_ns = 0;    // 0: never
   int64_t retry_delay_ns = 0;
 
   // What has been loaded.
-  std::shared_ptr<HostedVersion> version;  // null before and after
+  std::shared_ptr<HostedVersion> version;  // null before it is loaded and once it is unloaded
   double load_ms = 0;
-  std::string cpuset;  // that was asked for last
+  std::string cpuset;  // from the latest desired state, as SetCpuset() got it
   absl::Status cpuset_error;
   std::shared_ptr<const AnswerTexts> texts;
   std::shared_ptr<VersionStats> stats;
 
   LoadKey Key() const { return {view.model, view.number, view.identity}; }
-  /// The number that tells its requests from those of other instances, for cancelling.
+  /// Identifies the instance in the ids of its requests, by which they are canceled.
   uint16_t CancelNumber() const { return static_cast<uint16_t>(view.id); }
-  /// Whether it is being loaded, and somebody wants it.
+  /// Whether it is being loaded and still desired.
   bool IsLoading() const { return lane.has_value() && !given_up && view.state == VersionState::kLoading; }
-  /// Names it for the log.
+  /// Returns its name for the log.
   std::string Name() const;
-  /// Writes its texts anew, from the version that has been loaded.
+  /// Updates `texts` from the loaded version.
   void RefreshTexts();
 };
 
-/// For the control thread, but for FindVersion().
+/// For the control thread, except for FindVersion().
 class Instances {
  public:
   /// Makes an instance of a version, in the state kLoading.
@@ -75,24 +75,24 @@ class Instances {
   const std::map<uint64_t, std::unique_ptr<Instance>>& all() const { return instances_; }
 
   void SetState(Instance& instance, VersionState state);
-  /// Gives an instance the version that has been loaded for it.
+  /// Sets the loaded version of an instance.
   void SetVersion(Instance& instance, std::unique_ptr<HostedVersion> version);
-  /// Takes the version of an instance if no request and no route table holds it; null if one does.
+  /// Takes the version of an instance if no request and no route table holds it; returns null if one does.
   std::shared_ptr<HostedVersion> TakeUnusedVersion(Instance& instance);
 
-  /// What Reconcile() looks at: those that have not been given up.
+  /// The instances that have not been given up, as input of Reconcile().
   std::vector<VersionInstance> Views() const;
   bool AnyDraining() const;
   bool HoldsLane(int lane) const;
-  /// The number of loads that nobody wants any more, and that cannot be interrupted.
+  /// The number of loads that are no longer desired but cannot be interrupted.
   int StuckLoads() const;
 
-  /// Whether something has changed that requests or others are to be told of since TakeChanged() was called.
+  /// Whether a state has changed since TakeChanged() was called, so that routes and actual.json must be updated.
   bool changed() const { return changed_; }
   void MarkChanged() { changed_ = true; }
   bool TakeChanged() { return std::exchange(changed_, false); }
 
-  /// The version whose instance has that Instance::CancelNumber(); null if it is gone. Any thread may ask.
+  /// The version whose instance has that Instance::CancelNumber(); null if it is unloaded. Any thread may call.
   std::shared_ptr<HostedVersion> FindVersion(uint16_t cancel_number) const;
 
  private:

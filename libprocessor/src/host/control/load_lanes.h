@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the loads and unloads of versions on threads of maintenance, one at a time in each lane. The version loader owns
+// Runs the loads and unloads of versions on maintenance threads, one at a time in each lane. The version loader owns
 // it, and decides what runs.
 #ifndef PROCESSOR_HOST_CONTROL_LOAD_LANES_H_
 #define PROCESSOR_HOST_CONTROL_LOAD_LANES_H_
@@ -25,24 +25,24 @@ struct JobEnd {
   uint64_t instance = 0;
   bool load = false;  // else an unload
   absl::Status status;
-  std::unique_ptr<HostedVersion> version;  // that has been loaded
+  std::unique_ptr<HostedVersion> version;  // the loaded one
 };
 
-/// For the control thread. Jobs end on their own threads, and are collected by TakeEnds().
+/// For the control thread, which collects ended jobs by TakeEnds().
 class LoadLanes {
  public:
   static constexpr int kUnloadLane = 0;
-  /// The lanes of loads stand beside it, up to and including this one. A load that nobody can interrupt keeps its lane.
+  /// The last of the lanes of loads, which follow kUnloadLane. A load that cannot be interrupted occupies its lane.
   static constexpr int kLastLane = 6;
 
-  /// `verified_files`: where it is kept which files have been read. `wake` is called at the end of each job, on its
-  /// thread.
+  /// `verified_files`: the file that records which model files have been verified. `wake` is called at the end of each
+  /// job, on its thread.
   LoadLanes(std::string verified_files, std::function<void()> wake);
 
   bool busy(int lane) const { return maintenance_.busy(lane); }
 
-  /// Starts a load on a lane that is not busy. `cpus`: as Maintenance::Start() has it.
-  /// \return RESOURCE_EXHAUSTED if no thread is to be had.
+  /// Starts a load on a lane that is not busy. `cpus`: as for Maintenance::Start().
+  /// \return RESOURCE_EXHAUSTED if no thread can be started.
   absl::Status StartLoad(int lane, const CpuSet& cpus, uint64_t instance, const DesiredVersion& wanted, int64_t number,
                          std::shared_ptr<LoadProgress> progress);
   /// Starts to destroy a version, of which this is the last reference. `version` stays as it is if that fails.
@@ -61,7 +61,7 @@ class LoadLanes {
   FileChecker files_;
   std::mutex mutex_;
   std::vector<JobEnd> ends_;
-  Maintenance maintenance_;  // last, so that its jobs end before what they use
+  Maintenance maintenance_;  // last, so that its jobs end before the members that they use
 };
 
 }  // namespace processor

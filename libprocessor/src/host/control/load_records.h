@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records for the next process of a host which versions were being loaded when this one ended, and which have been
-// ready. This finds a version that kills its host, and keeps it out while all others serve.
+// Records for the next process of a host which versions were being loaded when this process ended, and which have been
+// ready. This finds a version that kills its host, so that it can be refused while all others serve.
 //
 // A version is marked before its load begins. The mark is removed when the load ends in any way, or when the host is
-// told to end. A process that finds marks follows one that died, and the marked versions are suspects: they are loaded
+// asked to end. If a process finds marks, the previous one died, and the marked versions are suspects: they are loaded
 // after all others, one at a time. A version that was the only one marked in two such deaths, with no completed load in
 // between, is refused until its entry changes.
 #ifndef PROCESSOR_HOST_CONTROL_LOAD_RECORDS_H_
@@ -20,11 +20,11 @@
 
 namespace processor {
 
-/// A version, and what it is made from: another entry under the same number is another version.
+/// Identifies a version by its number and its entry: another entry under the same number is another version.
 struct LoadKey {
   std::string model;
   int64_t number = 0;
-  std::string identity;  // any text; a digest of it is kept
+  std::string identity;  // any text; only its digest is stored
 
   bool operator<(const LoadKey& other) const {
     return std::tie(model, number, identity) < std::tie(other.model, other.number, other.identity);
@@ -41,26 +41,25 @@ class LoadRecords {
     kSuspect,  // was being loaded when the host died
   };
 
-  /// Reads the Json() of the process before; "", like a text that cannot be read, stands for no records. `boot`
-  /// identifies the running system: marks of another boot count as no death. `on_purpose`: whoever killed the process
-  /// before said so, and no version is blamed. `now`: the time, as text.
+  /// Reads the Json() of the previous process; "", like an unreadable text, stands for no records. `boot` identifies
+  /// the running system: marks of another boot count as no death. `on_purpose`: the previous process was killed
+  /// intentionally, so no version is blamed. `now`: the time, as text.
   static LoadRecords Read(std::string_view json, std::string_view boot, bool on_purpose, const std::string& now);
 
-  /// A line for the log if the process before died; else empty.
+  /// A line for the log if the previous process died; else empty.
   const std::string& found() const { return found_; }
 
   /// Marks a version, whose load begins, until End().
   void Begin(const LoadKey& key);
   /// Removes the mark of a version whose load has ended or was given up.
   void End(const LoadKey& key, bool ready);
-  /// Removes all marks for good, since the process ends in order.
+  /// Removes all marks permanently, because the process ends in order.
   void Close();
   bool closed() const { return closed_; }
 
-  /// Returns where a version stands in the order of loads. `baseline`: no death is held against a baseline that has
-  /// been ready before.
+  /// Returns the standing of a version. `baseline`: a baseline that has been ready before is never a suspect.
   Standing StandingOf(const LoadKey& key, bool baseline) const;
-  /// Whether a version was ready in a process before this one.
+  /// Whether a version was ready in an earlier process.
   bool WasGood(const LoadKey& key) const;
   /// Checks whether a version may be loaded again.
   /// \return FAILED_PRECONDITION, with the times of the deaths, if not.
@@ -78,7 +77,7 @@ class LoadRecords {
     bool loading = false;
     bool suspect = false;
     bool good = false;                // has been ready
-    bool was_good = false;            // in a process before; not kept
+    bool was_good = false;            // in an earlier process; not written
     std::vector<std::string> deaths;  // times of deaths in which it alone was loading
     bool Empty() const { return !loading && !suspect && !good && deaths.empty(); }
   };
@@ -94,7 +93,7 @@ class LoadRecords {
   bool closed_ = false;
 };
 
-/// Returns a text that identifies the running system until it is started again; "" if there is none.
+/// Returns a text that identifies the running system until its next boot; "" if there is none.
 std::string BootId();
 
 }  // namespace processor

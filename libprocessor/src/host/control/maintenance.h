@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the jobs that load, warm up and unload versions: a few at a time, on CPUs of their own or in idle time.
+// Runs the jobs that load, warm up and unload versions: a few at a time, on CPUs reserved for them or in idle time.
 #ifndef PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
 #define PROCESSOR_HOST_CONTROL_MAINTENANCE_H_
 
@@ -16,7 +16,7 @@
 
 namespace processor {
 
-/// A number of lanes, each with one job at a time. For one thread; the lanes of loads own it.
+/// A number of lanes, each with one job at a time. For one thread; LoadLanes owns it.
 class Maintenance {
  public:
   /// `done` is called at the end of each job, on its thread.
@@ -30,7 +30,7 @@ class Maintenance {
 
   /// Starts a job, which must not throw, on a lane that is not busy. If `cpus` is empty, it runs on all CPUs, in idle
   /// time.
-  /// \return RESOURCE_EXHAUSTED if no thread is to be had.
+  /// \return RESOURCE_EXHAUSTED if no thread can be started.
   absl::Status Start(const CpuSet& cpus, std::function<void()> job, int lane = 0);
 
   /// Waits for the jobs that are running.
@@ -39,7 +39,7 @@ class Maintenance {
  private:
   struct Lane {
     std::atomic<bool> busy{false};
-    // Each job has a new one: without privileges, a thread that was once given SCHED_IDLE keeps it.
+    // Each job has a new thread: without privileges, a thread cannot leave SCHED_IDLE.
     std::thread thread;
   };
 

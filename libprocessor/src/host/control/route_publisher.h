@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Publishes who answers requests: the route table of the moment. The host's control owns it; requests only take references
-// to what the table holds.
+// Publishes the route table, by which requests find the version that answers them. The host's control owns it; requests
+// take references to parts of the table.
 #ifndef PROCESSOR_HOST_CONTROL_ROUTE_PUBLISHER_H_
 #define PROCESSOR_HOST_CONTROL_ROUTE_PUBLISHER_H_
 
@@ -21,23 +21,23 @@
 
 namespace processor {
 
-/// For the control thread, but for routes().
+/// For the control thread, except for routes().
 class RoutePublisher {
  public:
   /// Both are borrowed.
   RoutePublisher(const Instances* instances, RequestLog* request_log);
 
-  /// The table of the moment. Any thread may ask.
+  /// The current table. Any thread may call.
   std::shared_ptr<const RouteTable> routes() const;
 
-  /// Makes a table of what serves, and puts it in the place of the one before.
+  /// Makes a table of the versions that serve, and replaces the current one.
   void Publish(const Plan& plan, const DesiredState& desired);
-  /// Destroys what no request uses any more: replaced tables, which hold versions that are to end, and shadow lanes.
+  /// Destroys replaced tables, which hold versions that are to end, and shadow lanes, once no request uses them.
   void DestroyUnused();
 
   /// Ends mirroring. Requests are still routed.
   void StopShadows() noexcept { shadows_.Stop(); }
-  /// Routes no request any more, and lets go of all versions.
+  /// Publishes an empty table, and releases all versions.
   void Clear() noexcept;
 
   const ShadowLanes& shadows() const { return shadows_; }
@@ -58,7 +58,7 @@ class RoutePublisher {
   std::shared_ptr<const RouteTable> table_ = empty_;
   std::vector<std::shared_ptr<const RouteTable>> replaced_;
 
-  ShadowLanes shadows_;  // last: its threads look into the table
+  ShadowLanes shadows_;  // last: its threads read the table
 };
 
 }  // namespace processor

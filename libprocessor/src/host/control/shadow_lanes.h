@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of a host's shadow versions: which of them get mirrored requests, and what came of those. The route publisher
+// The lanes of a host's shadow versions: which versions get mirrored requests, and the results. The route publisher
 // owns it.
 #ifndef PROCESSOR_HOST_CONTROL_SHADOW_LANES_H_
 #define PROCESSOR_HOST_CONTROL_SHADOW_LANES_H_
@@ -26,15 +26,15 @@ class ShadowLanes {
 
   explicit ShadowLanes(FindServable find) : find_(std::move(find)) {}
 
-  /// The routes to a model's shadow versions beside that baseline. A version is compared with each baseline anew, and
-  /// never with itself.
+  /// The routes to a model's shadow versions beside that baseline. The comparison starts again with each new baseline;
+  /// a version is never compared with itself.
   std::vector<ShadowRoute> Routes(const std::string& model, int64_t baseline, const std::vector<ShadowTarget>& targets);
   /// Ends the lanes that a table does not route to.
   void EndAllBut(const RouteTable& table);
-  /// Destroys lanes that have ended and that no request knows any more.
+  /// Destroys ended lanes to which no request has a reference.
   void DestroyEnded();
 
-  /// Drops what waits; the threads end after the requests that they run.
+  /// Drops waiting requests; the threads end after the requests that they run.
   void Stop() noexcept;
   /// Destroys all lanes, and waits for their threads.
   void Clear() noexcept;

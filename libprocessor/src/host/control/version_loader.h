@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which versions are loaded and unloaded when: which come first, how many at a time, for how long, and what is
-// remembered of them for the process that follows if this one dies. The host's control owns it.
+// Decides when versions are loaded and unloaded: in which order, how many at a time and for how long. Keeps the records
+// of loads for the next process. The host's control owns it.
 #ifndef PROCESSOR_HOST_CONTROL_VERSION_LOADER_H_
 #define PROCESSOR_HOST_CONTROL_VERSION_LOADER_H_
 
@@ -23,37 +23,37 @@ namespace processor {
 /// For the control thread.
 class VersionLoader {
  public:
-  /// Reads the records of the process before. All is borrowed. `maintenance_cpus` overrules what is desired. `wake` is
-  /// called on any thread when there is something to collect.
+  /// Reads the records of the previous process. All pointers are borrowed. `maintenance_cpus` overrides desired.json.
+  /// `wake` is called on any thread when a job has ended.
   VersionLoader(const StateDirectory* directory, const DesiredFile* desired, Instances* instances, HostStats* stats,
                 std::optional<std::string> maintenance_cpus, std::function<void()> wake);
 
-  /// Takes over what has been loaded or unloaded.
+  /// Collects ended loads and unloads.
   void Collect();
-  /// Ends loads that have taken too long.
+  /// Gives up loads that have exceeded their time limit.
   void EndLateLoads(int64_t now_ns);
-  /// Marks failed versions whose time to be tried again has come.
+  /// Marks failed versions whose next attempt is due.
   void MarkRetries(int64_t now_ns);
-  /// Starts the loads that may begin. `serves`: what is known to be good has had time to serve, so that a suspect may
-  /// be tried.
+  /// Starts the loads that may begin. `serves`: known-good versions have served for a while, so that a suspect may be
+  /// loaded.
   void StartLoads(const std::vector<VersionToLoad>& waiting, bool serves);
-  /// Starts to unload a version that nobody uses any more.
+  /// Starts to unload a version that is no longer used, if there is one.
   void StartUnload();
-  /// Ends the load of a version that nobody wants any more.
+  /// Cancels the load of a version that is no longer desired.
   void GiveUp(Instance& instance);
-  /// Gives up all loads, since the process is about to end: from now on nothing is held against any version.
+  /// Cancels all loads, because the process is about to end: from now on nothing is held against any version.
   void EndAll();
   bool ended() const { return records_.closed(); }
 
-  /// Whether nothing more has to be loaded before the host is ready.
+  /// Whether no load remains to be done before the host is ready.
   bool IsSettled(const Plan& plan) const;
 
-  /// Forgets the records of versions that are not desired any more.
+  /// Removes the records of versions that are no longer desired.
   void KeepDesired();
   void WriteRecords();
   /// Waits for the jobs that are running.
   void Wait() { lanes_.Wait(); }
-  /// Destroys versions that have been loaded and were not collected.
+  /// Destroys loaded versions that were not collected.
   void DropLoaded() { lanes_.TakeEnds(); }
 
  private:
@@ -83,7 +83,7 @@ class VersionLoader {
   const std::optional<std::string> maintenance_cpus_;
 
   LoadRecords records_;
-  bool records_pending_ = false;  // the file does not say yet what they say
+  bool records_pending_ = false;  // the file is out of date
   std::string records_error_;     // that was logged last
   std::string maintenance_error_;
   LoadLanes lanes_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks whether hosts would serve a desired state before it is written, by the rules with which they read it.
+// Checks before a desired state is written whether hosts would serve it, by the rules with which they read it. Any
+// thread may call.
 #ifndef PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
 #define PROCESSOR_HOST_DESIRED_DESIRED_CHECK_H_
 
@@ -12,7 +13,7 @@
 
 namespace processor {
 
-/// Lists what hosts would refuse. No file is opened: only a load can tell whether there is a model behind a path.
+/// Lists the parts that hosts would refuse. No file is opened: only a load can show whether a path contains a model.
 ///
 /// \param allowed  the CPUs that hosts may use
 /// \return as ParseDesiredState().

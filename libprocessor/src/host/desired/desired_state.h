@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What desired.json says is to be served, as plain data. docs/model_host.md explains every key.
+// The content of desired.json as plain data. docs/model_host.md explains every key.
 #ifndef PROCESSOR_HOST_DESIRED_DESIRED_STATE_H_
 #define PROCESSOR_HOST_DESIRED_DESIRED_STATE_H_
 
@@ -54,7 +54,7 @@ struct DesiredFiles {
 
 /// A version of a model, and the settings that it is to be served with.
 struct DesiredVersion {
-  absl::Status fault;  // why the entry is wrong and cannot be loaded; OK if it is right
+  absl::Status fault;  // why the entry is faulty and cannot be loaded; OK if it is valid
   std::string path;
   DesiredFiles files;
   std::string config = "{}";  // JSON
@@ -65,8 +65,8 @@ struct DesiredVersion {
   int priority = 0;
   bool traffic = true;
 
-  /// What the version is made from: an entry with another identity is loaded anew. Entries that are wrong differ by
-  /// their faults.
+  /// Returns a text of all settings that require a load: an entry with another identity is loaded again. Faulty entries
+  /// differ by their faults.
   std::string Identity() const;
 };
 
@@ -80,7 +80,7 @@ struct DesiredModel {
   std::map<int64_t, DesiredVersion> versions;
 };
 
-/// What is wrong with a part of a desired state. The rest is followed.
+/// A fault in a part of a desired state. The rest is followed.
 struct DesiredFault {
   std::string model;    // empty: no model is affected
   int64_t version = 0;  // 0: the model is refused as a whole
@@ -103,13 +103,12 @@ struct DesiredState {
   std::vector<DesiredFault> faults;
 };
 
-/// Reads desired.json for a host: the cpusets that it gives that host overrule those of the versions.
+/// Reads desired.json for a host: the cpusets that the file has for this host override those of the versions.
 ///
 /// A fault within a version refuses that version, which is kept with its fault. A fault within a model refuses that
 /// model, which is left out. Both are listed in `state->faults`.
-/// \return INVALID_ARGUMENT if the file as a whole cannot be followed: it does not parse, or is of another schema.
-///         Messages
-///         name the place in the file, what stands there and what was expected.
+/// \return INVALID_ARGUMENT if the file as a whole cannot be followed: it does not parse, or has another schema.
+///         Messages name the place in the file, the value and what was expected.
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state);
 
 /// Whether a text may be the name of a model or a label: 1 to 128 letters, digits, '_', '-' and '.', the first no '-'

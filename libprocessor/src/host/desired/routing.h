@@ -4,7 +4,7 @@
 //     bucket = (mix(fnv1a64(salt ‖ 0x00 ‖ key)) × 10000) >> 64
 //
 // docs/model_host.md specifies it, and serving_proxy.experiments.assign computes the same in Python: clients and
-// analysts can tell who was in which arm without asking. It must never change.
+// analysts can compute the arm of every user. It must never change.
 #ifndef PROCESSOR_HOST_DESIRED_ROUTING_H_
 #define PROCESSOR_HOST_DESIRED_ROUTING_H_
 
@@ -20,7 +20,8 @@ constexpr uint32_t kRoutingBuckets = 10000;
 /// Returns the bucket of a key in the layer with that salt, in [0, kRoutingBuckets). Salt and key are bytes.
 uint32_t RoutingBucket(std::string_view salt, std::string_view key);
 
-/// Returns the bucket of the `number`th request that has no key: of any 10,000 in a row each has another, well mixed.
+/// Returns the bucket of the `number`th request that has no key: any 10,000 consecutive numbers have different buckets,
+/// well mixed.
 uint32_t KeylessBucket(uint64_t number);
 
 /// Returns a bucket of the `number`th request as if it were drawn at random: it is independent of KeylessBucket().

@@ -39,8 +39,9 @@ class File {
 /// Makes a status such as "'/path': cannot be read: No such file or directory". `error` is an errno.
 absl::Status FileError(std::string_view path, std::string_view what, int error);
 
-/// Reads a file as a whole, and never waits, even if a FIFO or a device has taken the file's place.
-/// \return NOT_FOUND; INVALID_ARGUMENT if it is no regular file of at most `most_bytes`; what the system says.
+/// Reads a whole file. Never blocks, even if the path names a FIFO or a device.
+/// \return NOT_FOUND; INVALID_ARGUMENT if it is not a regular file of at most `most_bytes`; else the error of the file
+///         system.
 absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::string* text);
 
 }  // namespace processor

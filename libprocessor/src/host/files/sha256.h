@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of files, by which a host recognizes what was deployed.
+// Hashes of files, by which a host checks that they are those that were deployed.
 #ifndef PROCESSOR_HOST_FILES_SHA256_H_
 #define PROCESSOR_HOST_FILES_SHA256_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host serves at a moment, as plain data, and its text in actual.json.
+// The state of a host and its versions as plain data, and its text in actual.json.
 #ifndef PROCESSOR_HOST_REPORTS_ACTUAL_STATE_H_
 #define PROCESSOR_HOST_REPORTS_ACTUAL_STATE_H_
 
@@ -16,7 +16,7 @@
 
 namespace processor {
 
-/// What is told of a version.
+/// The reported state of a version.
 struct ActualVersion {
   VersionState state = VersionState::kLoading;
   std::string path;
@@ -34,7 +34,7 @@ struct ActualVersion {
   std::shared_ptr<const VersionLoad> load;
 };
 
-/// A version, and the one that is to replace it.
+/// A version and its replacement, if one is loading.
 struct ActualEntry {
   ActualVersion version;
   std::optional<ActualVersion> replacement;
@@ -43,7 +43,7 @@ struct ActualEntry {
 enum class HostState { kStarting, kReady, kDraining };
 const char* HostStateName(HostState state);
 
-/// Everything that a host tells of itself.
+/// The reported state of a host.
 struct ActualState {
   std::string host;
   std::string started;
@@ -55,19 +55,19 @@ struct ActualState {
   std::string front_end_cpus;
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
-  int stuck_loads = 0;  // loads that nobody wants any more, and that cannot be interrupted
+  int stuck_loads = 0;  // loads that are no longer desired but cannot be interrupted
   std::map<std::string, std::map<int64_t, ActualEntry>> models;
-  /// Answers questions about versions that were refused; not in actual.json.
+  /// For status requests about refused versions; not in actual.json.
   RefusedVersions refused;
 };
 
-/// Returns the state of a version, where one that loads may have begun to warm up.
+/// Returns the state of a version; kWarming if it is loading and has begun to warm up.
 VersionState StateNow(const ActualVersion& version);
 
 /// Returns the text of actual.json.
 std::string ActualJson(const ActualState& state);
 
-/// Returns the time of now, as in "2026-11-21T19:00:00Z".
+/// Returns the current time, as in "2026-11-21T19:00:00Z".
 std::string WallClockText();
 
 }  // namespace processor

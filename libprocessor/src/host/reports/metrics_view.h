@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the metrics of a host are made of: its actual state, its route table and its counters, at one moment. The writer of
-// the metrics owns the view and uses it on one thread; the objects that it shows outlive it.
+// The input of a host's metrics: its actual state, its route table and its counters, at one moment. The writer of the
+// metrics owns the view and uses it on one thread; the objects that it shows outlive it.
 #ifndef PROCESSOR_HOST_REPORTS_METRICS_VIEW_H_
 #define PROCESSOR_HOST_REPORTS_METRICS_VIEW_H_
 

@@ -21,7 +21,7 @@ class RecordFolder {
   explicit RecordFolder(std::string path) : path_(std::move(path)) {}
 
   /// Appends a record to the newest file of this object, or to a new one if that would grow beyond `max_bytes`. Removes
-  /// the oldest files beyond `max_files`, whoever made them.
+  /// the oldest files beyond `max_files`, including those of other processes.
   /// \return the error of the file system; no part of the record is written then.
   absl::Status Append(std::string_view record, int64_t max_bytes, int max_files);
 

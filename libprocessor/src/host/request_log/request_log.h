@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a sample of the answered requests as TFRecords of PredictionLog (docs/model_host.md, "Request log"). Requests
-// are copied into a queue and wait for nothing; one thread, which yields to all others, writes them.
+// are copied into a queue without waiting; one low-priority thread writes them.
 #ifndef PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
 #define PROCESSOR_HOST_REQUEST_LOG_REQUEST_LOG_H_
 
@@ -40,7 +40,7 @@ class ModelLog : public std::enable_shared_from_this<ModelLog> {
   }
 
   /// Copies a request: its bytes if they are a PredictRequest, else a PredictRequest with the same tensors. Returns
-  /// null, and counts that, if there is no room or the request cannot be written so.
+  /// null, and counts it, if the queue is full or the request cannot be converted.
   std::unique_ptr<SampledRequest> Copy(const Method& method, std::string_view bytes, const DecodedRequest& request,
                                        int64_t version) noexcept;
   /// Takes over a copy to be written; does nothing for null.
@@ -82,15 +82,15 @@ class RequestLog {
   /// Returns the log of a model, with those settings from now on; null if the model was never sampled. The first log
   /// starts the thread.
   std::shared_ptr<ModelLog> Of(const std::string& model, const RequestLogSettings& settings);
-  /// Forgets models that are not served any more.
+  /// Removes the logs of models that are no longer served.
   void Keep(const std::map<std::string, DesiredModel, std::less<>>& models);
 
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// Writes everything that was offered, for no longer than kLongestFlush.
+  /// Writes all offered requests, for at most kLongestFlush.
   void Flush() noexcept { FlushUntil(TimePoint::max()); }
   void FlushUntil(TimePoint deadline) noexcept;
-  /// Flushes, drops what is left and ends the thread.
+  /// Flushes, drops the remaining requests and ends the thread.
   void Stop() noexcept;
 
   static constexpr int64_t kMaxRequests = 1024;

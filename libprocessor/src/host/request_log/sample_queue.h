@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded queue of requests that wait to be written, from any thread to one. It has no lock, since the thread that
-// writes yields to all others and might hold it for long. The request log owns it.
+// A bounded queue of requests that wait to be written, from any thread to one. It has no lock, because the writing
+// thread has low priority and might hold it for long. The request log owns it.
 #ifndef PROCESSOR_HOST_REQUEST_LOG_SAMPLE_QUEUE_H_
 #define PROCESSOR_HOST_REQUEST_LOG_SAMPLE_QUEUE_H_
 
@@ -22,7 +22,7 @@ struct SampledRequest {
   std::shared_ptr<ModelLog> log;
   Buffer request;       // a serialized PredictRequest
   int64_t version = 0;  // that answered it
-  int sample = 0;       // the share, in hundredths of a percent, by which it was chosen
+  int sample = 0;       // sampling rate at that time, in hundredths of a percent
   SampledRequest* next = nullptr;
 };
 

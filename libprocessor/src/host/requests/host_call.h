@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request to a host, from its bytes to its response. Whoever calls the host owns it.
+// One request to a host, from its bytes to its response. The caller of the host owns it; one thread at a time uses it.
 #ifndef PROCESSOR_HOST_REQUESTS_HOST_CALL_H_
 #define PROCESSOR_HOST_REQUESTS_HOST_CALL_H_
 
@@ -20,7 +20,7 @@
 
 namespace processor {
 
-/// A request as the host program brings it. Everything is borrowed.
+/// A request as the host program passes it. All views are borrowed.
 struct HostRequest {
   int32_t priority = 0;
   int64_t deadline_us = 0;
@@ -38,7 +38,7 @@ struct HostRequest {
   bool only_if_bounded = false;
 };
 
-/// The response to a request. Texts are shared, so that a response may be kept without keeping a model.
+/// The response to a request. Texts are shared, so that a response keeps no model alive.
 struct HostAnswer {
   Buffer bytes;
   size_t header_length = 0;  // as in a request; 0: everything is JSON
@@ -52,7 +52,7 @@ struct HostAnswer {
 /// A request to a version, as the runtime runs it.
 class HostCall : public AsyncWork {
  public:
-  /// `request` must stay as it is until the call has ended.
+  /// The memory of `request` must stay unchanged until the call has ended.
   explicit HostCall(const HostRequest& request) : request_(request) {
     priority = request.priority;
     deadline_us = request.deadline_us;
@@ -61,18 +61,18 @@ class HostCall : public AsyncWork {
   absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override;
   absl::Status Encode(const ModelVersion& version, const DecodedRequest& request,
                       std::vector<tensorflow::Tensor>& outputs) override;
-  /// Does nothing: whoever waits for the call has its status.
+  /// Does nothing: the thread that waits for the call gets the status as a return value.
   void Done(const absl::Status&) noexcept override {}
 
   const HostRequest& request() const { return request_; }
 
   HostAnswer answer;
-  /// How it is read and answered; set before it is routed.
+  /// Set before the call is routed.
   const Method* method = nullptr;
-  /// The version that answers it, which is kept until the call has ended.
+  /// The version that answers it; held until the call has ended.
   std::shared_ptr<const Servable> servable;
   ChoiceReason reason = ChoiceReason::kBaseline;
-  /// The lanes that get a copy of it, and the scores that they compare theirs with.
+  /// The lanes that get a copy of it, and the scores of the answer, with which they compare.
   std::vector<std::shared_ptr<ShadowLane>> shadows;
   tensorflow::Tensor scores;
   int64_t rows = 0;  // of the first input

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says which version answers a request: the state of all models at one moment, which never changes. A change makes
-// another table. The route publisher owns the current one; requests take references to what they need of it.
+// Maps requests to versions: an immutable snapshot of all models. A change makes another table. The route publisher
+// owns the current one; requests take references to what they need of it.
 #ifndef PROCESSOR_HOST_REQUESTS_ROUTE_TABLE_H_
 #define PROCESSOR_HOST_REQUESTS_ROUTE_TABLE_H_
 
@@ -26,7 +26,7 @@ class ModelLog;
 class ShadowLane;
 class VersionStats;
 
-/// Texts that go with a response. Results share them, and so keep nothing else of a version alive.
+/// Texts that belong to a response. Results share them, so that they keep no version alive.
 struct AnswerTexts {
   std::string model;
   std::vector<std::string> cpusets;  // [sessions]
@@ -77,8 +77,8 @@ struct ModelRoutes {
   std::shared_ptr<std::atomic<uint64_t>> keyless;  // the number of requests without a key; kept from table to table
 };
 
-/// The model and version that a request asks for, and a function that finds its key, which is called only if it
-/// matters.
+/// The model and version that a request names, and a function that returns its routing key, which is called only if
+/// needed.
 struct RouteRequest {
   ModelSpecView spec;
   std::function<std::optional<std::string>(const RoutingRules& rules)> key;

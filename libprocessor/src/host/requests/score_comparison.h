@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the scores of two versions over many requests, which is what mirrored requests are for.
+// Compares the scores of two versions over many mirrored requests.
 #ifndef PROCESSOR_HOST_REQUESTS_SCORE_COMPARISON_H_
 #define PROCESSOR_HOST_REQUESTS_SCORE_COMPARISON_H_
 

@@ -10,11 +10,11 @@
 
 namespace processor {
 
-/// What is counted for one version. Any thread may add and read; the version's statistics own it.
+/// Score statistics of one version. Any thread may add and read; VersionStats owns them.
 class ScoreCounts {
  public:
-  /// How many scores of a response are looked at: a fault that makes scores NaN seldom spares the first thousands, and
-  /// looking must cost next to nothing.
+  /// How many scores of a response are checked: a fault that makes scores NaN rarely spares the first thousands, and
+  /// checking must cost very little.
   static constexpr size_t kMostPerAnswer = 4096;
 
   /// Adds the scores of one response: the first float output, of any shape.

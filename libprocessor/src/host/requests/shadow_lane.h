@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mirrors live requests to one shadow version: copies of them wait in a short queue and run on a thread that yields to
-// all others, and their scores are compared with those that the client got. A live request never waits for its copy.
+// Mirrors live requests to one shadow version: copies of them wait in a short queue and run on a low-priority thread,
+// and their scores are compared with those that the client got. A live request never waits for its copy.
 #ifndef PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
 #define PROCESSOR_HOST_REQUESTS_SHADOW_LANE_H_
 
@@ -42,7 +42,7 @@ class ShadowLane {
   /// Copies a request that was answered, with its scores; drops it if the queue is full or busy.
   void Offer(const HostCall& call) noexcept;
 
-  /// Drops what waits. The thread ends after the request that it runs.
+  /// Drops waiting requests. The thread ends after the request that it runs.
   void Stop() noexcept;
   /// Whether the thread has ended, so that destroying the lane takes no time.
   bool ended() const { return ended_.load(); }

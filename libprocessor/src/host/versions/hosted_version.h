@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One loaded version of a model in a host, which owns the runtime's model and what the host counts of it.
+// One loaded version of a model in a host. It owns the runtime's model and the counters for admission.
 //
-// Its instance, the route tables and requests share it. It is unloaded once the instance has the only reference: no
-// request is left then, and none can come.
+// Its instance, the route tables and requests share it. It is unloaded once the instance has the only reference: then
+// no request uses it, and none can begin to.
 #ifndef PROCESSOR_HOST_VERSIONS_HOSTED_VERSION_H_
 #define PROCESSOR_HOST_VERSIONS_HOSTED_VERSION_H_
 
@@ -21,13 +21,13 @@
 
 namespace processor {
 
-/// What is counted of a version while it runs; it may outlive the version.
+/// Counters of a version for admission. They may outlive the version; any thread may use them.
 struct VersionLoad {
   std::atomic<int64_t> in_flight{0};  // requests that wait or run
   std::atomic<int64_t> recent_run_ns{0};
   StandingQueue more_important;  // the queue of more important versions, as requests of this one found it
 
-  /// Moves the recent run time an eighth of the way to another run.
+  /// Updates the moving average of run times.
   void AddRun(int64_t run_ns) {
     const int64_t recent = recent_run_ns.load(std::memory_order_relaxed);
     recent_run_ns.store(recent == 0 ? run_ns : recent + (run_ns - recent) / 8, std::memory_order_relaxed);
@@ -41,9 +41,9 @@ class HostedVersion {
   static absl::Status Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
                            std::unique_ptr<HostedVersion>* version);
 
-  /// Moves the sessions to the CPUs of a text as the key `cpusets` has it, or of one group for all sessions; "" stands
-  /// for all CPUs. Requests run on threads of the sessions while these have CPUs of their own, unless the configuration
-  /// says where they run.
+  /// Moves the sessions to CPUs, written as in the key `cpusets` or as one group for all sessions; "" stands for all
+  /// CPUs. Requests run on threads of the sessions while these have CPUs of their own, unless the configuration says
+  /// where they run.
   absl::Status SetCpuset(const std::string& cpuset);
 
   /// Sets how requests are batched from now on.
@@ -62,7 +62,7 @@ class HostedVersion {
   /// The CPUs of each session, as in "0-3"; "" for one that runs on all.
   std::vector<std::string> cpusets() const;
   std::string precision() const;
-  /// The outcome of the warm-up, in words.
+  /// The outcome of the warm-up, as text.
   std::string warmup() const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates how much memory versions will take, and finds how much there is.
+// Estimates the memory that versions will take, and returns the memory that is available. Pure functions, apart from
+// reading files.
 #ifndef PROCESSOR_HOST_VERSIONS_MEMORY_BUDGET_H_
 #define PROCESSOR_HOST_VERSIONS_MEMORY_BUDGET_H_
 
@@ -15,7 +16,7 @@ namespace processor {
 /// The memory that a version will take: its own, and tables, which several versions share.
 struct MemoryEstimate {
   int64_t own_bytes = 0;                  // graph and variables
-  std::map<std::string, int64_t> tables;  // by what identifies them: the hash of their content, else the file
+  std::map<std::string, int64_t> tables;  // by the hash of their content, else by the file
 
   int64_t total() const;
 };
@@ -29,7 +30,7 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
 /// Returns the bytes that several versions take together.
 int64_t MemoryInUse(const std::vector<const MemoryEstimate*>& versions);
 
-/// Returns the bytes that another version would take beside those.
+/// Returns the bytes that another version would take in addition.
 int64_t MemoryToAdd(const std::vector<const MemoryEstimate*>& versions, const MemoryEstimate& another);
 
 /// Returns nine tenths of the memory limit of this process's cgroup (v2 or v1) or of the machine's memory, whichever is

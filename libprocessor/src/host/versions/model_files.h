@@ -2,8 +2,8 @@
 // Checks whether the files of a version are those that were deployed.
 //
 // The hash of a model covers the name, size and content of every file below its folder. Reading gigabytes at each start
-// would take as long as loading them. Therefore a seal, made of names, sizes and times, tells whether anything has been
-// written since the hash was taken: a change of content changes a file's ctime, which no program can set. Tables
+// would take as long as loading them. Therefore a seal, made of names, sizes and times, shows whether a file was
+// written since the hash was computed: a change of content changes a file's ctime, which no program can set. Tables
 // (`.emb`) are hard links that several models share, and another link changes the ctime as well: for them the time of
 // writing counts, and their own checksums, which are compared when they are mapped.
 #ifndef PROCESSOR_HOST_VERSIONS_MODEL_FILES_H_
@@ -43,8 +43,8 @@ std::string SealOf(const std::vector<ModelFile>& files);
 absl::Status HashModelFiles(const std::vector<ModelFile>& files, const std::function<bool()>& give_up,
                             std::string* sha256);
 
-/// Checks versions when they are loaded, and keeps in a file which have been read. Any thread may call; the lanes of
-/// loads own it.
+/// Checks versions when they are loaded, and records in a file which of them were verified. Any thread may call;
+/// LoadLanes owns it.
 class FileChecker {
  public:
   explicit FileChecker(std::string record);

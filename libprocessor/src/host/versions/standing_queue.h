@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a queue that stays long from one that is long for a moment. What is counted of a version owns it.
+// Distinguishes a queue that stays long from one that is long for a moment. VersionLoad owns it.
 #ifndef PROCESSOR_HOST_VERSIONS_STANDING_QUEUE_H_
 #define PROCESSOR_HOST_VERSIONS_STANDING_QUEUE_H_
 
@@ -8,19 +8,18 @@
 
 namespace processor {
 
-/// Whether a queue has been long for a while. A single look says little: a pause of the machine makes any queue long
-/// for some milliseconds, and refusing requests for that would lose some that could be answered. Therefore the queue
-/// must have been long at each look for kIntervalNs. From then on each look that finds it long counts, until none did
+/// Whether a queue has been long for a while. One observation proves little: a pause of the machine makes any queue
+/// long for some milliseconds, and refusing requests then would lose some that could be answered. Therefore the queue
+/// must have been long at each look for kIntervalNs. From then on each look that finds it long counts, until none has
 /// for kForgetNs.
 ///
-/// Any thread may look. Two that look at the same time may each miss the other's look, which moves the limits by one
-/// look.
+/// Any thread may call. Of two simultaneous looks, each may miss the other, which moves the limits by one look.
 class StandingQueue {
  public:
   static constexpr int64_t kIntervalNs = 100'000'000;
   static constexpr int64_t kForgetNs = 1'000'000'000;
 
-  /// Notes a look at the queue at `now_ns`.
+  /// Records a look at the queue at `now_ns`.
   /// \return whether to act on its length.
   bool Look(bool is_long, int64_t now_ns) {
     const int64_t since = since_ns_.load(std::memory_order_relaxed);

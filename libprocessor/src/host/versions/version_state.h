@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states of a version in a host, as actual.json and the protocols tell them.
+// The states of a version in a host, as actual.json and the protocols report them.
 #ifndef PROCESSOR_HOST_VERSIONS_VERSION_STATE_H_
 #define PROCESSOR_HOST_VERSIONS_VERSION_STATE_H_
 

@@ -23,10 +23,11 @@ namespace processor {
 /// or the signature fixes it, or if an input is of a dtype that cannot be copied.
 int64_t RowsOf(const DecodedRequest& request);
 
-/// Whether two requests could be run together: they have the same signature, outputs, and dimensions but for the first.
+/// Whether two requests may be in one batch: they have the same signature and outputs, and equal dimensions except for
+/// the first.
 bool SameKind(const DecodedRequest& a, const DecodedRequest& b);
 
-/// Returns a number that is equal for requests of the same kind, and nearly always different for others.
+/// Returns a hash that is equal for requests of the same kind, and almost always different for others.
 uint64_t KindOf(const DecodedRequest& request);
 
 /// One request of a run.
@@ -41,8 +42,8 @@ using RunRequest = std::function<absl::Status(const DecodedRequest&, std::vector
 
 /// How requests were run.
 struct JointOutcome {
-  bool together = false;  // the outputs are those of one run
-  bool repeated = false;  // they were run one by one, after the run of all had failed or was not to be trusted
+  bool together = false;  // the requests ran as one batch, whose outputs they have
+  bool repeated = false;  // they ran one by one, because the batch had failed or its outputs were wrong
 };
 
 /// Runs requests of one kind, and sets outputs and status of each. `run`: runs one decoded request.

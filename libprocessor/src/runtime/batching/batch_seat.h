@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a thread that has brought a request to a batcher what became of it. The thread owns the seat.
+// Where a thread waits for its request at a batcher. The waiting thread owns the seat; the thread that runs or ends the
+// request wakes it.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCH_SEAT_H_
 
@@ -18,17 +19,19 @@
 
 namespace processor {
 
-/// Where a thread waits for its entry to be run, or for a place to run it. It costs one wait and one wake per request.
+/// Waits until the entry has ended, or until the thread gets a place to run a batch itself. This costs one wait and one
+/// wake of a futex per request.
 class BatchEntry::Seat {
  public:
   static constexpr int64_t kNever = INT64_MAX;
 
-  /// Tell the thread to lead a run, or that its entry has ended. One of both is called, once.
+  /// Wake the waiting thread: to run a batch on a session, or because its entry has ended. Exactly one of the two is
+  /// called, once.
   void Lead(int session) { Settle(session, absl::OkStatus()); }
   void End(const absl::Status& status) { Settle(-1, status); }
 
-  /// Waits to be told; returns false if the time came first. `until_ns`: on CLOCK_MONOTONIC, or kNever for as long as
-  /// it takes.
+  /// Waits for Lead() or End(); returns false if `until_ns` passes first. `until_ns`: on CLOCK_MONOTONIC; kNever: no
+  /// limit.
   bool WaitUntil(int64_t until_ns) {
     until_ns = std::max<int64_t>(until_ns, 0);
     const timespec until = {static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
@@ -48,7 +51,8 @@ class BatchEntry::Seat {
     session_ = session;
     status_ = status;
     settled_.store(1, std::memory_order_release);
-    // The thread may have seen it and gone, and the seat with it: then this wakes nobody, or somebody who looks again.
+    // The thread may have returned already and destroyed the seat. Then this wakes no thread, or one that checks its
+    // own condition again.
     syscall(SYS_futex, &settled_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted of a model's batches.
+// Statistics of a model's batches. The batched requests of the model own them.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCH_STATS_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCH_STATS_H_
 
@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// Runs of requests that were batched, or could have been. Any thread may record and read.
+/// Counts runs of requests that were batched or could have been. Any thread may record and read.
 struct BatchStats {
   void Record(int64_t rows_of_run, int64_t requests_of_run) {
     rows.Record(rows_of_run);

@@ -23,7 +23,7 @@ class YieldPolicy {
     return skip == 0;
   }
 
-  /// Learns from a yield that took so long and brought so many requests.
+  /// Records the cost of a yield and its gain: `requests` that joined the batch because of it.
   void Learn(int64_t taken_ns, int64_t requests) noexcept {
     const int64_t old_gain_ns = gain_ns_.load(std::memory_order_relaxed);
     const int64_t gain_ns = old_gain_ns + (requests * kWorthNs - taken_ns - old_gain_ns) / 8;

@@ -14,7 +14,7 @@ namespace processor {
 
 enum class BatchMode {
   kOff,       // each request runs alone, as soon as it comes
-  kZeroWait,  // a session that becomes free takes all that wait; no request waits for others to come
+  kZeroWait,  // a free session runs all waiting requests that fit; no request waits for later ones
   kTimed,     // a session waits until enough rows have come, or the first request has waited long enough
 };
 

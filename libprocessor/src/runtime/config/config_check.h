@@ -11,7 +11,7 @@
 
 namespace processor {
 
-/// The largest values of BatchOptions, wherever they are written.
+/// The largest values of BatchOptions in every configuration.
 constexpr int64_t kMostBatchRows = int64_t{1} << 24;
 constexpr int64_t kLongestBatchWaitUs = 10'000'000;
 

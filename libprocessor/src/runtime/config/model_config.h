@@ -83,7 +83,7 @@ enum class ConfigDialect { kDropIn, kModern };
 
 /// Reads a configuration, and logs keys that have no effect.
 /// \return INVALID_ARGUMENT for what is not JSON, an unknown key, a value of the wrong type or out of its range, or one
-///         that asks for what the library does not do; NOT_FOUND for a key that the dialect requires.
+///         that the library cannot satisfy; NOT_FOUND for a key that the dialect requires.
 absl::Status ParseModelConfig(std::string_view json, ConfigDialect dialect, ModelConfig* dst);
 
 }  // namespace processor

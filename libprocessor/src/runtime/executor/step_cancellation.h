@@ -8,8 +8,8 @@
 
 namespace processor {
 
-/// Lives as long as the step. TensorFlow makes a manager for each step, which only the executor knows, so that the two
-/// meet here: once per step, at no cost per kernel.
+/// Lives as long as the step. TensorFlow makes a cancellation manager for each step, which only the executor knows.
+/// Connecting it here costs nothing per kernel.
 class StepCancellation : private Cancellation::Listener {
  public:
   /// `manager`: that of the step; may be null.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs what TensorFlow's executor schedules in one step: on the thread that waits for the step, and on the threads of a
-// pool.
+// Runs the closures that TensorFlow's executor schedules in one step: on the thread that waits for the step, and on the
+// threads of a pool.
 //
 // With the pool alone, quick requests would wait for slow ones: a loop stays on the thread of the pool that began it,
-// and as many loops as the pool has threads leave none to other steps. A step that has a thread of its own always goes
-// on.
+// and as many loops as the pool has threads leave none to other steps. A step that has a thread of its own always makes
+// progress.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_STEP_RUNNER_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_STEP_RUNNER_H_
 
@@ -16,7 +16,7 @@
 
 namespace processor {
 
-/// The closures of the step share it.
+/// Shared by the closures of the step. Any thread may call every function except Help().
 class StepRunner : public std::enable_shared_from_this<StepRunner> {
  public:
   using Closure = std::function<void()>;
@@ -25,25 +25,24 @@ class StepRunner : public std::enable_shared_from_this<StepRunner> {
   /// `pool`: runs a closure on another thread.
   explicit StepRunner(Runner pool) : pool_(std::move(pool)) {}
 
-  /// Has a closure run soon on some thread. Any thread may call, also after the step.
+  /// Schedules a closure to run soon on some thread. May be called after the step has ended.
   void Schedule(Closure closure);
 
-  /// Has Help() return, since the step has ended.
+  /// Makes Help() return, because the step has ended.
   void Finish();
 
   /// Runs closures until the step has ended. Called once, on the thread that waits for the step.
   void Help();
 
  private:
-  // One closure, on a thread of the pool, if any is left.
+  // Runs one closure on a thread of the pool, if one is left.
   void RunOne();
 
   const Runner pool_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Closure> closures_;
-  // Every closure that waits has a thread of the pool on its way to it, but for one that is left to the thread that
-  // helps.
+  // For every waiting closure, RunOne() is scheduled in the pool, except for one that is left to the thread in Help().
   bool helper_is_free_ = true;
   bool finished_ = false;
 };

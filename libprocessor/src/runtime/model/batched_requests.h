@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the requests of a model in batches: reads each, has the batcher find those that may run together, runs them, and
-// writes the response of each. The model owns it.
+// Runs the requests of a model in batches: reads each, runs the batches that the batcher forms, and writes the response
+// of each. The model owns it.
 #ifndef PROCESSOR_RUNTIME_MODEL_BATCHED_REQUESTS_H_
 #define PROCESSOR_RUNTIME_MODEL_BATCHED_REQUESTS_H_
 
@@ -18,24 +18,24 @@
 
 namespace processor {
 
-/// Any thread may call. The requests that it is given have been admitted.
+/// Any thread may call. The requests have passed the gate of the model.
 class BatchedRequests {
  public:
   /// The parts are borrowed.
   explicit BatchedRequests(ModelParts* parts);
 
-  /// How requests are batched from now on. What waits is run as the new options say.
+  /// Sets how requests are batched from now on, including those that wait.
   void SetOptions(const BatchOptions& options) { batcher_.SetOptions(options); }
   BatchOptions options() const { return batcher_.options(); }
   bool on() const { return batcher_.on(); }
 
-  /// Runs a request, alone or with others, and waits for it.
+  /// Runs a request, alone or in a batch, and waits for it.
   absl::Status Run(Work& work, int session);
-  /// Has a request run. `id`: may be null.
-  /// \return why it was not accepted: Done() is not told then.
+  /// Starts a request. `id`: may be null.
+  /// \return why it was not accepted; Done() is not called then.
   absl::Status Start(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
 
-  /// Ends with `status` whatever waits and whatever comes later.
+  /// Ends waiting and later requests with `status`.
   void Stop(const absl::Status& status) { batcher_.Stop(status); }
 
   size_t waiting() const { return batcher_.waiting(); }

@@ -27,7 +27,7 @@ namespace processor {
 class Model {
  public:
   /// Loads a model and warms it up. `base_dir` is where relative paths of the configuration begin; it may be empty.
-  /// `progress`: null if nobody watches.
+  /// `progress`: may be null.
   static absl::Status Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model,
                            std::shared_ptr<LoadProgress> progress = nullptr);
   ~Model() { Close(); }
@@ -36,35 +36,35 @@ class Model {
   absl::Status Run(Work& work);
   /// Starts a request. `preferred_session`: -1, or where to queue it (modulo the number of sessions). `id`: for
   /// Cancel(); may be null.
-  /// \return why it was not accepted: Done() is not told then.
+  /// \return why it was not accepted; Done() is not called then.
   absl::Status Start(std::shared_ptr<AsyncWork> work, int preferred_session, uint64_t* id);
 
-  /// Ends an asynchronous request with `status`: at once, while what has been begun stops at its next kernel.
+  /// Ends an asynchronous request with `status` at once; if it is running, its work stops at the next kernel.
   /// \return NOT_FOUND if it has ended.
   absl::Status Cancel(uint64_t id, const absl::Status& status);
-  /// Ends all requests that are here. Those of callers who wait end when their work has stopped.
+  /// Ends all requests. A request whose caller waits ends when its work has stopped.
   void StopRequests(const absl::Status& status) noexcept;
 
-  /// Refuses new requests, and waits until the last one has ended. `deadline_us`: 0 for as long as it takes.
+  /// Refuses new requests, and waits until the last one has ended. `deadline_us`: on CLOCK_MONOTONIC; 0: no limit.
   absl::Status Drain(int64_t deadline_us);
-  /// Refuses new requests and cancels waiting ones. Running ones go on.
+  /// Refuses new requests and cancels waiting ones. Running ones continue.
   void Refuse() noexcept;
   /// Calls Refuse(), waits `drain_seconds` for running requests unless Drain() or StopRequests() has been called,
-  /// cancels what is left, and unloads.
+  /// cancels the remaining ones, and unloads.
   void Close() noexcept;
 
   /// Moves the sessions to CPUs, as SessionSlots::SetCpuset() does.
   /// \return as RequestGate::Admit(), among others.
   absl::Status SetCpuset(std::string_view cpuset);
-  /// Where requests run from now on, whatever the configuration said.
+  /// Sets where requests run from now on; overrides the configuration.
   void SetExecution(Execution execution) { execution_.store(execution); }
   Execution execution() const { return execution_.load(); }
   void SetBatching(const BatchOptions& options) { batched_.SetOptions(options); }
   BatchOptions batching() const { return batched_.options(); }
 
-  /// Whether the work of a request is bounded by its size, as nothing in the graph is repeated.
+  /// Whether the work of a request is bounded by its size, because the graph has no loops.
   bool IsBounded() const { return parts_.versions.bounded(); }
-  /// The version that requests begin on; null once the model is closed.
+  /// The version that new requests use; null once the model is closed.
   std::shared_ptr<ModelVersion> version() const { return parts_.versions.current(); }
   const ModelConfig& config() const { return parts_.config; }
   const SessionSlots& slots() const { return parts_.slots; }
@@ -87,7 +87,7 @@ class Model {
   UnbatchedRequests unbatched_{&parts_};
   BatchedRequests batched_{&parts_};
   std::atomic<Execution> execution_;
-  std::atomic<bool> drained_{false};  // running requests have had their time
+  std::atomic<bool> drained_{false};  // Close() does not wait for running requests
   std::atomic<bool> closed_{false};
 };
 

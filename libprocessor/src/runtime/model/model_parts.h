@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all requests of a model share, whichever way they are run. The model owns it, and it outlives every request.
+// State that batched and unbatched requests of a model share. The model owns it, and it outlives every request.
 #ifndef PROCESSOR_RUNTIME_MODEL_MODEL_PARTS_H_
 #define PROCESSOR_RUNTIME_MODEL_MODEL_PARTS_H_
 

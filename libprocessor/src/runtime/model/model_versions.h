@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The versions of a model, which owns them: the current one, those that it has replaced and that requests still hold,
-// and the thread that follows a checkpoint folder.
+// The versions of a model, which owns them: the current one, replaced ones that requests still hold, and the thread
+// that follows a checkpoint folder.
 //
-// A later checkpoint is loaded and warmed up beside the current version. It takes that one's place under a lock that is
-// held for the exchange of a pointer, as it is by each request that takes a reference. The replaced version is destroyed
-// on the thread that follows once no request holds it.
+// A later checkpoint is loaded and warmed up beside the current version, and then replaces it. The lock is held only
+// while a pointer is exchanged or a request takes a reference. Once no request holds the replaced version, the
+// following thread destroys it.
 #ifndef PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
 #define PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
 
@@ -35,12 +35,12 @@ class ModelVersions {
   /// Loads the first version and warms it up; then starts to follow `checkpoint_dir`, if there is one. Called once.
   absl::Status Start();
 
-  /// The version that requests begin on; null before Start() and after Release(). Any thread may ask.
+  /// The version that new requests use; null before Start() and after Release(). Any thread may call.
   std::shared_ptr<ModelVersion> current() const;
   /// Whether the work of a request is bounded by its size, as the graph of the current version has no loops.
   bool bounded() const { return bounded_.load(std::memory_order_relaxed); }
 
-  /// How following the folder goes.
+  /// The state of following the folder.
   struct Following {
     std::string error;    // of the last attempt; empty if it succeeded
     std::string refused;  // why a later checkpoint is not applied: it is incremental or incomplete
@@ -48,7 +48,7 @@ class ModelVersions {
   };
   Following following() const;
 
-  /// Gives up what is loading, and ends the thread.
+  /// Cancels a load that is running, and ends the thread.
   void Stop() noexcept;
   /// Destroys all versions. After Stop(), when no request is left.
   void Release() noexcept;
@@ -62,13 +62,13 @@ class ModelVersions {
   absl::Status Update();
   void DestroyUnused();
   /// Sets one of the texts of Following.
-  /// \return whether it is another one, and says something.
+  /// \return whether it has changed and is not empty.
   bool SetText(std::string* text, const std::string& found);
 
   const ModelConfig& config_;
   const std::string base_dir_;
   const SessionSlots& slots_;
-  const std::shared_ptr<LoadProgress> progress_;  // of every load; given up once the model is being freed
+  const std::shared_ptr<LoadProgress> progress_;  // of every load; canceled when the model is freed
   std::atomic<bool> bounded_{false};
 
   mutable std::mutex mutex_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime keeps of a request while it is inside a model. The thread or task that runs the request owns it.
+// The state of a request while it is inside a model. The thread or task that runs the request owns it.
 #ifndef PROCESSOR_RUNTIME_MODEL_REQUEST_CALL_H_
 #define PROCESSOR_RUNTIME_MODEL_REQUEST_CALL_H_
 
@@ -13,8 +13,8 @@
 
 namespace processor {
 
-/// Lets an admitted request out of the gate, and out of the load of the slot that it has entered, when the scope ends,
-/// unless it has been handed over to a task.
+/// Ends the admission of a request when the scope ends, unless it was handed over to a task: leaves the gate, and the
+/// load of the slot that it has entered.
 class Admission {
  public:
   explicit Admission(RequestGate* gate) : gate_(gate) {}
@@ -29,7 +29,7 @@ class Admission {
     slot_ = slot;
     slot_->load().fetch_add(1, std::memory_order_relaxed);
   }
-  /// From here on a task lets the request out.
+  /// Leaves it to a task to end the admission.
   void HandOver() {
     slot_ = nullptr;
     gate_ = nullptr;
@@ -40,17 +40,17 @@ class Admission {
   SessionSlot* slot_ = nullptr;
 };
 
-/// What stops a request, how it has gone so far, and whether its end has been told. The thread that runs it tells its end,
-/// or whoever stops it does so earlier.
+/// The cancellation and the timing of a request, and whether its end was reported. The thread that runs it reports its
+/// end, or a thread that stops it does so earlier.
 class RequestCall : public RequestWatch::Entry {
  public:
-  /// Whether the end is the caller's to tell: for one thread, once.
+  /// Whether the calling thread must report the end: true for one thread, once.
   bool TakeEnd() noexcept { return !end_taken_.exchange(true); }
-  /// As TakeEnd(), for the thread that runs it: what it has taken stays its own.
+  /// As TakeEnd(), for the thread that runs the request: once true, it stays true.
   bool KeepEnd() noexcept { return kept_ || (kept_ = TakeEnd()); }
 
   Cancellation cancellation;
-  /// Of the thread that runs it. The timing of the work is written with its end.
+  /// Used by the thread that runs the request. Work::timing is written when the request ends.
   RequestTiming timing;
 
  private:

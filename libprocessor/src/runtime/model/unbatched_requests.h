@@ -14,7 +14,7 @@
 
 namespace processor {
 
-/// Any thread may call. The requests that it is given have been admitted.
+/// Any thread may call. The requests have passed the gate of the model.
 class UnbatchedRequests {
  public:
   /// The parts are borrowed.
@@ -23,7 +23,7 @@ class UnbatchedRequests {
   /// Runs a request on this thread.
   absl::Status Run(Admission& admission, Work& work, int session);
   /// Queues a request at the slot of a session. `id`: may be null.
-  /// \return why it was not accepted: Done() is not told then.
+  /// \return why it was not accepted; Done() is not called then.
   absl::Status Start(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request as the runtime runs it: how to read its tensors, and where its outputs go. Whoever calls the model owns it.
+// A request as the runtime runs it: how to read its tensors, and where its outputs go. The caller of the model owns it.
 #ifndef PROCESSOR_RUNTIME_MODEL_WORK_H_
 #define PROCESSOR_RUNTIME_MODEL_WORK_H_
 
@@ -23,7 +23,7 @@ class Work {
 
   int32_t priority = 0;
   int64_t deadline_us = 0;  // on CLOCK_MONOTONIC; 0: none
-  bool alone = false;       // it is not batched if the calling thread would run the batch
+  bool alone = false;       // Model::Run() does not batch it
   /// Written when the request ends.
   RequestTiming timing;
 };
@@ -33,10 +33,10 @@ class AsyncWork : public Work {
  public:
   virtual void Done(const absl::Status& status) noexcept = 0;
 
-  /// The caller watches the deadline itself, so that no other thread has to.
+  /// Whether the caller enforces the deadline itself.
   bool caller_keeps_deadline = false;
-  /// Done() may come while a request that has been stopped is still being read or run, since it borrows nothing. Encode()
-  /// is not called after that, and Decode() must not mind.
+  /// Whether Done() may be called while a stopped request is still being read or run, because it borrows nothing.
+  /// Encode() is not called after that, and Decode() must tolerate it.
   bool may_end_early = false;
 };
 

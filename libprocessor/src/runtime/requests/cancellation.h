@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks running work to stop: that of one request, of several that run together, or of a load. Whoever starts the work
-// owns the Cancellation.
+// Asks running work to stop: that of one request, of a batch, or of a load. The request, batch or load owns the
+// Cancellation.
 //
-// A thread that runs a graph makes a Cancellation current. The executor finds it there and passes it on to the step,
-// whose kernels, loop conditions and functions look at it. Kernels cannot be interrupted: the work stops where it looks
-// next.
+// A thread that runs a graph makes a Cancellation current. The executor passes it on to the step, which checks it
+// before kernels, loop iterations and function calls. A kernel cannot be interrupted: the work stops at the next check.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_CANCELLATION_H_
 #define PROCESSOR_RUNTIME_REQUESTS_CANCELLATION_H_
 
@@ -16,10 +15,10 @@
 
 namespace processor {
 
-/// Any thread may ask and look.
+/// Every function may be called from any thread.
 class Cancellation {
  public:
-  /// Somebody who has to be told, since looking would come too late.
+  /// Is called on cancellation. For work that cannot poll requested().
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -35,18 +34,18 @@ class Cancellation {
   /// \return whether this was the first.
   bool Request(const absl::Status& why) noexcept;
   bool requested() const noexcept { return requested_.load(std::memory_order_relaxed); }
-  /// The reason; OK while nobody has asked.
+  /// The reason; OK before the first Request().
   absl::Status why() const;
 
   /// Sets the listener, of which there is one at a time. Returns false if the end has been requested already.
   bool Listen(Listener* listener) noexcept;
-  /// Removes the listener, which is not being told, and will not be, when this returns.
+  /// Removes the listener, and waits until a call of OnCancel() that has begun returns. None begins afterwards.
   void Unlisten() noexcept;
 
-  /// The Cancellation that the work of this thread has to look at; null if nobody can stop it.
+  /// The Cancellation of the work that runs on this thread; null if the work cannot be canceled.
   static Cancellation* Current() noexcept;
 
-  /// Makes one current on this thread until the scope ends; null: none.
+  /// Makes a Cancellation current on this thread until the scope ends; null: none.
   class Scope {
    public:
     explicit Scope(Cancellation* cancellation) noexcept;
@@ -65,7 +64,7 @@ class Cancellation {
   std::atomic<bool> requested_{false};
 };
 
-/// Stops work that is done for several requests at once, when all of them are canceled.
+/// Cancels a batch once all of its requests are canceled. The batch owns it.
 class JointCancellation {
  public:
   /// `members` outlive this.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns exceptions into statuses, also when no memory is left: making most statuses allocates.
+// Turns exceptions into statuses, even if no memory is left: most statuses allocate.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_EXCEPTION_STATUS_H_
 #define PROCESSOR_RUNTIME_REQUESTS_EXCEPTION_STATUS_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate that requests pass on their way into a model or a host, which owns it: it counts those that are inside, lets
-// in no more once its owner drains or has been freed, and lets a thread wait until the last one has left.
+// Admission of requests to a model or a host, which owns the gate. The gate counts the admitted requests, refuses new
+// ones once its owner drains or has been freed, and lets a thread wait until the last one has left.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_REQUEST_GATE_H_
 #define PROCESSOR_RUNTIME_REQUESTS_REQUEST_GATE_H_
 
@@ -23,11 +23,11 @@ class RequestGate {
   RequestGate(std::string_view owner, std::string_view expected) : owner_(owner), expected_(expected) {}
 
   State state() const { return state_.load(); }
-  /// Why a gate in that state lets nobody in: UNAVAILABLE, FAILED_PRECONDITION, or OK while it serves.
+  /// Why a gate in that state refuses requests: UNAVAILABLE, FAILED_PRECONDITION, or OK while it serves.
   absl::Status Refusal(State state) const;
 
-  /// Enters if the gate is open.
-  /// \return as Refusal(); nothing has been counted then.
+  /// Counts a request as admitted if the gate is open.
+  /// \return as Refusal(); the request is then not counted.
   absl::Status Admit();
   /// Enters in any case.
   void Enter() { in_flight_.fetch_add(1); }
@@ -47,16 +47,16 @@ class RequestGate {
 
   int64_t in_flight() const { return in_flight_.load(); }
 
-  /// Lets nobody in from now on.
+  /// Refuses requests from now on.
   /// \return FAILED_PRECONDITION if the gate has been closed.
   absl::Status BeginDrain();
-  /// Waits until the last request has left. `deadline_us`: on CLOCK_MONOTONIC; 0 for as long as it takes.
+  /// Waits until the last request has left. `deadline_us`: on CLOCK_MONOTONIC; 0: no limit.
   /// \return DEADLINE_EXCEEDED.
   absl::Status WaitUntilIdle(int64_t deadline_us);
-  /// Waits until the last request has left, or until that time has passed.
+  /// Waits until the last request has left, or until `seconds` have passed.
   void WaitUntilIdleFor(double seconds);
 
-  /// Lets nobody in, for good.
+  /// Refuses requests permanently.
   /// \return the state before.
   State Close() noexcept { return state_.exchange(State::kClosed); }
 

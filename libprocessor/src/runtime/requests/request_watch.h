@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches the requests of a model from their admission to their end, so that one, or all, can be stopped: when a
-// deadline passes, when a caller has gone, when a version is unloaded. The model owns it; requests own their entries.
+// Watches the requests of a model from their admission to their end, so that one, or all, can be stopped: at a
+// deadline, when a client disconnects, when a version is unloaded. The model owns it; requests own their entries.
 //
-// Every request passes here, also one that takes 20 us: it is linked into one of several lists and taken out again
-// without allocating anything, and the thread that looks at deadlines is woken only for one that comes before all that
-// it knows.
+// Every request is watched, including those that take 20 us. Therefore adding and removing one only links it into one
+// of several lists, without allocating. The thread that checks deadlines is woken only for a deadline before all
+// others.
 #ifndef PROCESSOR_RUNTIME_REQUESTS_REQUEST_WATCH_H_
 #define PROCESSOR_RUNTIME_REQUESTS_REQUEST_WATCH_H_
 
@@ -26,8 +26,7 @@ class RequestWatch {
   class Entry {
    public:
     virtual ~Entry() = default;
-    /// Ends the request with `why`, or has it end soon. Called on any thread, perhaps on several at once; not after
-    /// Remove().
+    /// Ends the request with `why`, now or soon. Called on any thread, perhaps on several at once; not after Remove().
     /// \return false if it has been stopped or answered already.
     virtual bool Stop(const absl::Status& why) noexcept = 0;
 
@@ -59,7 +58,7 @@ class RequestWatch {
   /// Stops all requests that are watched.
   void StopAll(const absl::Status& why) noexcept;
 
-  /// Ends the thread that looks at deadlines.
+  /// Ends the thread that checks deadlines.
   void End() noexcept;
 
   /// The number of requests that are watched.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the outputs of a request that ran in a batch with those that it gets alone.
+// Compares the outputs of a request that ran in a batch with those of the same request alone. Pure functions.
 #ifndef PROCESSOR_RUNTIME_ROWS_ANSWERS_AGREE_H_
 #define PROCESSOR_RUNTIME_ROWS_ANSWERS_AGREE_H_
 
@@ -9,13 +9,13 @@
 
 namespace processor {
 
-/// How much outputs may differ and count as equal, since products over another number of rows are summed in another
-/// order: an error relative to the number itself, plus a share of the largest number of the output, for logits near 0.
+/// How much outputs may differ and still count as equal, because products over another number of rows are summed in
+/// another order: an error relative to the number, plus a share of the largest number of the output, for logits near 0.
 struct Tolerance {
   double relative = 1e-3;
   double of_largest = 1e-5;
 
-  /// The tolerance of a model that computes in 16 bits, where a sum between two numbers may be rounded to either.
+  /// The tolerance of a model that computes in 16 bits, where a sum may be rounded up or down.
   static Tolerance OfHalves() { return {2e-2, 1e-3}; }
 };
 

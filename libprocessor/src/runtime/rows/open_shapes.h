@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds shapes that the shape functions of ops leave open.
+// Finds shapes that the shape functions of ops do not determine.
 #ifndef PROCESSOR_RUNTIME_ROWS_OPEN_SHAPES_H_
 #define PROCESSOR_RUNTIME_ROWS_OPEN_SHAPES_H_
 
@@ -7,8 +7,8 @@
 
 namespace processor {
 
-/// Sets in the graph the shapes of a tower's outputs, of tensors of which RecCollapseRows has kept all rows, and of
-/// what is found in a table of the initializer. Does nothing for other ops.
+/// Sets in the graph the shapes of a tower's outputs, of tensors all of whose rows RecCollapseRows has kept, and of
+/// lookups in a table of the initializer. Does nothing for other ops.
 void SetOpenShapes(const tensorflow::Node& node, RowGraph* graph);
 
 }  // namespace processor

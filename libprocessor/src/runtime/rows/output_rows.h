@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Knows whether requests for certain outputs of a version may be run together: what the graph proves, and what trials
+// Decides whether requests for certain outputs of a version may be batched, by what the graph proves and what trials
 // have shown. The version owns it.
 //
-// Outputs that the graph proves to depend on their own row alone take one trial, which shows that they have rows.
-// Outputs that it proves to depend on other rows are never run together. All others take trials until the evidence is
-// sufficient: requests that differ in inputs and outputs count for much, requests with equal outputs for little, and
-// copies of one request only for further copies. Afterwards a sample of all runs is checked for as long as the version
-// serves; the first difference ends batching for the whole version.
+// Outputs that provably depend on their own row alone need one trial, which shows that they have rows. Outputs that
+// provably depend on other rows are never batched. All others need trials until the evidence is sufficient: requests
+// that differ in inputs and outputs count most, requests with equal outputs little, and copies of one request only for
+// further copies. Afterwards a sample of all batches is checked as long as the version serves; the first difference
+// ends batching for the whole version.
 #ifndef PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
 #define PROCESSOR_RUNTIME_ROWS_OUTPUT_ROWS_H_
 
@@ -27,38 +27,38 @@
 
 namespace processor {
 
-/// What is known of the outputs of a version. Any thread may ask and tell.
+/// The evidence about the outputs of a version. Any thread may call Ask(), Tried() and Checked().
 class OutputRows {
  public:
-  /// How to run requests that could be run together.
+  /// How to run requests that could be batched.
   enum class Plan {
     kAlone,     // one by one
-    kTry,       // one by one, and together to see whether that may be
+    kTry,       // a trial: one by one, and as a batch, to compare both
     kTogether,  // in one run
-    kCheck,     // in one run, and one of them alone as well
+    kCheck,     // in one run, and one of them alone as well, to compare
   };
-  /// What requests of a trial have in common.
+  /// What the requests of a trial have in common.
   enum class Likeness {
     kDifferent,    // neither all inputs nor all answers are equal
     kSameAnswers,  // all answers are equal, inputs are not
     kCopies,       // all inputs are equal
   };
 
-  /// Sets what the graph proves of a signature's outputs, before the first request. Without this nothing is proved.
+  /// Sets what the graph proves about a signature's outputs, before the first request. Without this, nothing is proved.
   void SetProofs(const Signature& signature, std::vector<RowProof> proofs);
   /// Sets how much outputs may differ, before the first request.
   void SetTolerance(const Tolerance& tolerance) { tolerance_ = tolerance; }
   const Tolerance& tolerance() const { return tolerance_; }
 
-  /// Whether batching the request with others is of any use.
+  /// Whether the request may be batched, or tried in a batch.
   bool MayJoin(const DecodedRequest& request) const;
   /// Returns how to run a batch. `copies` tells whether the inputs of all its requests are equal; it is called only if
   /// that decides.
   template <typename Copies>
   Plan Ask(const DecodedRequest& request, Copies&& copies);
-  /// Records what a trial has shown. A difference is final.
+  /// Records the result of a trial. A difference is final.
   void Tried(const DecodedRequest& request, bool agree, Likeness likeness);
-  /// Records what a check has shown: `differs` names an output, or is empty.
+  /// Records the result of a check: `differs` names the output that differs, or is empty.
   void Checked(const DecodedRequest& request, const std::string& differs);
   /// Whether the graph proves that each row depends on itself alone.
   bool IsProved(const DecodedRequest& request) const;
@@ -66,19 +66,19 @@ class OutputRows {
   uint64_t checks() const { return checks_.load(std::memory_order_relaxed); }
   /// Whether a check has shown a difference.
   bool differed() const { return off_.load(std::memory_order_relaxed); }
-  /// Describes for each signature whether its requests are run together, and if not, why.
+  /// Describes for each signature whether its requests are batched, and if not, why.
   nlohmann::ordered_json Json(const std::vector<std::unique_ptr<Signature>>& signatures) const;
 
  private:
   static constexpr size_t kMaxKept = 256;
   static constexpr int kEnough = 64, kMostCopies = 4;
   static constexpr std::array<int, 3> kWorth = {16, 1, 0};  // of a trial, by Likeness
-  // One run in so many is checked: where a proof stands behind it, and where only trials do.
+  // One in this many batches is checked: of proved outputs, and of outputs that were only tried.
   static constexpr uint64_t kProvedCheck = 1024, kTriedCheck = 64;
 
   struct Entry {
     std::atomic<bool> other{false};
-    std::atomic<int> needed{kEnough};  // less what has been shown
+    std::atomic<int> needed{kEnough};  // minus the evidence of trials so far
     std::atomic<int> needed_copies{kMostCopies};
     std::atomic<uint64_t> runs{0};
     bool proved = false;

@@ -21,7 +21,7 @@ namespace processor {
 
 class RowGraph {
  public:
-  /// Extracts the part of a signature.
+  /// Extracts the part of the graph that belongs to a signature.
   /// \return why that is impossible.
   static absl::Status Make(const tensorflow::MetaGraphDef& meta_graph, const Signature& signature,
                            std::unique_ptr<RowGraph>* graph);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules by which row_proof.h follows rows through a graph: what each op does with the rows of a request.
+// The rules by which row_proof.h follows rows through a graph: how each op treats the rows of a request. Pure
+// functions.
 //
 // Shapes and values are known for two numbers of rows: a size that differs between the two depends on the number of
 // rows.
@@ -33,13 +34,13 @@ struct RowValue {
   enum class Kind {
     kFree,     // it is the same for all requests
     kSizes,    // it depends on the number of rows, and on nothing else of a request
-    kRows,     // dimension `axis` is that of rows, or of several places for each row; a place depends on its row alone
+    kRows,     // dimension `axis` counts rows, or several places for each row; each place depends on its row alone
     kUnknown,  // it is not known what it depends on
     kMixed,    // a place depends on several rows
   };
   Kind kind = Kind::kUnknown;
   int axis = 0;
-  /// kUnknown, kMixed: what the op does, after its name; in memory that stays.
+  /// kUnknown, kMixed: what the op does, as a clause after its name; a string constant.
   const char* why = nullptr;
 
   static RowValue Free() { return {Kind::kFree}; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of the rules of row_rules.h share.
+// Helpers of the sources that implement row_rules.h.
 #ifndef PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
 #define PROCESSOR_RUNTIME_ROWS_ROW_RULES_INTERNAL_H_
 

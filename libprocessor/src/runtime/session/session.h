@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One TensorFlow session, which a model version owns, over a device whose variables and tables it shares with others.
+// One TensorFlow session, which a model version owns. Its device shares variables and tables with the other sessions of
+// the version.
 //
-// It runs callables, each made once for a set of outputs: no name is looked up and no graph is pruned for a request.
-// Any number of threads may run them at once.
+// It runs callables, each made once for a set of outputs, so that no request looks up names or prunes the graph. Any
+// number of threads may run them at once.
 #ifndef PROCESSOR_RUNTIME_SESSION_SESSION_H_
 #define PROCESSOR_RUNTIME_SESSION_SESSION_H_
 
@@ -49,12 +50,12 @@ class Session {
   ~Session();
 
   /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
-  /// `outputs`: positions in the signature. What cannot be made is not tried again: the first answer is given at once,
-  /// unless memory was short.
+  /// `outputs`: positions in the signature. A failure is not retried: later calls return the first status, unless
+  /// memory was short.
   absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs, Handle* handle);
 
-  /// Runs a callable by the handle that Prepare() has given. `feeds` [signature inputs]. Whatever is
-  /// Cancellation::Current() stops it. `metadata`: of a callable that traces; may be null.
+  /// Runs a callable by the handle that Prepare() has given. `feeds` [signature inputs]. Cancellation::Current() of the
+  /// calling thread stops it. `metadata`: of a callable that traces; may be null.
   /// \return the reason of a cancellation that has stopped it, among others.
   absl::Status Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
                    std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata = nullptr);
@@ -63,7 +64,7 @@ class Session {
   absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
                          std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
 
-  /// Sets the budget that pays for the memory of runs from now on; at first none does.
+  /// Sets the budget that pays for the memory of runs from now on. At first, none does.
   void Claim(ScratchUse use);
 
   /// TensorFlow's session, which restores variables by name.

@@ -2,9 +2,9 @@
 // The device of one session, which owns it: the base device's variables and tables, with thread pools and an allocator
 // of its own.
 //
-// TensorFlow's RenamedDevice does the first half. This one also hands out scratch memory and runs kernels without the
-// detour over the base device, which together save a quarter of the time of a graph of thousands of small ops. It is
-// also where a canceled step stops: no further kernel runs.
+// TensorFlow's RenamedDevice shares the resources. This one also allocates scratch memory and runs kernels without
+// going through the base device, which saves a quarter of the time of a graph of thousands of small ops. It also stops
+// a canceled step: no further kernel runs.
 #ifndef PROCESSOR_RUNTIME_SESSION_SESSION_DEVICE_H_
 #define PROCESSOR_RUNTIME_SESSION_SESSION_DEVICE_H_
 
@@ -21,7 +21,7 @@ namespace processor {
 class SessionDevice : public tensorflow::Device {
  public:
   /// All must outlive the device. `inter_op_pool`: where the executor runs ops; null: on the thread that it was called
-  /// on. It may not be the other one: an op waits for its parts, which would wait for a thread that waits.
+  /// on. It must not be `intra_op_pool`: ops that wait for their parts would occupy the threads that run the parts.
   SessionDevice(tensorflow::Device* base, tensorflow::thread::ThreadPoolInterface* intra_op_pool,
                 tensorflow::thread::ThreadPoolInterface* inter_op_pool);
   ~SessionDevice() override;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's place in a model: its CPUs, its thread pools, its queue with the threads that serve it, its counters.
+// The resources of one session of a model: CPUs, thread pools, the queue with the threads that serve it, and counters.
 //
-// A model owns its slots, which live as long as it does. The TensorFlow session that fills a slot changes with every
-// model version, so that a switch of versions starts and ends no thread. Tasks run on threads that all models of the
-// process share, unless the slot has CPUs or threads of its own: those start when they are needed.
+// A model owns its slots, which live as long as it does. The TensorFlow session of a slot changes with every model
+// version, but its threads stay. Tasks run on threads that all models of the process share, unless the slot has CPUs or
+// threads of its own, which start when they are needed.
 #ifndef PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
 #define PROCESSOR_RUNTIME_SESSION_SESSION_SLOT_H_
 
@@ -28,8 +28,8 @@
 
 namespace processor {
 
-/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it. Neither may throw,
-/// since nothing above a thread of a slot would catch.
+/// A request that waits for a session. Exactly one of Run() and Fail() is called, once, and ends it. Neither may throw.
+/// The submitter and the slot share it.
 class Task {
  public:
   virtual ~Task() = default;
@@ -53,8 +53,8 @@ class SessionSlot : private RequestThreads::Source {
     RequestThreads* shared = nullptr;
     std::shared_ptr<RequestThreads::Share> share;  // of the model
     int max_queue_size = 1;
-    /// Whether no more tasks run at once than the slot has CPUs of its own. More at once would each take longer, while
-    /// one after the other all but the last end earlier.
+    /// Whether at most as many tasks run at once as the slot has CPUs of its own. With more, each would take longer,
+    /// and their mean latency would rise.
     bool one_task_per_cpu = false;
     CpuSet cpus;
   };
@@ -67,15 +67,15 @@ class SessionSlot : private RequestThreads::Source {
   ///         it is when this throws.
   absl::Status Submit(const std::shared_ptr<Task>& task);
 
-  /// Runs a task on a thread of the slot's own, even if the queue is full: for one that runs requests until none is
-  /// left, or waits for them.
+  /// Runs a task on a thread of the slot's own, even if the queue is full. For tasks that run batches until no request
+  /// waits.
   /// \return as Submit().
   absl::Status Serve(const std::shared_ptr<Task>& task);
 
-  /// Takes a waiting task out of the queue, so that the caller can end it; null if it does not wait (any more).
+  /// Removes a waiting task from the queue, so that the caller can end it; returns null if it does not wait.
   std::shared_ptr<Task> Remove(uint64_t id);
 
-  /// Fails all waiting tasks and refuses later ones. Running ones go on.
+  /// Fails all waiting tasks and refuses later ones. Running ones continue.
   void Refuse(const absl::Status& status);
   /// Waits for the running tasks and ends the threads. After Refuse().
   void Stop();
@@ -99,7 +99,7 @@ class SessionSlot : private RequestThreads::Source {
   // With `mutex_` held:
   /// Whether tasks run on threads that models share.
   bool Shares() const;
-  /// Whether a thread that is free may take a task.
+  /// Whether a free thread may take a task.
   bool HasRoom() const;
   absl::Status StartThreads();
 

@@ -37,14 +37,14 @@ class SessionSlots {
   /// The largest number of asynchronous requests that run at a time on CPUs that are not the sessions' own.
   int RequestsAtOnce() const;
 
-  /// Moves the sessions to the CPUs of a text as the key `cpusets` has it; "" moves all of them to all CPUs.
+  /// Moves the sessions to CPUs, written as in the key `cpusets`; "" moves all of them to all CPUs.
   absl::Status SetCpuset(std::string_view cpuset);
-  /// The CPUs of all sessions together; empty if some session was never told.
+  /// The CPUs of all sessions together; empty if a session was never given CPUs.
   CpuSet Cpus() const;
-  /// The CPUs of each session, as in "0-3"; "" for one that was never told.
+  /// The CPUs of each session, as in "0-3"; "" for one that was never given CPUs.
   std::vector<std::string> Cpusets() const;
 
-  /// Fails all waiting requests and refuses later ones. Running ones go on.
+  /// Fails all waiting requests and refuses later ones. Running ones continue.
   void Refuse(const absl::Status& status);
   /// Waits for running requests and ends the threads. After Refuse().
   void Stop();

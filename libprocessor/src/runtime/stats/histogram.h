@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts latencies in buckets that are at most 1/32 (3 %) wide. Recording is one relaxed increment; any thread may
-// record and read at any time, and a reader may miss what is being recorded.
+// Counts latencies in buckets that are at most 1/32 (3 %) wide. Any thread may record and read at any time, without a
+// lock; a reader may miss values that are being recorded.
 #ifndef PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
 #define PROCESSOR_RUNTIME_STATS_HISTOGRAM_H_
 

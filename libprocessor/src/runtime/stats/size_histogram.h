@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts sizes in powers of two: rows and requests of runs. Any thread may record and read at any time, and a reader
-// may miss what is being recorded.
+// Counts sizes in powers of two: rows and requests of runs. Any thread may record and read at any time; a reader may
+// miss values that are being recorded.
 #ifndef PROCESSOR_RUNTIME_STATS_SIZE_HISTOGRAM_H_
 #define PROCESSOR_RUNTIME_STATS_SIZE_HISTOGRAM_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted of a session's requests. The slot of the session owns it; any thread may record and read.
+// Statistics of a session's requests. The slot of the session owns them; any thread may record and read.
 #ifndef PROCESSOR_RUNTIME_STATS_STATS_H_
 #define PROCESSOR_RUNTIME_STATS_STATS_H_
 

@@ -16,8 +16,8 @@ namespace processor {
 /// CPU numbers in ascending order, without repetition.
 using CpuSet = std::vector<int>;
 
-/// Returns the CPUs that the process may use: the affinity of its main thread, on whichever thread this is called. That
-/// is what cgroups and taskset leave, not what the machine has. Other threads may be pinned to fewer.
+/// Returns the CPUs that the process may use: the affinity of its main thread, whichever thread calls. Cgroups and
+/// taskset limit them; other threads may be pinned to fewer.
 CpuSet AllowedCpus();
 
 /// Parses one group per session, separated by ';', each of CPUs and ranges separated by ',': "0-3,8;4-7,9".
@@ -36,7 +36,7 @@ void PinThread(int thread_id, const CpuSet& cpus);
 /// Returns the CPUs of a thread, named as for PinThread(); none if it has ended.
 CpuSet CpusOfThread(int thread_id);
 
-/// Moves the main thread, which does not change what AllowedCpus() returns until somebody else moves it.
+/// Moves the main thread. AllowedCpus() returns the CPUs from before, until another program moves the main thread.
 void PinMainThread(const CpuSet& cpus);
 
 struct CpuMove {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Concerns threads that nobody may wait for, since the kernel gives them a CPU only when no other thread wants it.
+// For threads that no other thread may wait for, because the kernel gives them a CPU only in idle time.
 #ifndef PROCESSOR_RUNTIME_THREADS_LONE_THREAD_H_
 #define PROCESSOR_RUNTIME_THREADS_LONE_THREAD_H_
 
@@ -7,7 +7,7 @@
 
 namespace processor {
 
-/// From now on the calling thread computes everything that it runs alone, never together with other threads.
+/// Excludes the calling thread from computing a request together with other threads.
 inline void ComputeAlone() { TowerTeams::KeepThisThreadOut(); }
 
 }  // namespace processor

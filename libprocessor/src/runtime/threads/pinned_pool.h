@@ -19,9 +19,8 @@ class PinnedEnv;
 
 class PinnedPool : public tensorflow::thread::ThreadPoolInterface {
  public:
-  /// What a pool of one thread means. Either it has no thread and work is done on the calling thread, which is best for
-  /// small requests; or it has one of its own, for work that schedules more work and would pile up on the caller's
-  /// stack.
+  /// Where a pool of one thread works: on the calling thread, which is best for small requests; or on a thread of its
+  /// own, for work that schedules more work and would exhaust the caller's stack.
   enum class Single { kCaller, kOwn };
 
   /// `num_threads` >= 1, `cpus` as for PinThread(). Tools such as top -H show `name`.

@@ -22,7 +22,8 @@ class PlacedThreads {
   /// Makes room for that many threads, so that joining needs no memory.
   void Reserve(size_t threads);
 
-  /// Adds the calling thread until it leaves, which it must do before it ends unless no thread is moved after that.
+  /// Adds the calling thread until it calls Leave(). It must leave before it ends if SetCpus() may be called after
+  /// that.
   void Join();
   void Leave();
 

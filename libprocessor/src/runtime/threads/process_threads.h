@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves the threads of the process that have no place of their own: not those that keep their place, have CPUs of their
-// own, or run in idle time.
+// Moves the threads of the process to other CPUs, except those that called KeepThreadInPlace(), have CPUs of their own,
+// or run in idle time.
 #ifndef PROCESSOR_RUNTIME_THREADS_PROCESS_THREADS_H_
 #define PROCESSOR_RUNTIME_THREADS_PROCESS_THREADS_H_
 
@@ -16,8 +16,8 @@ namespace processor {
 void KeepThreadInPlace();
 
 /// Moves these threads, including the main thread, which does not change what AllowedCpus() returns. Threads that they
-/// start later inherit their CPUs; a thread that another one starts has to be moved again. On fewer CPUs than the
-/// process may use they ask for a short time slice, so that threads that compute there let them in at once.
+/// start later inherit their CPUs; threads that other threads start have to be moved again. On fewer CPUs than the
+/// process may use, they get a short time slice, so that they run soon on CPUs where other threads compute.
 void MoveThreads(const CpuSet& cpus);
 
 struct ThreadTime {
@@ -25,7 +25,7 @@ struct ThreadTime {
   int64_t waited_ns = 0;  // time that it waited for a CPU
 };
 
-/// Returns the time of each of these threads so far, by kernel ids; none if the kernel does not tell.
+/// Returns the time of each of these threads so far, by kernel ids; empty if the kernel does not provide it.
 std::map<int, ThreadTime> TimeOfThreads();
 
 }  // namespace processor

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that run requests of all models of the process, where a session has no CPUs or threads of its own.
+// The threads that run the requests of all models of the process whose sessions have no CPUs or threads of their own.
 //
-// As many requests run at a time as the process may use CPUs, however many models there are. The next free thread goes
-// to the model with the fewest running requests. Requests that have run for a while do not count any more, so that
-// quick ones do not wait for slow ones to end. A model may fill half of the room for slow requests, so that there is
-// always room for another model's.
+// As many requests run at a time as the process may use CPUs, whatever the number of models. The next free thread
+// serves the model with the fewest running requests. Requests that have run for a while are not counted, so that quick
+// ones do not wait for slow ones. A model may use half of the room for slow requests, so that other models have room as
+// well.
 #ifndef PROCESSOR_RUNTIME_THREADS_REQUEST_THREADS_H_
 #define PROCESSOR_RUNTIME_THREADS_REQUEST_THREADS_H_
 
@@ -35,25 +35,26 @@ class RequestThreads {
 
    private:
     friend class RequestThreads;
-    size_t calls_ = 0;   // for a thread, which have got none yet
+    size_t calls_ = 0;   // pending calls that no thread has taken yet
     size_t inside_ = 0;  // threads in RunNext()
   };
 
   /// The threads of the process, which are never destroyed.
   static RequestThreads& OfProcess();
 
-  /// `at_once`: how many requests run at a time; `most`: the same with those that take long, except one of each model.
+  /// `at_once`: the number of requests that run at a time; `most`: the same including slow ones, except for one of each
+  /// model.
   RequestThreads(size_t at_once, size_t most) : at_once_(at_once), most_(most) {}
-  /// Waits for the threads. No function may be called any more.
+  /// Waits for the threads. No function may be called afterwards.
   ~RequestThreads();
   RequestThreads(const RequestThreads&) = delete;
   RequestThreads& operator=(const RequestThreads&) = delete;
 
-  /// Has a thread call source->RunNext() soon.
+  /// Schedules a call of source->RunNext() on a thread.
   /// \return RESOURCE_EXHAUSTED if there is no thread and none can be started.
   absl::Status Call(Source* source, Share* share);
 
-  /// Waits until no thread is in the source; none will enter it any more.
+  /// Waits until no thread is in source->RunNext(); none will call it again.
   void Forget(Source* source) noexcept;
 
   size_t at_once() const { return at_once_; }
@@ -66,7 +67,7 @@ class RequestThreads {
     Share* share;
   };
   using Waiters = std::deque<Waiter>;
-  // A request that has not run for long yet.
+  // A running request that is not slow yet.
   struct Recent {
     int64_t begin_ns;
     bool counts = true;
@@ -90,7 +91,7 @@ class RequestThreads {
   size_t threads_ = 0, running_ = 0, recent_ = 0;
   Recent* oldest_ = nullptr;
   Recent* newest_ = nullptr;
-  bool watched_ = false;  // a thread waits until the oldest has run for long
+  bool watched_ = false;  // a thread waits until the oldest counts as slow
   bool ended_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets how soon the kernel runs a thread that wakes on a CPU where others compute.
+// Sets how soon the kernel runs a thread that wakes on a busy CPU. Any thread may call.
 #ifndef PROCESSOR_RUNTIME_THREADS_THREAD_SLICE_H_
 #define PROCESSOR_RUNTIME_THREADS_THREAD_SLICE_H_
 
@@ -13,7 +13,7 @@ namespace processor {
 /// left unchanged.
 void SetSlice(int thread_id, int64_t slice_ns);
 
-/// Returns the time slice [ns] that a thread asks for; 0 if the kernel does not tell.
+/// Returns the time slice [ns] that a thread asks for; 0 if the kernel does not provide it.
 int64_t SliceOfThread(int thread_id);
 
 }  // namespace processor

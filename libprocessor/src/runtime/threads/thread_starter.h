@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts threads on behalf of others. Threads inherit CPUs and scheduling from the thread that starts them. One that
-// loads in the background, on other CPUs or with SCHED_IDLE, must therefore not start those that will serve: without
-// privileges, their scheduling could not be restored.
+// Starts threads on behalf of other threads. A new thread inherits CPUs and scheduling. A thread that loads in the
+// background, on other CPUs or with SCHED_IDLE, must therefore not start threads that will serve: without privileges,
+// their scheduling could not be restored.
 #ifndef PROCESSOR_RUNTIME_THREADS_THREAD_STARTER_H_
 #define PROCESSOR_RUNTIME_THREADS_THREAD_STARTER_H_
 
@@ -13,7 +13,8 @@
 
 namespace processor {
 
-/// Owns a thread that starts threads for others. It has the scheduling of the thread that makes it.
+/// Owns a thread that starts threads for others. It has the scheduling of the thread that constructs the starter. Any
+/// thread may call Run().
 class ThreadStarter {
  public:
   ThreadStarter();
@@ -21,7 +22,7 @@ class ThreadStarter {
   ThreadStarter(const ThreadStarter&) = delete;
   ThreadStarter& operator=(const ThreadStarter&) = delete;
 
-  /// Runs `start` on that thread, waits for it, and throws what it throws.
+  /// Runs `start` on that thread, waits for it, and rethrows its exception.
   void Run(const std::function<void()>& start);
 
  private:
@@ -48,7 +49,8 @@ class StartThreadsElsewhere {
   ThreadStarter* const before_;
 };
 
-/// Runs a function that starts threads that will serve: on the calling thread, or where StartThreadsElsewhere says.
+/// Runs a function that starts threads that will serve: on the calling thread, or on that of the current
+/// StartThreadsElsewhere.
 void StartServingThreads(const std::function<void()>& start);
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what `graph-tools fuse` says about a model beside its graph, and applies it when the model is loaded.
+// Reads the manifest that `graph-tools fuse` writes beside a model's graph, and applies it when the model is loaded.
 #ifndef PROCESSOR_RUNTIME_VERSION_ARTIFACT_H_
 #define PROCESSOR_RUNTIME_VERSION_ARTIFACT_H_
 
@@ -20,14 +20,14 @@ struct Artifact {
   bool fused = false;           // made by `graph-tools fuse`
   bool bf16 = false;            // its certificate permits bf16
   bool bf16_arithmetic = true;  // and was measured with bf16 products, or else with weights rounded to bf16 alone
-  std::string reason;           // what the certificate says, in a sentence
+  std::string reason;           // the result of the certificate, as a sentence
 };
 
 /// Whether the graph uses our ops.
 bool UsesOurOps(const tensorflow::GraphDef& graph);
 
 /// Reads assets.extra/recprocessor/manifest.json; a model without one is not fused.
-/// \return DATA_LOSS for one that is no such JSON, FAILED_PRECONDITION if it needs newer ops than the library has; both
+/// \return DATA_LOSS for one that is not valid, FAILED_PRECONDITION if it needs newer ops than the library has; both
 ///         name the file.
 absl::Status ReadArtifact(const std::string& dir, Artifact* artifact);
 

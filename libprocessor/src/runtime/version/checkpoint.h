@@ -10,7 +10,7 @@
 
 namespace processor {
 
-/// A checkpoint, and later ones that cannot be served.
+/// The checkpoint to serve, and later ones that cannot be served.
 struct Checkpoint {
   std::string prefix;             // ".../model.ckpt-1200", without ".index"
   int64_t step = -1;              // 1200
@@ -20,8 +20,8 @@ struct Checkpoint {
 
 /// Finds the full checkpoint with the largest step in the newest sub-folder of `dir` that holds a file named
 /// "checkpoint", or in `dir` itself if it holds one and no sub-folder does. A checkpoint that lacks data files is
-/// passed over.
-/// \return NOT_FOUND if there is none (yet).
+/// skipped.
+/// \return NOT_FOUND if there is none.
 absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint);
 
 }  // namespace processor

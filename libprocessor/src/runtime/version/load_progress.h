@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a load has come, shared by the thread that loads and those that watch it.
+// The phase of a load and its cancellation, shared by the loading thread and those that report or cancel the load.
 #ifndef PROCESSOR_RUNTIME_VERSION_LOAD_PROGRESS_H_
 #define PROCESSOR_RUNTIME_VERSION_LOAD_PROGRESS_H_
 
@@ -11,11 +11,11 @@
 namespace processor {
 
 struct LoadProgress {
-  /// Has the load given up: between two steps, or at the next kernel of a warm-up request.
+  /// Cancels the load: between two steps, or at the next kernel of a warm-up request. Any thread may call.
   void GiveUp(const absl::Status& why) noexcept { cancellation.Request(why); }
 
   Cancellation cancellation;
-  std::atomic<bool> warming{false};  // everything is restored, and is being warmed up
+  std::atomic<bool> warming{false};  // the variables are restored, and warm-up runs
 };
 
 }  // namespace processor

@@ -28,7 +28,7 @@
 
 namespace processor {
 
-/// Returns why a load has been given up, or OK. To be called between the steps of a load, since the model may be freed
+/// Returns why a load was canceled, or OK. To be called between the steps of a load, because the model may be freed
 /// meanwhile.
 absl::Status CheckWanted(const Cancellation& cancellation);
 
@@ -52,7 +52,7 @@ class ModelVersion {
   ~ModelVersion();
 
   /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that
-  /// order. `timeline`: counts the request, and has it traced when its turn comes; may be null.
+  /// order. `timeline`: decides whether the request is traced; may be null.
   absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
                    Timeline* timeline = nullptr);
 
@@ -64,15 +64,16 @@ class ModelVersion {
   Executor executor() const { return executor_; }
   /// The precision that fused towers compute with; empty if there are none.
   const PrecisionChoice& precision() const { return precision_; }
-  /// Whether the tensors of a request may lie in memory that is only lent.
+  /// Whether the tensors of a request may refer to memory of the caller.
   bool may_borrow_inputs() const { return !writes_state_; }
   /// Whether running a request changes the outputs of later ones.
   bool writes_state() const { return writes_state_; }
 
-  /// What the graph proves of its outputs' rows, and what batching requests has shown.
+  /// What is known about the rows of its outputs.
   OutputRows output_rows;
 
-  /// The outcome of the warm-up, for processor_model_info(). Set before the version is published, as what follows.
+  /// The outcome of the warm-up, for processor_model_info(). This and the next two are set before the version is
+  /// published.
   std::string warmup_outcome;
   double load_ms = 0;
   uint64_t generation = 0;

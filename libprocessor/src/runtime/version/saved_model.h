@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a SavedModel from its folder, makes its graph fit for several sessions, and fills its variables and tables.
+// Reads a SavedModel from its folder, prepares its graph for several sessions, and fills its variables and tables.
 #ifndef PROCESSOR_RUNTIME_VERSION_SAVED_MODEL_H_
 #define PROCESSOR_RUNTIME_VERSION_SAVED_MODEL_H_
 
@@ -17,15 +17,15 @@ namespace processor {
 absl::Status ReadSavedModel(const std::string& dir, tensorflow::MetaGraphDef* meta_graph);
 
 /// Checks that TensorFlow has every op of the graph.
-/// \return UNIMPLEMENTED, naming ops and the way out (`graph-tools cut`).
+/// \return UNIMPLEMENTED, naming the ops and the remedy (`graph-tools cut`).
 absl::Status CheckOps(const tensorflow::GraphDef& graph);
 
-/// Gives look-up tables without a shared name one, so that all sessions over one ResourceMgr see the same table: such a
-/// table would belong to the kernel that made it, and only the session that initialized it would find anything in it.
+/// Sets a shared name for look-up tables without one, so that all sessions over one ResourceMgr use the same table.
+/// Otherwise a table belongs to the kernel that made it, and is empty in all sessions but the one that initialized it.
 void ShareTables(tensorflow::GraphDef* graph);
 
-/// Gives inputs of signatures the dtypes that their tensors have in the graph. They differ only in a damaged model, but
-/// TensorFlow does not compare what it is fed: a kernel would end the process.
+/// Sets the dtypes of signature inputs to those of their tensors in the graph. They differ only in a damaged model, but
+/// TensorFlow does not check the dtypes of feeds: a kernel would end the process.
 void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph);
 
 /// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel), then runs the initializer that
@@ -35,7 +35,7 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session);
 
 /// Whether the signatures change state that outlives a request (variables, tables, queues). If so, inputs must be
-/// copied, since the caller's memory is only lent and might be kept, and variables may not be treated as constants.
+/// copied, because a kernel might keep memory of the caller, and variables must not be treated as constants.
 bool WritesState(const tensorflow::MetaGraphDef& meta_graph);
 
 }  // namespace processor

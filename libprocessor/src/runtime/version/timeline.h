@@ -16,10 +16,11 @@ class Timeline {
  public:
   explicit Timeline(const TimelineConfig& config) : config_(config) {}
 
-  /// Counts one request; returns its number in the timeline if it is to be traced, else -1.
+  /// Counts a request; returns its number in the timeline if it is to be traced, else -1.
   int64_t Next();
 
-  /// Writes `<path>/timeline-<number>`, a serialized StepStats. A failure is logged, since the request was answered.
+  /// Writes `<path>/timeline-<number>`, a serialized StepStats. A failure is only logged, because the request was
+  /// answered.
   void Write(int64_t number, const tensorflow::StepStats& stats) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the variables that were restored, since restoring does not.
+// Checks the variables that were restored, because TensorFlow does not.
 #ifndef PROCESSOR_RUNTIME_VERSION_VARIABLES_H_
 #define PROCESSOR_RUNTIME_VERSION_VARIABLES_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs requests on every session of a version before it serves, so that no client pays for the first use.
+// Runs requests on every session of a version before it serves, because the first runs are slow.
 #ifndef PROCESSOR_RUNTIME_VERSION_WARMUP_H_
 #define PROCESSOR_RUNTIME_VERSION_WARMUP_H_
 
@@ -15,9 +15,9 @@ namespace processor {
 /// PredictRequest, or TFRecords of PredictionLog), the model's assets.extra/tf_serving_warmup_requests, or the default
 /// signature (ones, empty strings, open dimensions 1).
 ///
-/// Requests from a file must succeed. A generated request may not be what the model takes: its failure is told in
-/// `version.warmup_outcome`, and is no reason to refuse the model.
-/// \return the fault of a file or its requests; why the load was given up, as CheckWanted().
+/// Requests from a file must succeed. A generated request may be invalid for the model: its failure is reported in
+/// `version.warmup_outcome`, and the model is still served.
+/// \return the fault of a file or its requests; why the load was canceled, as CheckWanted().
 absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
                     const Cancellation& cancellation, ModelVersion& version);
 
