@@ -38,11 +38,6 @@ void OutcomeCounts::Add(absl::StatusCode code) {
   counts_[known ? number : static_cast<int>(absl::StatusCode::kUnknown)].fetch_add(1, std::memory_order_relaxed);
 }
 
-int MethodPlace(std::string_view protocol, std::string_view method) {
-  const Method* const found = FindMethod(protocol, method);
-  return found == nullptr ? kMaxMethods : static_cast<int>(found - Methods().data());
-}
-
 void InferenceTotals::Add(absl::StatusCode code, const RequestTiming& timing, int64_t rows) {
   const auto add = [this](Field field, int64_t value) {
     sums_[field].fetch_add(static_cast<uint64_t>(std::max<int64_t>(0, value)), std::memory_order_relaxed);

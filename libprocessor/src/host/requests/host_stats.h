@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host counts of its requests. The host's control owns it; any thread may record and read.
+// Statistics of a host's requests. The host's control owns them; any thread may record and read.
 #ifndef PROCESSOR_HOST_REQUESTS_HOST_STATS_H_
 #define PROCESSOR_HOST_REQUESTS_HOST_STATS_H_
 
@@ -42,7 +42,7 @@ class OutcomeCounts {
   std::array<std::atomic<uint64_t>, kStatusCodes> counts_{};
 };
 
-/// What is counted for one version and one method of a protocol.
+/// Statistics of one version and one method of a protocol.
 struct MethodStats {
   OutcomeCounts outcomes;
   Histogram duration, run;
@@ -68,8 +68,7 @@ class InferenceTotals {
   std::atomic<uint64_t> last_ms_{0};
 };
 
-/// What is counted for one version of a model. A version that takes its place under the same number goes on counting
-/// here.
+/// Statistics of one version of a model. A version that replaces it under the same number continues them.
 class VersionStats {
  public:
   VersionStats() = default;
@@ -81,9 +80,9 @@ class VersionStats {
   void Record(int method, ChoiceReason reason, absl::StatusCode code, const RequestTiming& timing, int64_t rows = 1);
   void RecordShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed); }
 
-  /// What is counted for a method, by its place in Methods(); null if no request used it.
+  /// Statistics of a method, by its place in Methods(); null if no request used it.
   const MethodStats* method(int method) const { return methods_[method].load(std::memory_order_acquire); }
-  /// What is counted for the methods of a protocol, by its place in Protocols().
+  /// Statistics of the methods of a protocol, by its place in Protocols().
   std::vector<const MethodStats*> protocol(int protocol) const;
   const InferenceTotals& totals() const { return totals_; }
   ScoreCounts& scores() { return scores_; }
@@ -96,7 +95,7 @@ class VersionStats {
  private:
   MethodStats* Of(int method);
 
-  // Each is made with the first request that uses it: most versions get requests of one method.
+  // Each is made with the first request that uses it, because most versions get requests of one method only.
   std::array<std::atomic<MethodStats*>, kMaxMethods> methods_{};
   InferenceTotals totals_;
   Histogram queue_, run_;
@@ -105,13 +104,13 @@ class VersionStats {
   std::array<std::atomic<uint64_t>, kChoiceReasons> chosen_{};
 };
 
-/// Everything that a host counts.
+/// All statistics of a host.
 class HostStats {
  public:
   using Key = std::pair<std::string, int64_t>;  // model, version
 
   std::shared_ptr<VersionStats> Of(const std::string& model, int64_t version);
-  /// Drops versions that `keep` does not have.
+  /// Removes versions that are not in `keep`.
   void Keep(const std::vector<Key>& keep);
 
   /// Counts a request that reached no version, such as one that came while the host drained.
@@ -130,10 +129,6 @@ class HostStats {
 
 /// Returns a protocol's place in Protocols(); kMaxProtocols if it is unknown.
 int ProtocolPlace(std::string_view protocol);
-
-/// Returns a method's place in Methods(), or that of the protocol's default method for ""; kMaxMethods if it is
-/// unknown.
-int MethodPlace(std::string_view protocol, std::string_view method);
 
 }  // namespace processor
 

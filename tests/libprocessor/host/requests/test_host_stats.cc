@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,11 @@ RequestTiming Timing(int64_t queue_ns, int64_t run_ns, int64_t total_ns) {
   timing.run_ns = run_ns;
   timing.total_ns = total_ns;
   return timing;
+}
+
+// The place of a method in Methods().
+int PlaceOf(std::string_view protocol, std::string_view method) {
+  return static_cast<int>(FindMethod(protocol, method) - Methods().data());
 }
 
 bool Has(const std::string& text, const std::string& line) {
@@ -66,12 +72,12 @@ t_seconds_count{m="x"} 4
 TEST(VersionStats, CountsOutcomesByProtocol) {
   VersionStats stats;
   const int eas = ProtocolPlace("eas"), tfserving = ProtocolPlace("tfserving");
-  const int predict = MethodPlace("eas", "predict"), multi = MethodPlace("tfserving", "MultiInference"),
-            other = MethodPlace("tfserving", "Predict");
+  const int predict = PlaceOf("eas", "predict"), multi = PlaceOf("tfserving", "MultiInference"),
+            other = PlaceOf("tfserving", "Predict");
   ASSERT_NE(eas, tfserving);
   ASSERT_NE(multi, other);
-  EXPECT_EQ(MethodPlace("eas", "sing"), kMaxMethods);
-  EXPECT_EQ(MethodPlace("tfserving", ""), other);
+  EXPECT_EQ(FindMethod("eas", "sing"), nullptr);
+  EXPECT_EQ(PlaceOf("tfserving", ""), other);
   ASSERT_LE(Methods().size(), static_cast<size_t>(kMaxMethods));
   EXPECT_EQ(ProtocolPlace("morse"), kMaxProtocols);
   ASSERT_LE(Protocols().size(), static_cast<size_t>(kMaxProtocols));
@@ -118,7 +124,7 @@ TEST(HostStats, AreKeptForAVersionNumberUntilItIsForgotten) {
   EXPECT_EQ(stats.Of("m", 1), first);
 }
 
-TEST(HostMetrics, TellWhatWasCounted) {
+TEST(HostMetrics, ContainAllCounters) {
   HostStats stats;
   ActualState actual;
   actual.generation = 42;
@@ -130,7 +136,7 @@ TEST(HostMetrics, TellWhatWasCounted) {
   version.load_ms = 1.5;
   version.load = std::make_shared<VersionLoad>();
   const std::shared_ptr<VersionStats> counted = stats.Of("m", 3);
-  counted->Record(MethodPlace("eas", "predict"), ChoiceReason::kBaseline, absl::StatusCode::kOk,
+  counted->Record(PlaceOf("eas", "predict"), ChoiceReason::kBaseline, absl::StatusCode::kOk,
                   Timing(2000, 30000, 40000));
   counted->RecordShed(ShedReason::kInFlight);
   stats.RecordUnrouted(ProtocolPlace("eas"), absl::NotFoundError(""), false);
