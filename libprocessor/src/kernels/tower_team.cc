@@ -114,8 +114,8 @@ void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {
 bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
   const int64_t seen_ns = last_thread_ == 0 ? kLongAgoNs : last_thread_ == thread ? other_ns_ : last_ns_;
   if (now_ns - seen_ns > kRecentNs) return false;
-  if (patience_ == 0) return true;
-  --patience_;
+  if (skip_ == 0) return true;
+  --skip_;
   return false;
 }
 
@@ -199,11 +199,11 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (team->members == 1) {
       idle_.push_back(team);
-      patience_ = backoff_;
+      skip_ = backoff_;
       backoff_ = std::min(2 * backoff_, kMostVisitsAlone);
       return false;
     }
-    patience_ = 0;
+    skip_ = 0;
     backoff_ = 1;
   }
   seat->owner_ = this;

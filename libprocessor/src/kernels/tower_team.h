@@ -115,8 +115,8 @@ class TowerTeams {
   int64_t last_ns_ = 0;
   int64_t other_ns_ = 0;
   // After a futile wait, the next requests do not wait.
-  uint32_t patience_ = 0;  // calls that will not wait
-  uint32_t backoff_ = 1;   // calls that will not wait after the next futile wait
+  uint32_t skip_ = 0;     // calls that will not wait
+  uint32_t backoff_ = 1;  // calls that will not wait after the next futile wait
 };
 
 }  // namespace processor

@@ -191,7 +191,7 @@ void Batcher::Stop(const absl::Status& status) {
 // Runs `first` in a batch with the waiting entries that fit.
 void Batcher::Lead(BatchEntry* first, int session) noexcept {
   first->next_ = nullptr;
-  if (first->rows > 0) LetOthersCome(first);
+  if (first->rows > 0) GatherOrYield(first);
   int64_t requests = 0;
   for (const BatchEntry* entry = first; entry != nullptr; entry = entry->next_) ++requests;
   running_.fetch_add(requests, std::memory_order_relaxed);
@@ -203,7 +203,7 @@ void Batcher::Lead(BatchEntry* first, int session) noexcept {
 }
 
 // Adds requests to the batch of `first`. If none wait, threads that are about to send one may get this CPU first.
-void Batcher::LetOthersCome(BatchEntry* first) noexcept {
+void Batcher::GatherOrYield(BatchEntry* first) noexcept {
   const bool may_yield = yield_policy_.CountRun();
   if (num_waiting_.load(std::memory_order_relaxed) > 0) {
     Gather(first);

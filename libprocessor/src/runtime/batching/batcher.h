@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches requests that wait for a session. The batched requests of a model own it.
 //
-// A session has places, each for one run at a time. A thread that comes while a place is free runs its request there at
-// once. Others wait; a thread that ends a run hands its place to the first request that waits, which takes along all
-// that can be run together with it. Callers who wait lead runs on their own threads; a thread of the session runs
-// requests that nobody waits for. In the mode kTimed a place is handed out only when enough rows wait, or one has
-// waited long enough.
+// A session has places, each for one run at a time. A thread that finds a free place runs its request there at once;
+// otherwise the request waits. A thread that ends a run gives its place to the first waiting request, whose batch takes
+// all waiting requests that fit. A caller that waits for its request runs the batch on its own thread; a worker thread
+// of the session runs batches of started requests. In the mode kTimed, a place is given away only when enough rows
+// wait, or a request has waited long enough.
 //
-// The batcher knows nothing of tensors: the caller says what a request is, and how several are run.
+// The batcher does not know tensors: its owner passes functions that read requests and run batches.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
 
@@ -28,15 +28,15 @@ namespace processor {
 
 class Batcher;
 
-/// A request at a batcher. Whoever brings it owns it.
+/// A request at a batcher. The caller of Run() or Start() owns it.
 class BatchEntry {
  public:
   virtual ~BatchEntry() = default;
 
   /// Reads the request and sets `rows` and `kind`. Called once, before it is run or compared.
   virtual absl::Status Prepare() noexcept = 0;
-  /// Told of a started request: that it has been run, or that it never will be. One of both is called, once; the
-  /// request may destroy itself then.
+  /// End a started request: after it has been run, or without running it. Exactly one of the two is called, once, on
+  /// any thread; the request may destroy itself there.
   virtual void Ran() noexcept = 0;
   virtual void Fail(const absl::Status& status) noexcept = 0;
 
@@ -46,7 +46,7 @@ class BatchEntry {
   int64_t rows = 0;         // 0: it is run alone
   uint64_t kind = 0;        // only requests of one kind are run together
 
-  /// The next one of the same run.
+  /// The next entry of the same batch; null for the last one.
   BatchEntry* next() const { return next_; }
 
   class Seat;
@@ -57,10 +57,10 @@ class BatchEntry {
 
   bool prepared_ = false;
   bool listed_ = false;
-  bool overdue_ = false;  // nobody watches the clock for it: it gets the next place
+  bool overdue_ = false;  // it has waited long enough: it gets the next free place
   int64_t arrived_ns_ = 0;
   uint64_t sequence_ = 0;
-  Seat* seat_ = nullptr;  // of the thread that waits for it; null: none does
+  Seat* seat_ = nullptr;  // of the thread that waits for it; null for a started request
   BatchEntry* next_ = nullptr;
   BatchEntry* previous_ = nullptr;
 };
@@ -90,19 +90,19 @@ class Batcher {
   ///         of Stop().
   absl::Status Run(BatchEntry& entry, int preferred);
 
-  /// Has a request run. The entry must live until it is told of its end.
-  /// \return RESOURCE_EXHAUSTED if too many wait, or the status of Stop(): the entry is told nothing then.
+  /// Starts a request. The entry must live until Ran() or Fail() is called.
+  /// \return RESOURCE_EXHAUSTED if too many wait, or the status of Stop(); neither is called then.
   absl::Status Start(BatchEntry* entry, int preferred);
 
-  /// Takes a started request out, so that the caller can end it; null if it does not wait (any more).
+  /// Removes a started request, so that the caller can end it; returns null if it does not wait.
   BatchEntry* Remove(uint64_t id);
 
-  /// Runs what waits, until nothing does. For the thread that `call_worker` has asked for.
+  /// Runs waiting requests until none is left. For the worker thread that `call_worker` has woken.
   void Serve(int session) noexcept;
   /// Called in place of Serve() if that thread never comes, since the batcher has been stopped.
   void ReturnPlace(int session) noexcept;
 
-  /// Ends everything that waits or comes later with `status`. Runs go on.
+  /// Ends waiting and later requests with `status`. Running ones continue.
   void Stop(const absl::Status& status);
 
   size_t waiting() const { return num_waiting_.load(std::memory_order_relaxed); }
@@ -113,7 +113,7 @@ class Batcher {
   static absl::Status Prepare(BatchEntry& entry);
   bool WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::Status* status, int* session);
   void Lead(BatchEntry* first, int session) noexcept;
-  void LetOthersCome(BatchEntry* first) noexcept;
+  void GatherOrYield(BatchEntry* first) noexcept;
   int64_t Gather(BatchEntry* first) noexcept;
   void GiveBack(BatchEntry* entry) noexcept;
   void PassOn(int session) noexcept;
@@ -139,9 +139,9 @@ class Batcher {
   SessionPlaces places_;
   WaitingList<BatchEntry> waiting_;
   int64_t waiting_rows_ = 0;
-  size_t num_started_ = 0;  // of those that wait, the ones without a thread
+  size_t num_started_ = 0;  // waiting requests that were started
   uint64_t sequence_ = 0;
-  // Workers that hold a place and wait for something to be due.
+  // For workers that hold a place and wait until a request is due.
   std::condition_variable wake_;
   int watchers_ = 0;
   bool stopped_ = false;
