@@ -20,7 +20,7 @@ from helpers.system.programs import LIBRARY
 
 tf1 = tf.compat.v1
 DIM = 8
-WHAT_TO_DO = "; copy the artifact again, or make it anew with graph-tools fuse"
+WHAT_TO_DO = "; copy the artifact again, or make it again with graph-tools fuse"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -47,8 +47,7 @@ absl::Status MakeExamples(const ExampleBatch& batch, Tensor* dst) {
   const size_t count = batch.examples.size();
   if (count == 0) return absl::InvalidArgumentError("input: no examples, expected at least one");
   if (count > kMaxExamples) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input: more than ", kMaxExamples, " examples, expected at most so many"));
+    return absl::InvalidArgumentError(absl::StrCat("input: too many examples, expected at most ", kMaxExamples));
   }
   if (!batch.context.empty() && count > kMaxContextBytes / batch.context.size()) {
     return absl::InvalidArgumentError(absl::StrCat("input: a context of ", batch.context.size(), " bytes for ", count,

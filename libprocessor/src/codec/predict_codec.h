@@ -187,7 +187,7 @@ class PredictCodec final : public Codec {
     if (!Scan(bytes, &heads, &entries, &output_keys)) return Malformed("request", "PredictRequest");
     if (std::max(entries.size(), output_keys.size()) > kMaxEntries) {
       return absl::InvalidArgumentError(
-          absl::StrCat("request: more than ", kMaxEntries, " inputs or outputs, expected at most so many"));
+          absl::StrCat("request: too many inputs or outputs, expected at most ", kMaxEntries));
     }
     *dst = DecodedRequest();
     std::string_view signature_name;

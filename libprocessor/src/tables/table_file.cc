@@ -29,13 +29,13 @@ const char* WhatToDo(absl::StatusCode code) {
     case absl::StatusCode::kPermissionDenied:
       return "let the user of this process read it";
     case absl::StatusCode::kFailedPrecondition:
-      return "update recprocessor, or make the artifact anew with the graph-tools of this version";
+      return "update recprocessor, or make the artifact again with the graph-tools of this version";
     case absl::StatusCode::kUnavailable:
       return "look at the disk and the system's log, then load again";
     case absl::StatusCode::kResourceExhausted:
       return "give the process more memory or address space";
     default:
-      return "copy the artifact again, or make it anew with graph-tools fuse";
+      return "copy the artifact again, or make it again with graph-tools fuse";
   }
 }
 
@@ -91,7 +91,7 @@ absl::Status TableFile::Open() {
   }
   struct stat found;
   if (fstat(descriptor_, &found) != 0) {
-    return Named(absl::UnavailableError(absl::StrCat("cannot be looked at: ", std::strerror(errno))));
+    return Named(absl::UnavailableError(absl::StrCat("cannot be read: ", std::strerror(errno))));
   }
   if (!S_ISREG(found.st_mode)) {
     return Named(absl::InvalidArgumentError(

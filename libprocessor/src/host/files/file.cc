@@ -36,7 +36,7 @@ absl::Status ReadSmallFile(const std::string& path, int64_t most_bytes, std::str
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.is_open()) return FileError(path, "cannot be read", errno);
   struct stat found;
-  if (fstat(file.get(), &found) != 0) return FileError(path, "cannot be looked at", errno);
+  if (fstat(file.get(), &found) != 0) return FileError(path, "cannot be read", errno);
   if (!S_ISREG(found.st_mode) || found.st_size > most_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("'", path, "': expected a file of at most ", most_bytes, " bytes"));
   }

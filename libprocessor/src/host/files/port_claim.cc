@@ -48,7 +48,7 @@ std::string FileOf(const std::string& folder, const std::string& address, int po
 absl::Status MakeOwnFolder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return FileError(folder, "cannot be made", errno);
   struct stat found;
-  if (lstat(folder.c_str(), &found) != 0) return FileError(folder, "cannot be looked at", errno);
+  if (lstat(folder.c_str(), &found) != 0) return FileError(folder, "cannot be read", errno);
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid()) {
     return absl::PermissionDeniedError(
         absl::StrCat("'", folder, "': belongs to another user, expected a folder of this user"));
@@ -129,7 +129,7 @@ absl::Status PortClaim::Take(const std::string& address, int port, const std::st
   }
   std::error_code error;
   const std::string ours = fs::canonical(state_dir, error).string();
-  if (error) return FileError(state_dir, "cannot be looked at", error.value());
+  if (error) return FileError(state_dir, "cannot be read", error.value());
   const std::string folder = PortClaimFolder();
   if (absl::Status s = MakeOwnFolder(folder); !s.ok()) return s;
   PortClaim taken;

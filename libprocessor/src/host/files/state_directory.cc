@@ -101,7 +101,7 @@ absl::Status StateDirectory::ReadDesired(std::string* text, bool* changed) {
     return FileError(path, "cannot be read", errno);
   }
   struct stat found;
-  if (fstat(file.get(), &found) != 0) return FileError(path, "cannot be looked at", errno);
+  if (fstat(file.get(), &found) != 0) return FileError(path, "cannot be read", errno);
   const Stamp stamp = {found.st_dev, found.st_ino, static_cast<int64_t>(found.st_size),
                        int64_t{found.st_mtim.tv_sec} * 1000000000 + found.st_mtim.tv_nsec,
                        int64_t{found.st_ctim.tv_sec} * 1000000000 + found.st_ctim.tv_nsec};

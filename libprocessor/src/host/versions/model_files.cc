@@ -62,7 +62,7 @@ absl::Status ListBelow(const std::string& folder, const std::string& prefix, std
     } else if (stat(file.path.c_str(), &file.found) == 0) {
       files->push_back(std::move(file));
     } else {
-      return FileError(file.path, "cannot be looked at", errno);
+      return FileError(file.path, "cannot be read", errno);
     }
   }
   for (const std::string& name : folders) {

@@ -76,7 +76,7 @@ class SessionTest : public testing::TestWithParam<Executor> {
   Session::Handle handle_ = -1;
 };
 
-TEST_P(SessionTest, RunsWhatWasPrepared) {
+TEST_P(SessionTest, RunsPreparedCallables) {
   const Signature signature = SignatureOf("y:0");
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(session_->Prepare(7, signature, {0}, &handle_).ok());
@@ -98,24 +98,24 @@ TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
   EXPECT_EQ(inter_op_pool_.scheduled > untraced, GetParam() == Executor::kDefault);
 }
 
-TEST_P(SessionTest, WhatCannotBeMadeIsTriedOnce) {
+TEST_P(SessionTest, FailedCallablesAreNotRetried) {
   const Signature signature = SignatureOf("missing:0");
   const absl::Status first = session_->Prepare(7, signature, {0}, &handle_);
   EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
   const absl::Status second = session_->Prepare(7, signature, {0}, &handle_);
   EXPECT_EQ(second, first);
-  EXPECT_EQ(second.message().data(), first.message().data()) << "made anew";
+  EXPECT_EQ(second.message().data(), first.message().data()) << "made again";
   EXPECT_TRUE(session_->Prepare(8, SignatureOf("y:0"), {0}, &handle_).ok()) << "another number is another callable";
 }
 
-TEST_P(SessionTest, WhatCannotBeTracedIsTriedOnce) {
+TEST_P(SessionTest, FailedTracedCallablesAreNotRetried) {
   const Signature signature = SignatureOf("missing:0");
   std::vector<tensorflow::Tensor> outputs;
   tensorflow::StepStats stats;
   const absl::Status first = session_->RunTraced(signature, Feeds(), &outputs, &stats);
   EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
   const absl::Status second = session_->RunTraced(signature, Feeds(), &outputs, &stats);
-  EXPECT_EQ(second.message().data(), first.message().data()) << "made anew";
+  EXPECT_EQ(second.message().data(), first.message().data()) << "made again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Executors, SessionTest, testing::Values(Executor::kSingleThreaded, Executor::kDefault),
