@@ -125,6 +125,17 @@ std::string ShowKey(std::string_view key) {
   return absl::StrCat(absl::Utf8SafeCHexEscape(key.substr(0, kMaxShown)), key.size() > kMaxShown ? "..." : "");
 }
 
+const std::string* KnownKeys::FirstUnknown(const nlohmann::json& object) const {
+  for (auto item = object.begin(); item != object.end(); ++item) {
+    if (std::find(keys_.begin(), keys_.end(), item.key()) == keys_.end()) return &item.key();
+  }
+  return nullptr;
+}
+
+std::string OneOf(const std::vector<std::string>& choices) {
+  return absl::StrCat("one of \"", absl::StrJoin(choices, "\", \""), "\"");
+}
+
 JsonValue JsonValue::Member(const std::string& key) const {
   std::string name = MemberName(name_, key);
   if (!Readable()) return {std::move(name), nullptr, fault_};
@@ -144,14 +155,14 @@ JsonValue JsonValue::Required(const std::string& key, std::string_view expected)
 }
 
 void JsonValue::Allow(std::initializer_list<std::string_view> keys) const {
+  AllowOnly(KnownKeys(keys), absl::StrCat("unknown key, expected one of ", absl::StrJoin(keys, ", ")));
+}
+
+void JsonValue::AllowOnly(const KnownKeys& known, std::string_view what) const {
   if (!Readable()) return;
   if (!value_->is_object()) return Refuse("an object");
-  for (const auto& item : value_->items()) {
-    if (std::find(keys.begin(), keys.end(), item.key()) == keys.end() && fault_->ok()) {
-      *fault_ = absl::InvalidArgumentError(
-          absl::StrCat(MemberName(name_, item.key()), ": unknown key, expected one of ", absl::StrJoin(keys, ", ")));
-    }
-  }
+  const std::string* const key = known.FirstUnknown(*value_);
+  if (key != nullptr) *fault_ = absl::InvalidArgumentError(absl::StrCat(MemberName(name_, *key), ": ", what));
 }
 
 void JsonValue::ForEachMember(const std::function<void(const std::string&, const JsonValue&)>& visit) const {
@@ -213,7 +224,7 @@ void JsonValue::String(std::string* dst, bool nonempty) const {
 void JsonValue::Choice(const std::vector<std::string>& choices, int* dst) const {
   if (!Readable()) return;
   const auto found = std::find(choices.begin(), choices.end(), *value_);
-  if (found == choices.end()) return Refuse(absl::StrCat("one of \"", absl::StrJoin(choices, "\", \""), "\""));
+  if (found == choices.end()) return Refuse(OneOf(choices));
   *dst = static_cast<int>(found - choices.begin());
 }
 

@@ -43,6 +43,23 @@ std::string ShowJson(const nlohmann::json& value);
 /// Writes a key for a message: as UTF-8 without control characters, in some 100 characters.
 std::string ShowKey(std::string_view key);
 
+/// Writes the values that a text may have, for a message: one of "a", "b".
+std::string OneOf(const std::vector<std::string>& choices);
+
+/// Remembers the keys of an object that a reader knows, so that others can be refused. One thread uses it.
+class KnownKeys {
+ public:
+  KnownKeys() = default;
+  KnownKeys(std::initializer_list<std::string_view> keys) : keys_(keys.begin(), keys.end()) {}
+
+  void Add(std::string_view key) { keys_.emplace_back(key); }
+  /// Returns the first other key of an object, which owns it; null if there is none.
+  const std::string* FirstUnknown(const nlohmann::json& object) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
 /// One value of a document, with its name for messages. The document is owned by the caller. The first fault of the
 /// document is kept, and nothing is read or called after it. An absent or null value leaves `dst` as it is.
 class JsonValue {
@@ -67,6 +84,8 @@ class JsonValue {
   JsonValue Required(const std::string& key, std::string_view expected) const;
   /// Records a fault if the object has any other member.
   void Allow(std::initializer_list<std::string_view> keys) const;
+  /// Records the fault `what` of the first member whose key is not known.
+  void AllowOnly(const KnownKeys& known, std::string_view what) const;
   void ForEachMember(const std::function<void(const std::string& key, const JsonValue& value)>& visit) const;
   void ForEachItem(const std::function<void(const JsonValue& value)>& visit) const;
 

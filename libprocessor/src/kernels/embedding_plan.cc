@@ -178,7 +178,7 @@ void EmbeddingPlanReader::ReadLinear(JsonFields* fields, PlanColumn* column) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const JsonValue row = rows.Item(i);
     if (row.size() == 0 || (column->width > 0 && row.size() != column->width)) {
-      return row.Refuse("a list of as many numbers as each other row has");
+      return row.Refuse("a non-empty list as long as the first row");
     }
     column->width = static_cast<int64_t>(row.size());
     AppendFloats(row, &column->matrix);

@@ -25,12 +25,12 @@ absl::Status ParsePlan(std::string_view text, std::string_view what, nlohmann::j
 }
 
 JsonValue JsonFields::Field(const char* field) {
-  known_.emplace_back(field);
+  known_.Add(field);
   return object_.Member(field);
 }
 
 JsonValue JsonFields::Required(const char* field, std::string_view expected) {
-  known_.emplace_back(field);
+  known_.Add(field);
   return object_.Required(field, expected);
 }
 
@@ -52,19 +52,24 @@ bool JsonFields::Bool(const char* field, bool absent) {
 
 int JsonFields::Choice(const char* field, const std::vector<std::string>& choices, int absent) {
   int position = std::max(absent, 0);
-  (absent < 0 ? Required(field, "a text") : Field(field)).Choice(choices, &position);
+  const JsonValue value = Field(field);
+  if (absent < 0 && !value.present()) Required(field, OneOf(choices));
+  value.Choice(choices, &position);
   return position;
 }
 
 double JsonFields::Number(const char* field, double low, double high, double absent) {
-  double number = absent;
-  Field(field).Number(low, high, &number);
+  const JsonValue value = Field(field);
+  double number = value.present() ? low : absent;
+  value.Number(low, high, &number);
   return number;
 }
 
 std::vector<float> JsonFields::Floats(const char* field, size_t most) {
   std::vector<float> numbers;
-  AppendFloats(List(field, most), &numbers);
+  const JsonValue list = List(field, most);
+  numbers.reserve(list.size());
+  AppendFloats(list, &numbers);
   return numbers;
 }
 
@@ -78,13 +83,7 @@ void JsonFields::Refuse(std::string_view found, std::string_view expected) {
   object_.Fault(absl::StrCat(found, ", expected ", expected));
 }
 
-void JsonFields::Finish() {
-  object_.ForEachMember([this](const std::string& key, const JsonValue& value) {
-    if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
-      value.Fault("unknown field, expected those of docs/fused_ops.md");
-    }
-  });
-}
+void JsonFields::Finish() { object_.AllowOnly(known_, "unknown field, expected those of docs/fused_ops.md"); }
 
 int64_t IntItem(const JsonValue& item, int64_t low, int64_t high) {
   int64_t number = low;
@@ -94,7 +93,6 @@ int64_t IntItem(const JsonValue& item, int64_t low, int64_t high) {
 
 void AppendFloats(const JsonValue& list, std::vector<float>* dst) {
   const size_t size = list.size();
-  dst->reserve(dst->size() + size);
   for (size_t i = 0; i < size; ++i) {
     double number = 0;
     if (!ReadNumber(list.json()[i], -FLT_MAX, FLT_MAX, &number)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the objects of an op's plan with JsonValue, and refuses fields that nobody has read. Any text results in fields or
+// Reads the objects of an op's plan with JsonValue, and refuses fields that were not read. Any text results in fields or
 // in an error.
 #ifndef PROCESSOR_KERNELS_JSON_FIELDS_H_
 #define PROCESSOR_KERNELS_JSON_FIELDS_H_
@@ -20,7 +20,7 @@ namespace processor {
 absl::Status ParsePlan(std::string_view text, std::string_view what, nlohmann::json* object);
 
 /// The fields of one object of a plan, whose document the reader of the plan owns. One thread uses it. After the first
-/// fault of the document, all values are in range but mean nothing.
+/// fault of the document, a value means nothing: it is in its range, or the `absent` that the caller has given.
 class JsonFields {
  public:
   explicit JsonFields(JsonValue object) : object_(std::move(object)) {}
@@ -36,6 +36,7 @@ class JsonFields {
   bool Bool(const char* field, bool absent);
   /// Returns the position of a text in `choices`. Without `absent`, the field must be there.
   int Choice(const char* field, const std::vector<std::string>& choices, int absent = -1);
+  /// Returns a number in [low, high]; `absent`, which may lie outside, if the field is absent.
   double Number(const char* field, double low, double high, double absent);
   /// Returns finite numbers, rounded to float; at most `most`.
   std::vector<float> Floats(const char* field, size_t most);
@@ -51,7 +52,7 @@ class JsonFields {
   JsonValue Required(const char* field, std::string_view expected);
 
   const JsonValue object_;
-  std::vector<std::string_view> known_;
+  KnownKeys known_;
 };
 
 /// Returns an item of a list as an integer in [low, high], or records a fault.

@@ -57,7 +57,7 @@ TEST(EmbeddingPlan, ReadsThePlanOfTheDocumentation) {
   EXPECT_EQ(plan.columns[4].width, 1);
 }
 
-TEST(EmbeddingPlan, NamesWhatIsWrong) {
+TEST(EmbeddingPlan, ErrorsNameFieldAndExpectedValue) {
   const std::vector<std::vector<std::string>> faults = {
       {"\"version\": 1", "\"version\": 2", "embedding plan: version: 2 found, expected 1"},
       {"\"width\": 45", "\"width\": 0", "outputs[0].width: 0"},
@@ -93,13 +93,15 @@ TEST(EmbeddingPlan, NamesWhatIsWrong) {
       {"\"weights\": 4", "\"positive_weights\": true", "columns[2].positive_weights: true"},
       {"\"key\": 0, \"table\": 0", "\"key\": 2, \"table\": 0", "columns[1].key: 2"},
       {"\"accumulate\": true", "\"accumulate\": 1", "columns[3].accumulate: 1"},
-      {"[[0.25], [0.5]]", "[[0.25], [0.5, 1]]", "columns[4].weights[1]: [0.5,1] found"},
+      {"[[0.25], [0.5]]", "[[0.25], [0.5, 1]]",
+       "columns[4].weights[1]: [0.5,1] found, expected a non-empty list as long as the first row"},
       {"[[0.25], [0.5]]", "[]", "columns[4].weights: [] found"},
       {"[[0.25], [0.5]]", "[[null]]", "columns[4].weights[0][0]: null found"},
       {"\"output\": 1, \"offset\": 0, \"weights\"", "\"output\": 2, \"offset\": 0, \"weights\"",
        "columns[4]: not a lookup"},
       {"{\"width\": 32, \"sequence\": 0}", "1", "outputs[2]: 1 found, expected an object"},
       {", {\"width\": 32, \"sequence\": 0}", "", "2 outputs, expected 3"},
+      {"\"kind\": \"linear\", ", "", "columns[4].kind: missing, expected one of \"lookup\", \"copy\", \"linear\""},
       {"\"keys\": [", "\"key\": [", "embedding plan: keys: missing, expected a list"},
   };
   for (const auto& fault : faults) {
@@ -109,7 +111,7 @@ TEST(EmbeddingPlan, NamesWhatIsWrong) {
   }
 }
 
-TEST(EmbeddingPlan, RefusesWhatIsNoJson) {
+TEST(EmbeddingPlan, RefusesTextsThatAreNotJson) {
   EmbeddingPlan plan;
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"a\": \xff}"),
                                   std::string(100000, '['), "{\"outputs\": " + std::string(100000, '[')}) {
@@ -117,7 +119,7 @@ TEST(EmbeddingPlan, RefusesWhatIsNoJson) {
   }
 }
 
-TEST(EmbeddingPlan, IsReadOrRefusedWhateverIsDamaged) {
+TEST(EmbeddingPlan, DamagedPlansAreReadOrRefused) {
   std::mt19937 random(5);
   int accepted = 0;
   for (int i = 0; i < 20000; ++i) {

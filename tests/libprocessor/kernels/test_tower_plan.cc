@@ -61,7 +61,7 @@ struct WrongLayer {
 // Each layer stands alone, in an op with one input and three weights.
 const WrongLayer kWrongLayers[] = {
     {R"({"op": "dens", "inputs": ["x0"], "weights": [0]})", "op: \"dens\" found, expected one of \"dense\""},
-    {R"({"inputs": ["x0"], "weights": [0]})", "op: missing, expected a text"},
+    {R"({"inputs": ["x0"], "weights": [0]})", "op: missing, expected one of \"dense\""},
     {R"({"op": "dense", "inputs": ["x1"], "weights": [0]})",
      "inputs[0]: \"x1\" found, expected x and a number below 1"},
     {R"({"op": "dense", "inputs": ["h0"], "weights": [0]})", "\"h0\" found"},
@@ -83,6 +83,8 @@ const WrongLayer kWrongLayers[] = {
     {R"({"op": "affine", "inputs": ["x0", "x0"]})", "affine of 2 inputs, expected one"},
     {R"({"op": "layer_norm", "inputs": ["x0"]})", "epsilon: nothing found"},
     {R"({"op": "layer_norm", "inputs": ["x0"], "epsilon": 0})", "epsilon: 0 found"},
+    {R"({"op": "layer_norm", "inputs": ["x0"], "epsilon": 1e7})",
+     "epsilon: 10000000.0 found, expected a number from 0"},
     {R"({"op": "layer_norm", "inputs": ["x0"], "epsilon": 1, "activation": {"kind": "relu"}})", "unknown field"},
     {R"({"op": "mix", "inputs": ["x0"]})", "mix of one input"},
     {R"({"op": "add", "inputs": ["x0"], "activation": "relu"})", "activation: \"relu\" found, expected an object"},
@@ -96,7 +98,7 @@ const WrongLayer kWrongLayers[] = {
     {R"(7)", "layers[0]: 7 found, expected an object"},
 };
 
-TEST(TowerPlan, RefusesWrongLayersAndSaysWhy) {
+TEST(TowerPlan, ErrorsNameFaultOfLayer) {
   for (const WrongLayer& wrong : kWrongLayers) {
     const std::string text = std::string(R"({"version": 1, "layers": [)") + wrong.layers + R"(], "outputs": ["h0"]})";
     TowerPlan plan;
@@ -107,7 +109,7 @@ TEST(TowerPlan, RefusesWrongLayersAndSaysWhy) {
   }
 }
 
-TEST(TowerPlan, RefusesWhatIsNoPlan) {
+TEST(TowerPlan, RefusesInvalidPlans) {
   TowerPlan plan;
   for (const char* text :
        {"", "[]", "{", "null", "{}", R"({"version": 2, "layers": [], "outputs": ["x0"]})",
@@ -119,7 +121,7 @@ TEST(TowerPlan, RefusesWhatIsNoPlan) {
   EXPECT_FALSE(ParseTowerPlan(std::string(100000, '['), 1, 1, 1, &plan).ok());
 }
 
-TEST(TowerPlan, TakesNoWeights) {
+TEST(TowerPlan, AcceptsPlansWithoutWeights) {
   TowerPlan plan;
   EXPECT_TRUE(ParseTowerPlan(R"({"version": 1, "layers": [{"op": "add", "inputs": ["x0"]}], "outputs": ["h0"]})", 1, 0,
                              1, &plan)
@@ -130,7 +132,7 @@ TEST(TowerPlan, TakesNoWeights) {
           .ok());
 }
 
-TEST(TowerPlan, IsReadOrRefusedWhateverIsDamaged) {
+TEST(TowerPlan, DamagedPlansAreReadOrRefused) {
   std::mt19937 random(3);
   int good = 0;
   for (int i = 0; i < 6000; ++i) {

@@ -13,7 +13,7 @@ std::string NameOfKey(std::string_view key) { return absl::StrCat("config key '"
 absl::Status ConfigReader::Parse(std::string_view text) { return ParseJson("config", text, &object_); }
 
 JsonValue ConfigReader::Member(const std::string& key) {
-  known_.insert(key);
+  known_.Add(key);
   const auto found = object_.find(key);
   return {NameOfKey(key), found == object_.end() || found->is_null() ? nullptr : &*found, &status_};
 }
@@ -36,12 +36,10 @@ void ConfigReader::Notice(const std::string& key, std::string_view why) {
 }
 
 absl::Status ConfigReader::Finish() {
-  for (const auto& item : object_.items()) {
-    if (!status_.ok()) break;
-    if (known_.count(item.key()) == 0) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(NameOfKey(item.key()), ": unknown; docs/configuration.md lists the keys"));
-    }
+  const std::string* const key = known_.FirstUnknown(object_);
+  if (status_.ok() && key != nullptr) {
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat(NameOfKey(*key), ": unknown; docs/configuration.md lists the keys"));
   }
   return status_;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a flat JSON object of options: names its keys in messages, and refuses a key that nobody asked for.
+// Reads a flat JSON object of options. Messages name its keys; a key that is not read is refused as unknown.
 #ifndef PROCESSOR_RUNTIME_CONFIG_CONFIG_READER_H_
 #define PROCESSOR_RUNTIME_CONFIG_CONFIG_READER_H_
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +39,7 @@ class ConfigReader {
 
  private:
   nlohmann::json object_ = nlohmann::json::object();
-  std::set<std::string> known_;
+  KnownKeys known_;
   std::vector<std::string> notices_;
   absl::Status status_;
 };
