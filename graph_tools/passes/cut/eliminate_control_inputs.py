@@ -38,8 +38,10 @@ class EliminateControlInputs(Pass):
         sweep(model, loose, "only waited for, and without any effect")
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the nodes that wait for others without need."""
-        return (node.name for node, _ in self._needless(model))
+        """Yield the nodes that wait for others without need, and the writes of variables that no output reads."""
+        yield from (node.name for node, _ in self._needless(model))
+        for _, nodes, reader in self._writes(model):
+            yield from (node.name for node in nodes if reader is None and node.name not in model.roots())
 
     def _needless(self, model: Model) -> Iterator[tuple[Node, list[str]]]:
         """Yield the nodes with control inputs that order nothing, and the names of these inputs."""
@@ -50,6 +52,26 @@ class EliminateControlInputs(Pass):
                 yield node, gone
 
     def _drop_writes(self, model: Model, result: PassResult) -> None:
+        graph, dropped = model.graph, set[str]()
+        # An output may have waited for the write of one variable that read another variable.
+        while unread := [(h, nodes) for h, nodes, reader in self._writes(model) if reader is None and h not in dropped]:
+            for handle, nodes in unread:
+                dropped.add(handle)
+                for node in nodes:
+                    graph.replace_control(node.name, [name for name in node.controls if name != node.name])
+                    why = f"{node.op} of '{handle}', which no output reads"
+                    sweep(model, [node.name], why, f"only what changes '{handle}' needed it, which no output reads")
+                    result.applied += 1
+        for handle, nodes, reader in self._writes(model):
+            if reader is not None:
+                why = (
+                    f"'{nodes[0].name}' ({nodes[0].op}) changes it at every request, and '{reader}' reads it for an "
+                    f"output, expected one that is only read"
+                )
+                result.refused.append((handle, why))
+
+    def _writes(self, model: Model) -> Iterator[tuple[str, list[Node], str | None]]:
+        """Yield variables that the graph writes, the nodes that write them, and a node that reads it for an output."""
         graph = model.graph
         init = graph.ancestors(model.init)
         writers: dict[str, list[Node]] = {}
@@ -63,19 +85,7 @@ class EliminateControlInputs(Pass):
                 writers.setdefault(handle, []).append(node)
         for handle, nodes in writers.items():
             needed = self._needed_without(model, {node.name for node in nodes})
-            reader = next((user.name for user in graph.users(handle) if user.name in needed), None)
-            if reader is not None:
-                why = (
-                    f"'{nodes[0].name}' ({nodes[0].op}) changes it at every request, and '{reader}' reads it for an "
-                    f"output, expected one that is only read"
-                )
-                result.refused.append((handle, why))
-                continue
-            for node in nodes:
-                graph.replace_control(node.name, [name for name in node.controls if name != node.name])
-                why = f"{node.op} of '{handle}', which no output reads"
-                sweep(model, [node.name], why, f"only what changes '{handle}' needed it, which no output reads")
-                result.applied += 1
+            yield handle, nodes, next((user.name for user in graph.users(handle) if user.name in needed), None)
 
     def _needed_without(self, model: Model, without: set[str]) -> set[str]:
         """Return the names of the nodes that outputs and initializers need if some nodes are not run."""

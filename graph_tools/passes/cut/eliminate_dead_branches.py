@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graph_tools.analysis.shapes import ShapeOf, shapes
+from graph_tools.analysis.shapes import shapes
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Graph, Node, Output, attribute, inline_calls
 from graph_tools.graph.attributes import attr_value
@@ -25,15 +25,24 @@ class EliminateDeadBranches(Pass):
 
     name = "eliminate_dead_branches"
 
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
     def process(self, model: Model, result: PassResult) -> None:
+        self._refused = set()
         while self._inline_branches(model, result):
             pass
         self._cut_switches(model, result)
-        self._cut_selections(model, result)
+        # The condition of a selection may be another selection.
+        while self._cut_selections(model, result):
+            pass
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the calls whose branch is known before any request."""
-        return (node.name for node, _ in self._decided(model))
+        """Yield calls, switches and selections whose condition is constant, unless they were refused."""
+        yield from (node.name for node, _ in self._decided(model))
+        switches = self._decided_switches(model).keys() - model.roots()
+        yield from sorted(switches - self._refused)
+        yield from (node.name for node, _ in self._decided_selections(model))
 
     def _decided(self, model: Model) -> Iterator[tuple[Node, str]]:
         """Yield the calls whose condition is constant, and the functions that they always call."""
@@ -61,12 +70,7 @@ class EliminateDeadBranches(Pass):
         return len(chosen)
 
     def _cut_switches(self, model: Model, result: PassResult) -> None:
-        graph, values = model.graph, Values(model)
-        switches = {}
-        for node in graph.of("Switch"):
-            taken = values.scalar(node.inputs[1])
-            if taken is not None:
-                switches[node.name] = int(bool(taken))
+        graph, switches = model.graph, self._decided_switches(model)
         if not switches:
             return
         dead = _dead_outputs(graph, {Output(name, 1 - port) for name, port in switches.items()})
@@ -75,12 +79,14 @@ class EliminateDeadBranches(Pass):
         if lost:
             result.refused += [(name, "a signature's output is never computed, expected a living branch")
                                for name in sorted(lost)]  # fmt: skip
+            self._refused |= switches.keys()
             return
         joins = {user.name for name in dead for user in graph.users(name) if user.op == "Merge"} - gone
         for name in joins:
             living = [source for source in graph[name].inputs if not _is_dead(source, dead)]
             if len(living) > 1 and graph.uses(graph[name].output(1)):
                 result.refused.append((name, "its value_index is used, expected only one input that may have a value"))
+                self._refused |= switches.keys()
                 return
         for name in sorted(joins):
             self._shrink_merge(model, graph[name], dead)
@@ -95,6 +101,12 @@ class EliminateDeadBranches(Pass):
             graph.replace_control(name, [source.node for source in graph[name].inputs])
         sweep(model, switches, "decides by a constant")
 
+    def _decided_switches(self, model: Model) -> dict[str, int]:
+        """Return the port that each switch with a constant condition takes."""
+        values = Values(model)
+        taken = {node.name: values.scalar(node.inputs[1]) for node in model.graph.of("Switch")}
+        return {name: int(bool(port)) for name, port in taken.items() if port is not None}
+
     def _shrink_merge(self, model: Model, node: Node, dead: dict[str, set[int] | None]) -> None:
         graph = model.graph
         living = [i for i, source in enumerate(node.inputs) if not _is_dead(source, dead)]
@@ -106,24 +118,35 @@ class EliminateDeadBranches(Pass):
             graph.replace(node.output(1), graph.add_const(living[0], f"{node.name}/value_index"))
         graph.become(node, "Identity", [source], {"T": node.attrs["T"]})
 
-    def _cut_selections(self, model: Model, result: PassResult) -> None:
-        graph, values = model.graph, Values(model)
-        found = [(node, values.constant(node.inputs[0])) for node in graph.of("Select", "SelectV2")]
-        shape_of: ShapeOf | None = shapes(model) if any(condition is not None for _, condition in found) else None
-        for node, condition in found:
-            if condition is None or shape_of is None or not (condition.all() or not condition.any()):
+    def _decided_selections(self, model: Model) -> Iterator[tuple[Node, bool]]:
+        """Yield selections that take one side for all elements and were not refused, and whether it is the first."""
+        values = Values(model)
+        for node in model.graph.of("Select", "SelectV2"):
+            condition = None if node.name in self._refused else values.constant(node.inputs[0])
+            if condition is not None and condition.size and (condition.all() or not condition.any()):
+                yield node, bool(condition.all())
+
+    def _cut_selections(self, model: Model, result: PassResult) -> int:
+        """Replace selections, and return how many."""
+        graph, before_applied = model.graph, result.applied
+        found = list(self._decided_selections(model))
+        if not found:
+            return 0
+        shape_of = shapes(model)
+        for node, first in found:
+            if node.name not in graph:
                 continue
-            if not condition.size or node.name not in graph:
-                continue
-            source = node.inputs[1 if condition.all() else 2]
+            source = node.inputs[1 if first else 2]
             shape = shape_of(node.output())
             if shape_of(source) is None or shape is None or shape != shape_of(source) or shape.count(None) > 1:
                 result.refused.append((node.name, "the side that is taken may be broadcast, expected a known shape"))
+                self._refused.add(node.name)
                 continue
             before = [source.node for source in node.inputs]
             graph.become(node, "Identity", [source], {"T": attribute(node, "T")})
             sweep(model, before, f"not taken, or condition, of '{node.name}', whose condition is constant")
             result.applied += 1
+        return result.applied - before_applied
 
 
 def _branches(node: Node) -> list[str]:

@@ -10,7 +10,7 @@ from graph_tools.analysis.shapes import shapes
 from graph_tools.graph import Node, Output
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
-from graph_tools.rewriting.protocol import SitePass
+from graph_tools.rewriting.protocol import PassResult, SitePass
 from graph_tools.rewriting.sweep import anchors_branch, sweep
 
 
@@ -26,6 +26,13 @@ class EliminateNoopReshapes(SitePass[Output | None]):
     """
 
     name = "eliminate_noop_reshapes"
+
+    def __init__(self) -> None:
+        self._changed: set[str] = set()
+
+    def process(self, model: Model, result: PassResult) -> None:
+        self._changed = set()
+        super().process(model, result)
 
     def candidates(self, model: Model) -> Iterable[str]:
         self._rules: Rules | None = None
@@ -49,11 +56,11 @@ class EliminateNoopReshapes(SitePass[Output | None]):
         return Found(equal)
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the nodes that the pass would still remove, except reshapes.
+        """Yield the nodes that the pass would still remove, except reshapes whose input it replaced.
 
-        A Reshape that took the place of two may have become useless, or may be merged again; a later run does this.
+        Such a Reshape may have become useless, or may be merged again; a later run does this.
         """
-        return (site for site in super().ensures(model) if model.graph[site].op != "Reshape")
+        return (site for site in super().ensures(model) if site not in self._changed)
 
     def _merges(self, model: Model, node: Node) -> bool:
         before = model.graph.input(node, 0)
@@ -63,7 +70,9 @@ class EliminateNoopReshapes(SitePass[Output | None]):
         graph = model.graph
         node = graph[site]
         before = [output.node for output in node.inputs]
+        self._changed |= {user.name for user in graph.users(site) if user.op == "Reshape"}
         if found is None:
+            self._changed.add(site)
             inner = graph.input(node, 0)
             graph.set_input(node, 0, inner.inputs[0])
             sweep(model, [inner.name], f"{inner.op}: reshaped again right after")

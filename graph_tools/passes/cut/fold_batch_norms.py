@@ -49,7 +49,11 @@ class FoldBatchNorms(Pass):
                 result.at += [node.name] * (result.applied > before)
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the batch normalizations with known moments, unless they lose too many digits."""
+        """Yield the batch normalizations with known moments, unless they lose too many digits.
+
+        Chains of other ops that scale and shift are not checked: whether they are folded depends on the users of the
+        weights next to them, which the pass examines while it rewrites.
+        """
         affines = Affines(model, shapes(model))
         for node in model.graph:
             affine = affines.of(node) if node.op.startswith("FusedBatchNorm") else None

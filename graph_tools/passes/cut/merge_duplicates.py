@@ -37,7 +37,12 @@ class MergeDuplicates(Pass):
             pass
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the nodes that compute the same as an earlier node, unless a signature names both."""
+        """Yield variables equal to another, and nodes that compute the same as an earlier one.
+
+        Exceptions are variables that not only reads use, and nodes if a signature names both.
+        """
+        for _, *others in self._equal_variables(model):
+            yield from (name for name in others if self._is_only_read(model, name))
         graph, roots, volatile = model.graph, model.roots(), self._volatile(model)
         seen: dict[Hashable, Node] = {}
         for node in graph.ordered():
@@ -47,23 +52,29 @@ class MergeDuplicates(Pass):
                     yield node.name
 
     def _merge_variables(self, model: Model, result: PassResult) -> None:
-        graph, written, roots = model.graph, model.written_variables(), model.roots()
+        graph = model.graph
+        for first, *others in self._equal_variables(model):
+            for copy in others:
+                if not self._is_only_read(model, copy):
+                    result.refused.append((copy, f"its elements equal those of '{first}', but not only reads use it"))
+                    continue
+                graph.replace(Output(copy), Output(first))
+                graph.replace_control(copy, [first])
+                sweep(model, [copy], f"every element equals that of the variable '{first}'")
+                result.applied += 1
+
+    def _equal_variables(self, model: Model) -> list[list[str]]:
+        """Return the names of variables with equal elements, of those that may merge."""
+        graph, kept = model.graph, model.written_variables() | model.roots()
         groups: dict[Hashable, list[str]] = {}
         for name, source in model.variables.items():
-            if name in graph and graph[name].op == "VarHandleOp" and name not in written | roots:
+            if name in graph and graph[name].op == "VarHandleOp" and name not in kept:
                 groups.setdefault((str(source.dtype), source.shape, _table_of(model, name)), []).append(name)
-        for names in _equal(groups.values(), lambda name: _digest(model.variables[name], whole=False)):
-            for same in _equal([names], lambda name: _digest(model.variables[name], whole=True)):
-                first, *others = same
-                for copy in others:
-                    if any(user.op not in _HANDLE_USERS for user in graph.users(copy)):
-                        why = f"its elements equal those of '{first}', but not only reads use it"
-                        result.refused.append((copy, why))
-                        continue
-                    graph.replace(Output(copy), Output(first))
-                    graph.replace_control(copy, [first])
-                    sweep(model, [copy], f"every element equals that of the variable '{first}'")
-                    result.applied += 1
+        alike = _equal(groups.values(), lambda name: _digest(model.variables[name], whole=False))
+        return _equal(alike, lambda name: _digest(model.variables[name], whole=True))
+
+    def _is_only_read(self, model: Model, name: str) -> bool:
+        return all(user.op in _HANDLE_USERS for user in model.graph.users(name))
 
     def _merge_nodes(self, model: Model, result: PassResult) -> int:
         before = result.applied

@@ -45,12 +45,14 @@ class PruneUnreachable(Pass):
             model.removed_functions.setdefault(name, "its calls are inlined, or nothing calls it")
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield nodes that no output needs, functions that nothing calls, and contents of nodes that are gone."""
+        """Yield nodes that no output needs, functions that nothing calls, and contents that no node uses."""
         graph, needed = model.graph, model.graph.ancestors(model.roots())
         yield from (node.name for node in graph if node.name not in needed)
         yield from unused_functions(model)
         for contents in (model.variables, model.hash_tables, model.embedding_tables, model.assets):
             yield from (name for name in contents if name not in graph)
+        looked_up = {table_of(node) for node in lookups(graph)}
+        yield from (name for name in model.sparse_tables if name not in looked_up)
 
     def _drop_init(self, model: Model) -> None:
         """Keep only those initializers that fill a table or variable that an output reads."""

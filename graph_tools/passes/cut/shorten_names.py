@@ -42,10 +42,14 @@ class ShortenNames(Pass):
                 result.applied += 1
 
     def ensures(self, model: Model) -> Iterator[str]:
-        """Yield the nodes with attributes of a training program, or with a name that could be shorter."""
+        """Yield the nodes with attributes of a training program, or with a name that is longer than any new name.
+
+        New names are numbered by op, and a number is skipped only if a node has or had that name. So no number exceeds
+        that of all names.
+        """
         kept, largest = _kept(model), len(model.graph) + len(model.graph.removed)
         for node in model.graph:
-            longest = max(len(f"{node.op}_{largest}"), len(node.op))
+            longest = len(f"{node.op}_{largest}")
             if node.attrs.keys() & set(_NOTES) or (node.name not in kept and len(node.name) > longest):
                 yield node.name
 
