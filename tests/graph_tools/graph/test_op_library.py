@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def _package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let `processor` be found in a folder."""
     _file(folder / "processor" / "__init__.py")
     monkeypatch.syspath_prepend(str(folder))
+    # An editable install of the checkout adds a finder of its own, which would come first.
+    monkeypatch.setattr(sys, "meta_path", [PathFinder, *sys.meta_path])
     for name in [name for name in sys.modules if name.partition(".")[0] == "processor"]:
         monkeypatch.delitem(sys.modules, name)
     return _file(folder / "processor" / "libprocessor.so")
