@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 import processor
 from helpers.models.model_builders import linear_score
 from helpers.system.build_lock import build_lock
-from helpers.system.programs import require, run, run_ok
+from helpers.system.programs import prefer_python_path, require, run, run_ok
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "processor" / "libprocessor.so"
@@ -253,6 +253,7 @@ def test_installed_wheel_serves_a_model(installed: Path, tiny_model: Path) -> No
 def test_wheel_elsewhere_opens_tensorflow_by_its_path(wheel: Path, tiny_model: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
+    prefer_python_path(tmp_path)
     environment = CLEAN | {"PYTHONPATH": str(tmp_path)}
     answer = json.loads(run_ok([sys.executable, "-c", _SERVE, tiny_model], env=environment, cwd=tmp_path))
     assert answer["y"] == _EXPECTED

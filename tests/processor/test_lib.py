@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import processor
+from helpers.system.programs import prefer_python_path
 from processor import _lib, _tensorflow
 
 
@@ -156,6 +157,7 @@ def test_drifted_declarations_are_refused(
     subprocess.run(
         [sys.executable, package / "_build_ffi.py", tmp_path / "processor.h", package], check=True, capture_output=True
     )
+    prefer_python_path(tmp_path)
     run = run_python(
         "import processor; processor.load_library()", path=tmp_path, PROCESSOR_LIBRARY=str(processor.library_path())
     )

@@ -34,6 +34,15 @@ def skip_or_fail(message: str) -> NoReturn:
     pytest.skip(message)
 
 
+def prefer_python_path(folder: Path) -> None:
+    """Let programs with `folder` in PYTHONPATH import from there, even if the checkout is installed in place.
+
+    The finder of an editable install would otherwise come before PYTHONPATH.
+    """
+    code = "import sys\nfrom importlib.machinery import PathFinder\n\nsys.meta_path.insert(0, PathFinder)\n"
+    (folder / "sitecustomize.py").write_text(code, encoding="utf-8")
+
+
 def start_module(module: str, *arguments: object) -> subprocess.Popen[str]:
     """Start `python -m MODULE` in the checkout, in a process group of its own, as a terminal of 80 columns does."""
     return subprocess.Popen(
