@@ -86,7 +86,7 @@ class _Sessions:
         self._asleep = [[_Worker(place) for _ in range(cores)] for place in range(models)]
         self._ready: deque[_Worker] = deque()
         self._running: list[_Worker | None] = [None] * cores
-        # Of each core: the model that ran last, how much of the slice is used, and how long the present part of it is.
+        # For each core: the model that ran last, the used time of the slice, and the length of its current part.
         self._last, self._used_us, self._part_us = [-1] * cores, [0.0] * cores, [0.0] * cores
         self._ends: list[tuple[float, int]] = []
 

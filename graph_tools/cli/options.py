@@ -43,7 +43,7 @@ OpLibrary = Annotated[
 
 @dataclass
 class PathOptions:
-    """What a conversion reads and what it writes."""
+    """The model that a conversion reads, and the folder that it writes."""
 
     source: Annotated[Path, typer.Argument(metavar="IN", help="SavedModel folder, or GraphDef file (.pb, .pbtxt).")]
     target: Annotated[

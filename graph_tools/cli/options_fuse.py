@@ -14,7 +14,7 @@ from graph_tools.options import PRECISIONS
 
 @dataclass
 class FusionOptions:
-    """What is fused, and how."""
+    """The options that `fuse` and `optimize` share beyond those of `cut`."""
 
     precision: Annotated[
         str,

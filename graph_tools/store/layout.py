@@ -100,7 +100,7 @@ class Header:
 
 
 class _WrongError(Exception):
-    """What was found in a header, and what was expected."""
+    """A header has a value that is not allowed; the message says which, and what was expected."""
 
     def __init__(self, found: object, expected: object) -> None:
         super().__init__(f"{found}, expected {expected}")

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Answer is the response of a host, and information about the version that ran the request.
+// Answer holds the response of a host and describes the version that ran the request.
 type Answer struct {
 	result *C.processor_result
 	bytes  []byte // of the result

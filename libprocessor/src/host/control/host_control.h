@@ -98,7 +98,9 @@ class HostControl {
   std::map<std::string, uint64_t> baselines_;  // the instances that serve, by models
   CpuSet reserved_cpus_;                       // no other version runs on these
   bool started_ = false;                       // the versions that the host starts with have been loaded
-  bool publish_again_ = false;                 // the last Tick() threw and may have left changes unpublished
+  // The last Tick() threw and may have left changes unpublished. Unlike MarkChanged(), this does not wake the thread at
+  // once, which would keep a CPU busy as long as memory is short.
+  bool publish_again_ = false;
   int64_t started_ns_ = 0;
   int64_t write_stats_at_ns_ = 0;
 
