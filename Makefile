@@ -8,8 +8,8 @@ BUILD := build/release
 JOBS ?= $(shell nproc)
 Q := $(if $(V),,@)
 QUIET := $(if $(V),,> /dev/null)
-# Each test process needs a gigabyte or two for TensorFlow and models.
-TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# One more than CPUs, because many tests wait for processes. Each needs a gigabyte or two for TensorFlow and models.
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 # --no-loadscope-reorder keeps the order of tests/conftest.py; otherwise files with the most tests would come first.
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 # A killed test that built a wheel in the same folder leaves SKBUILD variables in the cache of CMake.

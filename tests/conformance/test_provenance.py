@@ -163,7 +163,7 @@ def test_refusals_say_when_to_retry(host: ServedHost, stub, http: httpx.Client) 
 
 
 def test_a_disconnected_grpc_client_cancels_waiting_requests(host: ServedHost, stub) -> None:
-    running = SlowRequest(host, loops=1000)
+    running = SlowRequest(host, loops=4000)
     wait_until(lambda: in_flight(host) == 1)
     waiting = stub.Predict.future(_slow(2000), timeout=60)
     wait_until(lambda: in_flight(host) == 2)
@@ -174,7 +174,7 @@ def test_a_disconnected_grpc_client_cancels_waiting_requests(host: ServedHost, s
 
 
 def test_a_disconnected_http_client_cancels_waiting_requests(host: ServedHost) -> None:
-    running = SlowRequest(host, loops=1000)
+    running = SlowRequest(host, loops=4000)
     wait_until(lambda: in_flight(host) == 1)
     address, _, port = host.rest.rpartition(":")
     body = slow_request(2000)
