@@ -112,7 +112,7 @@ def test_work_ends_with_its_grpc_call(slow_host: ServedHost) -> None:
     with grpc.insecure_channel(slow_host.grpc) as channel:
         call = channel.unary_unary(PREDICT).future(endless_message(), timeout=600)
         wait_until(lambda: in_flight(slow_host) == 1)
-        assert not is_idle(slow_host)
+        wait_until(lambda: not is_idle(slow_host), "a busy host")
         call.cancel()
         wait_until(lambda: in_flight(slow_host) == 0)
         ask_quickly(slow_host)
@@ -126,7 +126,7 @@ def test_work_ends_with_its_connection(slow_host: ServedHost) -> None:
         head = f"POST /api/predict/slow HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         wait_until(lambda: in_flight(slow_host) == 1)
-        assert not is_idle(slow_host)
+        wait_until(lambda: not is_idle(slow_host), "a busy host")
     wait_until(lambda: in_flight(slow_host) == 0)
     ask_quickly(slow_host)
     wait_until(lambda: is_idle(slow_host))
