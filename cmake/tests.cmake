@@ -75,6 +75,8 @@ foreach(source
   get_filename_component(stem ${source} NAME)
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)
 endforeach()
+list(APPEND PROCESSOR_THREAD_TEST_SOURCES tests/libprocessor/base/test_kept_objects.cc
+                                          tests/libprocessor/base/test_published.cc)
 add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)

@@ -9,33 +9,26 @@ namespace processor {
 
 processor_model *MakeHandle(std::shared_ptr<Model> model) {
   processor_model *handle = Quarantine<processor_model>::Global().Take();
-  std::lock_guard<std::mutex> lock(handle->mutex);
   handle->batch_count = model->config().batch_process_count;
-  handle->model = std::move(model);
+  handle->model.Exchange(std::move(model));
   return handle;
 }
 
 absl::Status GetModel(const processor_model *handle, std::shared_ptr<Model> *model) {
   if (handle == nullptr) return absl::InvalidArgumentError("model: NULL, expected a handle");
-  std::lock_guard<std::mutex> lock(handle->mutex);
-  if (handle->model == nullptr) return absl::FailedPreconditionError("model: freed, expected one that is loaded");
-  *model = handle->model;
+  *model = handle->model.Read();
+  if (*model == nullptr) return absl::FailedPreconditionError("model: freed, expected one that is loaded");
   return absl::OkStatus();
 }
 
 size_t BatchCount(const processor_model *handle) noexcept {
   if (handle == nullptr) return 1;
-  std::lock_guard<std::mutex> lock(handle->mutex);
-  return static_cast<size_t>(handle->batch_count);
+  return static_cast<size_t>(handle->batch_count.load());
 }
 
 void FreeHandle(processor_model *handle) {
   if (handle == nullptr) return;
-  std::shared_ptr<Model> model;
-  {
-    std::lock_guard<std::mutex> lock(handle->mutex);
-    model.swap(handle->model);
-  }
+  const std::shared_ptr<Model> model = handle->model.Exchange(nullptr);
   if (model == nullptr) return;
   model->Close();
   Quarantine<processor_model>::Global().Put(handle);

@@ -4,17 +4,17 @@
 #ifndef PROCESSOR_C_API_HANDLE_H_
 #define PROCESSOR_C_API_HANDLE_H_
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "processor/processor.h"
+#include "src/base/published.h"
 #include "src/runtime/model/model.h"
 
 struct processor_model {
-  mutable std::mutex mutex;
-  std::shared_ptr<processor::Model> model;  // null once freed
-  int batch_count = 1;                      // responses that a host makes room for; kept after the model is freed
+  processor::Published<processor::Model> model;  // null once freed
+  std::atomic<int> batch_count{1};               // responses that a host makes room for; kept after the model is freed
 };
 
 namespace processor {

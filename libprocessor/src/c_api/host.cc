@@ -2,7 +2,6 @@
 // The modern ABI's hosts.
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "processor/processor.h"
 #include "src/base/byte_budget.h"
+#include "src/base/published.h"
 #include "src/c_api/boundary.h"
 #include "src/c_api/completion.h"
 #include "src/c_api/quarantine.h"
@@ -20,8 +20,7 @@
 #include "src/host/model_host.h"
 
 struct processor_host {
-  mutable std::mutex mutex;
-  std::shared_ptr<processor::ModelHost> host;  // null once freed
+  processor::Published<processor::ModelHost> host;  // null once freed
 };
 
 namespace {
@@ -38,9 +37,8 @@ std::string_view ViewOrEmpty(const char *text) { return text == nullptr ? std::s
 
 absl::Status GetHost(const processor_host *handle, std::shared_ptr<ModelHost> *host) {
   if (handle == nullptr) return absl::InvalidArgumentError("host: NULL, expected a handle");
-  std::lock_guard<std::mutex> lock(handle->mutex);
-  if (handle->host == nullptr) return absl::FailedPreconditionError("host: freed, expected one that serves");
-  *host = handle->host;
+  *host = handle->host.Read();
+  if (*host == nullptr) return absl::FailedPreconditionError("host: freed, expected one that serves");
   return absl::OkStatus();
 }
 
@@ -181,8 +179,7 @@ processor_status processor_host_create(const processor_host_options *given, proc
     std::shared_ptr<ModelHost> host;
     if (absl::Status s = ModelHost::Create(options, &host); !s.ok()) return s;
     processor_host *made = processor::Quarantine<processor_host>::Global().Take();
-    std::lock_guard<std::mutex> lock(made->mutex);
-    made->host = std::move(host);
+    made->host.Exchange(std::move(host));
     *handle = made;
     return absl::OkStatus();
   });
@@ -286,11 +283,8 @@ processor_status processor_host_drain(const processor_host *handle, int64_t dead
 
 void processor_host_free(processor_host *handle) {
   Guard(nullptr, [&] {
-    std::shared_ptr<ModelHost> host;
-    if (handle != nullptr) {
-      std::lock_guard<std::mutex> lock(handle->mutex);
-      host.swap(handle->host);
-    }
+    if (handle == nullptr) return absl::OkStatus();
+    const std::shared_ptr<ModelHost> host = handle->host.Exchange(nullptr);
     if (host == nullptr) return absl::OkStatus();
     host->Close();
     processor::Quarantine<processor_host>::Global().Put(handle);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -124,8 +125,9 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     int64_t rows = 1;
     int shape_from = 0;
     OP_REQUIRES_OK(context, TakeInputs(context, &inputs, &rows, &shape_from));
-    std::shared_ptr<const TowerLayout> layout;
-    OP_REQUIRES_OK(context, FindLayout(inputs, rows, &layout));
+    const TowerLayout* layout = nullptr;
+    std::shared_ptr<const TowerLayout> own_layout;  // if too many are kept already
+    OP_REQUIRES_OK(context, FindLayout(inputs, rows, &layout, &own_layout));
 
     absl::InlinedVector<float*, 8> outputs;
     for (int i = 0; i < num_outputs(); ++i) {
@@ -199,19 +201,26 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     return absl::OkStatus();
   }
 
-  // Most models ask for one layout, or two: with one row and with more.
-  absl::Status FindLayout(absl::Span<const TowerInput> inputs, int64_t rows,
-                          std::shared_ptr<const TowerLayout>* layout) {
+  // Finds the layout for inputs of these widths, or makes it. Most models need one or two: for one row and for more.
+  absl::Status FindLayout(absl::Span<const TowerInput> inputs, int64_t rows, const TowerLayout** layout,
+                          std::shared_ptr<const TowerLayout>* own) {
+    if ((*layout = FindKept(inputs, rows)) != nullptr) return absl::OkStatus();
     std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::shared_ptr<const TowerLayout>& known : layouts_) {
-      if (!known->Fits(inputs, rows)) continue;
-      *layout = known;
-      return absl::OkStatus();
-    }
-    if (absl::Status s = TowerLayout::Create(tower_, inputs, rows, layout); !s.ok()) return Named(s);
-    if (layouts_.size() == kMaxLayouts) layouts_.erase(layouts_.begin());
-    layouts_.push_back(*layout);
+    if ((*layout = FindKept(inputs, rows)) != nullptr) return absl::OkStatus();
+    if (absl::Status s = TowerLayout::Create(tower_, inputs, rows, own); !s.ok()) return Named(s);
+    *layout = own->get();
+    if (kept_layouts_ == kMaxLayouts) return absl::OkStatus();
+    layouts_[kept_layouts_] = *own;
+    found_layouts_[kept_layouts_++].store(*layout, std::memory_order_release);
     return absl::OkStatus();
+  }
+
+  const TowerLayout* FindKept(absl::Span<const TowerInput> inputs, int64_t rows) const {
+    for (const std::atomic<const TowerLayout*>& kept : found_layouts_) {
+      const TowerLayout* layout = kept.load(std::memory_order_acquire);
+      if (layout == nullptr || layout->Fits(inputs, rows)) return layout;
+    }
+    return nullptr;
   }
 
   // Computes a few rows together with other requests that are here now. False: there are none, or one of them failed.
@@ -301,7 +310,10 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
   std::mutex mutex_;
   tensorflow::core::RefCountPtr<PackedTower> packed_;
   std::shared_ptr<const DenseTower> tower_;
-  std::vector<std::shared_ptr<const TowerLayout>> layouts_;
+  // Layouts are only added, so that they are found without a lock.
+  size_t kept_layouts_ = 0;
+  std::array<std::shared_ptr<const TowerLayout>, kMaxLayouts> layouts_;
+  std::array<std::atomic<const TowerLayout*>, kMaxLayouts> found_layouts_{};
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecDenseTower").Device(tensorflow::DEVICE_CPU), DenseTowerOp);

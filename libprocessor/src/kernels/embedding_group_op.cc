@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "src/base/kept_objects.h"
 #include "src/kernels/embedding_binding.h"
 #include "src/kernels/embedding_gather.h"
 #include "src/kernels/embedding_plan.h"
 #include "src/kernels/embedding_request.h"
 #include "src/kernels/embedding_table_resource.h"
 #include "src/kernels/interruption.h"
-#include "src/kernels/kept_objects.h"
 #include "src/kernels/key_steps.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -138,13 +138,12 @@ class EmbeddingGroupOp : public OpKernel {
       return context->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}), &reserved);
     };
     OP_REQUIRES_OK(context, LayOutRequest(plan_, reserve, &request));
-    std::shared_ptr<const Bound> bound;
-    OP_REQUIRES_OK(context, Bind(context, request, &bound));
+    OP_REQUIRES_OK(context, Bind(context, request, &work->bound));
     work->outputs.resize(plan_.outputs.size());
     for (size_t i = 0; i < work->outputs.size(); ++i) {
       OP_REQUIRES_OK(context, Allocate(context, request, static_cast<int>(i), &work->outputs[i]));
     }
-    const Gather gather{plan_, steps_, *bound->binding, request, work->outputs};
+    const Gather gather{plan_, steps_, *work->bound->binding, request, work->outputs};
     OP_REQUIRES_OK(context, Run(context, gather, &work->scratch));
     Keep(std::move(work));
   }
@@ -156,8 +155,9 @@ class EmbeddingGroupOp : public OpKernel {
     std::shared_ptr<const EmbeddingBinding> binding;
   };
 
-  // What a request needs memory for.
+  // What a request needs memory for, and the tables that it used.
   struct Work {
+    std::shared_ptr<const Bound> bound;
     EmbeddingRequest request;
     std::vector<float*> outputs;
     GatherScratch scratch;
@@ -178,17 +178,23 @@ class EmbeddingGroupOp : public OpKernel {
     for (int d = 2; d < view->rank; ++d) view->per_row *= tensor.dim_size(d);
   }
 
+  bool Fits(OpKernelContext* context, const EmbeddingRequest& request, const Bound* bound) const {
+    if (bound == nullptr || !bound->binding->Fits(request)) return false;
+    for (int i = features_; i < context->num_inputs(); ++i) {
+      if (context->input(i).data() != bound->handles[i - features_].data()) return false;
+    }
+    return true;
+  }
+
+  // `bound`: what the last request with this memory used; most requests use it again, without a lock.
   absl::Status Bind(OpKernelContext* context, const EmbeddingRequest& request, std::shared_ptr<const Bound>* bound) {
+    if (Fits(context, request, bound->get())) return absl::OkStatus();
     {
       absl::MutexLock lock(&mutex_);
       *bound = bound_;
     }
+    if (Fits(context, request, bound->get())) return absl::OkStatus();
     const int tables = context->num_inputs() - features_;
-    if (*bound != nullptr && (*bound)->binding->Fits(request)) {
-      bool same = true;
-      for (int i = 0; i < tables; ++i) same &= context->input(features_ + i).data() == (*bound)->handles[i].data();
-      if (same) return absl::OkStatus();
-    }
     auto made = std::make_shared<Bound>();
     std::vector<std::shared_ptr<const EmbeddingTable>> found;
     for (int i = 0; i < tables; ++i) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/kept_objects.h"
 #include "src/kernels/one_omp_thread.h"
 
 namespace processor {
@@ -75,8 +76,8 @@ struct OnednnMatmul::Kernel {
   Call call;  // what it was made for; of its pointers only whether there is a bias
   dnnl::matmul::primitive_desc desc;
   dnnl::matmul primitive;
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Slot>> idle;
+  KeptObjects<Slot> slots;
+  Kernel* next = nullptr;  // in the list of kernels for as many rows
 
   bool Fits(const Call& other) const {
     return call.rows == other.rows && call.src_stride == other.src_stride && call.dst_stride == other.dst_stride &&
@@ -85,14 +86,7 @@ struct OnednnMatmul::Kernel {
   }
 
   std::unique_ptr<Slot> Take(void* weights) {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!idle.empty()) {
-        std::unique_ptr<Slot> slot = std::move(idle.back());
-        idle.pop_back();
-        return slot;
-      }
-    }
+    if (std::unique_ptr<Slot> slot = slots.TakeIfAny()) return slot;
     auto slot = std::make_unique<Slot>();
     slot->src = memory(desc.src_desc(), Engine(), nullptr);
     slot->weights = memory(desc.weights_desc(), Engine(), weights);
@@ -106,11 +100,6 @@ struct OnednnMatmul::Kernel {
                        {DNNL_ARG_SCRATCHPAD, slot->scratch.get()}};
     if (call.bias != nullptr) slot->arguments.push_back({DNNL_ARG_BIAS, slot->bias.get()});
     return slot;
-  }
-
-  void GiveBack(std::unique_ptr<Slot> slot) {
-    std::lock_guard<std::mutex> lock(mutex);
-    idle.push_back(std::move(slot));
   }
 };
 
@@ -135,7 +124,11 @@ bool OnednnMatmul::CanApply(const Activation& activation) {
 OnednnMatmul::OnednnMatmul(const PanelShape& shape, const Activation& activation)
     : shape_(shape), activation_(activation) {}
 
-OnednnMatmul::~OnednnMatmul() = default;
+OnednnMatmul::~OnednnMatmul() {
+  for (std::atomic<Kernel*>& first : kernels_) {
+    for (Kernel* kernel = first.load(); kernel != nullptr;) delete std::exchange(kernel, kernel->next);
+  }
+}
 
 dnnl::matmul::primitive_desc OnednnMatmul::Describe(const Call& call, const memory::desc& weights) const {
   using Type = memory::data_type;
@@ -187,17 +180,24 @@ absl::Status OnednnMatmul::Create(const float* weights, bool transposed, const P
   return absl::ResourceExhaustedError("no memory to pack weights in");
 }
 
+OnednnMatmul::Kernel* OnednnMatmul::FindMade(const Call& call) const {
+  Kernel* kernel = kernels_[call.rows / kRowUnit - 1].load(std::memory_order_acquire);
+  while (kernel != nullptr && !kernel->Fits(call)) kernel = kernel->next;
+  return kernel;
+}
+
 OnednnMatmul::Kernel* OnednnMatmul::Find(const Call& call) const {
+  if (Kernel* kernel = FindMade(call)) return kernel;
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::unique_ptr<Kernel>& kernel : kernels_) {
-    if (kernel->Fits(call)) return kernel.get();
-  }
+  if (Kernel* kernel = FindMade(call)) return kernel;
   auto kernel = std::make_unique<Kernel>();
   kernel->call = call;
   kernel->desc = Describe(call, weights_desc_);
   kernel->primitive = dnnl::matmul(kernel->desc);
-  kernels_.push_back(std::move(kernel));
-  return kernels_.back().get();
+  std::atomic<Kernel*>& first = kernels_[call.rows / kRowUnit - 1];
+  kernel->next = first.load(std::memory_order_relaxed);
+  first.store(kernel.get(), std::memory_order_release);
+  return kernel.release();
 }
 
 absl::Status OnednnMatmul::Prepare(const Call& call) const try {
@@ -222,7 +222,7 @@ absl::Status OnednnMatmul::Run(const Call& call) const try {
   slot->dst.set_data_handle(call.dst);
   const dnnl_status_t status = dnnl_primitive_execute(kernel->primitive.get(), stream.get(),
                                                       static_cast<int>(slot->arguments.size()), slot->arguments.data());
-  kernel->GiveBack(std::move(slot));
+  kernel->slots.Keep(std::move(slot));
   if (status != dnnl_success) {
     return absl::InternalError(absl::StrCat("oneDNN: a product failed (status ", static_cast<int>(status), ")"));
   }

@@ -3,6 +3,8 @@
 #ifndef PROCESSOR_KERNELS_ONEDNN_MATMUL_H_
 #define PROCESSOR_KERNELS_ONEDNN_MATMUL_H_
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -62,6 +64,7 @@ class OnednnMatmul {
 
   OnednnMatmul(const PanelShape& shape, const Activation& activation);
   dnnl::matmul::primitive_desc Describe(const Call& call, const dnnl::memory::desc& weights) const;
+  Kernel* FindMade(const Call& call) const;
   Kernel* Find(const Call& call) const;
 
   const PanelShape shape_;
@@ -69,8 +72,9 @@ class OnednnMatmul {
   dnnl::memory::desc weights_desc_;
   void* weights_ = nullptr;
   HugeMemory packed_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Kernel>> kernels_;
+  mutable std::mutex mutex_;  // held while a kernel is made
+  // Lists of kernels, one for each number of rows. Kernels are only added, so that they are found without a lock.
+  mutable std::array<std::atomic<Kernel*>, kMaxRows / kRowUnit> kernels_{};
 
  public:
   ~OnednnMatmul();

@@ -19,11 +19,6 @@ RoutePublisher::RoutePublisher(const Instances* instances, RequestLog* request_l
         return route == found->versions.end() ? nullptr : route->second.servable;
       }) {}
 
-std::shared_ptr<const RouteTable> RoutePublisher::routes() const {
-  std::lock_guard<std::mutex> lock(table_mutex_);
-  return table_;
-}
-
 std::shared_ptr<const Servable> RoutePublisher::MakeServable(const Instance& instance, bool is_baseline,
                                                              const std::shared_ptr<ModelLog>& log) {
   auto servable = std::make_shared<Servable>();
@@ -80,12 +75,7 @@ void RoutePublisher::Publish(const Plan& plan, const DesiredState& desired) {
   shadows_.EndAllBut(*table);
   request_log_.Keep(desired.models);
   // This thread destroys the old table, not the last request that uses it.
-  replaced_.push_back(Exchange(std::move(table)));
-}
-
-std::shared_ptr<const RouteTable> RoutePublisher::Exchange(std::shared_ptr<const RouteTable> table) {
-  std::lock_guard<std::mutex> lock(table_mutex_);
-  return std::exchange(table_, std::move(table));
+  replaced_.push_back(table_.Exchange(std::move(table)));
 }
 
 void RoutePublisher::DestroyUnused() {
@@ -97,7 +87,7 @@ void RoutePublisher::DestroyUnused() {
 
 void RoutePublisher::Clear() noexcept {
   // Threads of shadow lanes read the table, and hold versions while they run.
-  Exchange(empty_);
+  table_.Exchange(empty_);
   replaced_.clear();
   shadows_.Clear();
 }

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "src/base/published.h"
 #include "src/host/control/instances.h"
 #include "src/host/control/reconcile.h"
 #include "src/host/control/shadow_lanes.h"
@@ -28,7 +28,7 @@ class RoutePublisher {
   RoutePublisher(const Instances* instances, RequestLog* request_log);
 
   /// The current table. Any thread may call.
-  std::shared_ptr<const RouteTable> routes() const;
+  std::shared_ptr<const RouteTable> routes() const { return table_.Read(); }
 
   /// Makes a table of the versions that serve, and replaces the current one.
   void Publish(const Plan& plan, const DesiredState& desired);
@@ -47,15 +47,13 @@ class RoutePublisher {
                                                 const DesiredModel& desired);
   static std::shared_ptr<const Servable> MakeServable(const Instance& instance, bool is_baseline,
                                                       const std::shared_ptr<ModelLog>& log);
-  std::shared_ptr<const RouteTable> Exchange(std::shared_ptr<const RouteTable> table);
 
   const Instances& instances_;
   RequestLog& request_log_;
   std::map<std::string, std::shared_ptr<std::atomic<uint64_t>>> keyless_;  // requests without a key, by models
 
   const std::shared_ptr<const RouteTable> empty_ = std::make_shared<RouteTable>();
-  mutable std::mutex table_mutex_;
-  std::shared_ptr<const RouteTable> table_ = empty_;
+  Published<const RouteTable> table_{empty_};
   std::vector<std::shared_ptr<const RouteTable>> replaced_;
 
   ShadowLanes shadows_;  // last: its threads read the table

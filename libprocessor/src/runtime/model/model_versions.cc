@@ -88,11 +88,6 @@ absl::Status ModelVersions::Start() {
   return absl::OkStatus();
 }
 
-std::shared_ptr<ModelVersion> ModelVersions::current() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return current_;
-}
-
 ModelVersions::Following ModelVersions::following() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return {error_, refused_, retired_.size()};
@@ -112,10 +107,9 @@ void ModelVersions::Stop() noexcept {
 void ModelVersions::Release() noexcept {
   // The version is destroyed without the lock.
   std::vector<std::shared_ptr<ModelVersion>> retired;
-  std::shared_ptr<ModelVersion> current;
+  const std::shared_ptr<ModelVersion> current = current_.Exchange(nullptr);
   std::lock_guard<std::mutex> lock(mutex_);
   retired.swap(retired_);
-  current.swap(current_);
 }
 
 absl::Status ModelVersions::Load(const VersionSource& source, bool background) {
@@ -138,10 +132,11 @@ absl::Status ModelVersions::Load(const VersionSource& source, bool background) {
 
   // Our own executor refuses graphs with loops.
   bounded_ = loaded->executor() == Executor::kSingleThreaded;
-  std::lock_guard<std::mutex> lock(mutex_);
   loaded->generation = ++generation_;
-  if (current_ != nullptr) retired_.push_back(std::move(current_));
-  current_ = std::move(loaded);
+  if (std::shared_ptr<ModelVersion> replaced = current_.Exchange(std::move(loaded))) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    retired_.push_back(std::move(replaced));
+  }
   return absl::OkStatus();
 }
 

@@ -2,8 +2,8 @@
 // The versions of a model, which owns them: the current one, replaced ones that requests still hold, and the thread
 // that follows a checkpoint folder.
 //
-// A later checkpoint is loaded and warmed up beside the current version, and then replaces it. The lock is held only
-// while a pointer is exchanged or a request takes a reference. Once no request holds the replaced version, the
+// A later checkpoint is loaded and warmed up beside the current version, and then replaces it. Requests take
+// a reference without a lock. Once no request holds the replaced version, the
 // following thread destroys it.
 #ifndef PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
 #define PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/published.h"
 #include "src/runtime/config/model_config.h"
 #include "src/runtime/session/session_slots.h"
 #include "src/runtime/version/load_progress.h"
@@ -36,7 +37,7 @@ class ModelVersions {
   absl::Status Start();
 
   /// The version that new requests use; null before Start() and after Release(). Any thread may call.
-  std::shared_ptr<ModelVersion> current() const;
+  std::shared_ptr<ModelVersion> current() const { return current_.Read(); }
   /// Whether the work of a request is bounded by its size, as the graph of the current version has no loops.
   bool bounded() const { return bounded_.load(std::memory_order_relaxed); }
 
@@ -71,9 +72,10 @@ class ModelVersions {
   const std::shared_ptr<LoadProgress> progress_;  // of every load; canceled when the model is freed
   std::atomic<bool> bounded_{false};
 
+  Published<ModelVersion> current_;
+  uint64_t generation_ = 0;  // of the thread that loads
+
   mutable std::mutex mutex_;
-  std::shared_ptr<ModelVersion> current_;
-  uint64_t generation_ = 0;
   std::vector<std::shared_ptr<ModelVersion>> retired_;
   std::string error_, refused_;
 

@@ -115,7 +115,12 @@ absl::Status UnbatchedRequests::Execute(int session, Work& work, RequestCall& ca
 
     DecodedRequest request;
     std::vector<tensorflow::Tensor> outputs;
-    absl::Status status = IsPast(work.deadline_us) ? DeadlinePassed() : call.cancellation.why();
+    absl::Status status;
+    if (IsPast(work.deadline_us)) {
+      status = DeadlinePassed();
+    } else if (call.cancellation.requested()) {
+      status = call.cancellation.why();
+    }
     if (status.ok()) status = work.Decode(*version, &request);
     if (status.ok()) status = parts_.CheckNames(*version, request);
     const int64_t decoded_ns = NowNs();

@@ -6,28 +6,19 @@
 #include <algorithm>
 #include <exception>
 
+#include "src/base/thread_number.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
 #include "src/runtime/stats/stats.h"
 
 namespace processor {
-namespace {
-
-size_t NumberOfThread() {
-  static std::atomic<size_t> threads{0};
-  thread_local const size_t number = threads.fetch_add(1, std::memory_order_relaxed);
-  return number;
-}
-
-}  // namespace
-
 RequestWatch::Act*& RequestWatch::Acts() {
   thread_local Act* innermost = nullptr;
   return innermost;
 }
 
 void RequestWatch::Add(Entry* entry, int64_t deadline_us) noexcept {
-  entry->shard_ = NumberOfThread() % kShards;
+  entry->shard_ = ThreadNumber() % kShards;
   entry->deadline_us_ = deadline_us == 0 ? kNever : deadline_us;
   Shard& shard = shards_[entry->shard_];
   {

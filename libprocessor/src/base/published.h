@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shared object that many threads read all the time, and that is rarely replaced: the current version of a model, the
+// routes of a host.
+#ifndef PROCESSOR_BASE_PUBLISHED_H_
+#define PROCESSOR_BASE_PUBLISHED_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "src/base/thread_number.h"
+
+namespace processor {
+
+/// A pointer that is read without a lock. Threads that read write to memory of their own part only: each part has a
+/// reference count, which keeps one reference to the object. So an object that Exchange() has returned has a use_count() of
+/// one as soon as no reader holds it any more.
+template <class T>
+class Published {
+ public:
+  Published() = default;
+  explicit Published(std::shared_ptr<T> object) { Exchange(std::move(object)); }
+  ~Published() { Exchange(nullptr); }
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
+
+  /// Returns the current object, or null. Any thread may call; it never waits.
+  std::shared_ptr<T> Read() const {
+    Part& part = parts_[ThreadNumber() % kParts];
+    // Counted before the pointer is read: Exchange() waits for those that may have read the old one.
+    part.readers.fetch_add(1, std::memory_order_seq_cst);
+    const std::shared_ptr<T>* object = part.object.load(std::memory_order_seq_cst);
+    std::shared_ptr<T> copy = object == nullptr ? nullptr : *object;
+    part.readers.fetch_sub(1, std::memory_order_release);
+    return copy;
+  }
+
+  /// Replaces the object, and returns the old one. Any thread may call. Threads that read meanwhile may get either.
+  std::shared_ptr<T> Exchange(std::shared_ptr<T> object) {
+    std::array<std::unique_ptr<const std::shared_ptr<T>>, kParts> made;
+    if (object != nullptr) {
+      for (auto& part : made) {
+        // A count of its own, which owns one reference.
+        const auto holder = std::make_shared<std::shared_ptr<T>>(object);
+        part = std::make_unique<const std::shared_ptr<T>>(holder, object.get());
+      }
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < kParts; ++i) {
+      const std::unique_ptr<const std::shared_ptr<T>> old(
+          parts_[i].object.exchange(made[i].release(), std::memory_order_seq_cst));
+      // A reader only copies the pointer, but may have lost its CPU.
+      while (parts_[i].readers.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+    }
+    return std::exchange(object_, std::move(object));
+  }
+
+ private:
+  static constexpr size_t kParts = 16;
+  struct alignas(64) Part {
+    std::atomic<size_t> readers{0};
+    std::atomic<const std::shared_ptr<T>*> object{nullptr};
+  };
+
+  mutable std::array<Part, kParts> parts_;
+  std::mutex mutex_;  // of those that replace it
+  std::shared_ptr<T> object_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_BASE_PUBLISHED_H_
