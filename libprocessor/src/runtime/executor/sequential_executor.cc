@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/kept_objects.h"
 #include "src/kernels/prepared_kernel.h"
+#include "src/runtime/executor/inline_graph.h"
 #include "src/runtime/executor/step_cancellation.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
@@ -81,12 +83,15 @@ struct Step {
   };
   std::vector<TensorValue> values;
   std::unique_ptr<Slot[]> slots;
+  std::optional<InlineStep> inline_step;  // if the step runs without the session
 };
 
-class SequentialExecutor : public tensorflow::Executor {
+class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
  public:
-  SequentialExecutor(const tensorflow::LocalExecutorParams& params, bool variables_are_constant)
-      : params_(params), variables_are_constant_(variables_are_constant) {}
+  /// `session`: what steps without the session need.
+  SequentialExecutor(const tensorflow::LocalExecutorParams& params, bool variables_are_constant,
+                     const InlineSession& session)
+      : params_(params), variables_are_constant_(variables_are_constant), session_(session) {}
 
   ~SequentialExecutor() override {
     for (OpKernel* kernel : kernels_) params_.delete_kernel(kernel);
@@ -99,7 +104,21 @@ class SequentialExecutor : public tensorflow::Executor {
     std::unique_ptr<Step> step = TakeStep();
     const absl::Status status = RunStep(args, *step);
     // After a failure, tensors remain in the step and are destroyed with it.
-    if (status.ok()) GiveBack(std::move(step));
+    if (status.ok()) idle_steps_.Keep(std::move(step));
+    return status;
+  }
+
+  absl::Status RunInline(const std::vector<Tensor>& feeds, std::vector<Tensor>* outputs) override {
+    outputs->clear();
+    outputs->resize(num_results_);
+    tensorflow::CancellationManager manager;
+    InlineFrame frame(feeds, outputs);
+    std::unique_ptr<Step> step = TakeStep();
+    if (!step->inline_step.has_value()) step->inline_step.emplace(session_, params_.device->resource_manager());
+    const StepCancellation cancellation(&manager);
+    const absl::Status status = RunStep(step->inline_step->Begin(&frame, &manager), *step);
+    step->inline_step->End();
+    if (status.ok()) idle_steps_.Keep(std::move(step));
     return status;
   }
 
@@ -116,13 +135,13 @@ class SequentialExecutor : public tensorflow::Executor {
   absl::Status PrepareKernels();
 
   std::unique_ptr<Step> TakeStep();
-  void GiveBack(std::unique_ptr<Step> step);
   absl::Status RunStep(const Args& args, Step& step);
   absl::Status FeedArguments(const Args& args, Step& step) const;
   void Deliver(Tensor&& tensor, uint32_t output, Step& step) const;
 
   const tensorflow::LocalExecutorParams params_;
   const bool variables_are_constant_;
+  const InlineSession session_;
   std::vector<OpKernel*> kernels_;  // all kernels, also those of constants, which are not run
   std::vector<NodeState> nodes_;
   std::vector<uint32_t> consumer_begin_;  // [outputs + 1]
@@ -133,9 +152,9 @@ class SequentialExecutor : public tensorflow::Executor {
   std::vector<std::pair<uint32_t, const Tensor*>> constant_inputs_;
   std::vector<tensorflow::AllocatorAttributes> attributes_;  // default ones, enough for any node
   size_t num_inputs_ = 0;
+  size_t num_results_ = 0;
 
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Step>> idle_steps_;
+  KeptObjects<Step> idle_steps_;
 };
 
 absl::Status SequentialExecutor::CheckNode(const Node& node) const {
@@ -211,6 +230,7 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
       consumers_.insert(consumers_.end(), list.begin(), list.end());
     }
 
+    if (node->IsRetval()) ++num_results_;
     if (node->IsArg()) {
       int index = 0;
       if (absl::Status s = GetNodeAttr(node->attrs(), "index", &index); !s.ok()) return s;
@@ -249,23 +269,11 @@ absl::Status SequentialExecutor::PrepareKernels() {
 }
 
 std::unique_ptr<Step> SequentialExecutor::TakeStep() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!idle_steps_.empty()) {
-      std::unique_ptr<Step> step = std::move(idle_steps_.back());
-      idle_steps_.pop_back();
-      return step;
-    }
-  }
+  if (std::unique_ptr<Step> step = idle_steps_.TakeIfAny()) return step;
   auto step = std::make_unique<Step>(num_inputs_);
   // TensorValue is not const, but kernels cannot write to a tensor with more than one reference.
   for (const auto& [input, constant] : constant_inputs_) step->values[input].tensor = const_cast<Tensor*>(constant);
   return step;
-}
-
-void SequentialExecutor::GiveBack(std::unique_ptr<Step> step) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  idle_steps_.push_back(std::move(step));
 }
 
 void SequentialExecutor::Deliver(Tensor&& tensor, uint32_t output, Step& step) const {
@@ -350,8 +358,11 @@ class SequentialExecutorFactory : public tensorflow::ExecutorFactory {
  private:
   absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
                            std::unique_ptr<tensorflow::Executor>* executor) override {
-    auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant_);
+    InlineGraphScope* const scope = InlineGraphScope::Current();
+    auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant_,
+                                                     scope == nullptr ? InlineSession() : scope->session());
     if (absl::Status s = made->Initialize(graph); !s.ok()) return s;
+    if (scope != nullptr) scope->graph = NeedsSession(graph) ? nullptr : made.get();
     *executor = std::move(made);
     return absl::OkStatus();
   }

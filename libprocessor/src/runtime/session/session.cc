@@ -49,10 +49,12 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
   auto device = std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool);
   result->device_ = device.get();
   devices.push_back(std::move(device));
-  result->session_ = std::make_unique<tensorflow::DirectSession>(
-      TensorFlowOptions(options), new tensorflow::StaticDeviceMgr(std::move(devices)), nullptr);
-  result->handles_ = std::make_unique<std::atomic<Handle>[]>(kMaxCallables);
-  for (int i = 0; i < kMaxCallables; ++i) result->handles_[i].store(kNotMade, std::memory_order_relaxed);
+  const tensorflow::SessionOptions tensorflow_options = TensorFlowOptions(options);
+  result->config_ = tensorflow_options.config;
+  auto* const device_manager = new tensorflow::StaticDeviceMgr(std::move(devices));
+  result->devices_ = device_manager;
+  result->session_ = std::make_unique<tensorflow::DirectSession>(tensorflow_options, device_manager, nullptr);
+  result->callables_ = std::make_unique<Callable[]>(kMaxCallables);
   if (absl::Status status = result->session_->Create(graph); !status.ok()) return status;
   *session = std::move(result);
   return absl::OkStatus();
@@ -69,31 +71,33 @@ absl::Status Session::Make(const Signature& signature, const std::vector<int>& o
   for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
   for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
   if (traced) options.mutable_run_options()->set_trace_level(tensorflow::RunOptions::FULL_TRACE);
-  const absl::Status status = session_->MakeCallable(options, handle);
+  const InlineGraphScope scope({&config_, devices_});
+  const absl::Status status = session_->MakeCallable(options, &handle->number);
+  handle->graph = traced ? nullptr : scope.graph;
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("signature '", signature.name(), "': ", status.message()));
 }
 
 absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs,
                               Handle* handle) {
-  std::atomic<Handle>& made = handles_[callable];
-  *handle = made.load(std::memory_order_acquire);
-  if (*handle >= 0) return absl::OkStatus();
-  if (*handle == kFailed) return Failure(callable);
-  std::lock_guard<std::mutex> lock(mutex_);
-  *handle = made.load(std::memory_order_relaxed);
-  if (*handle >= 0) return absl::OkStatus();
-  if (*handle == kFailed) return Failure(callable);
-  if (absl::Status status = Make(signature, outputs, /*traced=*/false, handle); !status.ok()) {
-    if (IsTransient(status)) return status;
-    {
-      std::lock_guard<std::mutex> failures_lock(failures_mutex_);
-      failures_.emplace(callable, status);
+  Callable& made = callables_[callable];
+  Callable::State state = made.state.load(std::memory_order_acquire);
+  if (state == Callable::kNotMade) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    state = made.state.load(std::memory_order_relaxed);
+    if (state == Callable::kNotMade) {
+      const absl::Status status = Make(signature, outputs, /*traced=*/false, &made.handle);
+      if (IsTransient(status)) return status;
+      state = status.ok() ? Callable::kMade : Callable::kFailed;
+      if (!status.ok()) {
+        std::lock_guard<std::mutex> failures_lock(failures_mutex_);
+        failures_.emplace(callable, status);
+      }
+      made.state.store(state, std::memory_order_release);
     }
-    made.store(kFailed, std::memory_order_release);
-    return status;
   }
-  made.store(*handle, std::memory_order_release);
+  if (state == Callable::kFailed) return Failure(callable);
+  *handle = made.handle;
   return absl::OkStatus();
 }
 
@@ -104,10 +108,14 @@ absl::Status Session::Failure(int callable) {
 
 absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
                           std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata) {
+  const auto run = [&] {
+    if (handle.graph != nullptr) return handle.graph->RunInline(feeds, outputs);
+    return session_->RunCallable(handle.number, feeds, outputs, metadata);
+  };
   Cancellation* const cancellation = Cancellation::Current();
-  if (cancellation == nullptr) return session_->RunCallable(handle, feeds, outputs, metadata);
+  if (cancellation == nullptr) return run();
   if (cancellation->requested()) return cancellation->why();
-  const absl::Status status = session_->RunCallable(handle, feeds, outputs, metadata);
+  const absl::Status status = run();
   // A step that was canceled during its last kernel may report success, and kernels that stop midway leave outputs
   // unfinished: such outputs are never returned.
   return cancellation->requested() ? cancellation->why() : status;
@@ -115,7 +123,7 @@ absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& 
 
 absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
                                 std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
-  Handle handle = kNotMade;
+  Handle handle;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = traced_.find(&signature);

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/signature.h"
 #include "src/runtime/config/model_config.h"
+#include "src/runtime/executor/inline_graph.h"
 #include "src/runtime/executor/scratch_allocator.h"
 #include "tensorflow/core/common_runtime/direct_session.h"
 #include "tensorflow/core/framework/device.h"
@@ -42,7 +43,11 @@ struct SessionOptions {
 
 class Session {
  public:
-  using Handle = tensorflow::Session::CallableHandle;
+  /// A callable. It belongs to the session.
+  struct Handle {
+    tensorflow::Session::CallableHandle number = -1;
+    InlineGraph* graph = nullptr;  // null if TensorFlow's session has to run it
+  };
 
   /// Creates the session on a device that wraps `base` with the pools of a slot. All must outlive it.
   static absl::Status Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
@@ -73,18 +78,24 @@ class Session {
   static constexpr int kMaxCallables = 4096;
 
  private:
-  static constexpr Handle kNotMade = -1;
-  static constexpr Handle kFailed = -2;
+  // The state of a callable; the handle is valid once it is kMade.
+  struct Callable {
+    enum State : int { kNotMade, kMade, kFailed };
+    std::atomic<State> state{kNotMade};
+    Handle handle;
+  };
 
   Session() = default;
   absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced, Handle* handle);
-  /// Why a callable could not be made: for one whose handle is kFailed.
+  /// Why a callable could not be made: for one whose state is kFailed.
   absl::Status Failure(int callable);
 
   SessionDevice* device_ = nullptr;  // of the session
+  tensorflow::ConfigProto config_;
+  const tensorflow::DeviceMgr* devices_ = nullptr;  // of the session
   std::unique_ptr<tensorflow::DirectSession> session_;
-  std::mutex mutex_;                                // held while callables are made
-  std::unique_ptr<std::atomic<Handle>[]> handles_;  // or one of the constants above
+  std::mutex mutex_;  // held while callables are made
+  std::unique_ptr<Callable[]> callables_;
   std::map<const Signature*, absl::StatusOr<Handle>> traced_;
 
   std::mutex failures_mutex_;  // held briefly, unlike the other

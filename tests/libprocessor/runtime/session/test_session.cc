@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "src/runtime/requests/cancellation.h"
 #include "src/runtime/threads/pinned_pool.h"
 #include "tensorflow/core/framework/device_factory.h"
 #include "tensorflow/core/framework/node_def.pb.h"
@@ -49,6 +50,11 @@ class SessionTest : public testing::TestWithParam<Executor> {
     y.set_op("Neg");
     y.add_input("x");
     (*y.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
+    tensorflow::NodeDef& kept = *graph.add_node();
+    kept.set_name("kept");
+    kept.set_op("GetSessionHandle");
+    kept.add_input("x");
+    (*kept.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
     SessionOptions options;
     options.executor = GetParam();
     options.inter_op_pool = &inter_op_pool_;
@@ -73,7 +79,7 @@ class SessionTest : public testing::TestWithParam<Executor> {
   PinnedPool intra_op_pool_{"intra", 1, CpuSet()};
   CountingPool inter_op_pool_;
   std::unique_ptr<Session> session_;
-  Session::Handle handle_ = -1;
+  Session::Handle handle_;
 };
 
 TEST_P(SessionTest, RunsPreparedCallables) {
@@ -84,6 +90,30 @@ TEST_P(SessionTest, RunsPreparedCallables) {
     ASSERT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
     EXPECT_EQ(outputs.at(0).scalar<float>()(), -2);
   }
+}
+
+TEST_P(SessionTest, GraphsRunWithoutTheSessionIfTheyDoNotNeedIt) {
+  ASSERT_TRUE(session_->Prepare(7, SignatureOf("y:0"), {0}, &handle_).ok());
+  EXPECT_EQ(handle_.graph != nullptr, GetParam() == Executor::kSingleThreaded);
+  ASSERT_TRUE(session_->Prepare(8, SignatureOf("kept:0"), {0}, &handle_).ok());
+  EXPECT_EQ(handle_.graph, nullptr) << "it keeps a tensor in the session";
+}
+
+TEST_P(SessionTest, MissingFeedsAreRefused) {
+  ASSERT_TRUE(session_->Prepare(7, SignatureOf("y:0"), {0}, &handle_).ok());
+  std::vector<tensorflow::Tensor> outputs;
+  EXPECT_TRUE(absl::IsInvalidArgument(session_->Run(handle_, {}, &outputs)));
+  EXPECT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok()) << "the next step is not affected";
+}
+
+TEST_P(SessionTest, RequestedCancellationsStopSteps) {
+  ASSERT_TRUE(session_->Prepare(7, SignatureOf("y:0"), {0}, &handle_).ok());
+  Cancellation cancellation;
+  const Cancellation::Scope scope(&cancellation);
+  std::vector<tensorflow::Tensor> outputs;
+  EXPECT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
+  cancellation.Request(absl::DeadlineExceededError("late"));
+  EXPECT_EQ(session_->Run(handle_, Feeds(), &outputs), absl::DeadlineExceededError("late"));
 }
 
 TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {

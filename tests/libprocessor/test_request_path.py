@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request costs besides its kernels: locks, allocations and system calls, counted in steady state."""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from helpers.hosts.contract_messages import encode
+from helpers.system.programs import require, run_ok
+
+SOURCE = Path(__file__).parent / "request_path" / "count_calls.cc"
+REQUESTS = 200
+
+#: Counts in a process of its own, since it replaces functions of the C library.
+PROGRAM = """
+import ctypes, os, sys
+from processor import Model
+counter = ctypes.CDLL(sys.argv[1])
+model = Model(sys.argv[2], {"session_num": 1, "intra_op_parallelism_threads": 1})
+request = open(sys.argv[3], "rb").read()
+for _ in range(1000):
+    model.process(request)
+assert counter.count_calls_begin() == 0, "system calls cannot be trapped"
+for _ in range(int(sys.argv[5])):
+    model.process(request)
+counter.count_calls_end(sys.argv[4].encode())
+os._exit(0)  # the thread cannot start processes any more
+"""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls per request: of a kind ("lock", "allocation", "system call"), by the name of the library that called."""
+
+    counts: dict[tuple[str, str], float]
+
+    def of(self, kind: str, library: str) -> float:
+        return sum(
+            count for (of_kind, name), count in self.counts.items() if of_kind == kind and name.startswith(library)
+        )
+
+
+def export_model(folder: Path) -> Path:
+    """x float32 [batch, 3] -> y float32 [batch, 3], by kernels that do not allocate more than their outputs."""
+    module = tf.Module()
+    module.serve = tf.function(lambda x: {"y": tf.nn.relu(x * 2.0 + 1.0)})
+    spec = tf.TensorSpec([None, 3], tf.float32, name="x")
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve.get_concrete_function(spec)})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
+    """Count the calls of requests that run on the caller's thread."""
+    require("g++")
+    folder = tmp_path_factory.mktemp("request_path")
+    counter, request, found = folder / "libcount_calls.so", folder / "request", folder / "calls"
+    run_ok(["g++", "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", SOURCE, "-o", counter, "-ldl"])
+    model = export_model(folder / "model")
+    request.write_bytes(encode({"x": np.ones((2, 3), np.float32)}))
+    command = [sys.executable, "-c", PROGRAM, counter, model, request, found, REQUESTS]
+    run_ok(command, env={**os.environ, "LD_PRELOAD": str(counter), "TF_CPP_MIN_LOG_LEVEL": "3"})
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for line in found.read_text().splitlines():
+        kind, count, _, library, _, _ = line.split("\t")
+        counts[kind, Path(library).name] += int(count)
+    return Calls({key: count / REQUESTS for key, count in counts.items()})
+
+
+def test_counter_sees_the_answer_and_its_owner(calls: Calls) -> None:
+    """The caller's library allocates, so zeros elsewhere are not zeros of a counter that does not work."""
+    assert calls.of("allocation", "libprocessor") >= 1
+    assert calls.of("lock", "libpython") + calls.of("allocation", "_cffi_backend") >= 1
+
+
+def test_requests_make_no_system_call(calls: Calls) -> None:
+    assert calls.of("system call", "libprocessor") == 0
+    assert calls.of("system call", "libtensorflow") == 0
+
+
+def test_requests_take_only_locks_of_their_own(calls: Calls) -> None:
+    """These are of the request's cancellation (two) and of its thread's part of the deadline watch (two)."""
+    assert calls.of("lock", "libprocessor") <= 4
+
+
+def test_tensorflow_session_is_not_on_the_request_path(calls: Calls) -> None:
+    """Kernels allocate their outputs; a run through the session would copy names and make a rendezvous as well."""
+    assert calls.of("allocation", "libtensorflow") <= 8
+    assert calls.of("lock", "libtensorflow") == 0
