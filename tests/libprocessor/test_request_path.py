@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request costs besides its kernels: locks, allocations and system calls, counted in steady state."""
+"""Count the locks, allocations and system calls of a request in steady state."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class EmbeddingGroupOp : public OpKernel {
     std::shared_ptr<const EmbeddingBinding> binding;
   };
 
-  // What a request needs memory for, and the tables that it used.
+  // The memory of a request, which later requests reuse, and the tables that it looked up.
   struct Work {
     std::shared_ptr<const Bound> bound;
     EmbeddingRequest request;

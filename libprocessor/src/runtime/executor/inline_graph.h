@@ -33,7 +33,7 @@ class InlineGraph {
                                  std::vector<tensorflow::Tensor>* outputs) = 0;
 };
 
-/// What steps take from the session: both outlive its graphs.
+/// The parts of a session that its steps use. Both outlive the graphs of the session.
 struct InlineSession {
   const tensorflow::ConfigProto* config = nullptr;
   const tensorflow::DeviceMgr* devices = nullptr;
@@ -64,7 +64,8 @@ class InlineGraphScope {
 /// work together with other processes.
 bool NeedsSession(const tensorflow::Graph& graph);
 
-/// What one step needs besides its tensors. Used again by later steps of the same graph, one at a time.
+/// The objects that TensorFlow expects a step to have, besides its tensors. One step of a graph uses them at a time; later
+/// steps of the same graph reuse them.
 class InlineStep {
  public:
   InlineStep(const InlineSession& session, tensorflow::ResourceMgr* resources);

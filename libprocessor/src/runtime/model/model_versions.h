@@ -2,9 +2,8 @@
 // The versions of a model, which owns them: the current one, replaced ones that requests still hold, and the thread
 // that follows a checkpoint folder.
 //
-// A later checkpoint is loaded and warmed up beside the current version, and then replaces it. Requests take
-// a reference without a lock. Once no request holds the replaced version, the
-// following thread destroys it.
+// A later checkpoint is loaded and warmed up beside the current version, and then replaces it. Requests take a reference
+// without a lock. Once no request holds the replaced version, the following thread destroys it.
 #ifndef PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
 #define PROCESSOR_RUNTIME_MODEL_MODEL_VERSIONS_H_
 
