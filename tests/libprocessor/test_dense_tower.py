@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,6 +80,55 @@ def test_bf16_is_near_and_the_same_in_every_batch(deep: Any) -> None:
     assert np.abs(scores - deep_scores(x, weights)).max() > 1e-5
     for row in (0, 57, 199):
         assert_close(tower(x[row : row + 1])[0], scores[row : row + 1], 4e-3)
+
+
+needs_int8 = pytest.mark.skipif(
+    "avx512_vnni" not in Path("/proc/cpuinfo").read_text().split(), reason="the CPU has no AVX512_VNNI"
+)
+
+
+@needs_int8
+def test_int8_is_near_and_the_same_in_every_batch(deep: Any) -> None:
+    layers, weights = deep
+    tower = Tower(layers, ["h2"], inputs=1, weights=weights, precision="int8")
+    x = numbers(200, 45, seed=3)
+    scores = tower(x)[0]
+    assert_close(scores, deep_scores(x, weights), 3e-2)
+    assert np.abs(scores - deep_scores(x, weights)).max() > 1e-4
+    for row in (0, 57, 199):
+        assert_close(tower(x[row : row + 1])[0], scores[row : row + 1], 1e-6)
+
+
+@needs_int8
+def test_layers_with_a_precision_are_nearer_than_int8() -> None:
+    """A great number in each row makes the steps of its other numbers coarse."""
+    weights = [matrix(45, 300, 0), matrix(300, 1, 1)]
+    x = numbers(50, 45, seed=3)
+    x[:, 7] = 100
+    expected = tf.nn.relu(x @ weights[0]) @ weights[1]
+    errors = {}
+    for kept in ("int8", "bf16", "fp32"):
+        first = {"op": "dense", "inputs": ["x0"], "weights": [0], "activation": RELU}
+        if kept != "int8":
+            first["precision"] = kept
+        layers = [first, {"op": "dense", "inputs": ["h0"], "weights": [1]}]
+        scores = Tower(layers, ["h1"], inputs=1, weights=weights, precision="int8")(x)[0]
+        errors[kept] = np.abs(scores - expected).max()
+    assert errors["int8"] > 2 * errors["bf16"] > 20 * errors["fp32"]
+
+
+@needs_int8
+def test_int8_is_refused_without_its_instructions() -> None:
+    code = (
+        "from helpers.oracles.op_graphs import Tower; import numpy as np\n"
+        "ones = np.ones((2, 2), np.float32)\n"
+        "layers = [{'op': 'dense', 'inputs': ['x0'], 'weights': [0]}]\n"
+        "Tower(layers, ['h0'], inputs=1, weights=[ones], precision='int8')(ones)\n"
+    )
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode != 0
+    assert "precision: int8 on a CPU without AVX512_VNNI, expected bf16, fp32 or auto" in ended.stderr
 
 
 def test_leading_dimensions_are_rows(deep: Any) -> None:

@@ -22,8 +22,10 @@ CpuFeatures Detect() {
       cpu.isa = Isa::kAvx512;
     }
   }
-  // oneDNN does that arithmetic, so what it would use counts; it also asks the system for the registers of AMX.
+  // What oneDNN would use counts, because it does the arithmetic of bfloat16, and its limit is for ours as well; it also
+  // asks the system for the registers of AMX.
   cpu.avx512_bf16 = OnednnHas(dnnl_cpu_isa_avx512_core_bf16);
+  cpu.avx512_vnni = OnednnHas(dnnl_cpu_isa_avx512_core_vnni);
   cpu.amx_bf16 = OnednnHas(dnnl_cpu_isa_avx512_core_amx);
   cpu.amd = __builtin_cpu_is("amd") != 0;
   return cpu;

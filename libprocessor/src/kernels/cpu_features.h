@@ -17,12 +17,13 @@ enum class Isa { kPlain, kAvx2, kAvx512 };
 struct CpuFeatures {
   Isa isa = Isa::kPlain;
   bool avx512_bf16 = false;
+  bool avx512_vnni = false;
   bool amx_bf16 = false;
   bool amd = false;
 };
 
-/// Returns the features of this CPU that the operating system enables. ONEDNN_MAX_CPU_ISA may disable bfloat16
-/// arithmetic.
+/// Returns the features of this CPU that the operating system enables. ONEDNN_MAX_CPU_ISA may disable the
+/// arithmetic of bfloat16 and int8.
 const CpuFeatures& ThisCpu();
 
 /// Returns "avx512", "avx2" or "plain".

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/dense_tower.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -23,6 +24,16 @@ absl::Status WrongWeight(size_t layer, const TowerPlan& plan, int weight, const 
 }
 
 }  // namespace
+
+TowerOptions TowerOptions::For(Precision precision, const CpuFeatures& cpu) {
+  TowerOptions options;
+  options.precision = precision;
+  options.isa = cpu.isa;
+  if (precision == Precision::kInt8) (void)ChoosePrecision("bf16", cpu, &options.beside_int8);
+  options.onednn =
+      precision == Precision::kBfloat16 || options.beside_int8 == Precision::kBfloat16 || cpu.isa == Isa::kPlain;
+  return options;
+}
 
 int64_t WeightView::elements() const {
   int64_t count = 1;
@@ -88,8 +99,18 @@ absl::Status DenseTower::TakeVectors(size_t number, absl::Span<const WeightView>
 
 // A layer stays float if what it computes leaves the op without passing through another dense layer's weights: small
 // errors of a score's last sum are not averaged out by anything.
+PanelType DenseTower::TypeOf(size_t layer, bool leaves) const {
+  const LayerPrecision least = plan_.layers[layer].precision;
+  if (options_.precision == Precision::kFloat32 || leaves || least == LayerPrecision::kFloat32) {
+    return PanelType::kFloat32;
+  }
+  if (options_.precision != Precision::kInt8 || least == LayerPrecision::kBfloat16) return PanelType::kBfloat16;
+  const bool fits = std::all_of(dense_[layer].products.begin(), dense_[layer].products.end(),
+                                [](const Product& product) { return product.shape.k <= kMostInt8Terms; });
+  return fits ? PanelType::kInt8 : PanelType::kBfloat16;
+}
+
 void DenseTower::ChooseTypes() {
-  if (options_.precision == Precision::kFloat32) return;
   std::vector<bool> leaves(plan_.layers.size(), false);
   const auto mark = [&](const TowerValue& value) {
     if (value.is_layer) leaves[value.number] = true;
@@ -98,16 +119,20 @@ void DenseTower::ChooseTypes() {
   for (size_t i = plan_.layers.size(); i-- > 0;) {
     const TowerLayer& layer = plan_.layers[i];
     if (layer.kind == LayerKind::kDense) {
-      dense_[i].bfloat16 = !leaves[i];
-      for (Product& product : dense_[i].products) {
-        product.shape.type = leaves[i] ? PanelType::kFloat32 : PanelType::kBfloat16;
-      }
+      dense_[i].type = TypeOf(i, leaves[i]);
+      for (Product& product : dense_[i].products) product.shape.type = dense_[i].type;
     }
     if (!leaves[i]) continue;
     for (const TowerValue& value : layer.add) mark(value);
     if (layer.kind == LayerKind::kDense) continue;
     for (const TowerValue& value : layer.inputs) mark(value);
   }
+}
+
+bool DenseTower::UsesOnednn(const Dense& dense) const {
+  if (!options_.onednn || dense.type == PanelType::kInt8) return false;
+  if (dense.type == PanelType::kBfloat16) return rounds_activations();
+  return !rounds_activations() || options_.isa == Isa::kPlain;
 }
 
 absl::Status DenseTower::Pack(absl::Span<const WeightView> weights) {
@@ -126,8 +151,7 @@ absl::Status DenseTower::Pack(absl::Span<const WeightView> weights) {
       PackPanels(data, layer.transposed, product.shape, next);
       product.panels = next;
       next += product.shape.bytes();
-      if (!options_.onednn || (options_.precision == Precision::kBfloat16Weights && dense_[i].bfloat16)) continue;
-      if (rounds_activations() && !dense_[i].bfloat16 && options_.isa != Isa::kPlain) continue;
+      if (!UsesOnednn(dense_[i])) continue;
       const absl::Status made = OnednnMatmul::Create(data, layer.transposed, product.shape, product.panels,
                                                      layer.activation, &product.onednn);
       if (!made.ok()) return absl::Status(made.code(), absl::StrCat("layer ", i, ": ", made.message()));

@@ -37,10 +37,10 @@ struct TowerOptions {
   bool onednn = false;
   /// Whether TensorFlow uses oneDNN for its own products in this process; see Activation::onednn.
   bool stock_onednn = true;
+  /// For int8: in which of its two forms bfloat16 serves the layers that stay bfloat16.
+  Precision beside_int8 = Precision::kBfloat16Weights;
 
-  static TowerOptions For(Precision precision, const CpuFeatures& cpu) {
-    return {precision, cpu.isa, precision == Precision::kBfloat16 || cpu.isa == Isa::kPlain};
-  }
+  static TowerOptions For(Precision precision, const CpuFeatures& cpu);
 };
 
 class DenseTower {
@@ -54,7 +54,7 @@ class DenseTower {
   struct Dense {
     std::vector<Product> products;  // one for each input; empty if the layer is not dense
     std::vector<float> bias;        // [units], zeros if the plan has none
-    bool bfloat16 = false;
+    PanelType type = PanelType::kFloat32;
     int64_t units() const { return static_cast<int64_t>(bias.size()); }
   };
 
@@ -68,8 +68,11 @@ class DenseTower {
   const Dense& dense(size_t layer) const { return dense_[layer]; }
   /// Returns a weight, [k] or [1], that is not a matrix of a dense layer.
   const std::vector<float>& vector(int weight) const { return vectors_[weight]; }
-  /// Whether layers round the factors of products to bfloat16.
-  bool rounds_activations() const { return options_.precision == Precision::kBfloat16; }
+  /// Whether layers of bfloat16 round both factors of products.
+  bool rounds_activations() const {
+    return options_.precision == Precision::kBfloat16 ||
+           (options_.precision == Precision::kInt8 && options_.beside_int8 == Precision::kBfloat16);
+  }
   /// Returns the bytes of the packed weights.
   size_t bytes() const;
 
@@ -80,6 +83,8 @@ class DenseTower {
   absl::Status TakeVector(size_t layer, const char* what, int weight, absl::Span<const WeightView> weights);
   absl::Status TakeVectors(size_t number, absl::Span<const WeightView> weights);
   void ChooseTypes();
+  PanelType TypeOf(size_t layer, bool leaves) const;
+  bool UsesOnednn(const Dense& dense) const;
   absl::Status Pack(absl::Span<const WeightView> weights);
 
   const TowerPlan plan_;

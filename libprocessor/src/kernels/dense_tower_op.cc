@@ -52,7 +52,7 @@ REGISTER_OP("RecDenseTower")
     .Attr("num_weights: int >= 0")
     .Attr("num_outputs: int >= 1")
     .Attr("plan: string")
-    .Attr("precision: {'auto', 'fp32', 'bf16', 'bf16_weights'} = 'auto'")
+    .Attr("precision: {'auto', 'fp32', 'bf16', 'bf16_weights', 'int8'} = 'auto'")
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
 Computes dense layers and what is between them.
@@ -63,7 +63,7 @@ weights: matrices [k, units] or [units, k], vectors [k] or [1]. They are packed 
   are not seen.
 outputs: [..., width] each, with the leading dimensions of the input with the most dimensions, of those with all rows.
 plan: the layers, as JSON; see docs/fused_ops.md.
-precision: fp32, bf16, bf16_weights (only weights are rounded), or auto, which is fp32 unless the library has replaced it when it loaded the model.
+precision: fp32, bf16, bf16_weights (only weights are rounded), int8, or auto, which is fp32 unless the library has replaced it when it loaded the model.
 )doc");
 
 // A packed tower in the resource manager, which the sessions of a model version share.

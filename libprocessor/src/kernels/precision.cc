@@ -6,14 +6,23 @@
 
 namespace processor {
 
+bool HasInt8(const CpuFeatures& cpu) { return cpu.isa == Isa::kAvx512 && cpu.avx512_vnni; }
+
 absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu, Precision* precision) {
   if (attribute == "fp32" || attribute == "auto") {
     *precision = Precision::kFloat32;
     return absl::OkStatus();
   }
+  if (attribute == "int8") {
+    if (!HasInt8(cpu)) {
+      return absl::FailedPreconditionError("precision: int8 on a CPU without AVX512_VNNI, expected bf16, fp32 or auto");
+    }
+    *precision = Precision::kInt8;
+    return absl::OkStatus();
+  }
   if (attribute != "bf16" && attribute != "bf16_weights") {
     return absl::InvalidArgumentError(absl::StrCat("precision: '", absl::Utf8SafeCHexEscape(attribute),
-                                                   "', expected auto, fp32, bf16 or bf16_weights"));
+                                                   "', expected auto, fp32, bf16, bf16_weights or int8"));
   }
   if (cpu.isa == Isa::kPlain) {
     return absl::FailedPreconditionError("precision: bf16 on a CPU without AVX2, expected fp32 or auto");
@@ -29,6 +38,8 @@ const char* PrecisionName(Precision precision) {
       return "bf16";
     case Precision::kBfloat16Weights:
       return "bf16 weights";
+    case Precision::kInt8:
+      return "int8";
     case Precision::kFloat32:
       break;
   }

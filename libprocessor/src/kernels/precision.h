@@ -17,14 +17,20 @@ enum class Precision {
   /// Weights are rounded to bfloat16, everything else is float. It halves the memory that one row waits for, also if
   /// bfloat16 arithmetic is absent or slower than float (AVX512_BF16 of Intel's CPUs without AMX).
   kBfloat16Weights,
+  /// Weights are int8, sources of products are rounded to bytes row by row, sums are exact; everything else is float.
+  kInt8,
 };
 
-/// Reads the attribute `precision` of an op: "fp32", "bf16", "bf16_weights" (only weights are rounded) or "auto", which
-/// means "fp32" here, because the library replaces it before if another precision is allowed.
-/// \return INVALID_ARGUMENT for another text, FAILED_PRECONDITION for bf16 on a CPU without AVX2.
+/// Whether the CPU has the instructions of our products of int8: AVX512_VNNI.
+bool HasInt8(const CpuFeatures& cpu);
+
+/// Reads the attribute `precision` of an op: "fp32", "bf16", "bf16_weights" (only weights are rounded), "int8" or "auto",
+/// which means "fp32" here, because the library replaces it before if another precision is allowed.
+/// \return INVALID_ARGUMENT for another text, FAILED_PRECONDITION for bf16 on a CPU without AVX2, and for int8 on one that
+///         has no instructions for it.
 absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu, Precision* precision);
 
-/// Returns "fp32", "bf16" or "bf16 weights".
+/// Returns "fp32", "bf16", "bf16 weights" or "int8".
 const char* PrecisionName(Precision precision);
 
 }  // namespace processor

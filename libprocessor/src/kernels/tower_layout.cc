@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/kernels/int8_matmul.h"
 
 namespace processor {
 namespace {
@@ -212,7 +213,7 @@ class TowerLayoutMaker {
 
   // Which values are needed as bfloat16, and which only so.
   void PlaceHalves() {
-    int64_t widest = 0;
+    int64_t rounded = 0, single_rounded = 0;  // floats of the widest source that is rounded for one product
     std::vector<bool> as_float(plan_.layers.size(), false);
     const auto use_float = [&](const TowerValue& value) {
       if (value.is_layer) as_float[value.number] = true;
@@ -220,11 +221,15 @@ class TowerLayoutMaker {
     for (const TowerValue& value : plan_.outputs) use_float(value);
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
       const TowerLayer& layer = plan_.layers[i];
-      const bool half = tower_.rounds_activations() && tower_.dense(i).bfloat16;
+      const PanelType type = tower_.dense(i).type;
+      const bool half = tower_.rounds_activations() && type == PanelType::kBfloat16;
       for (const TowerValue& value : layer.add) use_float(value);
       for (const TowerValue& value : layer.inputs) {
         TowerPlace& place = PlaceOf(value);
-        if (half) widest = std::max(widest, place.width);
+        int64_t floats = half ? StrideFor(place.width) : 0;
+        if (type == PanelType::kInt8) floats = ByteRows::Floats(place.width);
+        single_rounded = std::max(single_rounded, floats);
+        if (!half || !layout_.half_sources_) rounded = std::max(rounded, floats);
         if (half && layout_.half_sources_ && !place.single) {
           place.half_offset = 0;
           // Without gaps: for rows with gaps between them oneDNN has bfloat16 only in a form that serves as its reference.
@@ -238,15 +243,12 @@ class TowerLayoutMaker {
       const TowerLayer& layer = plan_.layers[i];
       // oneDNN can write bfloat16 itself if it does all of the layer.
       const bool whole = layer.kind == LayerKind::kDense && layer.inputs.size() == 1 && layer.add.empty() &&
-                         tower_.dense(i).bfloat16 && OnednnMatmul::CanApply(layer.activation);
+                         tower_.dense(i).type == PanelType::kBfloat16 && OnednnMatmul::CanApply(layer.activation);
       half_only_.push_back(layout_.layers_[i].half_offset >= 0 && !as_float[i] && whole);
     }
-    if (widest == 0) return;
-    layout_.single_rounded_offset_ = AddSingle(widest);
-    if (!layout_.half_sources_) {
-      rounded_floats_ = StrideFor(widest);
-      layout_.floats_per_row_ = rounded_floats_;
-    }
+    if (single_rounded > 0) layout_.single_rounded_offset_ = AddSingle(single_rounded);
+    rounded_floats_ = rounded;
+    layout_.floats_per_row_ = rounded;
   }
 
   // Values share memory if they do not live at the same time.
@@ -270,7 +272,7 @@ class TowerLayoutMaker {
       const int now = static_cast<int>(i);
       if (place.half_offset >= 0) place.half_offset = AddBlock(HalfFloats(place), now, layer_uses[i]);
       if (place.area == TowerPlace::Area::kOutput || half_only_[i]) continue;
-      const bool by_onednn = layout_.half_sources_ && tower_.dense(i).bfloat16;
+      const bool by_onednn = layout_.half_sources_ && tower_.dense(i).type == PanelType::kBfloat16;
       place.stride = place.single ? 0 : by_onednn ? place.width : StrideFor(place.width);
       place.area = place.single ? TowerPlace::Area::kSingle : TowerPlace::Area::kBlock;
       place.offset = place.single ? AddSingle(place.width) : AddBlock(place.stride, now, std::max(now, layer_uses[i]));
@@ -314,7 +316,8 @@ absl::Status TowerLayout::Create(std::shared_ptr<const DenseTower> tower, absl::
 
 bool TowerLayout::MayBeShared() const {
   const auto single = [](const TowerPlace& place) { return place.single; };
-  return !half_sources_ && !tower_->options().onednn && !tower_->rounds_activations() &&
+  const TowerOptions& options = tower_->options();
+  return !half_sources_ && !options.onednn && options.precision != Precision::kInt8 && !tower_->rounds_activations() &&
          std::none_of(inputs_.begin(), inputs_.end(), single) && std::none_of(layers_.begin(), layers_.end(), single);
 }
 

@@ -68,9 +68,9 @@ class TowerLayout {
 
   /// Whether products have bfloat16 sources, by oneDNN; otherwise sources are rounded before our own products.
   bool half_sources() const { return half_sources_; }
-  /// Whether a team may compute it. That needs our own products and no value of one row for all.
+  /// Whether a team may compute it. That needs our own products of floats and no value of one row for all.
   bool MayBeShared() const;
-  /// The offsets of a rounded source in the block and in the single rows.
+  /// The offsets, in the block and in the single rows, of a source that is rounded for one product.
   int64_t rounded_offset() const { return rounded_offset_; }
   int64_t single_rounded_offset() const { return single_rounded_offset_; }
 

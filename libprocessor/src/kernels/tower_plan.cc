@@ -102,6 +102,9 @@ class PlanReader {
     }
     layer->transposed = fields->Bool("transpose", false);
     layer->bias = ReadWeight("bias", fields);
+    if (fields->Has("precision")) {
+      layer->precision = static_cast<LayerPrecision>(1 + fields->Choice("precision", {"fp32", "bf16"}));
+    }
     if (fields->Has("add")) layer->add = ReadValues("add", number, fields);
   }
 

@@ -20,6 +20,9 @@ struct TowerValue {
 
 enum class LayerKind { kDense, kAffine, kAdd, kMultiply, kConcat, kLayerNorm, kMix };
 
+/// The least precise form that a dense layer may have, whatever the op's attribute permits.
+enum class LayerPrecision { kAny, kFloat32, kBfloat16 };
+
 /// One layer. Fields of other kinds are empty; the number of a weight is -1 if there is none.
 struct TowerLayer {
   LayerKind kind = LayerKind::kDense;
@@ -29,6 +32,7 @@ struct TowerLayer {
   bool transposed = false;
   int bias = -1;
   std::vector<TowerValue> add;
+  LayerPrecision precision = LayerPrecision::kAny;
   int scale = -1;  // affine
   int shift = -1;
   int gamma = -1;  // layer_norm

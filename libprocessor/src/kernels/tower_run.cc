@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/kernels/int8_matmul.h"
 #include "src/kernels/panel_matmul.h"
 
 namespace processor {
@@ -223,7 +224,7 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   const TowerLayerPlace& place = layout_.layer(layer);
   const DenseTower::Dense& dense = tower_.dense(layer);
   const OnednnMatmul* onednn = dense.products[product].onednn.get();
-  const bool half = dense.bfloat16 && layout_.half_sources() && !place.single;
+  const bool half = dense.type == PanelType::kBfloat16 && layout_.half_sources() && !place.single;
   // With float sources, what oneDNN makes of NaN depends on the number of rows.
   const bool fused = activate && half && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
 
@@ -247,7 +248,7 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   SrcRows src = Read(input, block);
   DstRows dst = Write(place, block);
   int64_t done = 0;
-  if (onednn != nullptr && !dense.bfloat16 && block.rows >= kRowUnit) {
+  if (onednn != nullptr && dense.type == PanelType::kFloat32 && block.rows >= kRowUnit) {
     // What is left of the last eight rows goes through our own products: inputs and outputs end with their last row.
     done = block.rows / kRowUnit * kRowUnit;
     call.rows = done;
@@ -269,12 +270,21 @@ void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRow
   const DenseTower::Dense& dense = tower_.dense(layer);
   const RowActivation& activation = layout_.layer(layer).activation;
   const PanelShape& shape = dense.products[product].shape;
-  if (dense.bfloat16 && tower_.rounds_activations()) {
+  const bool relu = activation.kind == ActivationKind::kRelu;
+  const float floor = activate && relu ? 0 : -std::numeric_limits<float>::infinity();
+  const bool zero_nan = activate && relu && activation.zero_nan;
+  if (dense.type == PanelType::kInt8) {
+    const ByteRows bytes = ByteRows::In(rounded, rows, shape.k);
+    RoundToBytes(rows, shape.k, src, bytes);
+    MultiplyInt8({rows, bytes, shape, dense.products[product].panels, bias, floor, zero_nan, dst.data, dst.stride});
+    if (activate && !relu) math_.activate(activation, rows, shape.n, dst);
+    return;
+  }
+  if (dense.type == PanelType::kBfloat16 && tower_.rounds_activations()) {
     const DstRows copy{rounded, (shape.k + 15) / 16 * 16};
     math_.round(rows, shape.k, src, copy);
     src = {copy.data, copy.stride};
   }
-  const bool relu = activation.kind == ActivationKind::kRelu;
   PanelMatmul matmul;
   matmul.rows = rows;
   matmul.src = src.data;
@@ -282,8 +292,8 @@ void TowerRun::MultiplyPanels(size_t layer, size_t product, int64_t rows, SrcRow
   matmul.shape = shape;
   matmul.panels = dense.products[product].panels;
   matmul.bias = bias;
-  matmul.floor = activate && relu ? 0 : -std::numeric_limits<float>::infinity();
-  matmul.zero_nan = activate && relu && activation.zero_nan;
+  matmul.floor = floor;
+  matmul.zero_nan = zero_nan;
   matmul.dst = dst.data;
   matmul.dst_stride = dst.stride;
   if (share != nullptr) {

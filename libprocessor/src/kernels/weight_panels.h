@@ -8,13 +8,23 @@
 
 namespace processor {
 
-enum class PanelType { kFloat32, kBfloat16 };
+enum class PanelType { kFloat32, kBfloat16, kInt8 };
 
 /// The columns of a panel. The last panel is padded with zeros.
 constexpr int64_t kPanelColumns = 64;
 /// The bytes of a step of a panel: one row of 64 floats, or two rows of bfloat16 whose elements alternate (row 0 column 0,
-/// row 1 column 0, row 0 column 1, ...), so that a vector of 32-bit lanes holds two rows of the same columns.
+/// row 1 column 0, row 0 column 1, ...), so that a vector of 32-bit lanes holds two rows of the same columns. Four rows of
+/// int8 alternate in the same way.
 constexpr int64_t kStepBytes = 256;
+
+/// What stands behind the steps of a panel of int8: by what its sums are multiplied, and the sums of its columns.
+struct Int8Columns {
+  float scales[kPanelColumns];
+  int32_t sums[kPanelColumns];
+};
+
+/// The longest sum of products of a number up to 255 with one up to 127 that fits 32 bits.
+constexpr int64_t kMostInt8Terms = INT32_MAX / (255 * 127);
 
 /// A matrix [k, n] as consecutive panels of 64 columns, each a stream of steps that is read from front to back. oneDNN calls
 /// this layout BA16a64b, or BA16a64b2a for bfloat16.
@@ -24,8 +34,20 @@ struct PanelShape {
   PanelType type = PanelType::kFloat32;
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
-  int64_t steps() const { return type == PanelType::kFloat32 ? (k + 15) / 16 * 16 : (k + 31) / 32 * 16; }
-  int64_t panel_bytes() const { return steps() * kStepBytes; }
+  int64_t steps() const {
+    switch (type) {
+      case PanelType::kInt8:
+        return (k + 3) / 4;
+      case PanelType::kBfloat16:
+        return (k + 31) / 32 * 16;
+      case PanelType::kFloat32:
+        break;
+    }
+    return (k + 15) / 16 * 16;
+  }
+  int64_t panel_bytes() const {
+    return steps() * kStepBytes + (type == PanelType::kInt8 ? static_cast<int64_t>(sizeof(Int8Columns)) : 0);
+  }
   int64_t bytes() const { return panels() * panel_bytes(); }
 };
 
@@ -33,7 +55,8 @@ struct PanelShape {
 uint16_t FloatToBfloat16(float value);
 float Bfloat16ToFloat(uint16_t bits);
 
-/// Writes the weights [k, n], or [n, k] if `transposed`, to `dst` [shape.bytes()]; pads with zeros.
+/// Writes the weights [k, n], or [n, k] if `transposed`, to `dst` [shape.bytes()]; pads with zeros. For int8, the greatest
+/// number of each column becomes 127; a column with a NaN or an infinity gets the scale NaN.
 void PackPanels(const float* weights, bool transposed, const PanelShape& shape, void* dst);
 
 }  // namespace processor

@@ -46,7 +46,7 @@ void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
   const TowerPlan& plan = layout.tower().plan();
   for (size_t i = 0; layout.half_sources() && i < plan.layers.size(); ++i) {
     const TowerLayerPlace& place = layout.layer(i);
-    if (!layout.tower().dense(i).bfloat16 || place.single) continue;
+    if (layout.tower().dense(i).type != PanelType::kBfloat16 || place.single) continue;
     for (const TowerValue& value : plan.layers[i].inputs) {
       if (!layout.place(value).single) {
         EXPECT_EQ(layout.place(value).half_stride, layout.place(value).width);
@@ -90,8 +90,8 @@ void CheckTower(const Tower& spec, const TowerOptions& options, int64_t rows, co
   ASSERT_TRUE(ran.ok()) << ran;
 
   const std::vector<Matrix> expected = TowerReference(*tower, random.views()).Compute(matrices);
-  // Rounding activations magnifies what sums differ by: a bfloat16 has 8 bits.
-  const double tolerance = options.precision == Precision::kBfloat16 ? 2e-2 : 1e-5;
+  // Rounding activations magnifies what sums differ by: bfloat16 and bytes have 8 bits.
+  const double tolerance = tower->rounds_activations() || options.precision == Precision::kInt8 ? 2e-2 : 1e-5;
   for (int i = 0; i < spec.num_outputs; ++i) {
     ASSERT_EQ(expected[i].width, layout->output_width(i));
     for (int64_t r = 0; r < rows; ++r) {
@@ -228,7 +228,7 @@ TEST(DenseTower, RowsHaveEqualScoresInABatchAndAlone) {
       return scores[0];
     };
     const std::vector<float> all = score(0, 60);
-    const double tolerance = options.precision == Precision::kBfloat16 ? 4e-3 : 2e-6;
+    const double tolerance = tower->rounds_activations() ? 4e-3 : 2e-6;
     for (int64_t r = 0; r < 60; ++r) {
       ASSERT_NEAR(score(r, 1)[0], all[r], tolerance) << Show(options) << ", row " << r;
     }
@@ -240,12 +240,63 @@ TEST(DenseTower, LastLayersStayFloat) {
   std::shared_ptr<const DenseTower> tower;
   ASSERT_TRUE(Everything().Make({Precision::kBfloat16Weights, ThisCpu().isa}, random, &tower).ok());
   // h3 is an output, h7, h2 and h0 reach one without passing another dense layer.
-  for (size_t layer : {0, 2, 3, 7}) EXPECT_FALSE(tower->dense(layer).bfloat16) << layer;
+  for (size_t layer : {0, 2, 3, 7}) EXPECT_EQ(tower->dense(layer).type, PanelType::kFloat32) << layer;
   const Tower chain = Chain({4, 5, 6, 1}, kRelu);
   ASSERT_TRUE(chain.Make({Precision::kBfloat16Weights, ThisCpu().isa}, RandomWeights(chain.weights), &tower).ok());
-  EXPECT_TRUE(tower->dense(0).bfloat16);
-  EXPECT_TRUE(tower->dense(1).bfloat16);
-  EXPECT_FALSE(tower->dense(2).bfloat16);
+  EXPECT_EQ(tower->dense(0).type, PanelType::kBfloat16);
+  EXPECT_EQ(tower->dense(1).type, PanelType::kBfloat16);
+  EXPECT_EQ(tower->dense(2).type, PanelType::kFloat32);
+}
+
+std::vector<PanelType> Types(const Tower& spec, const TowerOptions& options) {
+  std::shared_ptr<const DenseTower> tower;
+  EXPECT_TRUE(spec.Make(options, RandomWeights(spec.weights), &tower).ok());
+  std::vector<PanelType> types;
+  for (size_t i = 0; i < tower->plan().layers.size(); ++i) types.push_back(tower->dense(i).type);
+  return types;
+}
+
+Tower ChainWithPrecisions(const std::vector<int64_t>& widths, const std::vector<std::string>& precisions) {
+  Tower tower = Chain(widths, kRelu);
+  std::string layers;
+  size_t begin = 0;
+  for (const std::string& precision : precisions) {
+    const size_t end = tower.layers.find("\"bias\"", begin);
+    absl::StrAppend(&layers, tower.layers.substr(begin, end - begin),
+                    precision.empty() ? "" : absl::StrCat(R"("precision": ")", precision, R"(", )"));
+    begin = tower.layers.find("}", end);
+    layers += tower.layers.substr(end, begin - end);
+  }
+  tower.layers = layers + tower.layers.substr(begin);
+  return tower;
+}
+
+TEST(DenseTower, ThePrecisionOfALayerIsTheLeastOneOfOpAndPlan) {
+  const Tower tower = ChainWithPrecisions({4, 5, 6, 7, 1}, {"", "bf16", "fp32", "bf16"});
+  constexpr PanelType kFloat = PanelType::kFloat32, kHalf = PanelType::kBfloat16, kInt8 = PanelType::kInt8;
+  const Isa isa = ThisCpu().isa;
+  EXPECT_EQ(Types(tower, {Precision::kInt8, isa}), (std::vector<PanelType>{kInt8, kHalf, kFloat, kFloat}));
+  EXPECT_EQ(Types(tower, {Precision::kBfloat16Weights, isa}), (std::vector<PanelType>{kHalf, kHalf, kFloat, kFloat}));
+  EXPECT_EQ(Types(tower, {Precision::kFloat32, isa}), (std::vector<PanelType>{kFloat, kFloat, kFloat, kFloat}));
+}
+
+TEST(DenseTower, LayersWhoseSumsOfInt8CouldOverflowAreBfloat16) {
+  for (int64_t k : {kMostInt8Terms, kMostInt8Terms + 1}) {
+    EXPECT_EQ(Types(Chain({k, 2, 1}, kRelu), {Precision::kInt8, ThisCpu().isa})[0],
+              k == kMostInt8Terms ? PanelType::kInt8 : PanelType::kBfloat16);
+  }
+}
+
+TEST(DenseTower, LayersOfAllPrecisionsEqualTheReferenceSideBySide) {
+  if (!HasInt8(ThisCpu())) GTEST_SKIP() << "the CPU has no instructions for products of int8";
+  for (Precision half : {Precision::kBfloat16Weights, Precision::kBfloat16}) {
+    TowerOptions options{Precision::kInt8, Isa::kAvx512, half == Precision::kBfloat16};
+    options.beside_int8 = half;
+    for (int64_t rows : {1, 2, 5, 9, 128}) {
+      CheckTower(ChainWithPrecisions({45, 130, 64, 48, 17, 1}, {"", "bf16", "", "fp32", ""}), options, rows);
+      CheckTower(ChainWithPrecisions({45, 130, 64, 48, 17, 1}, {"bf16", "", "bf16", "bf16", ""}), options, rows);
+    }
+  }
 }
 
 void ExpectRefused(const Tower& spec, const std::string& message) {
@@ -300,8 +351,14 @@ TEST(DenseTower, ChoosesPrecisionByTheCpu) {
   avx512.avx512_bf16 = amd.avx512_bf16 = amx.avx512_bf16 = true;
   amd.amd = true;
   amx.amx_bf16 = true;
+  amd.avx512_vnni = true;
   Precision precision;
   EXPECT_EQ(ChoosePrecision("bf16", plain, &precision).code(), absl::StatusCode::kFailedPrecondition);
+  for (const CpuFeatures& cpu : {plain, avx2, avx512}) {
+    const absl::Status status = ChoosePrecision("int8", cpu, &precision);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(status.message().find("AVX512_VNNI"), std::string::npos) << status;
+  }
   EXPECT_EQ(ChoosePrecision("half", plain, &precision).code(), absl::StatusCode::kInvalidArgument);
   const std::vector<std::tuple<const char*, CpuFeatures, Precision>> choices = {
       {"auto", plain, Precision::kFloat32},
@@ -310,6 +367,7 @@ TEST(DenseTower, ChoosesPrecisionByTheCpu) {
       {"bf16", amd, Precision::kBfloat16},
       {"bf16", amx, Precision::kBfloat16},
       {"bf16_weights", amx, Precision::kBfloat16Weights},
+      {"int8", amd, Precision::kInt8},
       {"fp32", amx, Precision::kFloat32}};
   for (const auto& [wanted, cpu, expected] : choices) {
     EXPECT_TRUE(ChoosePrecision(wanted, cpu, &precision).ok()) << wanted;

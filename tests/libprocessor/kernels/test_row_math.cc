@@ -55,7 +55,7 @@ const std::vector<ActivationKind> kSimple = {
     ActivationKind::kGelu, ActivationKind::kGeluTanh, ActivationKind::kSwish,   ActivationKind::kSoftplus};
 
 // 2e-6 is a fifth of what scores may differ by.
-void ExpectNear(float got, double expected, const std::string& what) {
+void ExpectNumberNear(float got, double expected, const std::string& what) {
   ASSERT_NEAR(got, expected, 2e-6 + 1e-6 * std::fabs(expected)) << what;
 }
 
@@ -72,8 +72,8 @@ TEST_P(RowMathTest, ActivationsEqualTheirFormulas) {
     std::vector<float> y = x;
     math_.activate({kind, 0.3f}, 1, static_cast<int64_t>(y.size()), {y.data(), 0});
     for (size_t i = 0; i < x.size(); ++i) {
-      ExpectNear(y[i], Expected(kind, x[i], 0.3f),
-                 "kind " + std::to_string(static_cast<int>(kind)) + " of " + std::to_string(x[i]));
+      ExpectNumberNear(y[i], Expected(kind, x[i], 0.3f),
+                       "kind " + std::to_string(static_cast<int>(kind)) + " of " + std::to_string(x[i]));
     }
   }
 }
@@ -115,8 +115,8 @@ TEST_P(RowMathTest, PreluAndDiceHaveWeightsForEachColumn) {
         continue;
       }
       const double x = before[i], p = Sigmoid(x * scale[j] + shift[j]);
-      ExpectNear(prelu[i], x < 0 ? alpha[j] * x : x, "prelu");
-      ExpectNear(dice[i], p * x + (1 - p) * alpha[j] * x, "dice");
+      ExpectNumberNear(prelu[i], x < 0 ? alpha[j] * x : x, "prelu");
+      ExpectNumberNear(dice[i], p * x + (1 - p) * alpha[j] * x, "dice");
     }
   }
 }
@@ -136,8 +136,9 @@ TEST_P(RowMathTest, SoftmaxAndLayerNormUseWholeRows) {
       for (int64_t j = 0; j < n; ++j) sum += std::exp(row[j] - greatest), mean += row[j] / static_cast<double>(n);
       for (int64_t j = 0; j < n; ++j) variance += (row[j] - mean) * (row[j] - mean) / static_cast<double>(n);
       for (int64_t j = 0; j < n; ++j) {
-        ExpectNear(softmax[r * stride + j], std::exp(row[j] - greatest) / sum, "softmax");
-        ExpectNear(normed[r * stride + j], (row[j] - mean) / std::sqrt(variance + 1e-3) * gamma[j] + beta[j], "norm");
+        ExpectNumberNear(softmax[r * stride + j], std::exp(row[j] - greatest) / sum, "softmax");
+        ExpectNumberNear(normed[r * stride + j], (row[j] - mean) / std::sqrt(variance + 1e-3) * gamma[j] + beta[j],
+                         "norm");
       }
     }
   }
@@ -156,10 +157,10 @@ TEST_P(RowMathTest, CombinesRowsAndBroadcastsOneRow) {
       math_.affine(kRows, n, from, scale.data(), shift.data(), {affine.data(), n});
       for (int64_t i = 0; i < kRows * n; ++i) {
         const double x = src[i / n * stride + i % n];
-        ExpectNear(sum[i], before[i] + x, "add");
-        ExpectNear(product[i], before[i] * x, "multiply");
-        ExpectNear(mixed[i], before[i] + scale[0] * x, "multiply_add");
-        ExpectNear(affine[i], x * scale[i % n] + shift[i % n], "affine");
+        ExpectNumberNear(sum[i], before[i] + x, "add");
+        ExpectNumberNear(product[i], before[i] * x, "multiply");
+        ExpectNumberNear(mixed[i], before[i] + scale[0] * x, "multiply_add");
+        ExpectNumberNear(affine[i], x * scale[i % n] + shift[i % n], "affine");
       }
     }
   }

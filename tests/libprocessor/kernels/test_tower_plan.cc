@@ -13,7 +13,7 @@ namespace processor {
 namespace {
 
 constexpr const char* kFull = R"({"version": 1, "layers": [
-  {"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2, "transpose": true,
+  {"op": "dense", "inputs": ["x0", "x1"], "weights": [0, 1], "bias": 2, "transpose": true, "precision": "bf16",
    "activation": {"kind": "leaky_relu", "alpha": 0.25}},
   {"op": "affine", "inputs": ["h0"], "scale": 3},
   {"op": "dense", "inputs": ["h1"], "weights": [4], "add": ["x1", "h0"], "activation": {"kind": "prelu", "weight": 5}},
@@ -36,6 +36,8 @@ TEST(TowerPlan, ReadsEveryField) {
   EXPECT_EQ(plan.layers[0].weights, (std::vector<int>{0, 1}));
   EXPECT_EQ(plan.layers[0].bias, 2);
   EXPECT_TRUE(plan.layers[0].transposed);
+  EXPECT_EQ(plan.layers[0].precision, LayerPrecision::kBfloat16);
+  EXPECT_EQ(plan.layers[2].precision, LayerPrecision::kAny);
   EXPECT_EQ(plan.layers[0].activation.kind, ActivationKind::kLeakyRelu);
   EXPECT_EQ(plan.layers[0].activation.alpha, 0.25f);
   EXPECT_EQ(plan.layers[1].scale, 3);
@@ -79,6 +81,9 @@ const WrongLayer kWrongLayers[] = {
     {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "transpose": 1})",
      "transpose: 1 found, expected true or false"},
     {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "add": ["x4"]})", "\"x4\" found"},
+    {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "precision": "int8"})",
+     "precision: \"int8\" found, expected one of \"fp32\""},
+    {R"({"op": "affine", "inputs": ["x0"], "precision": "fp32"})", "precision: unknown field"},
     {R"({"op": "dense", "inputs": ["x0"], "weights": [0], "scale": 1})", "scale: unknown field"},
     {R"({"op": "affine", "inputs": ["x0", "x0"]})", "affine of 2 inputs, expected one"},
     {R"({"op": "layer_norm", "inputs": ["x0"]})", "epsilon: nothing found"},

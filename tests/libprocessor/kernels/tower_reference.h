@@ -41,7 +41,7 @@ class TowerReference {
       std::vector<Matrix> sources, adds;
       for (const TowerValue& value : layer.inputs) sources.push_back(find(value));
       for (const TowerValue& value : layer.add) adds.push_back(find(value));
-      layers.push_back(Layer(layer, tower_.dense(i).bfloat16, sources, adds));
+      layers.push_back(Layer(layer, tower_.dense(i).type, sources, adds));
     }
     std::vector<Matrix> outputs;
     for (const TowerValue& value : tower_.plan().outputs) outputs.push_back(find(value));
@@ -56,7 +56,46 @@ class TowerReference {
     return weight.data[weight.elements() == 1 ? 0 : at];
   }
 
-  Matrix Layer(const TowerLayer& layer, bool half, const std::vector<Matrix>& sources,
+  // The weights [k, units] of an input of a dense layer, rounded.
+  std::vector<double> RoundedWeights(const TowerLayer& layer, size_t input, PanelType type) const {
+    const WeightView& view = weights_[layer.weights[input]];
+    const int64_t k = view.shape[layer.transposed ? 1 : 0], units = view.shape[layer.transposed ? 0 : 1];
+    std::vector<double> rounded(k * units);
+    for (int64_t j = 0; j < units; ++j) {
+      double step = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        double& weight = rounded[i * units + j];
+        weight = view.data[layer.transposed ? j * k + i : i * units + j];
+        step = std::max(step, std::fabs(weight) / 127);
+      }
+      for (int64_t i = 0; i < k; ++i) {
+        double& weight = rounded[i * units + j];
+        if (type == PanelType::kBfloat16) weight = Half(weight);
+        if (type == PanelType::kInt8 && step > 0) weight = std::nearbyint(weight / step) * step;
+      }
+    }
+    return rounded;
+  }
+
+  std::vector<double> RoundedSource(const Matrix& x, int64_t r, PanelType type) const {
+    std::vector<double> row;
+    double least = 0, greatest = 0;
+    for (int64_t k = 0; k < x.width; ++k) {
+      row.push_back(x.At(r, k));
+      least = std::min(least, row.back());
+      greatest = std::max(greatest, row.back());
+    }
+    const double step = (greatest - least) / 255;
+    for (double& value : row) {
+      if (type == PanelType::kBfloat16 && tower_.rounds_activations()) value = Half(value);
+      if (type == PanelType::kInt8 && step > 0) {
+        value = std::min(std::nearbyint(value / step), 255 - std::nearbyint(-least / step)) * step;
+      }
+    }
+    return row;
+  }
+
+  Matrix Layer(const TowerLayer& layer, PanelType type, const std::vector<Matrix>& sources,
                const std::vector<Matrix>& adds) const {
     Matrix result;
     result.rows = 1;
@@ -69,15 +108,20 @@ class TowerReference {
       result.width = 0;
       for (const Matrix& source : sources) result.width += source.width;
     }
+    std::vector<std::vector<double>> weights;
+    for (size_t i = 0; layer.kind == LayerKind::kDense && i < sources.size(); ++i) {
+      weights.push_back(RoundedWeights(layer, i, type));
+    }
     for (int64_t r = 0; r < result.rows; ++r) {
-      const std::vector<double> row = Row(layer, half, sources, adds, r, result.width);
+      const std::vector<double> row = Row(layer, type, weights, sources, adds, r, result.width);
       result.values.insert(result.values.end(), row.begin(), row.end());
     }
     return result;
   }
 
-  std::vector<double> Row(const TowerLayer& layer, bool half, const std::vector<Matrix>& sources,
-                          const std::vector<Matrix>& adds, int64_t r, int64_t width) const {
+  std::vector<double> Row(const TowerLayer& layer, PanelType type, const std::vector<std::vector<double>>& weights,
+                          const std::vector<Matrix>& sources, const std::vector<Matrix>& adds, int64_t r,
+                          int64_t width) const {
     std::vector<double> row(width, layer.kind == LayerKind::kMultiply ? 1.0 : 0.0);
     double mean = 0, variance = 0;
     if (layer.kind == LayerKind::kLayerNorm) {
@@ -87,14 +131,11 @@ class TowerReference {
     int64_t column = 0;
     for (size_t i = 0; i < sources.size(); ++i) {
       const Matrix& x = sources[i];
+      const std::vector<double> rounded = RoundedSource(x, r, type);
       for (int64_t j = 0; j < (layer.kind == LayerKind::kConcat ? x.width : width); ++j) {
         switch (layer.kind) {
           case LayerKind::kDense:
-            for (int64_t k = 0; k < x.width; ++k) {
-              const double weight = weights_[layer.weights[i]].data[layer.transposed ? j * x.width + k : k * width + j];
-              const bool rounds = half && tower_.rounds_activations();
-              row[j] += (rounds ? Half(x.At(r, k)) : x.At(r, k)) * (half ? Half(weight) : weight);
-            }
+            for (int64_t k = 0; k < x.width; ++k) row[j] += rounded[k] * weights[i][k * width + j];
             break;
           case LayerKind::kAffine:
             row[j] = x.At(r, j) * (layer.scale < 0 ? 1 : Weight(layer.scale, j)) +
@@ -255,6 +296,7 @@ inline std::vector<TowerOptions> AllTowerOptions() {
   all.push_back({Precision::kFloat32, ThisCpu().isa, true});
   // oneDNN computes it on every CPU with AVX-512, if slowly.
   if (ThisCpu().isa == Isa::kAvx512) all.push_back({Precision::kBfloat16, Isa::kAvx512, true});
+  if (HasInt8(ThisCpu())) all.push_back({Precision::kInt8, Isa::kAvx512});
   return all;
 }
 
