@@ -260,7 +260,8 @@ PROCESSOR_API processor_status processor_model_info(const processor_model *model
                                                     processor_error *error);
 
 /**
- * \brief Return the signatures, as JSON: a list of `{"signature_name", "method_name", "default", "inputs", "outputs"}`.
+ * \brief Return the signatures, as JSON: a list of
+ * `{"signature_name", "method_name", "default", "executor", "inputs", "outputs"}`.
  *
  * `default` is true for the signature that serves requests without a signature name. Each input and output is
  * `{"name", "tensor", "dtype", "shape"}`, where `dtype` is a name as in "DT_FLOAT" and `shape` a list with -1 for an

@@ -44,7 +44,7 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRe
   }
   const auto &specs = request->signature->inputs();
   request->feeds.resize(specs.size());
-  std::vector<bool> seen(specs.size(), false);
+  SeenInputs seen(specs.size());
   FeedArena arena;
   for (size_t i = 0; i < request_.num_inputs; ++i) {
     processor_tensor tensor;
@@ -58,7 +58,7 @@ absl::Status RequestReader::DecodeTensors(const ModelVersion &version, DecodedRe
     if (absl::Status s = ToTensor(tensor, specs[at], may_borrow, &arena, &request->feeds[at]); !s.ok()) return s;
     seen[at] = true;
   }
-  std::vector<std::string_view> keys;
+  OutputKeys keys;
   for (size_t i = 0; i < request_.num_outputs; ++i) keys.emplace_back(request_.outputs[i]);
   return FinishRequest(seen, keys, request);
 }

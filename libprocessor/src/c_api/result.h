@@ -4,16 +4,25 @@
 #define PROCESSOR_C_API_RESULT_H_
 
 #include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
 #include "processor/processor.h"
+#include "src/base/memory_block.h"
 #include "src/c_api/tensor_view.h"
 #include "src/codec/buffer.h"
 #include "src/host/requests/route_table.h"
 #include "src/runtime/stats/stats.h"
 
 struct processor_result {
+  // Its memory is one of the blocks that threads keep.
+  static void *operator new(size_t size) {
+    if (void *memory = processor::NewBlock(size)) return memory;
+    throw std::bad_alloc();
+  }
+  static void operator delete(void *memory) { processor::FreeBlock(memory); }
+
   bool holds_bytes = false;
   processor::Buffer bytes;
   std::vector<processor::TensorView> tensors;

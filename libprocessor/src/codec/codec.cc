@@ -105,7 +105,7 @@ absl::Status UnknownInput(const Signature& signature, std::string_view key) {
                                                  "' (has ", Aliases(signature.inputs()), ")"));
 }
 
-absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
+absl::Status PlaceInput(const Signature& signature, const NamedInput& input, SeenInputs* seen,
                         absl::InlinedVector<NamedInput, 64>* inputs) {
   const int position = signature.FindInput(input.key);
   if (position < 0) return UnknownInput(signature, input.key);
@@ -146,13 +146,13 @@ absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& s
       absl::StrCat("input '", spec.alias, "': shape ", shape.DebugString(), ", expected ", spec.shape.DebugString()));
 }
 
-absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
+absl::Status FinishRequest(absl::Span<const bool> seen, absl::Span<const std::string_view> output_keys,
                            DecodedRequest* dst) {
   return FinishRequestBy({}, seen, output_keys, dst);
 }
 
-absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& seen,
-                             const std::vector<std::string_view>& output_keys, DecodedRequest* dst) {
+absl::Status FinishRequestBy(const OutputRule& rule, absl::Span<const bool> seen,
+                             absl::Span<const std::string_view> output_keys, DecodedRequest* dst) {
   const Signature& signature = *dst->signature;
   for (size_t i = 0; i < seen.size(); ++i) {
     if (seen[i]) continue;
@@ -169,7 +169,7 @@ absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& se
     for (size_t i = 0; i < outputs.size(); ++i) dst->fetches.push_back(static_cast<int>(i));
     return absl::OkStatus();
   }
-  std::vector<bool> wanted(outputs.size());
+  absl::InlinedVector<bool, 64> wanted(outputs.size());
   for (const std::string_view key : output_keys) {
     const int position = signature.FindOutput(key);
     if (position < 0) {

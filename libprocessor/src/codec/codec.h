@@ -15,7 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "src/base/signature.h"
 #include "src/codec/buffer.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -46,7 +48,25 @@ struct DecodedRequest {
   /// Further runs of other signatures of the same version for the one response: the later tasks of a MultiInference.
   /// Their outputs follow those of this one. Such a request is not batched with others.
   std::vector<DecodedRequest> next;
+
+  /// Empties the request, but keeps the memory of its lists for another one.
+  void Clear() {
+    signature = nullptr;
+    feeds.clear();
+    fetches.clear();
+    fetch_keys.clear();
+    model_name = {};
+    model_version.reset();
+    version_label = {};
+    details.reset();
+    next.clear();
+  }
 };
+
+/// Which inputs of a signature a request has [inputs].
+using SeenInputs = absl::InlinedVector<bool, 64>;
+/// The outputs that a request names.
+using OutputKeys = absl::InlinedVector<std::string_view, 8>;
 
 /// What a caller knows of a request beside its bytes.
 struct RequestOptions {
@@ -97,7 +117,7 @@ absl::Status CheckShape(const TensorSpec& spec, const tensorflow::TensorShape& s
 /// Completes a request after all inputs and the output filter were read: sets missing inputs (`seen` [inputs]) to their
 /// defaults, and turns `output_keys` (all outputs if empty) into fetches.
 /// \return INVALID_ARGUMENT for a missing input without default, NOT_FOUND for an unknown output.
-absl::Status FinishRequest(const std::vector<bool>& seen, const std::vector<std::string_view>& output_keys,
+absl::Status FinishRequest(absl::Span<const bool> seen, absl::Span<const std::string_view> output_keys,
                            DecodedRequest* dst);
 
 }  // namespace processor

@@ -4,8 +4,8 @@
 // A one-row request has dozens of tensors of a few bytes. TensorFlow's allocator needs two allocations and a mutex for
 // each, which is most of the cost of decoding. Here small tensors share blocks: each holds a share of its block, and the
 // last one frees the block, on any thread. Large tensors have their own blocks, so that a small tensor that lives long
-// does not keep much memory. If there is no memory, the arena fails at once; TensorFlow's allocator retries for ten
-// seconds and then continues with a null pointer.
+// does not keep much memory. Threads keep the blocks (memory_block.h). If there is no memory, the arena fails at once;
+// TensorFlow's allocator retries for ten seconds and then continues with a null pointer.
 //
 // Tensors above a few kilobytes are claimed from the budget of requests (byte_budget.h) before they are allocated; the
 // claim is released with their block.
@@ -15,7 +15,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/byte_budget.h"
+#include "src/base/memory_block.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -89,22 +89,16 @@ struct FeedArena::Block {
   explicit Block(int shares) : shares(shares) {}
 
   static Block* Make(size_t bytes, int shares) {
-    void* memory = std::aligned_alloc(kAlignment, bytes);
+    void* memory = NewBlock(bytes, kAlignment);
     return memory == nullptr ? nullptr : new (memory) Block(shares);
   }
   static void Drop(Block* block, int shares) {
-    if (block->shares.fetch_sub(shares, std::memory_order_acq_rel) != shares) return;
-    ByteBudget* const budget = block->budget;
-    const auto claimed = static_cast<int64_t>(block->claimed);
-    std::free(block);
-    if (claimed > 0) budget->Release(ByteBudget::Use::kTensors, claimed);
+    if (block->shares.fetch_sub(shares, std::memory_order_acq_rel) == shares) FreeBlock(block);
   }
 
   char* begin() { return reinterpret_cast<char*>(this) + kAlignment; }
 
   std::atomic<int> shares;
-  size_t claimed = 0;  // changed by the arena's thread alone, while the block cannot be dropped
-  ByteBudget* budget = nullptr;
 };
 
 /// The buffer of a tensor, which lies in a block after a pointer to the block and before its data:
@@ -174,8 +168,7 @@ inline absl::Status FeedArena::Claim(size_t bytes, size_t* claimed) {
 inline absl::Status FeedArena::Extend(size_t string_bytes) {
   size_t claimed = 0;
   if (absl::Status s = Claim(string_bytes, &claimed); !s.ok()) return s;
-  last_->claimed += claimed;
-  last_->budget = budget_;
+  HandClaimTo(last_, budget_, ByteBudget::Use::kTensors, static_cast<int64_t>(claimed));
   return absl::OkStatus();
 }
 
@@ -207,10 +200,7 @@ inline absl::Status FeedArena::Make(tensorflow::DataType dtype, const tensorflow
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor of shape ", shape.DebugString()));
   }
   last_ = block;
-  if (claimed > 0) {
-    block->claimed += claimed;
-    block->budget = budget_;
-  }
+  if (claimed > 0) HandClaimTo(block, budget_, ByteBudget::Use::kTensors, static_cast<int64_t>(claimed));
   char* const place = memory + sizeof(Block*);
   SharedBuffer::BlockOf(place) = block;
   const size_t strings = dtype == tensorflow::DT_STRING ? count : 0;

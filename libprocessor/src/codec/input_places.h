@@ -4,10 +4,10 @@
 #define PROCESSOR_CODEC_INPUT_PLACES_H_
 
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "src/base/signature.h"
+#include "src/codec/codec.h"
 
 namespace processor {
 
@@ -20,11 +20,11 @@ class InputPlaces {
   /// \return INVALID_ARGUMENT if the signature has no such input or it was seen before.
   absl::Status Take(std::string_view key, int* position);
 
-  const std::vector<bool>& seen() const { return seen_; }
+  const SeenInputs& seen() const { return seen_; }
 
  private:
   const Signature& signature_;
-  std::vector<bool> seen_;
+  SeenInputs seen_;
 };
 
 }  // namespace processor

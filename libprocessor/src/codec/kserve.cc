@@ -38,7 +38,7 @@ class InferCodec final : public Codec {
                       DecodedRequest* dst) const override {
     InferRequest parts;
     if (absl::Status status = ReadInferRequest(bytes, &parts); !status.ok()) return status;
-    *dst = DecodedRequest();
+    dst->Clear();
     SetModel(parts.spec, dst);
     const std::string_view name = options.signature.empty() ? parts.spec.signature : options.signature;
     if (absl::Status status = SelectSignature(signatures, name, dst); !status.ok()) return status;

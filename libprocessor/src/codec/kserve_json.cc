@@ -46,7 +46,7 @@ class InferJson final : public Codec {
     InferBody body;
     absl::Status status = ReadInferBody(document.root(), bytes.substr(header), &body);
     if (!status.ok()) return status;
-    *dst = DecodedRequest();
+    dst->Clear();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
     if (status = SelectSignature(signatures, name, dst); !status.ok()) return status;
     InputPlaces places(*dst->signature);
@@ -97,7 +97,7 @@ class InferJson final : public Codec {
   /// A body without JSON: the value of the only input of a model. What Triton takes as a raw binary request.
   static absl::Status DecodeValue(std::string_view bytes, const SignatureSet& signatures, const RequestOptions& options,
                                   DecodedRequest* dst) {
-    *dst = DecodedRequest();
+    dst->Clear();
     if (absl::Status s = SelectSignature(signatures, options.signature, dst); !s.ok()) return s;
     const std::vector<TensorSpec>& inputs = dst->signature->inputs();
     if (inputs.size() != 1) {
@@ -129,7 +129,7 @@ class InferJson final : public Codec {
     return WrongCount(spec, filler.filled(), "data", shape);
   }
 
-  static absl::Status Finish(const InferBody& body, const std::vector<bool>& seen, DecodedRequest* dst,
+  static absl::Status Finish(const InferBody& body, const SeenInputs& seen, DecodedRequest* dst,
                              InferJsonDetails* details) {
     details->id = std::string(body.id);
     details->binary_outputs = body.binary_outputs;

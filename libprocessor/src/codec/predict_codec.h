@@ -90,8 +90,8 @@ struct OutputRule {
 };
 
 /// Completes a request as FinishRequest() (codec.h) does, by the rule of a protocol.
-absl::Status FinishRequestBy(const OutputRule& rule, const std::vector<bool>& seen,
-                             const std::vector<std::string_view>& output_keys, DecodedRequest* dst);
+absl::Status FinishRequestBy(const OutputRule& rule, absl::Span<const bool> seen,
+                             absl::Span<const std::string_view> output_keys, DecodedRequest* dst);
 
 /// A field whose message may occur in several parts, which the wire format joins.
 class JoinedField {
@@ -124,7 +124,7 @@ struct NamedInput {
 };
 
 /// Finds the position of an input and stores its message there; of equal keys, the last one counts.
-absl::Status PlaceInput(const Signature& signature, const NamedInput& input, std::vector<bool>* seen,
+absl::Status PlaceInput(const Signature& signature, const NamedInput& input, SeenInputs* seen,
                         absl::InlinedVector<NamedInput, 64>* inputs);
 
 /// One tensor of a map, whose sizes are computed before it is written.
@@ -182,14 +182,14 @@ class PredictCodec final : public Codec {
                       DecodedRequest* dst) const override {
     Heads heads;
     Payloads entries;
-    std::vector<std::string_view> output_keys;
+    OutputKeys output_keys;
     // The signature may come after the inputs, so the top level is walked before any input is read.
     if (!Scan(bytes, &heads, &entries, &output_keys)) return Malformed("request", "PredictRequest");
     if (std::max(entries.size(), output_keys.size()) > kMaxEntries) {
       return absl::InvalidArgumentError(
           absl::StrCat("request: too many inputs or outputs, expected at most ", kMaxEntries));
     }
-    *dst = DecodedRequest();
+    dst->Clear();
     std::string_view signature_name;
     if (!Protocol::ReadHead(heads, dst, &signature_name)) return Malformed("model_spec", "ModelSpec");
     if (!options.signature.empty()) signature_name = options.signature;
@@ -198,7 +198,7 @@ class PredictCodec final : public Codec {
 
     const Signature& signature = *dst->signature;
     const size_t count = signature.inputs().size();
-    std::vector<bool> seen(count);
+    SeenInputs seen(count);
     absl::InlinedVector<NamedInput, 64> inputs(count);
     std::forward_list<std::string> merged;  // memory of values that came in parts
     for (const std::string_view entry : entries) {
@@ -239,8 +239,7 @@ class PredictCodec final : public Codec {
                                                    " of protocol '", Protocol::kName, "'"));
   }
 
-  static bool Scan(std::string_view bytes, Heads* heads, Payloads* entries,
-                   std::vector<std::string_view>* output_keys) {
+  static bool Scan(std::string_view bytes, Heads* heads, Payloads* entries, OutputKeys* output_keys) {
     WireReader reader(bytes);
     WireField field;
     while (!reader.done()) {

@@ -138,7 +138,7 @@ class ExampleCodec final : public Codec {
     }
     if (!spec_ok) return MalformedExamples("model_spec", "ModelSpec");
     if (!input_ok) return MalformedExamples("input", "Input");
-    *dst = DecodedRequest();
+    dst->Clear();
     SetModel(spec, dst);
     const std::string_view name = options.signature.empty() ? spec.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
@@ -213,7 +213,7 @@ class MultiCodec final : public Codec {
     }
     Tensor examples;
     if (absl::Status status = MakeExamples(input.batch(), &examples); !status.ok()) return status;
-    *dst = DecodedRequest();
+    dst->Clear();
     auto details = std::make_shared<ExampleDetails>();
     std::set<const Signature*> seen;
     for (size_t i = 0; i < tasks.size(); ++i) {

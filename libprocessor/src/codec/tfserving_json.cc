@@ -74,7 +74,7 @@ class Reader {
     feeds_->resize(signature_.inputs().size());
   }
 
-  const std::vector<bool>& seen() const { return places_.seen(); }
+  const SeenInputs& seen() const { return places_.seen(); }
 
   absl::Status ReadColumns(JsonElement inputs) {
     JsonObject object;
@@ -212,7 +212,7 @@ class PredictJson final : public Codec {
     if (absl::Status status = document.Parse(bytes); !status.ok()) return status;
     PredictBody body;
     if (absl::Status status = ScanPredict(document.root(), &body); !status.ok()) return status;
-    *dst = DecodedRequest();
+    dst->Clear();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
     if (!found.ok()) return found;

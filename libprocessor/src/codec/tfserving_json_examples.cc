@@ -69,7 +69,7 @@ class ExampleJson final : public Codec {
     if (absl::Status status = document.Parse(bytes); !status.ok()) return status;
     ExamplesBody body;
     if (absl::Status status = ScanExamples(document, &body); !status.ok()) return status;
-    *dst = DecodedRequest();
+    dst->Clear();
     const std::string_view name = options.signature.empty() ? body.signature : options.signature;
     absl::Status found = SelectSignature(signatures, name, dst, absl::StatusCode::kInvalidArgument);
     if (!found.ok()) return found;

@@ -6,18 +6,11 @@
 
 #include "src/runtime/executor/step_cancellation.h"
 #include "src/runtime/executor/step_runner.h"
-#include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/executor_factory.h"
-#include "tensorflow/core/common_runtime/local_executor_params.h"
-#include "tensorflow/core/graph/graph.h"
 #include "tsl/platform/denormal.h"
 
 namespace processor {
 namespace {
-
-constexpr char kWithPool[] = "PROCESSOR_CANCELLABLE_EXECUTOR";
-constexpr char kOnCaller[] = "PROCESSOR_CANCELLABLE_EXECUTOR_ON_CALLER";
-constexpr char kDefault[] = "DEFAULT";
 
 class CancellableExecutor : public tensorflow::Executor {
  public:
@@ -51,32 +44,14 @@ class CancellableExecutor : public tensorflow::Executor {
   const bool has_pool_;
 };
 
-class CancellableExecutorFactory : public tensorflow::ExecutorFactory {
- public:
-  explicit CancellableExecutorFactory(bool has_pool) : has_pool_(has_pool) {}
-
-  absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
-                           std::unique_ptr<tensorflow::Executor>* executor) override {
-    std::unique_ptr<tensorflow::Executor> made;
-    if (absl::Status s = tensorflow::NewExecutor(kDefault, params, graph, &made); !s.ok()) return s;
-    *executor = std::make_unique<CancellableExecutor>(std::move(made), has_pool_);
-    return absl::OkStatus();
-  }
-
- private:
-  const bool has_pool_;
-};
-
 }  // namespace
 
-const char* CancellableExecutorType(bool has_pool) {
-  static const bool registered = [] {
-    tensorflow::ExecutorFactory::Register(kWithPool, new CancellableExecutorFactory(true));
-    tensorflow::ExecutorFactory::Register(kOnCaller, new CancellableExecutorFactory(false));
-    return true;
-  }();
-  (void)registered;
-  return has_pool ? kWithPool : kOnCaller;
+absl::Status NewCancellableExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
+                                    bool has_pool, std::unique_ptr<tensorflow::Executor>* executor) {
+  std::unique_ptr<tensorflow::Executor> made;
+  if (absl::Status s = tensorflow::NewExecutor("DEFAULT", params, graph, &made); !s.ok()) return s;
+  *executor = std::make_unique<CancellableExecutor>(std::move(made), has_pool);
+  return absl::OkStatus();
 }
 
 }  // namespace processor

@@ -3,13 +3,19 @@
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_CANCELLABLE_EXECUTOR_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_CANCELLABLE_EXECUTOR_H_
 
+#include <memory>
+
+#include "absl/status/status.h"
+#include "tensorflow/core/common_runtime/executor.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
+#include "tensorflow/core/graph/graph.h"
+
 namespace processor {
 
-/// Registers the executor with TensorFlow at the first call, and returns its name.
-///
 /// `has_pool`: a step runs on the thread that waits for it and on those of the session's pool; else on that thread
 /// alone.
-const char* CancellableExecutorType(bool has_pool);
+absl::Status NewCancellableExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
+                                    bool has_pool, std::unique_ptr<tensorflow::Executor>* executor);
 
 }  // namespace processor
 

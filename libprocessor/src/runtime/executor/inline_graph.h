@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/runtime/executor/executor_type.h"
 #include "tensorflow/core/common_runtime/executor.h"
 #include "tensorflow/core/common_runtime/rendezvous_mgr.h"
 #include "tensorflow/core/framework/function.h"
@@ -54,6 +55,7 @@ class InlineGraphScope {
   const InlineSession& session() const { return session_; }
   /// The graph, or null if it needs the session. Executors of functions are made before that of the callable itself.
   InlineGraph* graph = nullptr;
+  Executor executor = Executor::kDefault;
 
  private:
   const InlineSession session_;

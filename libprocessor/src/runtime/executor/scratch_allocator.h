@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocates the tensors that a step computes: thousands of small ones in every request.
 //
-// TensorFlow's allocator calls posix_memalign for each, glibc's slow path: a fifth of the time of a small request. This
-// one keeps freed blocks on the thread that freed them, by size class, up to a bound, and asks malloc for the rest. Any
-// thread may free any block.
+// TensorFlow's allocator calls posix_memalign for each. This one takes blocks that the thread has kept (memory_block.h).
 //
 // All sessions compute with it, including the one that restores a version: a restored variable may share the block into
-// which it was read. No block is in a cache while it is in use, and blocks above 64 KiB never are.
+// which it was read.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_SCRATCH_ALLOCATOR_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_SCRATCH_ALLOCATOR_H_
 

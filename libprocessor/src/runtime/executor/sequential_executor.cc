@@ -11,14 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/kept_objects.h"
 #include "src/kernels/prepared_kernel.h"
 #include "src/runtime/executor/inline_graph.h"
 #include "src/runtime/executor/step_cancellation.h"
-#include "tensorflow/core/common_runtime/executor.h"
-#include "tensorflow/core/common_runtime/executor_factory.h"
-#include "tensorflow/core/common_runtime/local_executor_params.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -26,7 +24,6 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/graph/algorithm.h"
-#include "tensorflow/core/graph/graph.h"
 
 namespace processor {
 namespace {
@@ -37,12 +34,6 @@ using tensorflow::Node;
 using tensorflow::OpKernel;
 using tensorflow::Tensor;
 using tensorflow::TensorValue;
-
-const std::string& TypeName(bool variables_are_constant) {
-  static const std::string* const constant = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR");
-  static const std::string* const changing = new std::string("PROCESSOR_SEQUENTIAL_EXECUTOR_CHANGING_VARIABLES");
-  return variables_are_constant ? *constant : *changing;
-}
 
 // How many nodes ahead kernels are prefetched, and how many bytes of each: the fields that all kernels have.
 constexpr size_t kFetchAhead = 4;
@@ -90,8 +81,8 @@ class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
  public:
   /// `session`: what steps without the session need.
   SequentialExecutor(const tensorflow::LocalExecutorParams& params, bool variables_are_constant,
-                     const InlineSession& session)
-      : params_(params), variables_are_constant_(variables_are_constant), session_(session) {}
+                     const std::string& type, const InlineSession& session)
+      : params_(params), variables_are_constant_(variables_are_constant), type_(type), session_(session) {}
 
   ~SequentialExecutor() override {
     for (OpKernel* kernel : kernels_) params_.delete_kernel(kernel);
@@ -130,7 +121,6 @@ class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
 
   void RunAsyncInternal(const Args& args, DoneCallback done) override { done(Run(args)); }
 
-  absl::Status CheckNode(const Node& node) const;
   const Tensor* ConstantOf(const Node& node, OpKernel* kernel);
   absl::Status PrepareKernels();
 
@@ -141,6 +131,7 @@ class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
 
   const tensorflow::LocalExecutorParams params_;
   const bool variables_are_constant_;
+  const std::string& type_;
   const InlineSession session_;
   std::vector<OpKernel*> kernels_;  // all kernels, also those of constants, which are not run
   std::vector<NodeState> nodes_;
@@ -156,18 +147,6 @@ class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
 
   KeptObjects<Step> idle_steps_;
 };
-
-absl::Status SequentialExecutor::CheckNode(const Node& node) const {
-  const auto refuse = [&](const char* what) {
-    return absl::UnimplementedError(absl::StrCat("node '", node.name(), "': ", what));
-  };
-  if (node.IsControlFlow()) return refuse("control flow, which one thread cannot run in order");
-  if (node.IsSend() || node.IsRecv()) return refuse("a transfer between devices");
-  for (tensorflow::DataType type : node.output_types()) {
-    if (tensorflow::IsRefType(type)) return refuse("an output by reference");
-  }
-  return absl::OkStatus();
-}
 
 // Returns the value of a node if it is the same in every step; null if that is not known.
 const Tensor* SequentialExecutor::ConstantOf(const Node& node, OpKernel* kernel) {
@@ -206,7 +185,6 @@ absl::Status SequentialExecutor::Initialize(const Graph& graph) {
   size_t widest = 1;
   for (const Node* node : order) {
     if (!node->IsOp()) continue;
-    if (absl::Status s = CheckNode(*node); !s.ok()) return s;
     first_input[node->id()] = static_cast<uint32_t>(num_inputs_);
     first_output[node->id()] = num_outputs;
     num_inputs_ += node->num_inputs();
@@ -320,7 +298,7 @@ absl::Status SequentialExecutor::RunStep(const Args& args, Step& step) {
   params.runner = &runner;
   params.run_all_kernels_inline = args.run_all_kernels_inline;
   params.stats_collector = args.stats_collector;
-  params.executor_type = &TypeName(variables_are_constant_);
+  params.executor_type = &type_;
   params.frame_iter = tensorflow::FrameAndIter(0, 0);
   params.output_attr_array = attributes_.data();
 
@@ -351,36 +329,43 @@ absl::Status SequentialExecutor::RunStep(const Args& args, Step& step) {
   return absl::OkStatus();
 }
 
-class SequentialExecutorFactory : public tensorflow::ExecutorFactory {
- public:
-  explicit SequentialExecutorFactory(bool variables_are_constant) : variables_are_constant_(variables_are_constant) {}
-
- private:
-  absl::Status NewExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
-                           std::unique_ptr<tensorflow::Executor>* executor) override {
-    InlineGraphScope* const scope = InlineGraphScope::Current();
-    auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant_,
-                                                     scope == nullptr ? InlineSession() : scope->session());
-    if (absl::Status s = made->Initialize(graph); !s.ok()) return s;
-    if (scope != nullptr) scope->graph = NeedsSession(graph) ? nullptr : made.get();
-    *executor = std::move(made);
-    return absl::OkStatus();
-  }
-
-  const bool variables_are_constant_;
-};
+// Returns whether a kernel of the op may wait until another op of the graph, or another request, has run.
+bool WaitsForOthers(const std::string& op) {
+  static const auto* const prefixes = new std::vector<std::string>{
+      "QueueDequeue", "QueueEnqueue", "Barrier", "Stage",     "Unstage",       "MapStage",   "MapUnstage",
+      "MapPeek",      "OrderedMap",   "Unbatch", "MutexLock", "BatchFunction", "RecordInput"};
+  if (op == "Batch" || absl::EndsWith(op, "TakeGradient")) return true;
+  return std::any_of(prefixes->begin(), prefixes->end(),
+                     [&](const std::string& prefix) { return absl::StartsWith(op, prefix); });
+}
 
 }  // namespace
 
-const char* SequentialExecutorType(bool variables_are_constant) {
-  static const bool registered = [] {
-    for (bool constant : {false, true}) {
-      tensorflow::ExecutorFactory::Register(TypeName(constant), new SequentialExecutorFactory(constant));
+absl::Status CheckSequential(const Graph& graph) {
+  for (const Node* node : graph.op_nodes()) {
+    const auto refuse = [&](const char* what) {
+      return absl::UnimplementedError(absl::StrCat("node '", node->name(), "': ", what));
+    };
+    if (node->IsControlFlow()) return refuse("control flow, which one thread cannot run in order");
+    if (node->IsSend() || node->IsRecv()) return refuse("a transfer between devices");
+    if (WaitsForOthers(node->type_string())) return refuse("an op that waits for others");
+    for (tensorflow::DataType type : node->output_types()) {
+      if (tensorflow::IsRefType(type)) return refuse("an output by reference");
     }
-    return true;
-  }();
-  (void)registered;
-  return TypeName(variables_are_constant).c_str();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewSequentialExecutor(const tensorflow::LocalExecutorParams& params, const Graph& graph,
+                                   bool variables_are_constant, const std::string& type,
+                                   std::unique_ptr<tensorflow::Executor>* executor) {
+  InlineGraphScope* const scope = InlineGraphScope::Current();
+  auto made = std::make_unique<SequentialExecutor>(params, variables_are_constant, type,
+                                                   scope == nullptr ? InlineSession() : scope->session());
+  if (absl::Status s = made->Initialize(graph); !s.ok()) return s;
+  if (scope != nullptr) scope->graph = NeedsSession(graph) ? nullptr : made.get();
+  *executor = std::move(made);
+  return absl::OkStatus();
 }
 
 }  // namespace processor

@@ -5,16 +5,29 @@
 // for memory: the state of a kernel was last touched a request ago. This one keeps its own state dense, fetches the
 // kernels that come next while one runs, and treats variables as constants if they never change after loading.
 //
-// Like TensorFlow's, it refuses control flow and reference edges.
+// Like TensorFlow's, it refuses control flow and reference edges. It also refuses ops that wait for others of their graph.
 #ifndef PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
 #define PROCESSOR_RUNTIME_EXECUTOR_SEQUENTIAL_EXECUTOR_H_
 
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "tensorflow/core/common_runtime/executor.h"
+#include "tensorflow/core/common_runtime/local_executor_params.h"
+#include "tensorflow/core/graph/graph.h"
+
 namespace processor {
 
-/// Registers the executor at the first call, and returns its name, for ConfigProto.experimental.executor_type.
-/// `variables_are_constant`: no signature of the model changes a variable. One graph cannot show that, since it lacks
-/// the other signatures.
-const char* SequentialExecutorType(bool variables_are_constant);
+/// Returns OK if the executor can run a graph.
+/// \return UNIMPLEMENTED with the node that it refuses.
+absl::Status CheckSequential(const tensorflow::Graph& graph);
+
+/// Makes the executor of a graph that CheckSequential() permits. `type`: the name of the executors of functions that the
+/// graph calls; must live as long as the process.
+absl::Status NewSequentialExecutor(const tensorflow::LocalExecutorParams& params, const tensorflow::Graph& graph,
+                                   bool variables_are_constant, const std::string& type,
+                                   std::unique_ptr<tensorflow::Executor>* executor);
 
 }  // namespace processor
 

@@ -141,7 +141,7 @@ class BatchedRequests::StartedRequest : public Request {
     parts_.watch.Remove(this);
     // The caller may free the model inside Done(), and freeing waits for gate.Leave(): release all that belongs to it.
     outputs.clear();
-    request = DecodedRequest();
+    request.Clear();
     version.reset();
     if (end != nullptr) async_work_->Done(*end);
     async_work_.reset();

@@ -56,10 +56,12 @@ Json SpecsJson(const std::vector<TensorSpec>& specs) {
 
 Json SignaturesList(const ModelVersion& version) {
   Json list = Json::array();
-  for (const auto& signature : version.signatures().all()) {
+  const SignatureSet& signatures = version.signatures();
+  for (const auto& signature : signatures.all()) {
     list.push_back({{"signature_name", signature->name()},
                     {"method_name", signature->method_name()},
-                    {"default", signature.get() == version.signatures().default_signature()},
+                    {"default", signature.get() == signatures.default_signature()},
+                    {"executor", ExecutorName(version.executor(signatures.IndexOf(signature.get())))},
                     {"inputs", SpecsJson(signature->inputs())},
                     {"outputs", SpecsJson(signature->outputs())}});
   }
@@ -102,8 +104,9 @@ std::string Model::InfoJson() const {
     info["version"] = source.number.has_value() ? Json(*source.number) : Json(nullptr);
     info["generation"] = version->generation;
     info["checkpoint"] = source.checkpoint_prefix.empty() ? Json(nullptr) : Json(source.checkpoint_prefix);
-    info["default_signature"] = version->signatures().default_signature()->name();
-    info["executor"] = ExecutorName(version->executor());
+    const SignatureSet& signatures = version->signatures();
+    info["default_signature"] = signatures.default_signature()->name();
+    info["executor"] = ExecutorName(version->executor(signatures.IndexOf(signatures.default_signature())));
     const PrecisionChoice& precision = version->precision();
     info["precision"] = precision.precision.empty() ? Json(nullptr) : Json(precision.precision);
     info["precision_reason"] = precision.precision.empty() ? Json(nullptr) : Json(precision.reason);

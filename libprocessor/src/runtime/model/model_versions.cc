@@ -130,8 +130,7 @@ absl::Status ModelVersions::Load(const VersionSource& source, bool background) {
   }
   loaded->load_ms = static_cast<double>(NowNs() - start_ns) / 1e6;
 
-  // Our own executor refuses graphs with loops.
-  bounded_ = loaded->executor() == Executor::kSingleThreaded;
+  bounded_ = loaded->bounded();
   loaded->generation = ++generation_;
   if (std::shared_ptr<ModelVersion> replaced = current_.Exchange(std::move(loaded))) {
     std::lock_guard<std::mutex> lock(mutex_);

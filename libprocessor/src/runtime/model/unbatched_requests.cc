@@ -10,6 +10,25 @@
 
 namespace processor {
 
+// Borrows the lists of a request, and empties them at the end of the scope.
+class UnbatchedRequests::Lent {
+ public:
+  explicit Lent(KeptObjects<Tensors>* owner) : owner_(*owner), tensors_(owner->Take()) {}
+  ~Lent() {
+    tensors_->request.Clear();
+    tensors_->outputs.clear();
+    owner_.Keep(std::move(tensors_));
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  Tensors& operator*() { return *tensors_; }
+
+ private:
+  KeptObjects<Tensors>& owner_;
+  std::unique_ptr<Tensors> tensors_;
+};
+
 // A request that runs on the thread of its caller, so it ends only when its work has stopped.
 class UnbatchedRequests::InlineCall : public RequestCall {
  public:
@@ -113,8 +132,8 @@ absl::Status UnbatchedRequests::Execute(int session, Work& work, RequestCall& ca
     timing.model_version = version->source().number.value_or(-1);
     timing.generation = version->generation;
 
-    DecodedRequest request;
-    std::vector<tensorflow::Tensor> outputs;
+    Lent lent(&tensors_);
+    auto& [request, outputs] = *lent;
     absl::Status status;
     if (IsPast(work.deadline_us)) {
       status = DeadlinePassed();

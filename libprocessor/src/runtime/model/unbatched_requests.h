@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "src/base/kept_objects.h"
 #include "src/runtime/model/model_parts.h"
 #include "src/runtime/model/request_call.h"
 #include "src/runtime/model/work.h"
@@ -29,10 +31,18 @@ class UnbatchedRequests {
  private:
   class InlineCall;
   class SlotTask;
+  class Lent;
+
+  /// What a request fills while it runs; later requests reuse the memory of its lists.
+  struct Tensors {
+    DecodedRequest request;
+    std::vector<tensorflow::Tensor> outputs;
+  };
 
   absl::Status Execute(int session, Work& work, RequestCall& call) noexcept;
 
   ModelParts& parts_;
+  KeptObjects<Tensors> tensors_;
 };
 
 }  // namespace processor

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/runtime/executor/cancellable_executor.h"
-#include "src/runtime/executor/sequential_executor.h"
 #include "src/runtime/requests/cancellation.h"
 #include "src/runtime/session/session_device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -20,11 +18,8 @@ tensorflow::SessionOptions TensorFlowOptions(const SessionOptions& options) {
   config.set_allow_soft_placement(true);  // graphs may name devices that existed in training
   // Kernels use the device's pool, not TensorFlow's own, whose size the first session of the process decides.
   config.set_inter_op_parallelism_threads(options.inter_op_pool == nullptr ? -1 : options.inter_op_pool->NumThreads());
-  config.mutable_experimental()->set_executor_type(CancellableExecutorType(options.inter_op_pool != nullptr));
-  if (options.executor == Executor::kSingleThreaded) {
-    config.mutable_experimental()->set_executor_type(SequentialExecutorType(options.variables_are_constant));
-    config.set_inter_op_parallelism_threads(-1);
-  }
+  config.mutable_experimental()->set_executor_type(
+      ExecutorType({options.executor, options.variables_are_constant, options.inter_op_pool != nullptr}));
   // The graph is never extended, so TensorFlow need not keep a copy for that.
   config.mutable_experimental()->set_optimize_for_static_graph(true);
   config.mutable_experimental()->set_disable_output_partition_graphs(true);
@@ -36,17 +31,12 @@ bool IsTransient(const absl::Status& status) { return absl::IsResourceExhausted(
 
 }  // namespace
 
-const char* ExecutorName(Executor executor) {
-  return executor == Executor::kSingleThreaded ? "single_threaded" : "default";
-}
-
 absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOptions& options, tensorflow::Device* base,
                              tensorflow::thread::ThreadPoolInterface* intra_op_pool,
                              std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> result(new Session);
   std::vector<std::unique_ptr<tensorflow::Device>> devices;
-  auto* const inter_op_pool = options.executor == Executor::kDefault ? options.inter_op_pool : nullptr;
-  auto device = std::make_unique<SessionDevice>(base, intra_op_pool, inter_op_pool);
+  auto device = std::make_unique<SessionDevice>(base, intra_op_pool, options.inter_op_pool);
   result->device_ = device.get();
   devices.push_back(std::move(device));
   const tensorflow::SessionOptions tensorflow_options = TensorFlowOptions(options);
@@ -66,7 +56,7 @@ Session::~Session() {
 
 void Session::Claim(ScratchUse use) { device_->Claim(use); }
 
-absl::Status Session::Make(const Signature& signature, const std::vector<int>& outputs, bool traced, Handle* handle) {
+absl::Status Session::Make(const Signature& signature, absl::Span<const int> outputs, bool traced, Handle* handle) {
   tensorflow::CallableOptions options;
   for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
   for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
@@ -74,12 +64,12 @@ absl::Status Session::Make(const Signature& signature, const std::vector<int>& o
   const InlineGraphScope scope({&config_, devices_});
   const absl::Status status = session_->MakeCallable(options, &handle->number);
   handle->graph = traced ? nullptr : scope.graph;
+  handle->executor = scope.executor;
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("signature '", signature.name(), "': ", status.message()));
 }
 
-absl::Status Session::Prepare(int callable, const Signature& signature, const std::vector<int>& outputs,
-                              Handle* handle) {
+absl::Status Session::Prepare(int callable, const Signature& signature, absl::Span<const int> outputs, Handle* handle) {
   Callable& made = callables_[callable];
   Callable::State state = made.state.load(std::memory_order_acquire);
   if (state == Callable::kNotMade) {

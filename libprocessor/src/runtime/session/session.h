@@ -16,8 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "src/base/signature.h"
 #include "src/runtime/config/model_config.h"
+#include "src/runtime/executor/executor_type.h"
 #include "src/runtime/executor/inline_graph.h"
 #include "src/runtime/executor/scratch_allocator.h"
 #include "tensorflow/core/common_runtime/direct_session.h"
@@ -29,11 +31,8 @@ namespace processor {
 
 class SessionDevice;
 
-enum class Executor { kSingleThreaded, kDefault };
-const char* ExecutorName(Executor executor);
-
 struct SessionOptions {
-  Executor executor = Executor::kSingleThreaded;
+  ExecutorChoice executor = ExecutorChoice::kAuto;
   /// Where the default executor runs ops that do not depend on each other; null: on the calling thread. It must outlive
   /// the session.
   tensorflow::thread::ThreadPoolInterface* inter_op_pool = nullptr;
@@ -47,6 +46,7 @@ class Session {
   struct Handle {
     tensorflow::Session::CallableHandle number = -1;
     InlineGraph* graph = nullptr;  // null if TensorFlow's session has to run it
+    Executor executor = Executor::kDefault;
   };
 
   /// Creates the session on a device that wraps `base` with the pools of a slot. All must outlive it.
@@ -57,7 +57,7 @@ class Session {
   /// Makes the callable with that number, which the caller chooses in [0, kMaxCallables), unless it is made already.
   /// `outputs`: positions in the signature. A failure is not retried: later calls return the first status, unless
   /// memory was short.
-  absl::Status Prepare(int callable, const Signature& signature, const std::vector<int>& outputs, Handle* handle);
+  absl::Status Prepare(int callable, const Signature& signature, absl::Span<const int> outputs, Handle* handle);
 
   /// Runs a callable by the handle that Prepare() has given. `feeds` [signature inputs]. Cancellation::Current() of the
   /// calling thread stops it. `metadata`: of a callable that traces; may be null.
@@ -86,7 +86,7 @@ class Session {
   };
 
   Session() = default;
-  absl::Status Make(const Signature& signature, const std::vector<int>& outputs, bool traced, Handle* handle);
+  absl::Status Make(const Signature& signature, absl::Span<const int> outputs, bool traced, Handle* handle);
   /// Why a callable could not be made: for one whose state is kFailed.
   absl::Status Failure(int callable);
 

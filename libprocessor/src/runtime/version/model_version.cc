@@ -119,7 +119,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
     PinnedPool pool("restore", 1, CpuSet());
     std::unique_ptr<Session> loader;
     SessionOptions options;
-    options.executor = Executor::kDefault;
+    options.executor = ExecutorChoice::kDefault;
     options.inter_op_pool = threads.inter.get();
     if (absl::Status s = Session::Create(meta_graph.graph_def(), options, result->base_device_.get(), &pool, &loader);
         !s.ok()) {
@@ -167,81 +167,82 @@ absl::Status ModelVersion::Specialize(const ModelConfig& config, tensorflow::Gra
 }
 
 ModelVersion::~ModelVersion() {
+  subsets_.reset();
   sessions_.clear();
   base_device_.reset();
   // Give the pages of variables and graphs back; malloc would keep most of them.
   malloc_trim(0);
 }
 
-absl::Status ModelVersion::PrepareSignatures(Session& session, int* failed) {
-  *failed = 0;
-  absl::Status first;
+absl::Status ModelVersion::PrepareSignatures(Session& session) {
+  absl::Status result;
   const auto& all = signatures_.all();
+  executors_.assign(all.size(), Executor::kDefault);
   for (size_t i = 0; i < all.size() && i < Session::kMaxCallables / 2; ++i) {
-    Session::Handle unused;
-    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]), &unused);
-    if (status.ok()) continue;
-    ++*failed;
-    // Only the default signature decides whether the model can be served; requests for others get their own error.
-    if (all[i].get() == signatures_.default_signature()) first = status;
+    Session::Handle handle;
+    const absl::Status status = session.Prepare(static_cast<int>(i), *all[i], AllOutputs(*all[i]), &handle);
+    if (status.ok()) {
+      executors_[i] = handle.executor;
+    } else if (all[i].get() == signatures_.default_signature()) {
+      // Only the default signature decides whether the model can be served; requests for others get their own error.
+      result = status;
+    }
   }
-  return first;
+  return result;
 }
 
-absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
-                                       SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures) {
+absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, bool has_pool,
+                                       SessionSlot& slot, std::unique_ptr<Session>* session) {
   SessionOptions options;
-  options.executor = executor;
-  // With cpusets, ops run on the session's own thread.
-  const bool one_thread =
-      config.enable_inline_execute || !config.cpusets.empty() || config.inter_op_parallelism_threads < 0;
-  if (executor == Executor::kDefault && !one_thread) {
-    if (absl::Status s = CheckThreadsInAll(config); !s.ok()) return s;
-    options.inter_op_pool = &slot.inter_op_pool();
-  }
+  // A timeline needs the executor that keeps step statistics.
+  const bool traces = config.executor == ExecutorChoice::kAuto && config.timeline.start_step >= 0;
+  options.executor = traces ? ExecutorChoice::kDefault : config.executor;
+  if (has_pool) options.inter_op_pool = &slot.inter_op_pool();
   options.variables_are_constant = !writes_state_;
   std::unique_ptr<Session> made;
   if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {
     return s;
   }
-  if (absl::Status s = PrepareSignatures(*made, failed_signatures); !s.ok()) return s;
+  if (absl::Status s = PrepareSignatures(*made); !s.ok()) return s;
   *session = std::move(made);
   return absl::OkStatus();
 }
 
 absl::Status ModelVersion::MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph,
                                         const SessionSlots& slots, const Cancellation& cancellation) {
-  if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
-  // The single-threaded executor refuses control flow and reference edges. Since the graph is rewritten before, only an
-  // attempt shows that. A timeline needs the executor that keeps step statistics.
-  std::unique_ptr<Session> first;
-  int failed = 0;
-  absl::Status status = absl::UnimplementedError("not tried");
-  const bool may_be_single = config.executor != ExecutorChoice::kDefault &&
-                             (config.timeline.start_step < 0 || config.executor == ExecutorChoice::kSingleThreaded);
-  if (may_be_single) {
-    executor_ = Executor::kSingleThreaded;
-    status = MakeSession(config, graph, executor_, slots[0], &first, &failed);
-  }
-  if (config.executor != ExecutorChoice::kSingleThreaded && (!status.ok() || failed > 0)) {
-    std::unique_ptr<Session> other;
-    int other_failed = 0;
-    const absl::Status other_status = MakeSession(config, graph, Executor::kDefault, slots[0], &other, &other_failed);
-    if (!status.ok() || (other_status.ok() && other_failed < failed)) {
-      executor_ = Executor::kDefault;
-      status = other_status;
-      first = std::move(other);
-    }
-  }
-  if (!status.ok()) return status;
-  sessions_.push_back(std::move(first));
-  for (int i = 1; i < slots.size(); ++i) {
-    std::unique_ptr<Session> session;
+  // With cpusets, ops run on the session's own thread.
+  const bool one_thread =
+      config.enable_inline_execute || !config.cpusets.empty() || config.inter_op_parallelism_threads < 0;
+  bool has_pool = false;
+  for (int i = 0; i < slots.size(); ++i) {
     if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
-    if (absl::Status s = MakeSession(config, graph, executor_, slots[i], &session, &failed); !s.ok()) return s;
+    std::unique_ptr<Session> session;
+    if (absl::Status s = MakeSession(config, graph, has_pool, slots[i], &session); !s.ok()) return s;
+    if (!has_pool && !one_thread && !bounded()) {
+      // The first session has shown that there is a graph which only the default executor runs: TensorFlow rewrites graphs
+      // before it makes executors, so nothing else shows it. Such graphs get threads.
+      if (absl::Status s = CheckThreadsInAll(config); !s.ok()) return s;
+      has_pool = true;
+      session.reset();
+      if (absl::Status s = MakeSession(config, graph, has_pool, slots[i], &session); !s.ok()) return s;
+    }
     sessions_.push_back(std::move(session));
   }
+  const auto make = [this](int callable, int signature, const std::vector<int>& outputs) -> absl::Status {
+    Session::Handle unused;
+    for (const auto& session : sessions_) {
+      if (absl::Status s = session->Prepare(callable, *signatures_.all()[signature], outputs, &unused); !s.ok())
+        return s;
+    }
+    return absl::OkStatus();
+  };
+  subsets_ = std::make_unique<OutputSubsets>(static_cast<int>(signatures_.all().size()), make);
   return absl::OkStatus();
+}
+
+bool ModelVersion::bounded() const {
+  return std::all_of(executors_.begin(), executors_.end(),
+                     [](Executor executor) { return executor == Executor::kSingleThreaded; });
 }
 
 void ModelVersion::Claim(ScratchUse use) {

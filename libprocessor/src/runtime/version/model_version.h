@@ -6,17 +6,14 @@
 #ifndef PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
 #define PROCESSOR_RUNTIME_VERSION_MODEL_VERSION_H_
 
-#include <array>
-#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "src/base/signature.h"
 #include "src/codec/codec.h"
 #include "src/runtime/config/model_config.h"
@@ -25,6 +22,7 @@
 #include "src/runtime/session/session.h"
 #include "src/runtime/session/session_slots.h"
 #include "src/runtime/version/artifact.h"
+#include "src/runtime/version/output_subsets.h"
 
 namespace processor {
 
@@ -61,7 +59,10 @@ class ModelVersion {
 
   const SignatureSet& signatures() const { return signatures_; }
   const VersionSource& source() const { return source_; }
-  Executor executor() const { return executor_; }
+  /// Of a signature, by its position in signatures().
+  Executor executor(int signature) const { return executors_[signature]; }
+  /// Whether the work of a request is bounded by its size, as no graph has loops: our own executor refuses them.
+  bool bounded() const;
   /// The precision that fused towers compute with; empty if there are none.
   const PrecisionChoice& precision() const { return precision_; }
   /// Whether the tensors of a request may refer to memory of the caller.
@@ -89,18 +90,22 @@ class ModelVersion {
   absl::Status Specialize(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
                             const Cancellation& cancellation);
-  absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, Executor executor,
-                           SessionSlot& slot, std::unique_ptr<Session>* session, int* failed_signatures);
-  absl::Status PrepareSignatures(Session& session, int* failed);
+  absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, bool has_pool,
+                           SessionSlot& slot, std::unique_ptr<Session>* session);
+  /// Makes the callables of all outputs.
+  absl::Status PrepareSignatures(Session& session);
   static std::vector<int> AllOutputs(const Signature& signature);
 
-  /// Returns the number of the callable for those outputs (ascending), or of all outputs if too many subsets have been
-  /// asked for, in which case `outputs` becomes all.
-  int CallableFor(const Signature& signature, std::vector<int>* outputs);
+  /// Runs the callable of outputs (ascending) of a signature; `outputs` is set to theirs.
+  absl::Status RunCallable(Session& session, int callable, const DecodedRequest& request, absl::Span<const int> wanted,
+                           std::vector<tensorflow::Tensor>* outputs);
+  /// Runs a request for some outputs; `outputs` is set to those of `wanted`, which is ascending.
+  absl::Status RunSubset(Session& session, const DecodedRequest& request, absl::Span<const int> wanted,
+                         std::vector<tensorflow::Tensor>* outputs);
 
   VersionSource source_;
   SignatureSet signatures_;
-  Executor executor_ = Executor::kSingleThreaded;
+  std::vector<Executor> executors_;  // of the callables of all outputs [signatures]
   PrecisionChoice precision_;
   bool writes_state_ = true;
 
@@ -108,9 +113,8 @@ class ModelVersion {
   std::unique_ptr<tensorflow::Device> base_device_;
   std::vector<std::unique_ptr<Session>> sessions_;
 
-  // Callables of signature i: i for all outputs; above the number of signatures, subsets in the order of asking.
-  mutable std::shared_mutex subsets_mutex_;
-  std::map<std::pair<int, std::vector<int>>, int> subsets_;
+  // The callable of all outputs of signature i has the number i.
+  std::unique_ptr<OutputSubsets> subsets_;
 };
 
 }  // namespace processor

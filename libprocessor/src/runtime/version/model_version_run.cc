@@ -2,7 +2,6 @@
 // Runs requests on a model version; model_version.cc loads it.
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -12,8 +11,16 @@
 namespace processor {
 namespace {
 
-// A client could request every subset of the outputs; each costs a pruned graph in every session.
-constexpr int kMaxSubsets = 64;
+// Turns outputs of some positions (ascending) into those of `wanted`, which must be among them.
+void Arrange(absl::Span<const int> positions, absl::Span<const int> wanted, std::vector<tensorflow::Tensor>* outputs) {
+  std::vector<tensorflow::Tensor> arranged;
+  arranged.reserve(wanted.size());
+  for (int output : wanted) {
+    const auto found = std::lower_bound(positions.begin(), positions.end(), output);
+    arranged.push_back((*outputs)[found - positions.begin()]);
+  }
+  outputs->swap(arranged);
+}
 
 }  // namespace
 
@@ -21,24 +28,6 @@ std::vector<int> ModelVersion::AllOutputs(const Signature& signature) {
   std::vector<int> all(signature.outputs().size());
   std::iota(all.begin(), all.end(), 0);
   return all;
-}
-
-int ModelVersion::CallableFor(const Signature& signature, std::vector<int>* outputs) {
-  const int index = signatures_.IndexOf(&signature);
-  if (outputs->size() == signature.outputs().size()) return index;
-  const std::pair<int, std::vector<int>> key(index, *outputs);
-  {
-    std::shared_lock<std::shared_mutex> lock(subsets_mutex_);
-    const auto found = subsets_.find(key);
-    if (found != subsets_.end()) return found->second;
-  }
-  std::unique_lock<std::shared_mutex> lock(subsets_mutex_);
-  if (subsets_.size() < kMaxSubsets) {
-    const int number = static_cast<int>(signatures_.all().size() + subsets_.size());
-    if (number < Session::kMaxCallables) return subsets_.emplace(key, number).first->second;
-  }
-  *outputs = AllOutputs(signature);
-  return index;
 }
 
 absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
@@ -60,25 +49,48 @@ absl::Status ModelVersion::Run(int session, const DecodedRequest& request, std::
   return absl::OkStatus();
 }
 
+absl::Status ModelVersion::RunCallable(Session& session, int callable, const DecodedRequest& request,
+                                       absl::Span<const int> wanted, std::vector<tensorflow::Tensor>* outputs) {
+  Session::Handle handle;
+  if (absl::Status s = session.Prepare(callable, *request.signature, wanted, &handle); !s.ok()) return s;
+  return session.Run(handle, request.feeds, outputs);
+}
+
+absl::Status ModelVersion::RunSubset(Session& session, const DecodedRequest& request, absl::Span<const int> wanted,
+                                     std::vector<tensorflow::Tensor>* outputs) {
+  const int signature = signatures_.IndexOf(request.signature);
+  int callable = subsets_->Find(signature, wanted);
+  // Other outputs may change the state of the model.
+  if (callable < 0 && writes_state_) subsets_->MakeNow(signature, wanted, &callable).IgnoreError();
+  if (callable >= 0) return RunCallable(session, callable, request, wanted, outputs);
+
+  const std::vector<int> all = AllOutputs(*request.signature);
+  const absl::Status status = RunCallable(session, signature, request, all, outputs);
+  if (status.ok()) {
+    Arrange(all, wanted, outputs);
+    return status;
+  }
+  const Cancellation* const cancellation = Cancellation::Current();
+  if (cancellation != nullptr && cancellation->requested()) return status;
+  // What has failed may be an output that the request does not want.
+  if (!subsets_->MakeNow(signature, wanted, &callable).ok()) return status;
+  return RunCallable(session, callable, request, wanted, outputs);
+}
+
 absl::Status ModelVersion::RunOne(int session, const DecodedRequest& request,
                                   std::vector<tensorflow::Tensor>* outputs) {
-  const Signature& signature = *request.signature;
-  std::vector<int> wanted = request.fetches;
-  std::sort(wanted.begin(), wanted.end());
-  const int callable = CallableFor(signature, &wanted);
   Session& runner = *sessions_[session];
-  Session::Handle handle;
-  if (absl::Status s = runner.Prepare(callable, signature, wanted, &handle); !s.ok()) return s;
-  if (absl::Status s = runner.Run(handle, request.feeds, outputs); !s.ok()) return s;
-  if (wanted == request.fetches) return absl::OkStatus();
-  // The outputs were requested in another order, or the run returned all of them.
-  std::vector<tensorflow::Tensor> ordered;
-  ordered.reserve(request.fetches.size());
-  for (int fetch : request.fetches) {
-    const size_t at = std::lower_bound(wanted.begin(), wanted.end(), fetch) - wanted.begin();
-    ordered.push_back((*outputs)[at]);
-  }
-  outputs->swap(ordered);
+  const std::vector<int>& fetches = request.fetches;
+  const bool all = fetches.size() == request.signature->outputs().size();
+  const auto run = [&](absl::Span<const int> wanted) {
+    if (!all) return RunSubset(runner, request, wanted, outputs);
+    return RunCallable(runner, signatures_.IndexOf(request.signature), request, wanted, outputs);
+  };
+  if (std::is_sorted(fetches.begin(), fetches.end())) return run(fetches);
+  std::vector<int> sorted = fetches;
+  std::sort(sorted.begin(), sorted.end());
+  if (absl::Status s = run(sorted); !s.ok()) return s;
+  Arrange(sorted, fetches, outputs);
   return absl::OkStatus();
 }
 

@@ -56,7 +56,7 @@ class SessionTest : public testing::TestWithParam<Executor> {
     kept.add_input("x");
     (*kept.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
     SessionOptions options;
-    options.executor = GetParam();
+    options.executor = GetParam() == Executor::kDefault ? ExecutorChoice::kDefault : ExecutorChoice::kSingleThreaded;
     options.inter_op_pool = &inter_op_pool_;
     const absl::Status status = Session::Create(graph, options, base_.get(), &intra_op_pool_, &session_);
     ASSERT_TRUE(status.ok()) << status;
@@ -94,6 +94,7 @@ TEST_P(SessionTest, RunsPreparedCallables) {
 
 TEST_P(SessionTest, GraphsRunWithoutTheSessionIfTheyDoNotNeedIt) {
   ASSERT_TRUE(session_->Prepare(7, SignatureOf("y:0"), {0}, &handle_).ok());
+  EXPECT_EQ(handle_.executor, GetParam());
   EXPECT_EQ(handle_.graph != nullptr, GetParam() == Executor::kSingleThreaded);
   ASSERT_TRUE(session_->Prepare(8, SignatureOf("kept:0"), {0}, &handle_).ok());
   EXPECT_EQ(handle_.graph, nullptr) << "it keeps a tensor in the session";
