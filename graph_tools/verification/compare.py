@@ -116,7 +116,8 @@ class OutputComparison:
     shapes : int
         Requests whose outputs have different shapes; none of their elements is compared.
     rank_correlation : float or None
-        Spearman's rank correlation over all requests; None: the output is not a real number, or is constant.
+        Spearman's rank correlation over all requests, 0 if the output is constant in the second model only; None: the
+        output is not a real number, or is constant in the first model.
     auc_a, auc_b : float or None
         Area under the ROC curve, if requests have labels.
     worst : Worst or None

@@ -25,7 +25,7 @@ def spearman(a: Array, b: Array) -> float | None:
     Returns
     -------
     float or None
-        None: fewer than two values, or one array is constant, so that there is no order.
+        None: fewer than two values, or `a` is constant, so that there is no order. 0: only `b` is constant.
 
     Notes
     -----
@@ -35,9 +35,11 @@ def spearman(a: Array, b: Array) -> float | None:
         return None
     x, y = ranks(a), ranks(b)
     x, y = x - x.mean(), y - y.mean()
-    norm = float(np.sqrt((x * x).sum() * (y * y).sum()))
-    if norm == 0.0:
+    if not x.any():
         return None
+    if not y.any():
+        return 0.0
+    norm = float(np.sqrt((x * x).sum() * (y * y).sum()))
     return min(1.0, max(-1.0, float((x * y).sum()) / norm))
 
 

@@ -18,7 +18,8 @@ def test_spearman_of_orders() -> None:
     a = np.array([1.0, 2, 3, 4])
     assert spearman(a, np.exp(a)) == pytest.approx(1)
     assert spearman(a, -a) == pytest.approx(-1)
-    assert spearman(a, np.ones(4)) is None
+    assert spearman(np.ones(4), a) is None
+    assert spearman(a, np.ones(4)) == 0
     assert spearman(a[:1], a[:1]) is None
     # By hand: ranks 1, 2, 3, 4 and 2, 1, 4, 3 give 1 - 6 * 4 / (4 * 15).
     assert spearman(a, np.array([20.0, 10, 40, 30])) == pytest.approx(0.6)
