@@ -69,7 +69,7 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "worker_threads": ([1, 2], [], [0, 4097, *NOT_AN_INTEGER]),
     "max_queue_size": ([1, 4096], [], [0, -5, *NOT_AN_INTEGER]),
     "executor": (["auto", "single_threaded", "default"], [], ["", "xla", *NOT_A_STRING]),
-    "precision": (["auto", "fp32"], [], ["", "bf16", *NOT_A_STRING]),
+    "precision": (["auto", "bf16", "fp32"], [], ["", "int8", *NOT_A_STRING]),
     "warmup_runs": ([1, 7], [], [0, 1001, *NOT_AN_INTEGER]),
     "checkpoint_poll_seconds": ([0.01, 60, 1e9], [], [0, -1, 1e10, "60", True, []]),
     "load_timeout_seconds": ([0, 0.5, 1e6], [], [-1, 1e7, "60", True, []]),

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/c_api/boundary.h"
 #include "src/codec/protocols.h"
+#include "src/kernels/precision.h"
 #include "src/runtime/stats/stats.h"
 #include "src/runtime/threads/cpuset.h"
 #include "tensorflow/c/c_api.h"
@@ -51,6 +52,7 @@ std::string BuildInfo() {
   info["tensorflow"] = {{"built", PROCESSOR_TENSORFLOW_VERSION}, {"running", TF_Version()}};
   info["onednn"] = {{"version", absl::StrCat(onednn->major, ".", onednn->minor, ".", onednn->patch)},
                     {"isa", IsaName(dnnl_get_effective_cpu_isa())}};
+  info["precisions"] = processor::SupportedPrecisions();
   info["cpus"] = processor::FormatCpuset(processor::AllowedCpus());
   info["protocols"] = processor::Protocols();
   return processor::JsonText(info);

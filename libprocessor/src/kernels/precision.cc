@@ -32,6 +32,15 @@ absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu,
   return absl::OkStatus();
 }
 
+std::vector<std::string> SupportedPrecisions(const CpuFeatures& cpu) {
+  std::vector<std::string> found;
+  Precision ignored = Precision::kFloat32;
+  for (const char* name : {"fp32", "bf16", "int8"}) {
+    if (ChoosePrecision(name, cpu, &ignored).ok()) found.emplace_back(name);
+  }
+  return found;
+}
+
 const char* PrecisionName(Precision precision) {
   switch (precision) {
     case Precision::kBfloat16:

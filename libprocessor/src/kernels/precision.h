@@ -3,7 +3,9 @@
 #ifndef PROCESSOR_KERNELS_PRECISION_H_
 #define PROCESSOR_KERNELS_PRECISION_H_
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "src/kernels/cpu_features.h"
@@ -29,6 +31,9 @@ bool HasInt8(const CpuFeatures& cpu);
 /// \return INVALID_ARGUMENT for another text, FAILED_PRECONDITION for bf16 on a CPU without AVX2, and for int8 on one that
 ///         has no instructions for it.
 absl::Status ChoosePrecision(std::string_view attribute, const CpuFeatures& cpu, Precision* precision);
+
+/// Returns those of "fp32", "bf16" and "int8" that towers can compute with.
+std::vector<std::string> SupportedPrecisions(const CpuFeatures& cpu = ThisCpu());
 
 /// Returns "fp32", "bf16", "bf16 weights" or "int8".
 const char* PrecisionName(Precision precision);

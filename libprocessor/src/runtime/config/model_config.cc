@@ -78,7 +78,7 @@ void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst)
   reader.Member("executor").Choice({"auto", "single_threaded", "default"}, &executor);
   dst->executor = static_cast<ExecutorChoice>(executor);
   int precision = 0;
-  reader.Member("precision").Choice({"auto", "fp32"}, &precision);
+  reader.Member("precision").Choice({"auto", "bf16", "fp32"}, &precision);
   dst->precision = static_cast<PrecisionLimit>(precision);
   // Hosts of the contract rely on a thread for each session, and so does a configuration of worker threads.
   if (dialect == ConfigDialect::kDropIn || dst->execution == Execution::kPinned) dst->worker_threads = 1;

@@ -31,8 +31,8 @@ constexpr int kMaxThreads = 4096;
 
 enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
 
-/// What fused towers may compute with: what the model's certificate and the CPU allow, or fp32.
-enum class PrecisionLimit { kAuto, kFloat32 };
+/// What fused towers may compute with: what the model's certificate and the CPU allow, the same without int8, or fp32.
+enum class PrecisionLimit { kAuto, kBfloat16, kFloat32 };
 
 /// Which requests have their step statistics written to files: the keys `timeline_*`.
 struct TimelineConfig {

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@ namespace processor {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 
@@ -39,6 +42,120 @@ absl::Status Damaged(const fs::path& path, std::string_view found, std::string_v
                                           "; write the artifact again with `graph-tools fuse`"));
 }
 
+std::string Text(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// Reads the permission of bf16, which is in `precision` itself or, where int8 is permitted, in its `without_int8`.
+absl::Status ReadWider(const fs::path& path, const Json& wider, Artifact* artifact) {
+  const std::string permitted = Text(wider, "permitted");
+  if (permitted != "bf16" && permitted != "fp32") {
+    return Damaged(path, absl::StrCat("a permitted precision '", permitted, "'"), "bf16 or fp32");
+  }
+  artifact->bf16 = permitted == "bf16";
+  artifact->reason = Text(wider, "reason");
+  return absl::OkStatus();
+}
+
+absl::Status ReadPrecision(const fs::path& path, const Json& precision, Artifact* artifact) {
+  if (!precision.is_object()) return Damaged(path, "a 'precision' that is no object", "one");
+  const auto certificate = precision.find("certificate");
+  if (certificate != precision.end() && !certificate->is_null()) {
+    if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
+    artifact->bf16_arithmetic = Text(*certificate, "arithmetic") != "bf16 weights";
+  }
+  const auto int8 = precision.find("int8");
+  if (int8 != precision.end() && !int8->is_null()) {
+    if (!int8->is_object()) return Damaged(path, "an 'int8' that is no object", "one");
+    artifact->int8_reason = Text(*int8, "reason");
+    const auto kept = int8->find("kept");
+    if (kept != int8->end() && kept->is_array()) artifact->kept_layers = static_cast<int>(kept->size());
+  }
+  artifact->int8 = Text(precision, "permitted") == "int8";
+  if (!artifact->int8) return ReadWider(path, precision, artifact);
+  const auto without = precision.find("without_int8");
+  if (without == precision.end() || !without->is_object()) {
+    return Damaged(path, "int8 without an object 'without_int8'", "one");
+  }
+  return ReadWider(path, *without, artifact);
+}
+
+// What towers compute with, what is written into those whose precision is not fixed, and why.
+struct PrecisionUse {
+  Precision precision = Precision::kFloat32;
+  const char* attribute = "fp32";
+  std::string reason;
+};
+
+const char* Computes(Precision precision) {
+  return precision == Precision::kBfloat16 ? "the CPU computes with bf16"
+                                           : "the CPU gains nothing by bf16 arithmetic: bf16 weights, fp32 arithmetic";
+}
+
+// Chooses what the certificate of bf16 permits.
+PrecisionUse ChooseWider(const Artifact& artifact, const CpuFeatures& cpu) {
+  PrecisionUse use;
+  Precision on_cpu = Precision::kFloat32;
+  if (!artifact.fused) {
+    use.reason = "the model has no manifest with a certificate for bf16";
+  } else if (!artifact.bf16) {
+    use.reason = artifact.reason;
+  } else if (const absl::Status s = ChoosePrecision("bf16", cpu, &on_cpu); !s.ok()) {
+    use.reason = absl::StrCat("the certificate permits bf16, but ", s.message());
+  } else if (on_cpu == Precision::kBfloat16 && !artifact.bf16_arithmetic) {
+    use.precision = Precision::kBfloat16Weights;
+    use.attribute = "bf16_weights";
+    use.reason =
+        "the certificate permits bf16 weights: it was measured on a CPU without bf16 arithmetic; fuse the model on "
+        "this one to have its arithmetic measured";
+  } else {
+    use.precision = on_cpu;
+    use.attribute = "bf16";
+    use.reason = absl::StrCat("the certificate permits bf16; ", Computes(on_cpu));
+  }
+  return use;
+}
+
+PrecisionUse ChooseInt8(const Artifact& artifact, PrecisionLimit limit, bool forced, const CpuFeatures& cpu) {
+  if (limit == PrecisionLimit::kAuto && HasInt8(cpu)) {
+    std::string reason = forced ? "the model was fused with --precision int8" : "the certificate permits int8";
+    if (artifact.kept_layers > 0) {
+      absl::StrAppend(&reason, ", with ", artifact.kept_layers, artifact.kept_layers > 1 ? " layers" : " layer",
+                      " in more precise arithmetic");
+    }
+    return {Precision::kInt8, "int8", absl::StrCat(reason, "; the CPU computes with int8")};
+  }
+  PrecisionUse use = ChooseWider(artifact, cpu);
+  absl::StrAppend(
+      &use.reason, "; int8 is not used, because ",
+      limit == PrecisionLimit::kAuto ? "the CPU has no int8 arithmetic" : "the configuration asks for bf16");
+  return use;
+}
+
+absl::Status Choose(const Artifact& artifact, PrecisionLimit limit, const std::set<std::string>& written,
+                    const CpuFeatures& cpu, PrecisionUse* use) {
+  const bool automatic = written.count("auto") > 0, forced_int8 = written.count("int8") > 0;
+  if (limit == PrecisionLimit::kFloat32) {
+    use->reason = "the configuration asks for fp32";
+  } else if (written.count("bf16") > 0) {
+    if (const absl::Status s = ChoosePrecision("bf16", cpu, &use->precision); !s.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the model was fused with --precision bf16: ", s.message(),
+                       "; fuse it with --precision auto, or set \"precision\": \"fp32\" in the configuration"));
+    }
+    use->reason = absl::StrCat("the model was fused with --precision bf16; ", Computes(use->precision));
+  } else if (forced_int8 || (automatic && artifact.int8)) {
+    *use = ChooseInt8(artifact, limit, forced_int8, cpu);
+  } else if (!automatic) {
+    use->reason = artifact.reason.empty() ? "the model was fused with fp32" : artifact.reason;
+  } else {
+    *use = ChooseWider(artifact, cpu);
+    if (!artifact.int8_reason.empty()) absl::StrAppend(&use->reason, "; int8: ", artifact.int8_reason);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool UsesOurOps(const GraphDef& graph) {
@@ -57,7 +174,7 @@ absl::Status ReadArtifact(const std::string& dir, Artifact* artifact) {
   if (!fs::exists(path, error)) return absl::OkStatus();
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const nlohmann::json manifest = nlohmann::json::parse(text, nullptr, false);
+  const Json manifest = Json::parse(text, nullptr, false);
   if (!file || !manifest.is_object()) return Damaged(path, "no JSON object", "one");
   const auto fused = manifest.find("fused");
   if (fused == manifest.end()) return absl::OkStatus();
@@ -79,20 +196,7 @@ absl::Status ReadArtifact(const std::string& dir, Artifact* artifact) {
   }
   const auto precision = manifest.find(kPrecision);
   if (precision == manifest.end() || precision->is_null()) return absl::OkStatus();
-  if (!precision->is_object()) return Damaged(path, "a 'precision' that is no object", "one");
-  const std::string permitted =
-      precision->contains("permitted") && (*precision)["permitted"].is_string() ? (*precision)["permitted"] : "";
-  if (permitted != "bf16" && permitted != "fp32") {
-    return Damaged(path, absl::StrCat("a permitted precision '", permitted, "'"), "bf16 or fp32");
-  }
-  artifact->bf16 = permitted == "bf16";
-  const auto certificate = precision->find("certificate");
-  if (certificate != precision->end() && !certificate->is_null()) {
-    if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
-    artifact->bf16_arithmetic = certificate->value("arithmetic", nlohmann::json()) != "bf16 weights";
-  }
-  if (precision->contains("reason") && (*precision)["reason"].is_string()) artifact->reason = (*precision)["reason"];
-  return absl::OkStatus();
+  return ReadPrecision(path, *precision, artifact);
 }
 
 absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, GraphDef* graph, PrecisionChoice* choice,
@@ -102,53 +206,15 @@ absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, GraphD
     if (node->op() == kTower) written.insert(PrecisionOf(*node));
   });
   if (written.empty()) return absl::OkStatus();
-
-  Precision on_cpu = Precision::kFloat32;
-  const absl::Status possible = ChoosePrecision("bf16", cpu, &on_cpu);
-  const std::string computes = on_cpu == Precision::kBfloat16
-                                   ? "the CPU computes with bf16"
-                                   : "the CPU gains nothing by bf16 arithmetic: bf16 weights, fp32 arithmetic";
-  const char* for_auto = "fp32";
-  bool bf16 = false;
-  if (limit == PrecisionLimit::kFloat32) {
-    choice->reason = "the configuration asks for fp32";
-  } else if (written.count("bf16") > 0) {
-    if (!possible.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the model was fused with --precision bf16: ", possible.message(),
-                       "; fuse it with --precision auto, or set \"precision\": \"fp32\" in the configuration"));
-    }
-    bf16 = true;
-    choice->reason = absl::StrCat("the model was fused with --precision bf16; ", computes);
-  } else if (written.count("auto") == 0) {
-    choice->reason = artifact.reason.empty() ? "the model was fused with fp32" : artifact.reason;
-  } else if (!artifact.fused) {
-    choice->reason = "the model has no manifest with a certificate for bf16";
-  } else if (!artifact.bf16) {
-    choice->reason = artifact.reason;
-  } else if (!possible.ok()) {
-    choice->reason = absl::StrCat("the certificate permits bf16, but ", possible.message());
-  } else if (on_cpu == Precision::kBfloat16 && !artifact.bf16_arithmetic) {
-    bf16 = true;
-    on_cpu = Precision::kBfloat16Weights;
-    for_auto = "bf16_weights";
-    choice->reason =
-        "the certificate permits bf16 weights: it was measured on a CPU without bf16 arithmetic; fuse the model on "
-        "this "
-        "one to have its arithmetic measured";
-  } else {
-    bf16 = true;
-    for_auto = "bf16";
-    choice->reason = absl::StrCat("the certificate permits bf16; ", computes);
-  }
-  choice->precision = bf16 ? PrecisionName(on_cpu) : "fp32";
+  PrecisionUse use;
+  if (absl::Status s = Choose(artifact, limit, written, cpu, &use); !s.ok()) return s;
+  choice->precision = PrecisionName(use.precision);
+  choice->reason = std::move(use.reason);
   ForEachMutableNode(graph, [&](NodeDef* node) {
     if (node->op() != kTower) return;
     const std::string was = PrecisionOf(*node);
-    if (limit == PrecisionLimit::kFloat32) {
-      (*node->mutable_attr())[kPrecision].set_s("fp32");
-    } else if (was == "auto") {
-      (*node->mutable_attr())[kPrecision].set_s(for_auto);
+    if (limit == PrecisionLimit::kFloat32 || was == "auto" || was == "int8") {
+      (*node->mutable_attr())[kPrecision].set_s(use.attribute);
     }
   });
   return absl::OkStatus();

@@ -13,14 +13,17 @@
 namespace processor {
 
 /// The version of our ops and their plans that this library runs.
-constexpr int kOpsVersion = 2;
+constexpr int kOpsVersion = 3;
 
 /// The part of the manifest that matters when a model is loaded.
 struct Artifact {
   bool fused = false;           // made by `graph-tools fuse`
+  bool int8 = false;            // its certificate permits int8
+  int kept_layers = 0;          // and that many layers that are more precise
+  std::string int8_reason;      // why int8 is not permitted, as a sentence; empty if it was not considered
   bool bf16 = false;            // its certificate permits bf16
   bool bf16_arithmetic = true;  // and was measured with bf16 products, or else with weights rounded to bf16 alone
-  std::string reason;           // the result of the certificate, as a sentence
+  std::string reason;           // the result of the certificate of bf16, as a sentence
 };
 
 /// Whether the graph uses our ops.
@@ -33,12 +36,13 @@ absl::Status ReadArtifact(const std::string& dir, Artifact* artifact);
 
 /// The precision that towers compute with, and why.
 struct PrecisionChoice {
-  std::string precision;  // "fp32", "bf16" or "bf16 weights"; empty: the graph has no tower
+  std::string precision;  // "fp32", "bf16", "bf16 weights" or "int8"; empty: the graph has no tower
   std::string reason;
 };
 
 /// Sets the precision of towers where it is "auto" to what the artifact permits, the CPU supports and the configuration
-/// allows: bf16 products only if the certificate was measured with them.
+/// allows: bf16 products only if the certificate was measured with them. Where int8 is permitted or forced but cannot be
+/// used, towers compute with what the certificate of bf16 permits.
 /// \return FAILED_PRECONDITION if bf16 is forced and the CPU cannot compute with it.
 absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, tensorflow::GraphDef* graph,
                           PrecisionChoice* choice, const CpuFeatures& cpu = ThisCpu());

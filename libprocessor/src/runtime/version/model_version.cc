@@ -57,7 +57,7 @@ struct UpdateThreads {
   tensorflow::thread::ThreadPoolOptions options;
 };
 
-// Returns whether the graph has 16-bit numbers, or fused towers that may compute with them.
+// Returns whether the graph has 16-bit numbers, or fused towers that may compute with them or with bytes.
 bool ComputesInHalves(const tensorflow::GraphDef& graph) {
   const auto is_half = [](const tensorflow::NodeDef& node) {
     for (const char* key : {"T", "DstT", "dtype"}) {
@@ -68,7 +68,7 @@ bool ComputesInHalves(const tensorflow::GraphDef& graph) {
     }
     const auto precision = node.attr().find("precision");
     return node.op() == "RecDenseTower" && precision != node.attr().end() &&
-           absl::StartsWith(precision->second.s(), "bf16");
+           (absl::StartsWith(precision->second.s(), "bf16") || precision->second.s() == "int8");
   };
   const auto any = [&](const auto& nodes) { return std::any_of(nodes.begin(), nodes.end(), is_half); };
   const auto& functions = graph.library().function();

@@ -51,7 +51,7 @@ TEST_F(ArtifactTest, ReadsManifestOfFuse) {
 }
 
 TEST_F(ArtifactTest, NewerOpsAreRefused) {
-  Write(R"({"fused": true, "requires": {"recprocessor_ops": 3}})");
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 4}})");
   const absl::Status status = Read();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status;
@@ -105,6 +105,44 @@ TEST_F(ArtifactTest, UsesArithmeticOfCertificate) {
     ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
     EXPECT_EQ(choice.precision, "bf16");
   }
+}
+
+TEST_F(ArtifactTest, Int8NeedsPermissionAndInstructions) {
+  CpuFeatures cpu;
+  cpu.isa = Isa::kAvx512;
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 3},
+            "precision": {"permitted": "int8", "int8": {"permitted": true, "reason": "measured", "kept": [{}]},
+                          "without_int8": {"permitted": "bf16", "reason": "measured"}}})");
+  ASSERT_TRUE(Read().ok());
+  for (const char* written : {"auto", "int8"}) {
+    for (const bool vnni : {false, true}) {
+      cpu.avx512_vnni = vnni;
+      tensorflow::GraphDef graph = Tower(written);
+      PrecisionChoice choice;
+      ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+      EXPECT_EQ(Written(graph), vnni ? "int8" : "bf16");
+      EXPECT_EQ(choice.reason.find("no int8 arithmetic") == std::string::npos, vnni) << choice.reason;
+      EXPECT_EQ(choice.reason.find("1 layer ") != std::string::npos, vnni) << choice.reason;
+    }
+    tensorflow::GraphDef graph = Tower(written);
+    PrecisionChoice choice;
+    ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kBfloat16, &graph, &choice, cpu).ok());
+    EXPECT_EQ(Written(graph), "bf16");
+    EXPECT_NE(choice.reason.find("the configuration asks for bf16"), std::string::npos) << choice.reason;
+  }
+}
+
+TEST_F(ArtifactTest, ReasonSaysWhyInt8IsNotPermitted) {
+  Write(R"({"fused": true, "precision": {"permitted": "bf16", "int8": {"permitted": false, "reason": "loses 0.1"}}})");
+  ASSERT_TRUE(Read().ok());
+  CpuFeatures cpu;
+  cpu.isa = Isa::kAvx512;
+  cpu.avx512_vnni = true;
+  tensorflow::GraphDef graph = Tower("auto");
+  PrecisionChoice choice;
+  ASSERT_TRUE(SetPrecision(artifact_, PrecisionLimit::kAuto, &graph, &choice, cpu).ok());
+  EXPECT_EQ(Written(graph), "bf16");
+  EXPECT_NE(choice.reason.find("int8: loses 0.1"), std::string::npos) << choice.reason;
 }
 
 TEST_F(ArtifactTest, PrecisionIsFloat32WithoutCertificate) {
