@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from graph_tools.errors import UsageError
-from graph_tools.json_data import Count, JsonSchema, NotNegative
+from graph_tools.json_data import Count, Fraction, JsonSchema, NotNegative
 
 ROW_TYPES = ("fp32", "bf16", "fp16", "int8", "int4")
 """Types of stored rows; `fp32` leaves rows as they were exported."""
 RowType = Annotated[str, JsonSchema(enum=list(ROW_TYPES))]
 
-PRECISIONS = ("fp32", "bf16", "auto")
-"""Precisions of dense layers; `auto` is bf16 if measurements show that it changes little."""
+PRECISIONS = ("fp32", "bf16", "int8", "auto")
+"""Precisions of dense layers; `auto` is int8 or bf16 if measurements show that it changes little."""
 RequestedPrecision = Annotated[str, JsonSchema(enum=list(PRECISIONS))]
 
 NEEDED_PASSES = frozenset({"prune_unreachable", "use_resource_variables", "convert_sparse_lookups", "move_constants"})
@@ -112,6 +112,8 @@ class FuseOptions:
         user, if rows are items.
     table_store : Path or None
         Folder of table files that artifacts share; None: each artifact has its own.
+    max_auc_loss : float
+        Largest loss of AUC for which `auto` permits int8; for requests without labels, of rank correlation.
 
     Raises
     ------
@@ -123,10 +125,13 @@ class FuseOptions:
     skip_passes: tuple[str, ...] = ()
     user_inputs: tuple[str, ...] = ()
     table_store: Path | None = None
+    max_auc_loss: Fraction = 1e-3
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UsageError(f"--precision: '{self.precision}', expected one of {', '.join(PRECISIONS)}")
+        if not 0.0 <= self.max_auc_loss <= 1.0:
+            raise UsageError(f"--max-auc-loss: {self.max_auc_loss}, expected a number from 0 to 1")
 
     def check_inputs(self, signatures: Mapping[str, Iterable[str]]) -> None:
         """Raise `UsageError` for a user input that no signature has; `signatures` contains the inputs of each."""

@@ -20,6 +20,7 @@ not written. IN is only read.
 **Examples**
 
 - `graph-tools fuse cut/7 fused/7`: verified, in bf16 if that keeps the order of scores
+- `graph-tools fuse cut/7 fused/7 --requests ratings.npz`: in int8 if that keeps the order of these requests' scores
 - `graph-tools fuse cut/7 --dry-run --explain`: list what would be fused and what would not
 - `graph-tools fuse cut/7 fused/7 --precision fp32 --table-store tables`
 - `graph-tools fuse cut/7 fused/7 --requests ratings.npz --user-inputs user_id,age`

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graph_tools.options import PRECISIONS
+from graph_tools.options import PRECISIONS, FuseOptions
 
 
 @dataclass
@@ -20,10 +20,19 @@ class FusionOptions:
         str,
         typer.Option(
             metavar="|".join(PRECISIONS),
-            help="Precision of dense layers. auto: bf16 if this CPU supports it and no output loses more than 0.001 of "
-            "AUC or rank correlation. A model that was forced to bf16 does not load on CPUs without bf16.",
+            help="Precision of dense layers. auto: int8 if recorded requests (--requests) show that it changes little, "
+            "else bf16 if no output loses more than 0.001 of AUC or rank correlation, else fp32. A model that was "
+            "forced to bf16 does not load on CPUs without bf16.",
         ),
     ] = "auto"
+    max_auc_loss: Annotated[
+        float,
+        typer.Option(
+            metavar="LOSS",
+            help="Largest loss of AUC of an output for which auto permits int8; for requests without labels, largest "
+            "loss of rank correlation.",
+        ),
+    ] = FuseOptions.max_auc_loss
     explain: Annotated[
         bool,
         typer.Option(
@@ -56,6 +65,7 @@ class FusionOptions:
         """Return these options as arguments of `fuse` and `optimize`."""
         return {
             "precision": self.precision,
+            "max_auc_loss": self.max_auc_loss,
             "table_store": self.table_store,
             "user_inputs": tuple(name.strip() for name in (self.user_inputs or "").split(",") if name.strip()),
             "timing": self.explain,

@@ -120,18 +120,37 @@ def _timing(found: dict[str, Any] | None, console: Console) -> None:
 def _precision(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
-    word = "bf16, forced" if found["forced"] else found["permitted"]
+    word = f"{found['permitted']}{', forced' * found['forced']}"
     lines = [f"[bold]precision[/] {word}: {escape(found['reason'])}"]
-    measured = found["certificate"]
-    if measured is not None:
-        losses = [
-            f"{name} loss {max(0.0, float(measured[key])):.2g}"
-            for key, name in (("rank_correlation_loss", "rank correlation"), ("auc_loss", "AUC"))
-            if measured[key] is not None
+    int8, without = found["int8"], found["without_int8"]
+    if int8 is not None:
+        if found["permitted"] != "int8":
+            lines.append(f"  not int8: {escape(int8['reason'])}")
+        lines += [
+            f"  {layer['precision']} instead of int8: {escape(_layer(layer))}: {escape(layer['reason'])}"
+            for layer in int8["kept"]
         ]
-        lines.append(
-            f"  bf16 against fp32: largest difference {float(measured['max_difference']):.2g}"
-            f"{''.join(f', {loss}' for loss in losses)}; {measured['requests']:,} requests, {measured['rows']:,} rows, "
-            f"measured with {measured['arithmetic']} on {escape(measured['cpu'])}"
-        )
-    return lines
+        lines += _measured("int8", int8["certificate"])
+    if without is not None:
+        lines.append(f"  on CPUs without int8 arithmetic {without['permitted']}: {escape(without['reason'])}")
+    return lines + _measured("bf16", found["certificate"])
+
+
+def _layer(found: dict[str, Any]) -> str:
+    return f"layer {found['layer']} of '{found['node']}' (weights '{found['weights']}')"
+
+
+def _measured(precision: str, found: dict[str, Any] | None) -> list[str]:
+    """Describe a certificate."""
+    if found is None:
+        return []
+    losses = [
+        f", {name} loss {max(0.0, float(found[key])):.2g}"
+        for key, name in (("rank_correlation_loss", "rank correlation"), ("auc_loss", "AUC"))
+        if found[key] is not None
+    ]
+    return [
+        f"  {precision} against fp32: largest difference {float(found['max_difference']):.2g}{''.join(losses)}; "
+        f"{found['requests']:,} requests, {found['rows']:,} rows, "
+        f"measured with {found['arithmetic']} on {escape(found['cpu'])}"
+    ]

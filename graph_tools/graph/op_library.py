@@ -27,6 +27,8 @@ VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
 #: The version of docs/fused_ops.md that added an op, if not the first; an artifact's manifest has the version it needs.
 _SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2}
+#: The version that added int8 to RecDenseTower.
+_INT8_SINCE = 3
 
 Libraries = str | Path | Sequence[str | Path] | None
 """One library of ops, several, or None if none is given."""
@@ -49,15 +51,18 @@ class LibraryInfo:
     path : str
     version : str or None
         None: a library that contains only kernels does not report its version.
+    precisions : tuple of str
+        The precisions in which it can compute on this CPU.
     """
 
     path: str
     version: str | None
+    precisions: tuple[str, ...] = ()
 
 
-def ops_version(ops: Iterable[str]) -> int:
-    """Return the version of libprocessor's ops that a library must have to run these."""
-    return max((_SINCE.get(op, 1) for op in ops), default=1)
+def ops_version(ops: Iterable[str], int8: bool = False) -> int:
+    """Return the version of libprocessor's ops that a library must have to run these, in int8 if `int8` is set."""
+    return max([_INT8_SINCE if int8 else 1, *(_SINCE.get(op, 1) for op in ops)])
 
 
 def is_ours(op: str) -> bool:
@@ -194,7 +199,8 @@ def library_info(path: Path) -> LibraryInfo:
     except (OSError, AttributeError):
         return LibraryInfo(str(path), None)
     ask.restype = ctypes.c_char_p
-    return LibraryInfo(str(path), json.loads(ask())["version"])
+    said = json.loads(ask())
+    return LibraryInfo(str(path), said["version"], tuple(said.get("precisions", ())))
 
 
 def _packaged_library() -> Path | None:

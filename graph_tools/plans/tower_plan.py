@@ -32,6 +32,9 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "dice": ("weight", "scale", "shift"),
 }
 
+#: Precisions that a dense layer may keep in a tower that computes in int8.
+KEPT_PRECISIONS = ("bf16", "fp32")
+
 
 @dataclass(frozen=True)
 class Activation:
@@ -50,7 +53,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class Dense:
-    """`activation(Σ x·W + bias + Σ add)`, one weight for each input: [k, units], or [units, k] with `transpose`."""
+    """`activation(Σ x·W + bias + Σ add)`, one weight for each input: [k, units], or [units, k] with `transpose`.
+
+    If the op computes in int8, a layer with a `precision` (bf16 or fp32) computes in that instead.
+    """
 
     op: ClassVar[str] = "dense"
     inputs: tuple[str, ...]
@@ -59,6 +65,7 @@ class Dense:
     add: tuple[str, ...] = ()
     transpose: bool = False
     activation: Activation | None = None
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,21 @@ def references(layer: Layer) -> tuple[str, ...]:
     return layer.inputs + (layer.add if isinstance(layer, Dense) else ())
 
 
+def averaged(plan: TowerPlan) -> list[int]:
+    """Return the numbers of the dense layers whose results leave the op only through other dense layers.
+
+    Only these layers compute in bf16 or int8: nothing averages the errors of the others.
+    """
+    leaving = {reference for reference in plan.outputs if reference[0] == "h"}
+    found = []
+    for number, layer in reversed(list(enumerate(plan.layers))):
+        if f"h{number}" in leaving:
+            leaving |= set(layer.add if isinstance(layer, Dense) else layer.inputs)
+        elif isinstance(layer, Dense):
+            found.append(number)
+    return found[::-1]
+
+
 def weight_numbers(layer: Layer) -> Iterator[int]:
     """Yield the numbers of the weights of a layer and of its activation."""
     found: list[int | None] = []
@@ -191,6 +213,8 @@ def _check_shape(layer: Layer, where: str) -> None:
         raise wrong(where, f"{layer.op} of no inputs", "at least one")
     if isinstance(layer, Dense) and len(layer.weights) != count:
         raise wrong(where, f"{len(layer.weights)} weights for {count} inputs", "one each")
+    if isinstance(layer, Dense) and layer.precision not in (None, *KEPT_PRECISIONS):
+        raise wrong(where, f"precision '{layer.precision}'", f"one of {', '.join(KEPT_PRECISIONS)}")
     if isinstance(layer, LayerNorm):
         if not layer.epsilon > 0:
             raise wrong(where, f"epsilon {layer.epsilon}", "more than 0")

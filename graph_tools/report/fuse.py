@@ -91,7 +91,8 @@ class FuseReport(CutReport):
 
     def note_ops(self, model: Model) -> None:
         """Record which version of the ops a model needs."""
-        self.requires = Requirements(ops_version(our_ops(model.graph)))
+        int8 = self.precision is not None and self.precision.permitted == "int8"
+        self.requires = Requirements(ops_version(our_ops(model.graph), int8))
 
 
 def our_nodes(graph: Graph) -> dict[str, Node]:

@@ -15,7 +15,7 @@ from graph_tools.model.table_record import AbsentValue
 from graph_tools.options import CutOptions, RowType
 from graph_tools.report.cut import CutReport
 from graph_tools.report.fuse import FuseReport, Requirements, Site
-from graph_tools.report.precision import DecidedPrecision
+from graph_tools.report.precision import DecidedInt8, DecidedPrecision, Precision
 from graph_tools.report.table_files import TableFileRecord
 from graph_tools.verification.compare import OutputComparison, Tolerance
 
@@ -193,11 +193,16 @@ def _manifest(report: CutReport, files: dict[str, str]) -> Manifest:
     return FusedManifest(
         **vars(common) | {"fused": True},
         requires=report.requires,
-        precision=summary(DecidedPrecision, report.precision),
+        precision=_precision(report.precision),
         table_files=[summary(TableFileRecord, file) for file in report.table_files],
         user_inputs=report.user_inputs,
         fusing=[summary(FusingPass, result, refused=len(result.refused)) for result in report.fused],
     )
+
+
+def _precision(found: Precision | None) -> DecidedPrecision:
+    int8 = None if found is None or found.int8 is None else summary(DecidedInt8, found.int8)
+    return summary(DecidedPrecision, found, int8=int8)
 
 
 def _files(folder: Path) -> list[Path]:

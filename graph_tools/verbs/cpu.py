@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WANTED = (
-    "avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8",
+    "avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16",
+    "amx_int8",
 )  # fmt: skip
 
 

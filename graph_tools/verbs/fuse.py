@@ -27,7 +27,8 @@ from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
-from graph_tools.verbs.precision import decide, set_precision
+from graph_tools.verbs.precision import decide
+from graph_tools.verbs.tower_precision import set_precision
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.timing import Trace, measure
@@ -39,6 +40,7 @@ def fuse(
     *,
     memory_limit: int = CutOptions.memory_limit,
     precision: str = "auto",
+    max_auc_loss: float = FuseOptions.max_auc_loss,
     skip_passes: Sequence[str] = (),
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
@@ -66,9 +68,13 @@ def fuse(
         Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
     memory_limit : int [bytes]
     precision : str
-        Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `auto`: bf16 on
-        CPUs that support it, provided that no output loses more than 0.001 of AUC, or of rank correlation with the
-        scores of fp32, on the requests. If `check` is False or the proof is weak, `auto` means fp32.
+        Precision of dense layers: `fp32`; `bf16`, for which a CPU must support bf16 to load the model; `int8` on CPUs
+        that have int8 arithmetic; `auto`: int8 if recorded requests permit it, else bf16 on CPUs that support it,
+        provided that no output loses more than 0.001 of AUC, or of rank correlation with the scores of fp32, on the
+        requests. If `check` is False or the proof is weak, `auto` means fp32.
+    max_auc_loss : float
+        Largest loss of AUC for which `auto` permits int8; for requests without labels, of rank correlation. Layers that
+        lose too much stay bf16.
     skip_passes : sequence of str
         Names of passes to skip.
     table_store : path, optional
@@ -105,6 +111,7 @@ def fuse(
         target,
         options=CutOptions(memory_limit=memory_limit),
         precision=precision,
+        max_auc_loss=max_auc_loss,
         skip_passes=skip_passes,
         table_store=table_store,
         user_inputs=user_inputs,
@@ -130,6 +137,7 @@ def optimize(
     checkpoint: str | Path | None = None,
     options: CutOptions | None = None,
     precision: str = "auto",
+    max_auc_loss: float = FuseOptions.max_auc_loss,
     skip_passes: Sequence[str] = (),
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
@@ -161,7 +169,9 @@ def optimize(
         checkpoint=checkpoint,
         options=replace(options, skip_passes=skipped),
         table_store=store,
-        fusing=FuseOptions(precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store),
+        fusing=FuseOptions(
+            precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store, max_auc_loss
+        ),
         timing=timing,
         requests=requests,
         samples=samples,
@@ -213,7 +223,8 @@ class _FuseConversion(Conversion[FuseReport]):
     def complete(self, model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
         compare = self._compare_precisions if self.check else None
         report.table_files = describe_table_files(tables.files)
-        report.precision = decide(model, folder, tables.files, self.fusing.precision, compare)
+        report.precision = decide(model, folder, tables.files, self.fusing, compare)
+        report.note_ops(model)
 
     def _tidying_passes(self) -> list[Pass]:
         passes: list[Pass] = [PruneUnreachable(), MoveConstants()]
@@ -227,13 +238,13 @@ class _FuseConversion(Conversion[FuseReport]):
         generators = [Generator(source, name=name, seed=self.seed) for name in source.signatures]
         return measure(source, [request for generator in generators for request in generator.requests(self.samples)])
 
-    def _compare_precisions(self, a: Path, b: Path) -> VerifyReport:
-        self.steps.begin("Comparing fp32 with bf16")
+    def _compare_precisions(self, a: Path, b: Path, described: str, recorded_only: bool) -> VerifyReport:
+        self.steps.begin(f"Comparing fp32 with {described}")
         return verify(
             a,
             b,
             requests=self.requests,
-            samples=self.samples,
+            samples=0 if recorded_only else self.samples,
             tolerance=self.tolerance,
             memory_limit=self.options.memory_limit,
             seed=self.seed,

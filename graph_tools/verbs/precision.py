@@ -1,43 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether dense layers may compute in bf16: send the same requests to both precisions and compare the scores."""
+"""Decide whether dense layers may compute in bf16 or int8: compare the scores of the same requests."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graph_tools.graph import Node, attribute, op_def
-from graph_tools.graph.op_library import is_ours, library_info, load_library
+from graph_tools.graph.op_library import library_info, load_library
 from graph_tools.model import Model
-from graph_tools.report.precision import Certificate, Loss, Precision
-from graph_tools.store import TableFile
-from graph_tools.verbs.cpu import this_cpu
-from graph_tools.verification import OutputComparison, VerifyReport
-from graph_tools.verification.compare import FAR
+from graph_tools.options import FuseOptions
+from graph_tools.report.precision import Int8, KeptLayer, Precision, WithoutInt8
+from graph_tools.verbs.kept_layers import LayerSearch
+from graph_tools.verbs.precision_trial import Compare, Measured, Tables, Trial
+from graph_tools.verbs.tower_precision import LayerPlace, int8_layers, nodes_with_precision, set_precision
 from graph_tools.writer import write_graph
 
-#: Largest permitted loss of AUC, or of rank correlation with the scores of fp32.
+#: Largest loss of AUC for which bf16 is permitted, or of rank correlation with the scores of fp32.
 LIMIT = 1e-3
-_ATTRIBUTE = "precision"
-
-Tables = dict[str, TableFile]
-Compare = Callable[[Path, Path], VerifyReport]
 
 
-def nodes_with_precision(model: Model) -> list[Node]:
-    """Return the ops that have a precision attribute."""
-    return [node for node in model.graph if is_ours(node.op) and _has_precision(model, node)]
-
-
-def set_precision(model: Model, value: str) -> None:
-    """Set the precision of every such op: `fp32`, `bf16`, or `auto`, for which the library decides."""
-    for node in nodes_with_precision(model):
-        model.graph.set_attr(node, _ATTRIBUTE, value)
-
-
-def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
+def decide(model: Model, folder: Path, tables: Tables, options: FuseOptions, compare: Compare | None) -> Precision:
     """Decide on the precision of an artifact, and write it into its graph.
 
     Parameters
@@ -48,101 +30,79 @@ def decide(model: Model, folder: Path, tables: Tables, requested: str, compare: 
         Folder of the artifact.
     tables : dict of str to TableFile
         Its table files, by node.
-    requested : str
-        `fp32`, `bf16` or `auto`.
+    options : FuseOptions
     compare : callable or None
         Verifies one SavedModel against another; None: do not measure.
     """
-    found = _decide(model, folder, tables, requested, compare)
-    set_precision(model, found.attribute)
+    found = _Decision(options, None if compare is None else Trial(model, folder, tables, compare)).about(model)
+    kept = {} if found.int8 is None else {_place(layer): layer.precision for layer in found.int8.kept}
+    set_precision(model, found.attribute, kept)
     write_graph(model, folder, tables)
     return found
 
 
-def _decide(model: Model, folder: Path, tables: Tables, requested: str, compare: Compare | None) -> Precision:
-    if not nodes_with_precision(model):
-        return Precision(requested, "fp32", False, "no op of the graph has another precision")
-    if requested == "fp32":
-        return Precision(requested, "fp32", False, "asked for with --precision fp32")
-    forced = Precision(requested, "bf16", True, "asked for with --precision bf16")
-    if compare is None:
-        return forced if requested == "bf16" else Precision(requested, "fp32", False, "not measured: --no-verify")
-    measured = _measure(model, folder, tables, compare)
-    losses = [_loss(output) for output in measured.outputs]
-    problems = _problems(measured, losses)
-    certificate = _certificate(measured, losses)
-    if requested == "bf16":
-        return replace(forced, certificate=certificate, losses=losses)
-    if problems:
-        return Precision(requested, "fp32", False, problems[0], certificate, losses)
-    return Precision(requested, "bf16", False, f"every output loses at most {LIMIT:g}", certificate, losses)
+def _place(layer: KeptLayer) -> LayerPlace:
+    return LayerPlace(layer.node, layer.layer, layer.weights)
 
 
-def _measure(model: Model, folder: Path, tables: Tables, compare: Compare) -> VerifyReport:
-    """Compare the artifact with a copy that computes in bf16 and has the same variables and tables."""
-    with tempfile.TemporaryDirectory(prefix="graph-tools-bf16-") as place:
-        copy = Path(place) / folder.name
-        copy.mkdir()
-        for path in folder.iterdir():
-            if path.name != "saved_model.pb":
-                (copy / path.name).symlink_to(path.absolute())
-        set_precision(model, "bf16")
-        write_graph(model, copy, tables)
-        return compare(folder, copy)
+@dataclass
+class _Decision:
+    """How the precision of an artifact is decided.
 
+    Attributes
+    ----------
+    trial : Trial or None
+        None: do not measure.
+    """
 
-def _has_precision(model: Model, node: Node) -> bool:
-    described = op_def(node.op, model.graph.op_defs)
-    known = described is not None and any(attr.name == _ATTRIBUTE and attr.type == "string" for attr in described.attr)
-    return known or isinstance(attribute(node, _ATTRIBUTE), bytes)
+    options: FuseOptions
+    trial: Trial | None
 
+    def about(self, model: Model) -> Precision:
+        requested = self.options.precision
+        if not nodes_with_precision(model):
+            return Precision(requested, "fp32", False, "no op of the graph has another precision")
+        if requested == "fp32":
+            return Precision(requested, "fp32", False, "asked for with --precision fp32")
+        measured = None if self.trial is None else self.trial.measure("bf16", LIMIT)
+        found = self._about_bf16(measured)
+        if requested == "bf16":
+            return replace(found, permitted="bf16", forced=True, reason="asked for with --precision bf16")
+        towers = int8_layers(model)
+        int8 = self._about_int8(towers, found.permitted, measured) if towers else None
+        if requested == "int8":
+            reason = "asked for with --precision int8"
+            if int8 is None:
+                int8 = Int8(True, f"{reason}; no layer can compute in it")
+            elif int8.certificate is None:
+                int8 = replace(int8, permitted=True, reason=f"{reason}; {int8.reason}")
+            else:
+                int8 = replace(int8, permitted=True, reason=reason)
+        found.int8 = int8
+        if int8 is None or not int8.permitted:
+            return found
+        without = WithoutInt8(found.permitted, found.reason)
+        forced = requested == "int8"
+        return replace(found, permitted="int8", forced=forced, reason=int8.reason, without_int8=without)
 
-def _loss(output: OutputComparison) -> Loss:
-    ranked = None if output.rank_correlation is None else max(0.0, 1.0 - output.rank_correlation)
-    area = None if output.auc_a is None or output.auc_b is None else output.auc_a - output.auc_b
-    return Loss(output.signature, output.name, output.max_abs_difference, ranked, area, _problem(output, ranked, area))
+    def _about_bf16(self, measured: Measured | None) -> Precision:
+        requested = self.options.precision
+        if measured is None:
+            return Precision(requested, "fp32", False, "not measured: --no-verify")
+        permitted, reason = "bf16", f"every output loses at most {LIMIT:g}"
+        if measured.problems:
+            permitted, reason = "fp32", measured.problems[0]
+        return Precision(requested, permitted, False, reason, measured.certificate(), losses=measured.losses)
 
-
-def _problem(output: OutputComparison, ranked: float | None, area: float | None) -> str | None:
-    place = f"signature '{output.signature}', output '{output.name}'"
-    if output.equal:
-        return None
-    if not output.only_scores_differ:
-        return f"{place}: outputs other than scores differ in bf16"
-    lost, measure = (area, "AUC") if area is not None else (ranked, "rank correlation")
-    if lost is None:
-        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, and its values have no order to compare"
-    if lost > LIMIT:
-        return f"{place}: loses {lost:.2g} of {measure} in bf16, expected at most {LIMIT:g}"
-    if output.far:
-        most = f"{FAR.absolute:g} + {FAR.relative:g} x |score|"
-        return f"{place}: differs by {output.max_abs_difference:.2g} in bf16, expected at most {most}"
-    return None
-
-
-def _problems(measured: VerifyReport, losses: list[Loss]) -> list[str]:
-    """Return the reasons against bf16, one sentence each."""
-    others = replace(measured, outputs=[]).differences()
-    weak = [f"the proof is too weak to permit bf16: {reason}" for reason in measured.weak]
-    return others + [loss.problem for loss in losses if loss.problem is not None] + weak
-
-
-def _certificate(measured: VerifyReport, losses: list[Loss]) -> Certificate:
-    import tensorflow as tf
-
-    cpu = this_cpu()
-    ranked = [loss.rank_correlation_loss for loss in losses if loss.rank_correlation_loss is not None]
-    areas = [loss.auc_loss for loss in losses if loss.auc_loss is not None]
-    return Certificate(
-        max_difference=max((loss.max_difference for loss in losses), default=0.0),
-        rank_correlation_loss=max(ranked, default=None),
-        auc_loss=max(areas, default=None),
-        limit=LIMIT,
-        requests=sum(signature.answered for signature in measured.signatures),
-        rows=measured.rows,
-        cpu=cpu.model,
-        cpu_features=cpu.features,
-        arithmetic=cpu.arithmetic,
-        library_version=library_info(load_library()).version,
-        tensorflow_version=tf.__version__,
-    )
+    def _about_int8(self, towers: list[list[LayerPlace]], wider: str, bf16: Measured | None) -> Int8:
+        if self.trial is None or bf16 is None:
+            return Int8(False, "not measured: --no-verify")
+        if "int8" not in library_info(load_library()).precisions:
+            return Int8(False, "not measured: libprocessor has no int8 arithmetic on this CPU")
+        limit, recorded = self.options.max_auc_loss, any(signature.recorded for signature in bf16.report.signatures)
+        if self.options.precision == "int8":
+            measured = self.trial.measure("int8", limit, recorded_only=recorded)
+            return Int8(True, "", measured.certificate(), [], measured.losses, 1)
+        if not recorded:
+            return Int8(False, "not measured: no recorded requests, expected some (--requests)")
+        return LayerSearch(self.trial, towers, wider, limit).decide()

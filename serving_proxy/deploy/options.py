@@ -34,8 +34,11 @@ class CommonOptions(BaseModel):
         False
     )
     precision: Annotated[
-        Literal["auto", "fp32", "bf16"],
-        CliOption("auto|fp32|bf16", "Precision of the dense layers of an optimized model."),
+        Literal["auto", "fp32", "bf16", "int8"],
+        CliOption(
+            "auto|fp32|bf16|int8",
+            "Precision of the dense layers of an optimized model; auto: int8 only if --warmup names recorded requests.",
+        ),
     ] = "auto"
     slo_p99_ms: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,

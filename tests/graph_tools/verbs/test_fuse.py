@@ -141,8 +141,10 @@ def test_passes_can_be_left_out(source: Path, tmp_path: Path) -> None:
 def test_wrong_use_is_named_before_anything_is_done(source: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--skip-pass fuse: no such pass, expected one of: fuse_layers"):
         fuse(source, tmp_path / "out", skip_passes=["fuse"])
-    with pytest.raises(UsageError, match="--precision: 'fp16', expected one of fp32, bf16, auto"):
+    with pytest.raises(UsageError, match="--precision: 'fp16', expected one of fp32, bf16, int8, auto"):
         fuse(source, tmp_path / "out", precision="fp16")
+    with pytest.raises(UsageError, match="--max-auc-loss: 2, expected a number from 0 to 1"):
+        fuse(source, tmp_path / "out", max_auc_loss=2)
     with pytest.raises(UsageError, match="--user-inputs: no input 'user', expected some of: name, x"):
         fuse(source, tmp_path / "out", user_inputs=["user"])
     with pytest.raises(UnreadableError, match=r"none.so, expected a library of TensorFlow ops"):

@@ -14,8 +14,9 @@ import pytest
 from graph_tools import fuse
 from graph_tools.readers import read_model
 from graph_tools.report.fuse import FuseReport
+from graph_tools.report.precision import Loss
 from graph_tools.verbs.cpu import this_cpu
-from graph_tools.verbs.precision import LIMIT, Loss
+from graph_tools.verbs.precision import LIMIT
 from helpers.graph_tools import fused_tower
 
 
@@ -74,10 +75,10 @@ def test_labels_take_precedence_over_rank_correlation(tmp_path: Path) -> None:
     # Labels that have nothing to do with the scores: whatever their order is, AUC stays about a half.
     np.savez(tmp_path / "labeled.npz", x=x, name=names, labels=np.arange(len(x)) % 2)
     _, said, _ = _fused(close, tmp_path / "out", requests=[tmp_path / "labeled.npz"], samples=0)
-    measured = said["certificate"]
+    measured, without_int8 = said["certificate"], said["without_int8"] or said
     assert measured["rank_correlation_loss"] > LIMIT
     assert measured["auc_loss"] is not None
-    assert said["permitted"] == ("bf16" if measured["auc_loss"] <= LIMIT else "fp32")
+    assert without_int8["permitted"] == ("bf16" if measured["auc_loss"] <= LIMIT else "fp32")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -112,11 +113,12 @@ def test_a_precision_that_the_result_has_is_measured_anew(source: Path, tmp_path
 
 
 def test_reasons_that_forbid_bf16() -> None:
-    from graph_tools.verbs.precision import _loss
+    from graph_tools.verbs.precision_trial import loss_of
     from graph_tools.verification import OutputComparison
 
     def loss(**measured: Any) -> Loss:
-        return _loss(OutputComparison("s", "y", **{"dtype": "float32", "elements": 9, "beyond": 9} | measured))
+        output = OutputComparison("s", "y", **{"dtype": "float32", "elements": 9, "beyond": 9} | measured)
+        return loss_of(output, "bf16", LIMIT)
 
     assert loss(rank_correlation=1 - 1e-4).problem is None
     assert loss(rank_correlation=0.9, auc_a=0.8, auc_b=0.7995).problem is None
