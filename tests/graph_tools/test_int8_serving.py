@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test that one artifact, optimized with recorded requests, is served in int8 or in what the certificate permits else."""
+"""Test that an artifact, optimized with recorded requests, is served in int8 or in what else is permitted."""
 
 from __future__ import annotations
 
