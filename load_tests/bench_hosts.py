@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure hosts: their overhead over the bare model, requests/s over gRPC and REST, and the cost of changes to clients.
+"""Measure hosts: their start and size, overhead, requests/s over gRPC and REST, and the cost of changes to clients.
 
     python -m load_tests.bench_hosts                           # all of it: half an hour
     python -m load_tests.bench_hosts --only churn --cycles 10  # a part
@@ -27,14 +27,21 @@ from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library
 from load_tests._report import Target, finish, make_console
 from load_tests.bench_fused import fuse
-from load_tests.hosts import churn, overhead, throughput
+from load_tests.hosts import churn, overhead, startup, throughput
 from load_tests.hosts.changes import KINDS
 from serving_proxy.errors import ProxyError
 
 __all__ = ["main"]
 
-SUBJECTS = ("overhead", "throughput", "churn")
+SUBJECTS = ("startup", "overhead", "throughput", "churn")
 Cases = list[dict[str, Any]]
+
+
+def _startup(_: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
+    console.print("Measuring the start of hosts with one small model")
+    cases = startup.measure(options)
+    console.print(startup.table(cases))
+    return cases, startup.judge(cases)
 
 
 def _overhead(model: Path, options: argparse.Namespace, console: Console) -> tuple[Cases, list[Target]]:
@@ -66,7 +73,7 @@ def _churn(model: Path, options: argparse.Namespace, console: Console) -> tuple[
     return cases, churn.judge(cases)
 
 
-MEASURES = {"overhead": _overhead, "throughput": _throughput, "churn": _churn}
+MEASURES = {"startup": _startup, "overhead": _overhead, "throughput": _throughput, "churn": _churn}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -46,6 +46,7 @@ class HostProcess:
     ----------
     addresses : dict of str to str
         By transport, for example "127.0.0.1:8500".
+    pid : int
     """
 
     def __init__(self, kind: str, model: Path, folder: Path, config: dict[str, Any]) -> None:
@@ -61,6 +62,7 @@ class HostProcess:
         with self._log.open("wb") as log:
             command = [*program, "--state-dir", str(folder), "--host-id", kind, *ports]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        self.pid = self._process.pid
         try:
             self.addresses = self._wait()
         except BaseException:
@@ -77,7 +79,7 @@ class HostProcess:
                     if version["state"] != "ready":
                         raise ProgramError("host", 1, str(version["error"]))
                     return dict(actual["endpoints"])
-            time.sleep(0.05)
+            time.sleep(0.005)
         raise ProgramError("host", self._process.poll() or 0, self._log.read_text())
 
     def close(self) -> None:

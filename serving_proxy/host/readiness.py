@@ -18,6 +18,8 @@ from serving_proxy.host.request_memory import RequestMemory
 log = logging.getLogger("serving_proxy.host")
 
 _PERIOD_S = 0.2
+# Until the host has been ready: clients wait for it.
+_FIRST_PERIOD_S = 0.02
 _PASSING = frozenset({"loading", "warming", "draining"})
 
 Listener = Callable[[bool, dict[str, bool]], Awaitable[None]]
@@ -52,7 +54,7 @@ class Readiness:
                 await self._update(await asyncio.to_thread(self._host.status))
             except ProcessorError as error:
                 log.warning("status: %s", error)
-            await asyncio.sleep(_PERIOD_S)
+            await asyncio.sleep(_PERIOD_S if self._was_ready.is_set() else _FIRST_PERIOD_S)
 
     async def stop(self) -> None:
         """Report from now on that nothing is ready."""

@@ -12,7 +12,7 @@ import pytest
 
 from load_tests._programs import ROOT
 from load_tests.bench_hosts import main
-from load_tests.hosts import churn, overhead, throughput
+from load_tests.hosts import churn, overhead, startup, throughput
 from load_tests.hosts.changes import KINDS
 from load_tests.latencies import Latencies
 from load_tests.request_files import encode_request, name_model
@@ -36,6 +36,16 @@ def test_targets_of_throughput(rate: float, p50: float, reached: bool) -> None:
     figures = {"host": "go", "requests_per_s": rate, "p50_us": p50}
     cases = [figures | {"over": over, "clients": clients} for over in ("grpc", "rest") for clients in (1, 16)]
     assert [target.ok for target in throughput.judge(cases)] == [reached] * 4
+
+
+@pytest.mark.parametrize(("seconds", "resident_mb", "reached"), [(1.5, 360.0, True), (1.6, 361.0, False)])
+def test_memory_of_hosts_is_judged_beyond_that_of_tensorflow(seconds: float, resident_mb: float, reached: bool) -> None:
+    cases: list[dict[str, Any]] = [
+        {"what": "import processor", "seconds": 0.2},
+        {"what": "TensorFlow alone", "resident_mb": 300.0},
+        {"what": "go", "seconds": seconds, "resident_mb": resident_mb},
+    ]
+    assert [target.ok for target in startup.judge(cases)] == [True, reached, reached]
 
 
 def _latencies() -> Latencies:
@@ -110,6 +120,7 @@ def test_quick_run(bench_serving: Path, library: Path, tmp_path: Path) -> None:
     arguments += ["--output", str(output), "--library", str(library)]
     assert main([*arguments, "--bench-dir", str(bench_serving.parent)]) == 0
     results = json.loads(output.read_text())
+    assert {case["what"] for case in results["startup"]} == {"import processor", "TensorFlow alone", *kinds}
     assert [case["models"] for case in results["overhead"]] == [None, 2]
     assert {case["host"] for case in results["throughput"]} == {"none: the bare model", *kinds}
     assert [case["changes"] for case in results["churn"]] == list(KINDS) * len(kinds)
