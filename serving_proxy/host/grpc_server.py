@@ -25,6 +25,7 @@ from serving_proxy.host.reflection import HEALTH, REFLECTION, add_reflection
 from serving_proxy.host.reload import Reload
 from serving_proxy.host.request_memory import RequestMemory
 from serving_proxy.host.tls import grpc_credentials
+from serving_proxy.host.unix_sockets import UnixSocket
 
 _MOST_RPCS = 8192
 _MOST_CONNECTIONS = 1_000_000
@@ -114,7 +115,7 @@ def _keepalive(options: HostOptions) -> list[tuple[str, int]]:
 
 
 class GrpcServer:
-    """A server on one port, which accepts no connections until it is started.
+    """A server on one port, and perhaps a Unix domain socket, which accepts no connections until it is started.
 
     Attributes
     ----------
@@ -156,14 +157,17 @@ class GrpcServer:
         add_reflection(Inflating(self._server))
         self._server.add_generic_rpc_handlers((UnknownMethods(),))
 
-    async def start(self, port: int) -> None:
-        """Begin to serve at a port."""
+    async def start(self, port: int, unix_socket: UnixSocket | None) -> None:
+        """Begin to serve at a port, and at a Unix domain socket without TLS."""
         # Not earlier: gRPC listens as soon as it has a port, and connections would wait for the start.
         address = f"{self._address}:{port}"
         if self._credentials is None:
             self._server.add_insecure_port(address)
         else:
             self._server.add_secure_port(address, self._credentials)
+        if unix_socket is not None:
+            with unix_socket.binding():
+                self._server.add_insecure_port(unix_socket.address)
         self._watching = asyncio.create_task(self._receive_timeout.watch())
         await self._server.start()
 

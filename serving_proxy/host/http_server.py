@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serving_proxy.host.options import HostOptions
 from serving_proxy.host.tls import http_context
-from serving_proxy.system.listening import HEALTH_CONNECTIONS, Server
+from serving_proxy.system.listening import Server
 
 _MOST_HEAD_BYTES = 65536
 # How long a response may take if the client has closed its sending side. A client that is gone looks the same, so the
@@ -104,22 +104,36 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class HttpServer:
-    """A server on one port, which accepts no connections until it is started.
+    """A server on one socket, which accepts no connections until it is started.
 
-    Attributes
+    Parameters
     ----------
-    port : int
-        The port at which it listens.
+    app : ASGI application
+    options : HostOptions
+    bound : socket
+        It does not listen yet.
+    plain : bool
+        Whether it has no TLS even if the options name a certificate.
+    most_connections : int, optional
+        By default that of the options, or fewer if descriptors are scarce.
     """
 
-    def __init__(self, app: Any, options: HostOptions, reserved: socket.socket, *, plain: bool = False) -> None:
-        self._socket = reserved
-        self.port: int = reserved.getsockname()[1]
+    def __init__(
+        self,
+        app: Any,
+        options: HostOptions,
+        bound: socket.socket,
+        *,
+        plain: bool = False,
+        most_connections: int | None = None,
+    ) -> None:
+        self._socket = bound
+        # gRPC has as many connections.
+        most = options.most_connections(options.max_connections) if most_connections is None else most_connections
 
         class Protocol(GuardedProtocol):
             read_seconds = options.read_seconds
-            # gRPC has as many connections.
-            most_connections = HEALTH_CONNECTIONS if plain else options.most_connections(options.max_connections)
+            most_connections = most
 
         config = uvicorn.Config(
             app,

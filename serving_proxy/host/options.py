@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from serving_proxy.host.unix_sockets import MOST_BYTES
 from serving_proxy.system.listening import most_connections
 
 MIB = 1024 * 1024
@@ -24,6 +27,9 @@ class HostOptions:
     grpc_port: int = 8500
     rest_port: int = 8501
     health_port: int | None = None
+    grpc_socket: Path | None = None
+    rest_socket: Path | None = None
+    socket_mode: int = 0o600
     tls_cert: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
@@ -57,7 +63,9 @@ class HostOptions:
         """Return the number of connections that gRPC and HTTP may each have: `wanted`, or fewer if descriptors are
         scarce.
         """
-        return most_connections(wanted, servers=2, health_port=self.health_port is not None)
+        # gRPC counts the connections of its socket with those of its port; HTTP counts them separately.
+        servers = 2 if self.rest_socket is None else 3
+        return most_connections(wanted, servers=servers, health_port=self.health_port is not None)
 
 
 def _between(low: float, high: float, kind: type[int] | type[float]) -> Callable[[str], float]:
@@ -93,6 +101,20 @@ _SECONDS = _between(0, 86400, float)
 def _ping(text: str) -> float:
     # gRPC for Go does not send pings more often.
     return 0.0 if _SECONDS(text) == 0 else _between(1, 86400, float)(text)
+
+
+def _socket(parser: argparse.ArgumentParser, flag: str, text: str, host_id: str) -> Path:
+    """Read the path of a Unix domain socket, also in the form of an address, in which {id} stands for the host's id."""
+    path = text.removeprefix("unix:").replace("{id}", host_id)
+    if not path or len(os.fsencode(Path(path).absolute())) > MOST_BYTES:
+        parser.error(f"argument {flag}: '{text}', expected a path of at most {MOST_BYTES} bytes")
+    return Path(path).absolute()
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0-7]{3}", text):
+        raise argparse.ArgumentTypeError(f"'{text}', expected permissions in octal, as in 660")
+    return int(text, 8)
 
 
 def _origin(text: str) -> str:
@@ -133,6 +155,9 @@ def _read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> H
     _add_limits(parser.add_argument)
     _add_grpc_connections(parser.add_argument)
     given = vars(parser.parse_args(arguments))
+    for name in ("grpc_socket", "rest_socket"):
+        if given[name] is not None:
+            given[name] = _socket(parser, f"--{name.replace('_', '-')}", given[name], given["host_id"])
     options = HostOptions(**{**given, "cors_origin": tuple(given["cors_origin"])})
     _check(parser, options)
     return options
@@ -146,6 +171,10 @@ def _add_ports(add: Callable[..., object]) -> None:
     add("--rest-port", type=_PORT, default=8501, metavar="N", help="HTTP port; 0: any free one (8501)")
     add("--health-port", type=_PORT, metavar="N", help="HTTP port for health and metrics, without TLS, open from the "
         "start; 0: any free one (off)")  # fmt: skip
+    for kind, what in (("grpc", "gRPC"), ("rest", "HTTP")):
+        add(f"--{kind}-socket", metavar="PATH", help=f"Unix domain socket for {what}, without TLS, beside "
+            "the port; {id} stands for the host's id (off)")  # fmt: skip
+    add("--socket-mode", type=_mode, default=0o600, metavar="OCTAL", help="permissions of these sockets (600)")
     add("--tls-cert", type=Path, metavar="FILE", help="certificate chain (PEM); turns on TLS for both ports")
     add("--tls-key", type=Path, metavar="FILE", help="private key of --tls-cert (PEM)")
     add("--client-ca", type=Path, metavar="FILE", help="clients need a certificate that these authorities have signed "
@@ -198,6 +227,8 @@ def _check(parser: argparse.ArgumentParser, options: HostOptions) -> None:
     """End with an error of the parser if options contradict each other."""
     if (options.tls_cert is None) != (options.tls_key is None):
         parser.error("--tls-cert and --tls-key: one of them, expected both or none")
+    if options.grpc_socket is not None and options.grpc_socket == options.rest_socket:
+        parser.error(f"--grpc-socket and --rest-socket: both '{options.grpc_socket}', expected two paths")
     if options.client_ca is not None and options.tls_cert is None:
         parser.error("--client-ca: no --tls-cert, expected one")
     for flag, on in (("reload-rpc", options.allow_reload_rpc), ("model-control", options.allow_model_control)):

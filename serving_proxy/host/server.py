@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import time
 from typing import Any
 
@@ -27,7 +28,8 @@ from serving_proxy.host.options import HostOptions
 from serving_proxy.host.ports import reserve
 from serving_proxy.host.readiness import Readiness
 from serving_proxy.host.tracing import make_engine
-from serving_proxy.system.listening import ENDING
+from serving_proxy.host.unix_sockets import UnixSocket
+from serving_proxy.system.listening import ENDING, HEALTH_CONNECTIONS
 from serving_proxy.system.liveness import PERIOD_S, Heartbeat
 
 log = logging.getLogger("serving_proxy.host")
@@ -48,16 +50,29 @@ class HostServer:
         self._readiness = Readiness(host, self._grpc.set_health, self._grpc.request_memory)
         control = ModelControl(admin if options.allow_model_control else None)
         application = Application(engine, self._readiness, control, options)
+        requests = with_cors(application, options.cors_origin)
         # Held to the end, so that no other program takes the ports, at which gRPC and uvicorn have sockets of their
         # own.
         self._grpc_port = reserve(host, options.address, options.grpc_port)
-        self._http = HttpServer(
-            with_cors(application, options.cors_origin), options, reserve(host, options.address, options.rest_port)
-        )
+        rest_port = reserve(host, options.address, options.rest_port)
+        self._sockets = {
+            name: UnixSocket(path, options.socket_mode)
+            for name, path in (("grpc-socket", options.grpc_socket), ("rest-socket", options.rest_socket))
+            if path is not None
+        }
+        self._http = {"rest": HttpServer(requests, options, rest_port)}
+        # The addresses at which requests are served, by the names of the endpoints.
+        self._addresses = {"grpc": self._address_of(self._grpc_port), "rest": self._address_of(rest_port)}
+        self._addresses |= {name: each.address for name, each in self._sockets.items()}
+        if (rest_socket := self._sockets.get("rest-socket")) is not None:
+            self._http["rest-socket"] = HttpServer(requests, options, rest_socket.bind(), plain=True)
         self._health: HttpServer | None = None
         if options.health_port is not None:
             reserved = reserve(host, options.address, options.health_port)
-            self._health = HttpServer(HealthApplication(application), options, reserved, plain=True)
+            self._health = HttpServer(
+                HealthApplication(application), options, reserved, plain=True, most_connections=HEALTH_CONNECTIONS
+            )
+            self._health_address = self._address_of(reserved)
         self._stop = asyncio.Event()
         self._listening = False
 
@@ -70,7 +85,7 @@ class HostServer:
         await self._grpc.set_health(ready=False, models={})
         if self._health is not None:
             await self._health.start()
-            self._tell("health", self._health.port)
+            self._tell("health", self._health_address)
         watching = asyncio.create_task(self._readiness.watch())
         beating = asyncio.create_task(self._beat())
         stopped = asyncio.create_task(self._stop.wait())
@@ -93,14 +108,17 @@ class HostServer:
         """Accept connections for requests."""
         self._listening = True
         port: int = self._grpc_port.getsockname()[1]
-        await self._grpc.start(port)
-        await self._http.start()
-        self._tell("grpc", port)
-        self._tell("rest", self._http.port)
+        await self._grpc.start(port, self._sockets.get("grpc-socket"))
+        await asyncio.gather(*(server.start() for server in self._http.values()))
+        for name, address in self._addresses.items():
+            self._tell(name, address)
 
-    def _tell(self, name: str, port: int) -> None:
-        self._host.set_endpoint(name, f"{self._options.address}:{port}")
-        log.info("%s: listening on %s:%d", name, self._options.address, port)
+    def _address_of(self, reserved: socket.socket) -> str:
+        return f"{self._options.address}:{reserved.getsockname()[1]}"
+
+    def _tell(self, name: str, address: str) -> None:
+        self._host.set_endpoint(name, address)
+        log.info("%s: listening on %s", name, address)
 
     def _on_signal(self, number: int) -> None:
         if self._stop.is_set():
@@ -116,10 +134,13 @@ class HostServer:
         until = time.monotonic() + seconds
         await self._readiness.stop()
         watching.cancel()
-        for name in ("grpc", "rest"):
+        for name in self._addresses:
             self._host.set_endpoint(name, None)
         if self._listening:
-            await asyncio.gather(self._grpc.stop(seconds), self._http.stop(seconds))
+            servers: list[GrpcServer | HttpServer] = [self._grpc, *self._http.values()]
+            await asyncio.gather(*(server.stop(seconds) for server in servers))
+        for each in self._sockets.values():
+            each.release()
         try:
             await asyncio.to_thread(self._host.drain, until)
         except DeadlineExceededError as error:

@@ -69,7 +69,7 @@ func ask(address, model, method, routingKey string, request []byte, timeout time
 
 func run(arguments []string) error {
 	flags := flag.NewFlagSet("client-example", flag.ContinueOnError)
-	address := flags.String("address", "127.0.0.1:8500", "`host:port`")
+	address := flags.String("address", "127.0.0.1:8500", "`host:port`, or unix:/path")
 	model := flags.String("model", "", "model whose health is checked; empty: the whole host")
 	method := flags.String("method", "/tensorflow.serving.PredictionService/Predict", "gRPC `path`")
 	routingKey := flags.String("routing-key", "", "key that selects the arm of an experiment")

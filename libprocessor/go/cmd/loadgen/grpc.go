@@ -67,7 +67,7 @@ func dialGRPC(s settings) (connection, error) {
 		socket: plain, window: protocolSize, firstWindow: protocolSize,
 		fields: []hpack.HeaderField{
 			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: s.path},
-			{Name: ":authority", Value: s.address}, {Name: "content-type", Value: "application/grpc"},
+			{Name: ":authority", Value: authority(s.address)}, {Name: "content-type", Value: "application/grpc"},
 			{Name: "te", Value: "trailers"}, {Name: "user-agent", Value: "loadgen"},
 			{Name: "grpc-timeout", Value: strconv.FormatInt(s.timeout.Milliseconds(), 10) + "m"},
 		},

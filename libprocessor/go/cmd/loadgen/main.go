@@ -57,7 +57,7 @@ func parseFlags(arguments []string) (settings, error) {
 	s := settings{}
 	flags := flag.NewFlagSet("loadgen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // what is wrong is returned
-	flags.StringVar(&s.address, "address", "127.0.0.1:8500", "`host:port`")
+	flags.StringVar(&s.address, "address", "127.0.0.1:8500", "`host:port`, or unix:/path")
 	flags.StringVar(&s.over, "over", "grpc", "grpc or rest")
 	flags.StringVar(&s.path, "path", "/tensorflow.serving.PredictionService/Predict", "gRPC method or URL path")
 	flags.StringVar(&s.requests, "requests", "", "`file` of requests, each after its length in 4 bytes, little-endian")

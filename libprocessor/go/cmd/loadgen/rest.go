@@ -27,7 +27,7 @@ func dialREST(s settings) (connection, error) {
 		return nil, err
 	}
 	c := &restConnection{socket: plain, reader: bufio.NewReaderSize(plain, 65536)}
-	c.head = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n", s.path, s.address, s.contentType)
+	c.head = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n", s.path, authority(s.address), s.contentType)
 	for _, more := range s.headers {
 		c.head += more.name + ": " + more.value + "\r\n"
 	}

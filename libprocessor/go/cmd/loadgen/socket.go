@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,18 +16,35 @@ import (
 // socket is a connection whose calls block the thread, which costs less than Go's poller if the thread does nothing else.
 type socket int
 
-func dial(address string, timeout time.Duration) (socket, error) {
+// unixPrefix marks the address of a Unix domain socket, as in unix:/run/host.
+const unixPrefix = "unix:"
+
+// authority returns the name of a server, of which a Unix domain socket has none.
+func authority(address string) string {
+	if strings.HasPrefix(address, unixPrefix) {
+		return "localhost"
+	}
+	return address
+}
+
+func resolve(address string) (int, unix.Sockaddr, error) {
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		return unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, nil
+	}
 	where, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return -1, err
+		return 0, nil, err
 	}
-	family := unix.AF_INET6
-	var to unix.Sockaddr
 	if four := where.IP.To4(); four != nil {
-		family = unix.AF_INET
-		to = &unix.SockaddrInet4{Port: where.Port, Addr: [4]byte(four)}
-	} else {
-		to = &unix.SockaddrInet6{Port: where.Port, Addr: [16]byte(where.IP.To16())}
+		return unix.AF_INET, &unix.SockaddrInet4{Port: where.Port, Addr: [4]byte(four)}, nil
+	}
+	return unix.AF_INET6, &unix.SockaddrInet6{Port: where.Port, Addr: [16]byte(where.IP.To16())}, nil
+}
+
+func dial(address string, timeout time.Duration) (socket, error) {
+	family, to, err := resolve(address)
+	if err != nil {
+		return -1, err
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -38,7 +56,7 @@ func dial(address string, timeout time.Duration) (socket, error) {
 			err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, option, &limit)
 		}
 	}
-	if err == nil {
+	if err == nil && family != unix.AF_UNIX {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
 	if err == nil {

@@ -68,7 +68,7 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 		grpc.NumStreamWorkers(streamWorkers),
 	}
 	if secrets != nil {
-		how = append(how, grpc.Creds(credentials.NewTLS(secrets)))
+		how = append(how, grpc.Creds(plainOverSockets{credentials.NewTLS(secrets)}))
 	}
 	s.server = grpc.NewServer(how...)
 	s.register()
@@ -85,9 +85,13 @@ func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, 
 func (s *grpcServer) open() error {
 	listener, err := s.port.listen()
 	if err == nil {
-		s.listener = &limited{Listener: listener, most: s.connections}
+		s.listener = s.limit(listener)
 	}
 	return err
+}
+
+func (s *grpcServer) limit(listener net.Listener) net.Listener {
+	return &limited{Listener: listener, most: s.connections}
 }
 
 // orNever converts 0, which means never, because 0 would select gRPC's default.

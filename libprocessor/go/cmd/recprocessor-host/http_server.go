@@ -21,6 +21,7 @@ const mostHeadBytes = 65536
 type httpServer struct {
 	server   *http.Server
 	port     *port
+	most     int                             // connections
 	share    func(net.Listener) net.Listener // with limits and TLS
 	listener net.Listener                    // once it is opened
 	giveUp   context.CancelCauseFunc         // ends the requests in flight
@@ -53,15 +54,19 @@ func newHTTPServer(host *processor.Host, ready *readiness, options hostOptions, 
 	}
 	most := mostConnections(options.maxConnections, options)
 	share := func(listener net.Listener) net.Listener {
-		var shared net.Listener = &limited{Listener: listener, most: most}
-		if secrets != nil {
-			secrets = secrets.Clone()
-			secrets.NextProtos = []string{"http/1.1"}
-			shared = tls.NewListener(shared, secrets)
+		if secrets == nil {
+			return plainListener(listener, most)
 		}
-		return framedListener{Listener: shared, halfClose: secrets == nil}
+		secrets = secrets.Clone()
+		secrets.NextProtos = []string{"http/1.1"}
+		return framedListener{Listener: tls.NewListener(&limited{Listener: listener, most: most}, secrets)}
 	}
-	return &httpServer{server: server, port: reserved, share: share, giveUp: giveUp}, nil
+	return &httpServer{server: server, port: reserved, most: most, share: share, giveUp: giveUp}, nil
+}
+
+// plainListener limits a listener without TLS.
+func plainListener(listener net.Listener, most int) net.Listener {
+	return framedListener{Listener: &limited{Listener: listener, most: most}, halfClose: true}
 }
 
 // open starts to accept connections.
@@ -73,8 +78,10 @@ func (s *httpServer) open() error {
 	return err
 }
 
-func (s *httpServer) serve() error {
-	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+func (s *httpServer) serve() error { return s.serveOn(s.listener) }
+
+func (s *httpServer) serveOn(listener net.Listener) error {
+	if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -103,7 +103,7 @@ const reservedFiles = 96
 // The maximum number of connections to the port for health and metrics.
 const healthConnections = 64
 
-// mostConnections returns the maximum number of connections for gRPC and for HTTP, at most `wanted`, which leaves
+// mostConnections returns the maximum number of connections to each port and socket, at most `wanted`, which leaves
 // reservedFiles descriptors. It must be called before any port listens.
 func mostConnections(wanted int, options hostOptions) int {
 	var limit unix.Rlimit
@@ -119,7 +119,13 @@ func mostConnections(wanted int, options hostOptions) int {
 	if options.healthPort != noPort {
 		left -= healthConnections
 	}
-	return min(wanted, max(8, left/2))
+	servers := 2
+	for _, path := range []string{options.grpcSocket, options.restSocket} {
+		if path != "" {
+			servers++
+		}
+	}
+	return min(wanted, max(8, left/servers))
 }
 
 // limited closes connections beyond a number at once, so that the others are still served.

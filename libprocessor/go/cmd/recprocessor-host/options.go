@@ -23,6 +23,8 @@ const noPort = -1
 type hostOptions struct {
 	stateDir, hostID, address          string
 	grpcPort, restPort, healthPort     int
+	grpcSocket, restSocket             string
+	socketMode                         os.FileMode
 	tlsCert, tlsKey, clientCA          string
 	cpus, maintenanceCPUs              string
 	allowReload, allowControl          bool
@@ -56,6 +58,18 @@ func parseOptions(arguments []string) (hostOptions, error) {
 	number(flags, &o.restPort, "rest-port", 8501, 0, 65535, "REST port; 0: any free port")
 	number(flags, &o.healthPort, "health-port", noPort, 0, 65535,
 		"HTTP port without TLS for health and metrics, open from the start; 0: any free port")
+	flags.StringVar(&o.grpcSocket, "grpc-socket", "",
+		"`path` of a Unix domain socket for gRPC, without TLS, beside the port; {id} stands for the host's id")
+	flags.StringVar(&o.restSocket, "rest-socket", "", "`path` of the same for HTTP")
+	o.socketMode = 0o600
+	flags.Func("socket-mode", "permissions of these sockets in `octal` (default 600)", func(text string) error {
+		mode, err := strconv.ParseUint(text, 8, 32)
+		if err != nil || mode > 0o777 || len(text) < 3 || len(text) > 4 {
+			return fmt.Errorf("expected permissions in octal, as in 660")
+		}
+		o.socketMode = os.FileMode(mode)
+		return nil
+	})
 	flags.StringVar(&o.tlsCert, "tls-cert", "", "certificate chain (PEM `file`); enables TLS on both ports")
 	flags.StringVar(&o.tlsKey, "tls-key", "", "key of the certificate (PEM `file`)")
 	flags.StringVar(&o.clientCA, "client-ca", "", "clients need a certificate that these authorities have signed (PEM `file`)")
@@ -98,6 +112,9 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		}
 		return o, err
 	}
+	if err := o.readSockets(); err != nil {
+		return o, err
+	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("argument %q: expected flags only", flags.Arg(0))
@@ -117,6 +134,27 @@ func parseOptions(arguments []string) (hostOptions, error) {
 		return o, fmt.Errorf("--allow-model-control: no --admin, expected the URL of the proxy")
 	}
 	return o, nil
+}
+
+// readSockets checks the paths of the sockets.
+func (o *hostOptions) readSockets() error {
+	for _, socket := range []struct {
+		flag string
+		path *string
+	}{{"grpc-socket", &o.grpcSocket}, {"rest-socket", &o.restSocket}} {
+		if *socket.path == "" {
+			continue
+		}
+		path, err := socketPath(*socket.path, o.hostID)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", socket.flag, err)
+		}
+		*socket.path = path
+	}
+	if o.grpcSocket != "" && o.grpcSocket == o.restSocket {
+		return fmt.Errorf("--grpc-socket and --rest-socket: both '%s', expected two paths", o.grpcSocket)
+	}
+	return nil
 }
 
 // onceValue refuses a second value, because the flag package would keep only the last one.

@@ -40,7 +40,8 @@ type server struct {
 	readiness *readiness
 	grpc      *grpcServer
 	http      *httpServer
-	health    *healthServer // if it is asked for
+	health    *healthServer           // if it is asked for
+	sockets   map[string]*socketFront // those that are asked for, by the names of their endpoints
 	opened    bool
 	failed    chan error
 }
@@ -50,17 +51,45 @@ func newServer(host *processor.Host, options hostOptions) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, options: options, readiness: newReadiness(host), failed: make(chan error, 3)}
+	s := &server{host: host, options: options, readiness: newReadiness(host), failed: make(chan error, 5),
+		sockets: map[string]*socketFront{}}
 	if s.grpc, err = newGRPCServer(host, s.readiness, options, secrets); err != nil {
 		return nil, err
 	}
 	if s.http, err = newHTTPServer(host, s.readiness, options, secrets); err != nil {
 		return nil, err
 	}
+	if err = s.addSockets(); err != nil {
+		return nil, err
+	}
 	if options.healthPort != noPort {
 		s.health, err = newHealthServer(host, s.readiness, options)
 	}
 	return s, err
+}
+
+// addSockets binds the Unix domain sockets.
+func (s *server) addSockets() error {
+	for _, wanted := range []struct {
+		name, path string
+		front      socketFront
+	}{
+		{"grpc-socket", s.options.grpcSocket, socketFront{share: s.grpc.limit, serveOn: s.grpc.server.Serve}},
+		{"rest-socket", s.options.restSocket, socketFront{
+			share:   func(listener net.Listener) net.Listener { return plainListener(listener, s.http.most) },
+			serveOn: s.http.serveOn,
+		}},
+	} {
+		if wanted.path == "" {
+			continue
+		}
+		var err error
+		if wanted.front.socket, err = ownSocket(wanted.path, s.options.socketMode); err != nil {
+			return err
+		}
+		s.sockets[wanted.name] = &wanted.front
+	}
+	return nil
 }
 
 // run serves until SIGTERM, SIGINT or SIGHUP; a second one ends the process at once.
@@ -98,10 +127,16 @@ func (s *server) run() error {
 
 func (s *server) openForRequests() error {
 	s.opened = true
-	if err := s.start("grpc", s.grpc); err != nil {
-		return err
+	fronts := map[string]front{"grpc": s.grpc, "rest": s.http}
+	for name, socket := range s.sockets {
+		fronts[name] = socket
 	}
-	return s.start("rest", s.http)
+	for name, front := range fronts {
+		if err := s.start(name, front); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // start opens a port, serves on it, and publishes its address.
@@ -126,7 +161,7 @@ func (s *server) end() {
 		slog.Warn("end: " + message(err))
 	}
 	s.readiness.stop()
-	for _, name := range []string{"grpc", "rest"} {
+	for _, name := range []string{"grpc", "rest", "grpc-socket", "rest-socket"} {
 		if err := s.host.SetEndpoint(name, ""); err != nil {
 			slog.Warn("endpoint: " + message(err))
 		}
@@ -138,6 +173,9 @@ func (s *server) end() {
 		go func() { defer both.Done(); s.grpc.stop(ctx) }()
 		go func() { defer both.Done(); s.http.stop(ctx) }()
 		both.Wait()
+	}
+	for _, front := range s.sockets {
+		front.socket.release()
 	}
 	if err := s.host.Drain(ctx); err != nil {
 		slog.Warn("drain: " + message(err))

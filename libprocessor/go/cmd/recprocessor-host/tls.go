@@ -6,7 +6,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // tlsConfig returns the certificates of the server, and whether clients need one; nil without TLS.
@@ -31,4 +35,20 @@ func tlsConfig(options hostOptions) (*tls.Config, error) {
 		return nil, fmt.Errorf("--client-ca: no certificate in '%s', expected at least one", options.clientCA)
 	}
 	return config, nil
+}
+
+// plainOverSockets are credentials for ports: a Unix domain socket has no TLS, because its permissions decide who may connect.
+type plainOverSockets struct {
+	credentials.TransportCredentials
+}
+
+func (c plainOverSockets) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if connection.LocalAddr().Network() == "unix" {
+		return insecure.NewCredentials().ServerHandshake(connection)
+	}
+	return c.TransportCredentials.ServerHandshake(connection)
+}
+
+func (c plainOverSockets) Clone() credentials.TransportCredentials {
+	return plainOverSockets{c.TransportCredentials.Clone()}
 }
