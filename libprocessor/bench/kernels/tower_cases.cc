@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dense tower against oneDNN's products alone: the same layers, weights in oneDNN's form, scratch of its own, bias and
-// relu as post-ops, nothing else. bfloat16 is compared with what serves fp32 elsewhere.
+// relu as post-ops, nothing else. bfloat16 is compared with what serves fp32 elsewhere, int8 with what serves bfloat16 and
+// with oneDNN's int8.
 #include <cmath>
 #include <memory>
 #include <random>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/kernel_case.h"
+#include "kernels/onednn_int8.h"
 #include "kernels/onednn_products.h"
 #include "src/kernels/dense_tower.h"
 #include "src/kernels/tower_layout.h"
@@ -135,6 +137,51 @@ KernelCase MakeTowerCase(const Widths& widths, int64_t rows, const TowerOptions&
   return made;
 }
 
+std::shared_ptr<OnednnInt8> MakeInt8Products(const Layers& layers, OnednnProducts* floats) {
+  floats->Run();
+  auto products = std::make_shared<OnednnInt8>(layers.rows);
+  products->SetInput(Floats(layers.x), layers.widths[0]);
+  for (size_t i = 0; i < layers.weights.size(); ++i) {
+    const float *weights = Floats(layers.weights[i]), *bias = Floats(layers.biases[i]);
+    const int64_t k = layers.widths[i], n = layers.widths[i + 1];
+    if (i + 1 == layers.weights.size()) {
+      products->AddLast(weights, bias, k, n, Floats(layers.theirs));
+    } else {
+      products->AddHidden(weights, bias, k, n, Floats(layers.hidden[i]));
+    }
+  }
+  return products;
+}
+
+KernelCase MakeInt8Case(const Widths& widths, int64_t rows, Precision served) {
+  const auto layers = std::make_shared<Layers>(widths, rows);
+  const auto ours = std::make_shared<Ours>(*layers, TowerOptions::For(Precision::kInt8, ThisCpu()));
+  const auto half = std::make_shared<Ours>(*layers, TowerOptions::For(served, ThisCpu()));
+  const auto floats = std::make_shared<OnednnProducts>(MakeProducts(*layers));
+  const auto bare = MakeInt8Products(*layers, floats.get());
+  KernelCase made;
+  made.flops = layers->Flops();
+  made.ways = {{"tower", [layers, ours] { ours->Run(); }},
+               {"tower_bf16", [layers, half] { half->Run(); }},
+               {"onednn_int8", [layers, bare] { bare->Run(); }}};
+  made.check = [layers, ours, floats, bare]() -> std::string {
+    floats->Run();
+    const int64_t count = layers->rows * layers->widths.back();
+    const std::vector<float> expected(Floats(layers->theirs), Floats(layers->theirs) + count);
+    ours->Run();
+    bare->Run();
+    for (int64_t i = 0; i < count; ++i) {
+      for (const float found : {Floats(layers->ours)[i], Floats(layers->theirs)[i]}) {
+        if (!(std::fabs(found - expected[i]) <= 0.1 + 0.1 * std::fabs(expected[i]))) {
+          return absl::StrCat(found, " for ", expected[i], " at ", i);
+        }
+      }
+    }
+    return "";
+  };
+  return made;
+}
+
 bool RegisterTowerCases() {
   const Precision half = ThisCpu().isa == Isa::kPlain ? Precision::kFloat32 : Precision::kBfloat16Weights;
   Precision chosen = Precision::kFloat32;
@@ -148,6 +195,11 @@ bool RegisterTowerCases() {
                                   precision == Precision::kFloat32 ? "fp32" : "bf16", "/rows:", rows),
                      [=] { return MakeTowerCase(widths, rows, options); });
       }
+    }
+    if (!HasInt8(ThisCpu())) continue;
+    for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 512}) {
+      RegisterCase(absl::StrCat("tower/", absl::StrJoin(widths, "-"), "/int8/rows:", rows),
+                   [=] { return MakeInt8Case(widths, rows, served); });
     }
   }
   // What a CPU without AVX-512 would compute with; to be compared with ONEDNN_MAX_CPU_ISA=AVX2.
