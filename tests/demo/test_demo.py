@@ -29,7 +29,7 @@ def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> 
     assert demo.returncode == 0, out + err
     assert err == ""
     found = json.loads((tmp_path / "demo.json").read_text())
-    ways = {"tensorflow", "c", "optimized_fp32_c", "optimized_bf16_c", "python"} | (
+    ways = {"tensorflow", "c", "optimized_fp32_c", "optimized_bf16_c", "optimized_int8_c", "python"} | (
         {"go_grpc"} if shutil.which("go") else set()
     )
     if os.environ.get("CI") == "true":
@@ -37,15 +37,16 @@ def test_demo_serves_in_every_way_and_agrees_with_tensorflow(tmp_path: Path) -> 
     assert {(entry["way"], entry["rows_per_request"]) for entry in found["results"]} == {
         (way, rows) for way in ways for rows in (1, 100)
     }
+    limits = {"optimized_bf16_c": 1e-2, "optimized_int8_c": 5e-2}
     for entry in found["results"]:
         assert 0.76 < entry["auc"] < 0.82
         assert entry["median"]["requests_per_s"] > 0
         assert 0 < entry["median"]["p50_us"] <= entry["median"]["p99_us"]
         if entry["way"] != "tensorflow":
-            assert entry["max_abs_difference"] <= (1e-2 if "bf16" in entry["way"] else 1e-5)
+            assert entry["max_abs_difference"] <= limits.get(entry["way"], 1e-5)
             assert entry["scores_compared"] >= 10_000
     size = {entry["way"]: entry["model_megabytes"] for entry in found["results"]}
-    assert size["optimized_bf16_c"] < size["c"] == size["tensorflow"]
+    assert max(size["optimized_bf16_c"], size["optimized_int8_c"]) < size["c"] == size["tensorflow"]
     assert len(found["environment"]["cpu"]) > 0
     assert "…" not in out
     assert max(len(line) for line in out.splitlines()) <= 80
