@@ -4,8 +4,8 @@
     python -m load_tests.bench_deepctr            # the figures: about eight minutes
     python -m load_tests.bench_deepctr --quick    # checks outputs and the program only
 
-Trains and exports the models and optimizes each with `graph-tools optimize` in fp32. `bench_serving` then sends the
-same requests to both in turns. Prints a table and writes results/bench_deepctr.json.
+Trains and exports the models and optimizes each with `graph-tools optimize`, by default in fp32. `bench_serving` then
+sends the same requests to all in turns. Prints a table and writes results/bench_deepctr.json.
 docs/benchmarks/fused_models.md explains it.
 """
 
@@ -29,7 +29,7 @@ from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, mea
 from load_tests._environment import usable_cpus
 from load_tests._programs import ROOT, ProgramError
 from load_tests._report import Target
-from load_tests.bench_fused import optimize
+from load_tests.bench_fused import PRECISIONS, TOLERANCES, optimize
 from load_tests.bench_serving import default_config
 from load_tests.request_files import encode_request, write_requests
 from load_tests.workloads import ensure_deepctr_models
@@ -39,7 +39,6 @@ __all__ = ["MODELS", "inputs_of", "judge", "main", "summarize"]
 #: Models in the printed table; `make_deepctr.py` describes them.
 MODELS = ("DeepFM", "DCN", "xDeepFM", "AutoInt", "DIN", "BST", "MMOE", "PLE")
 ROWS = (1, 128)
-TOLERANCE = 1e-5
 REQUESTS = 64
 FIGURES = ("requests_per_s", "p50_us", "p99_us", "cpu_s_per_1000")
 
@@ -137,8 +136,8 @@ def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
     ]
 
 
-def _table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="DeepCTR's models, fused in fp32, beside stock TensorFlow")
+def _table(cases: Sequence[dict[str, Any]], precision: str) -> Table:
+    table = Table(title=f"DeepCTR's models, fused in {precision}, beside stock TensorFlow")
     table.add_column("model")
     for heading in ("rows", "stock req/s", "fused req/s", "over stock", "p99 ms", "CPU s/1,000", "max |Δ|"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -165,7 +164,7 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
     for model in options.models:
         console.print(f"Optimizing and measuring {model}")
         source = exported / model
-        fused = optimize(source, options.cache / "fused" / f"deepctr-{model}", "fp32", options.library)
+        fused = optimize(source, options.cache / "fused" / f"deepctr-{model}", options.precision, options.library)
         specs = signature_of(source, options.library)
         for rows in options.rows:
             random = np.random.default_rng([rows, *model.encode()])
@@ -178,11 +177,11 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
                     "engine": "processor",
                     "model": str(fused.resolve()),
                     "config": default_config(usable_cpus()),
-                    "tolerance": TOLERANCE,
+                    "tolerance": TOLERANCES[options.precision],
                 },
             ]
             cases.append(summarize(model, rows, measure_engines(options, requests, contestants=engines)))
-    return Measured(cases, _table(cases), judge(cases))
+    return Measured(cases, _table(cases, options.precision), judge(cases))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="models")
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="batch sizes (default 1 128)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="precision of dense layers")
     parser.add_programs()
     return run_benchmark("deepctr", parser.parse(arguments), _measure)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure fused models against stock TensorFlow, bare oneDNN, ONNX Runtime and OpenVINO, in one run.
 
-    python -m load_tests.bench_fused            # the figures: about ten minutes
+    python -m load_tests.bench_fused            # the figures: about 15 minutes
     python -m load_tests.bench_fused --quick    # checks outputs and the program only
 
 Optimizes W1 and W2 with `graph-tools optimize`. `bench_serving` (libprocessor/bench) then sends the same requests to
@@ -37,9 +37,9 @@ from load_tests.workloads import WORKLOADS, ensure_model
 __all__ = ["PRECISIONS", "TARGETS", "judge", "main", "summarize"]
 
 ROWS = (1, 16, 128, 512)
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "int8")
 #: Allowed difference of scores from stock TensorFlow's.
-TOLERANCES = {"fp32": 1e-5, "bf16": 5e-2}
+TOLERANCES = {"fp32": 1e-5, "bf16": 5e-2, "int8": 5e-2}
 WIDTHS = [429, 1024, 512, 256, 1]
 BARE = "oneDNN alone"
 
@@ -53,6 +53,8 @@ TARGETS = {
     ("W1", 16, "bf16", "stock"): 7.0,
     ("W1", 128, "bf16", "stock"): 3.4,
     ("W1", 512, "bf16", "stock"): 2.3,
+    ("W1", 1, "int8", "stock"): 40.0,
+    ("W1", 128, "int8", "stock"): 9.0,
     ("W2", 1, "fp32", "stock"): 5.0,
     ("W2", 1, "fp32", "ONNX Runtime"): 1.3,
     ("W2", 128, "fp32", "stock"): 1.2,
@@ -63,6 +65,9 @@ TARGETS = {
     ("W2", 128, "bf16", "OpenVINO bf16"): 1.2,
     ("W2", 512, "bf16", "stock"): 2.0,
     ("W2", 512, "bf16", "OpenVINO bf16"): 1.1,
+    ("W2", 1, "int8", "ONNX Runtime"): 3.5,
+    ("W2", 128, "int8", "OpenVINO bf16"): 2.4,
+    ("W2", 128, "int8", "OpenVINO int8"): 1.3,
 }
 #: Limit of p99 divided by p50, relative to the same ratio of oneDNN alone.
 TAIL = 1.25
@@ -119,9 +124,13 @@ def contestants(
             }
         )
     if workload == "W2" and peers:
-        onnx = ensure_peer_model(cache)
         engines += [
-            {"name": peer.name, "engine": "peer", "command": peer.command(onnx, rows), "tolerance": peer.tolerance}
+            {
+                "name": peer.name,
+                "engine": "peer",
+                "command": peer.command(ensure_peer_model(cache, peer.precision), rows),
+                "tolerance": peer.tolerance,
+            }
             for peer in PEERS
         ]
     return [*engines, {"name": BARE, "engine": "onednn", "widths": WIDTHS, "rows": rows}]

@@ -26,7 +26,7 @@ class Peer:
     engine : str
         "onnxruntime" or "openvino".
     precision : str
-        "fp32" or "bf16".
+        "fp32", "bf16" or "int8".
     tolerance : float
         Allowed difference of its scores from stock TensorFlow's, absolute and relative.
     """
@@ -47,11 +47,14 @@ PEERS = (
     Peer("ONNX Runtime", "onnxruntime", "fp32", 1e-4),
     Peer("OpenVINO", "openvino", "fp32", 1e-4),
     Peer("OpenVINO bf16", "openvino", "bf16", 5e-2),
+    Peer("OpenVINO int8", "openvino", "int8", 5e-2),
 )
 
 
-def ensure_peer_model(cache: Path = CACHE) -> Path:
-    """Return the ONNX file of W2; create it if the cache does not contain it.
+def ensure_peer_model(cache: Path = CACHE, precision: str = "fp32") -> Path:
+    """Return the file of W2 for a precision; create it if the cache does not contain it.
+
+    It is ONNX, and for int8 OpenVINO's format, with scales that NNCF found.
 
     Raises
     ------
@@ -62,6 +65,8 @@ def ensure_peer_model(cache: Path = CACHE) -> Path:
     """
     if not PYTHON.exists():
         raise FileNotFoundError(f"{PYTHON}: not found; `make bench` creates the environment of the peers")
+    if precision == "int8":
+        return _ensure_int8(cache)
     target = cache / "idwdl.onnx"
     if target.exists():
         return target
@@ -72,4 +77,17 @@ def ensure_peer_model(cache: Path = CACHE) -> Path:
         subprocess.run([sys.executable, str(folder / "export_weights.py"), str(model), str(weights)], check=True)
         subprocess.run([str(PYTHON), str(folder / "make_onnx.py"), str(weights), str(made)], check=True)
         made.rename(target)
+    return target
+
+
+def _ensure_int8(cache: Path) -> Path:
+    target = cache / "idwdl-int8" / "model.xml"
+    if target.exists():
+        return target
+    model = ensure_peer_model(cache)
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        made = Path(scratch) / "idwdl-int8"
+        script = Path(__file__).with_name("make_int8.py")
+        subprocess.run([str(PYTHON), str(script), str(model), str(made / target.name)], check=True)
+        made.rename(target.parent)
     return target
