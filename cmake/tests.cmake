@@ -62,15 +62,15 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc
   libprocessor/src/runtime/threads/pinned_pool.cc
-  libprocessor/src/runtime/threads/placed_threads.cc
   libprocessor/src/runtime/threads/thread_slice.cc)
 foreach(source
     base/byte_budget base/log host/control/idle_time
     host/control/maintenance host/request_log/sample_queue kernels/tower_team
     runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
-    runtime/stats/histogram runtime/threads/cpuset runtime/threads/process_threads
-    runtime/threads/request_threads runtime/threads/thread_starter)
+    runtime/stats/histogram runtime/threads/cpu_mask runtime/threads/cpuset
+    runtime/threads/placed_threads runtime/threads/process_threads runtime/threads/request_threads
+    runtime/threads/thread_starter)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(stem ${source} NAME)
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)

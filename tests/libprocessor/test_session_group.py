@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,19 +120,39 @@ def test_least_loaded_shares_when_idle(tiny_model: Path) -> None:
         assert Counter(model.run({"x": X}).session for _ in range(30)) == {0: 10, 1: 10, 2: 10}
 
 
-def test_inline_starts_no_thread_and_pinned_one_per_session(tiny_model: Path) -> None:
+def test_callers_that_wait_need_no_thread_and_others_one_per_session(tiny_model: Path) -> None:
     with AbiModel(tiny_model, config(session_num=2)):
         pass  # what TensorFlow starts once
     before = num_threads()
-    with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR")) as model:
-        for _ in range(4):
-            assert model.run({"x": X}).queue_ns == 0
-        assert num_threads() == before
+    for execution in ("inline", "pinned"):
+        with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR", execution=execution)) as model:
+            for _ in range(4):
+                assert model.run({"x": X}).queue_ns == 0
+            assert num_threads() == before
     with AbiModel(tiny_model, config(session_num=2, select_session_policy="RR", execution="pinned")) as model:
-        for _ in range(4):
-            assert model.run({"x": X}).queue_ns > 0
+        for tag in range(4):
+            model.start({"x": X}, tag=tag)
+        assert all(done.answer is not None and done.answer.queue_ns > 0 for done in model.completions(4))
         assert num_threads() == before + 2
     assert num_threads() == before
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="with one CPU, every caller may use the CPUs of the sessions")
+def test_callers_on_other_cpus_wait_for_a_thread_of_the_session(tiny_model: Path) -> None:
+    with AbiModel(tiny_model, config(cpusets=f"{CPUS[0]}")) as model:
+
+        def queue_ns(cpus: set[int]) -> int:
+            os.sched_setaffinity(0, cpus)
+            waited = model.run({"x": X}).queue_ns
+            assert os.sched_getaffinity(0) == cpus
+            return waited
+
+        with ThreadPoolExecutor(max_workers=1) as caller:
+            assert caller.submit(queue_ns, set(CPUS)).result() == 0
+            assert caller.submit(queue_ns, {CPUS[0]}).result() == 0
+            assert not threads_named("session-0")
+            assert caller.submit(queue_ns, {CPUS[-1]}).result() > 0
+            assert list(threads_named("session-0").values()) == [{CPUS[0]}]
 
 
 def test_pools_are_isolated_and_pinned_and_move(tiny_model: Path) -> None:
@@ -140,8 +161,9 @@ def test_pools_are_isolated_and_pinned_and_move(tiny_model: Path) -> None:
     with AbiModel(tiny_model, {**sessions, "select_session_policy": "RR"}) as model:
         info = model.ask("info")
         assert (info["execution"], info["cpusets"]) == ("pinned", [str(first), str(last)])
-        for _ in range(4):
-            model.run({"x": X})
+        for tag in range(4):
+            model.start({"x": X}, tag=tag)
+        model.completions(4)
 
         def cpus(session: int) -> list[set[int]]:
             return list(threads_named(f"session-{session}").values())

@@ -81,7 +81,8 @@ class Model {
  private:
   Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress);
 
-  absl::Status RunPinned(Work& work);
+  absl::Status RunPinned(Admission& admission, Work& work, int session);
+  absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
 
   ModelParts parts_;
   UnbatchedRequests unbatched_{&parts_};

@@ -11,6 +11,13 @@
 #include "src/runtime/threads/thread_starter.h"
 
 namespace processor {
+namespace {
+
+// Visits that usually take less are brief. The kernel seldom moves a thread that runs, and if it does, the rest of one
+// such request runs elsewhere.
+constexpr int64_t kBriefNs = 100'000;
+
+}  // namespace
 
 SessionSlot::SessionSlot(Options options)
     : options_(std::move(options)),
@@ -28,10 +35,13 @@ bool SessionSlot::Shares() const {
   return cpus_.empty() || cpus_.size() >= options_.shared->at_once();
 }
 
+size_t SessionSlot::ThreadsWanted() const {
+  if (options_.worker_threads > 0) return static_cast<size_t>(options_.worker_threads);
+  return Shares() ? 1 : std::max<size_t>(cpus_.size(), 1);
+}
+
 absl::Status SessionSlot::StartThreads() {
-  const size_t wanted = options_.worker_threads > 0 ? static_cast<size_t>(options_.worker_threads)
-                        : Shares()                  ? 1
-                                                    : std::max<size_t>(cpus_.size(), 1);
+  const size_t wanted = ThreadsWanted();
   if (threads_.size() >= wanted) return absl::OkStatus();
   // Reserves memory first, because a started thread must be recorded.
   threads_.reserve(wanted);
@@ -153,7 +163,50 @@ size_t SessionSlot::queued() const {
   return queue_.size();
 }
 
-bool SessionSlot::HasRoom() const { return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size(); }
+bool SessionSlot::HasRoom() const {
+  if (!Shares() && running_ >= ThreadsWanted()) return false;
+  return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size();
+}
+
+bool SessionSlot::TakePlace() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_ || !queue_.empty() || !serving_.empty() || !HasRoom()) return false;
+  ++running_;
+  return true;
+}
+
+void SessionSlot::GivePlaceBack() noexcept {
+  bool waits = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --running_;
+    waits = !queue_.empty();
+  }
+  if (waits) wake_.notify_one();
+}
+
+SessionSlot::Visit::Visit(SessionSlot* slot) : slot_(*slot) {
+  if (!slot_.TakePlace()) return;
+  Attempt([this] {
+    begun_ = slot_.placed_.BeginVisit(slot_.usual_visit_ns_.load(std::memory_order_relaxed) < kBriefNs, &place_);
+    return absl::OkStatus();
+  }).IgnoreError();
+  if (begun_) {
+    begin_ns_ = NowNs();
+  } else {
+    slot_.GivePlaceBack();
+  }
+}
+
+SessionSlot::Visit::~Visit() {
+  if (!begun_) return;
+  // A moving average. If threads overwrite each other's, nothing is lost but a sample.
+  std::atomic<int64_t>& usual_ns = slot_.usual_visit_ns_;
+  const int64_t ran_ns = NowNs() - begin_ns_, before_ns = usual_ns.load(std::memory_order_relaxed);
+  usual_ns.store(before_ns == INT64_MAX ? ran_ns : before_ns + (ran_ns - before_ns) / 8, std::memory_order_relaxed);
+  slot_.placed_.EndVisit(place_);
+  slot_.GivePlaceBack();
+}
 
 void SessionSlot::Work() {
   pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());

@@ -72,12 +72,31 @@ class SessionSlot : private RequestThreads::Source {
   /// \return as Submit().
   absl::Status Serve(const std::shared_ptr<Task>& task);
 
+  /// Lets the calling thread run a request itself, on the CPUs of the slot, instead of Submit(): if the request would
+  /// begin at once, and the thread may use these CPUs. It counts as running until the visit ends, which must be before
+  /// the slot is destroyed.
+  class Visit {
+   public:
+    explicit Visit(SessionSlot* slot);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    /// Whether the thread may run the request.
+    bool begun() const { return begun_; }
+
+   private:
+    SessionSlot& slot_;
+    PlacedThreads::Visit place_;
+    int64_t begin_ns_ = 0;
+    bool begun_ = false;
+  };
+
   /// Removes a waiting task from the queue, so that the caller can end it; returns null if it does not wait.
   std::shared_ptr<Task> Remove(uint64_t id);
 
   /// Fails all waiting tasks and refuses later ones. Running ones continue.
   void Refuse(const absl::Status& status);
-  /// Waits for the running tasks and ends the threads. After Refuse().
+  /// Waits for the running tasks, but not for visits, and ends the threads. After Refuse().
   void Stop();
 
   void SetCpus(const CpuSet& cpus);
@@ -95,11 +114,16 @@ class SessionSlot : private RequestThreads::Source {
 
  private:
   void Work();
+  // Take and give back the place of a visit.
+  bool TakePlace();
+  void GivePlaceBack() noexcept;
   void RunNext() noexcept override;
   // With `mutex_` held:
   /// Whether tasks run on threads that models share.
   bool Shares() const;
-  /// Whether a free thread may take a task.
+  /// The number of threads that the slot needs.
+  size_t ThreadsWanted() const;
+  /// Whether another task may begin.
   bool HasRoom() const;
   absl::Status StartThreads();
 
@@ -107,6 +131,7 @@ class SessionSlot : private RequestThreads::Source {
   PinnedPool intra_op_pool_;
   SessionStats stats_;
   std::atomic<int> load_{0};
+  std::atomic<int64_t> usual_visit_ns_{INT64_MAX};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -117,7 +142,7 @@ class SessionSlot : private RequestThreads::Source {
   uint64_t sequence_ = 0;
   std::deque<std::shared_ptr<Task>> serving_;
   bool stopped_ = false;
-  size_t running_ = 0;
+  size_t running_ = 0;  // tasks on its threads, and visits
   std::vector<std::thread> threads_;
   PlacedThreads placed_;  // those threads
 };

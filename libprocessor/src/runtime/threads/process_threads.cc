@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +26,22 @@ constexpr int kMostPasses = 8;
 // The time slice of threads that share CPUs with sessions: they work for tens of microseconds, and sessions for
 // milliseconds.
 constexpr int64_t kShortSliceNs = 100'000;
+
+// CPUs where MoveThreads() has moved the threads, or where they were before. Never freed: there are few, and threads may
+// read them at any time.
+struct Place {
+  CpuMask cpus;
+  int64_t slice_ns;
+  const Place* older;
+};
+std::atomic<const Place*> newest_place{nullptr};   // of all, each once
+std::atomic<const Place*> current_place{nullptr};  // null before the first move
+
+const Place* FindPlace(const CpuMask& cpus) {
+  const Place* place = newest_place.load(std::memory_order_acquire);
+  while (place != nullptr && !(place->cpus == cpus)) place = place->older;
+  return place;
+}
 
 class KeptThread;
 
@@ -106,6 +123,15 @@ std::vector<int> ListThreads(const Kept& kept, const CpuMove& move) {
   return found;
 }
 
+// Called with the mutex of GetKept() held.
+const Place* AddPlace(const CpuSet& cpus, int64_t slice_ns) {
+  const CpuMask mask(cpus);
+  if (const Place* found = FindPlace(mask); found != nullptr) return found;
+  const auto* const place = new Place{mask, slice_ns, newest_place.load(std::memory_order_relaxed)};
+  newest_place.store(place, std::memory_order_release);
+  return place;
+}
+
 // Returns the CPUs where threads of the process may be.
 CpuMove PlacesOfThreads() {
   CpuMove move = CurrentMove();
@@ -121,8 +147,10 @@ void MoveThreads(const CpuSet& cpus) {
   const int main = static_cast<int>(getpid());
   std::lock_guard<std::mutex> lock(GetKept().mutex);
   const CpuMove before = PlacesOfThreads();
-  PinMainThread(cpus);
   const int64_t slice_ns = cpus == before.from ? 0 : kShortSliceNs;
+  AddPlace(before.from, /*slice_ns=*/0);
+  current_place.store(AddPlace(cpus, slice_ns), std::memory_order_release);
+  PinMainThread(cpus);
   SetSlice(main, slice_ns);
   TowerTeams::SetUsableCpus(cpus == before.from ? 0 : static_cast<int>(before.from.size()));
   // Threads may start others meanwhile, so several passes are made.
@@ -136,6 +164,13 @@ void MoveThreads(const CpuSet& cpus) {
       moved = true;
     }
   }
+}
+
+void ReturnToProcess(const CpuMask& own) noexcept {
+  const Place* const place = current_place.load(std::memory_order_acquire);
+  if (place == nullptr || place->cpus == own || FindPlace(own) == nullptr) return own.PinCaller();
+  place->cpus.PinCaller();
+  SetSlice(0, place->slice_ns);
 }
 
 std::map<int, ThreadTime> TimeOfThreads() {

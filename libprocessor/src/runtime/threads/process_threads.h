@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 
+#include "src/runtime/threads/cpu_mask.h"
 #include "src/runtime/threads/cpuset.h"
 
 namespace processor {
@@ -19,6 +20,10 @@ void KeepThreadInPlace();
 /// start later inherit their CPUs; threads that other threads start have to be moved again. On fewer CPUs than the
 /// process may use, they get a short time slice, so that they run soon on CPUs where other threads compute.
 void MoveThreads(const CpuSet& cpus);
+
+/// Moves the calling thread back to `own`, its CPUs before it was moved elsewhere for a while. If it belongs to these
+/// threads, it goes where MoveThreads() has moved them since.
+void ReturnToProcess(const CpuMask& own) noexcept;
 
 struct ThreadTime {
   int64_t ran_ns = 0;

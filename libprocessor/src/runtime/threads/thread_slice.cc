@@ -20,9 +20,12 @@ struct Attributes {
   uint64_t period = 0;
 };
 
+bool ReadAnyAttributes(int thread_id, Attributes* attributes) {
+  return syscall(SYS_sched_getattr, thread_id, attributes, sizeof *attributes, 0) == 0;
+}
+
 bool ReadAttributes(int thread_id, Attributes* attributes) {
-  return syscall(SYS_sched_getattr, thread_id, attributes, sizeof *attributes, 0) == 0 &&
-         attributes->policy == SCHED_OTHER;
+  return ReadAnyAttributes(thread_id, attributes) && attributes->policy == SCHED_OTHER;
 }
 
 }  // namespace
@@ -39,6 +42,12 @@ void SetSlice(int thread_id, int64_t slice_ns) {
 int64_t SliceOfThread(int thread_id) {
   Attributes attributes;
   return ReadAttributes(thread_id, &attributes) ? static_cast<int64_t>(attributes.runtime) : 0;
+}
+
+bool YieldsToNice(int nice) {
+  Attributes attributes;
+  if (!ReadAnyAttributes(0, &attributes)) return false;
+  return attributes.policy == SCHED_IDLE || (attributes.policy == SCHED_OTHER && attributes.nice > nice);
 }
 
 }  // namespace processor

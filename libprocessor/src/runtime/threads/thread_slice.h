@@ -16,6 +16,9 @@ void SetSlice(int thread_id, int64_t slice_ns);
 /// Returns the time slice [ns] that a thread asks for; 0 if the kernel does not provide it.
 int64_t SliceOfThread(int thread_id);
 
+/// Returns whether the calling thread gets CPU time only in idle time, or less than threads with the value `nice`.
+bool YieldsToNice(int nice);
+
 }  // namespace processor
 
 #endif  // PROCESSOR_RUNTIME_THREADS_THREAD_SLICE_H_

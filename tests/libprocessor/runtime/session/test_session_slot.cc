@@ -237,6 +237,79 @@ TEST(SessionSlot, MovesItsThreads) {
   EXPECT_EQ(cpus_inside(), allowed);
 }
 
+TEST(SessionSlot, VisitRunsInPlaceOfAThread) {
+  SessionSlot slot(Options());
+  Event ran;
+  {
+    const SessionSlot::Visit visit(&slot), second(&slot);
+    EXPECT_TRUE(visit.begun());
+    EXPECT_FALSE(second.begun()) << "the slot has one thread";
+    ASSERT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0, [&] { ran.Set(); })).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(slot.queued(), 1u) << "the visit has the only place";
+  }
+  EXPECT_TRUE(ran.Wait()) << "a thread takes over when the visit ends";
+}
+
+TEST(SessionSlot, VisitWaitsForNobody) {
+  BusySlot busy;
+  EXPECT_FALSE(SessionSlot::Visit(&busy.slot).begun()) << "a task runs";
+  ASSERT_TRUE(busy.slot.Submit(std::make_shared<FakeTask>(1)).ok());
+  EXPECT_FALSE(SessionSlot::Visit(&busy.slot).begun()) << "a task waits";
+  busy.Release();
+  busy.slot.Refuse(absl::CancelledError("end"));
+  busy.slot.Stop();
+  EXPECT_FALSE(SessionSlot::Visit(&busy.slot).begun()) << "the slot is stopped";
+}
+
+TEST(SessionSlot, VisitIsOnTheCpusOfTheSlot) {
+  SessionSlot::Options options = Options();
+  options.cpus = {AllowedCpus().front()};
+  SessionSlot slot(options);
+  std::thread([&] {
+    const CpuSet own = CpusOfThread(0);
+    {
+      const SessionSlot::Visit visit(&slot);
+      ASSERT_TRUE(visit.begun());
+      EXPECT_EQ(CpusOfThread(0), options.cpus);
+    }
+    EXPECT_EQ(CpusOfThread(0), own);
+  }).join();
+}
+
+TEST(SessionSlot, VisitsAndTasksTogetherStayWithinThePlaces) {
+  constexpr int kThreads = 6, kRequests = 300, kPlaces = 2;
+  SessionSlot slot(Options(kThreads * kRequests, kPlaces));
+  std::atomic<int> inside{0}, most{0}, visits{0}, tasks{0};
+  const auto run = [&] {
+    const int now = ++inside;
+    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
+    --inside;
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kRequests; ++i) {
+        const SessionSlot::Visit visit(&slot);
+        if (visit.begun()) {
+          run();
+          ++visits;
+        } else {
+          ASSERT_TRUE(slot.Submit(std::make_shared<FakeTask>(1, 0, [&] { run(), ++tasks; })).ok());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 1000 && visits + tasks < kThreads * kRequests; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(visits + tasks, kThreads * kRequests) << "a request was left in the queue";
+  EXPECT_LE(most, kPlaces);
+  EXPECT_GT(visits, 0);
+}
+
 TEST(SessionSlot, EveryTaskEndsExactlyOnce) {
   constexpr int kThreads = 8, kTasks = 300;
   SessionSlot slot(Options(64, 2));
