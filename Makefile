@@ -183,7 +183,7 @@ bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-command-lines
 	$(Q)$(BIN)/python -m load_tests.cores $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
 
-## bench-session-group: measure one session with all CPUs against one session per CPU
+## bench-session-group: measure one session with all CPUs against one session per CPU, and sessions bound to CPUs
 bench-session-group: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/python -m load_tests.bench_session_group $(BENCH_ARGS)
 

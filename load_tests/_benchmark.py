@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from load_tests._environment import describe_environment, usable_cpus
 from load_tests._programs import ROOT, ProgramError, find_library, find_program, run_program
@@ -170,7 +169,7 @@ class Measured:
     """
 
     cases: list[dict[str, Any]]
-    table: Table
+    table: RenderableType
     targets: list[Target]
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

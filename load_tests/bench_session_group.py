@@ -1,33 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the effect of a session group: one session that uses all CPUs compared with one session per CPU, in turns.
+"""Measure sessions: one that uses all CPUs compared with one per CPU, and sessions that are bound to CPUs, in turns.
 
-    python -m load_tests.bench_session_group            # the figures: two minutes
-    python -m load_tests.bench_session_group --quick    # checks outputs and the program only
+    python -m load_tests.bench_session_group                  # the figures: five minutes
+    python -m load_tests.bench_session_group --quick          # checks outputs and the program only
+    python -m load_tests.bench_session_group --only pinned    # sessions that are bound to CPUs
 
-The models are W1 and W2 as exported, so that only the sessions differ. Writes results/bench_session_group.json.
+A group is measured on W1 and W2 as exported, so that only the sessions differ. Bound sessions (`cpusets`) are measured
+on W1 fused in bf16, whose requests are short, against the same sessions inline; inline is measured twice, which shows
+the noise. With `--neighbor`, another process computes on the first CPU meanwhile. Writes
+results/bench_session_group.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from load_tests._benchmark import BenchmarkParser, Measured, engine_medians, measure_engines, run_benchmark
 from load_tests._environment import usable_cpus
+from load_tests._report import Target
+from load_tests.bench_fused import fuse
 from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["contestants", "main", "summarize"]
+__all__ = ["PINNED_TARGETS", "contestants", "judge", "main", "pinned_contestants", "summarize"]
+
+#: Least ratio of requests/s of bound sessions to those of inline ones, by rows. The lower quartile of rounds counts.
+PINNED_TARGETS = {1: 0.85, 128: 0.97}
 
 #: Client threads per CPU: a server has more requests in flight than CPUs.
 _CLIENTS = 2
+_PARTS = ("group", "pinned")
 
 
 def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
@@ -37,10 +51,60 @@ def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
     return [shared | {"name": "one", "config": single}, shared | {"name": "group", "config": default_config(cpus)}]
 
 
+def pinned_contestants(model: Path, cpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the engines that show what binding costs: inline, the same once more, and a session bound to each CPU."""
+    sessions = {
+        "session_num": len(cpus),
+        "intra_op_parallelism_threads": 1,
+        "inter_op_parallelism_threads": 1,
+        "select_session_policy": "MOD",
+    }
+    shared = {"engine": "processor", "model": str(model.resolve())}
+    return [
+        shared | {"name": "inline", "config": sessions},
+        shared | {"name": "inline again", "config": sessions},
+        shared | {"name": "pinned", "config": sessions | {"cpusets": ";".join(map(str, cpus))}},
+    ]
+
+
 def summarize(workload: str, rows: int, output: dict[str, Any]) -> dict[str, Any]:
     """Convert the output of one run of the program to one case of the results: medians over rounds, and the rounds."""
     engines = engine_medians(output)
     return {"workload": workload, "rows": rows, "threads": output["threads"], "engines": engines}
+
+
+def _ratios(case: dict[str, Any], engine: str, figure: str = "requests_per_s") -> list[float]:
+    """Return the ratios of an engine to inline in the same round, in ascending order."""
+    turns = zip(case["engines"][engine]["rounds"], case["engines"]["inline"]["rounds"], strict=True)
+    return sorted(turn[figure] / inline[figure] for turn, inline in turns)
+
+
+def judge(cases: Sequence[dict[str, Any]]) -> list[Target]:
+    """Compare the cases with bound sessions, without a neighbor, with the targets."""
+    targets = []
+    for case in cases:
+        if "pinned" not in case["engines"] or case["neighbor"] or case["rows"] not in PINNED_TARGETS:
+            continue
+        ratios = _ratios(case, "pinned")
+        name = f"{case['workload']} bf16 at {case['rows']} rows, requests/s pinned over inline"
+        targets.append(
+            Target(name, round(ratios[len(ratios) // 4], 4), PINNED_TARGETS[case["rows"]], at_least=True),
+        )
+    return targets
+
+
+@contextmanager
+def _busy_neighbor(cpu: int | None) -> Iterator[None]:
+    """Have another process compute on a CPU; None: do nothing."""
+    if cpu is None:
+        yield
+        return
+    command = ["taskset", "--cpu-list", str(cpu), sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(command) as neighbor:
+        try:
+            yield
+        finally:
+            neighbor.kill()
 
 
 def _table(cases: Sequence[dict[str, Any]], cpus: int) -> Table:
@@ -60,23 +124,79 @@ def _table(cases: Sequence[dict[str, Any]], cpus: int) -> Table:
     return table
 
 
-def _measure(options: argparse.Namespace, console: Console) -> Measured:
+def _pinned_table(cases: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title="Sessions bound to CPUs, W1 fused in bf16, a client per CPU")
+    for heading in ("rows", "engine", "requests/s", "over inline", "quartiles", "p50 µs", "p99 µs", "CPU s/1,000"):
+        table.add_column(heading, justify="right")
+    for case in cases:
+        for name, engine in case["engines"].items():
+            ratios = _ratios(case, name)
+            table.add_row(
+                str(case["rows"]),
+                name,
+                f"{engine['requests_per_s']:,.0f}",
+                f"{median(ratios):.3f}",
+                f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}",
+                f"{engine['p50_us']:,.0f}",
+                f"{engine['p99_us']:,.0f}",
+                f"{engine['cpu_s_per_1000']:.4f}",
+            )
+    return table
+
+
+def _measure_group(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
     cpus = usable_cpus()
     cases = []
     for workload in options.workloads:
         engines = contestants(ensure_model(workload, options.cache), cpus)
         for rows in options.rows:
+            console.print(f"Measuring a group, {workload} at {rows} rows")
             requests = ensure_requests(options.cache / "requests", workload, rows, "eas")
             output = measure_engines(options, requests, contestants=engines, threads=_CLIENTS * cpus)
             cases.append(summarize(workload, rows, output))
-    return Measured(cases, _table(cases, cpus), [], {"clients": _CLIENTS * cpus})
+    return cases
+
+
+def _measure_pinned(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    cpus = sorted(os.sched_getaffinity(0))
+    console.print("Optimizing W1, bf16")
+    engines = pinned_contestants(fuse("W1", "bf16", options.cache, options.library), cpus)
+    cases = []
+    for rows in PINNED_TARGETS:
+        console.print(f"Measuring bound sessions at {rows} rows")
+        requests = ensure_requests(options.cache / "requests", "W1", rows, "eas")
+        with _busy_neighbor(cpus[0] if options.neighbor else None):
+            output = measure_engines(options, requests, contestants=engines, rounds=2 * options.rounds)
+        cases.append(summarize("W1", rows, output) | {"neighbor": options.neighbor})
+    return cases
+
+
+def _measure(options: argparse.Namespace, console: Console) -> Measured:
+    cpus = usable_cpus()
+    cases, tables = [], []
+    if "group" in options.only:
+        cases += (measured := _measure_group(options, console))
+        tables.append(_table(measured, cpus))
+    if "pinned" in options.only:
+        cases += (measured := _measure_pinned(options, console))
+        tables.append(_pinned_table(measured))
+    settings = {"clients": _CLIENTS * cpus}
+    return Measured(cases, Group(*tables), judge(cases), settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, and return its exit status."""
-    parser = BenchmarkParser("bench_session_group", "Measure one session against a group of them.", rounds=5, seconds=2)
-    parser.add_argument("--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"], help="workloads")
-    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 128], help="batch sizes (default 1 16 128)")
+    parser = BenchmarkParser(
+        "bench_session_group", "Measure a session against a group, and bound sessions.", rounds=5, seconds=2
+    )
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=list(_PARTS), help="parts (default: all)")
+    parser.add_argument("--neighbor", action="store_true", help="let another process compute on the first CPU (pinned)")
+    parser.add_argument(
+        "--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"], help="workloads of the group"
+    )
+    parser.add_argument(
+        "--rows", nargs="+", type=int, default=[1, 16, 128], help="batch sizes of the group (default 1 16 128)"
+    )
     parser.add_programs()
     return run_benchmark("session_group", parser.parse(arguments), _measure)
 
