@@ -21,6 +21,8 @@ constexpr int kBuckets = 25 << kMantissaBits;
 constexpr int kTable = 16384;
 constexpr int64_t kQueue = 8192;
 constexpr int kAffinityReach = 4;
+/// Work below which a task has ended: sums of slices are not exact.
+constexpr double kDoneUs = 1e-6;
 
 }  // namespace
 
@@ -44,9 +46,9 @@ SHARED_STRUCT(Load,
   const double *parallel, *bytes_per_row, *slo_us, *deadline_us, *excused_from_us, *excused_until_us;
 );
 
-/// A waiting task.
+/// A task; `left_us` is the part of its work that has not run yet.
 SHARED_STRUCT(Task,
-  double arrival_us, work_us, bytes;
+  double arrival_us, work_us, left_us, bytes;
   int32_t model, slot;
 );
 
@@ -57,19 +59,27 @@ SHARED_STRUCT(Running,
 );
 
 /// All values that change; C cores, G groups, M models.
+///
+/// If `slice_us` is above 0, each model has a pool of C threads, and threads take turns on the cores of their group: a
+/// thread runs for a slice, then waits in the queue of the group. Requests that find all threads of their model in use
+/// wait in `pending`. Otherwise tasks run to their end.
 SHARED_STRUCT(State,
   int64_t cores, groups, nodes, running, idle_total, queued_total, free_slots, slots, events;
   uint64_t random;
-  double now_us, hazard;
+  double now_us, hazard, slice_us;
   Running* heap;
-  int32_t *core_owner, *core_node, *core_last, *core_model, *core_slot;
-  double *core_arrival, *core_rate, *node_rate;
+  int32_t *core_owner, *core_node, *core_last, *core_model;
+  double *core_rate, *core_used_us, *node_rate;
+  Task* core_task;
   int32_t *idle, *idle_count, *group_of;
   uint8_t *lends, *borrows, *oversubscribed;
   double* lend_after_us;
   int32_t* limit;
   Task* queue;
   int64_t *queue_head, *queue_size;
+  Task* pending;
+  int64_t *pending_head, *pending_size;
+  int32_t* active;
   int32_t *slot_pending, *slot_failed, *slot_free;
   int64_t *arrived, *completed, *dropped, *missed, *judged;
   double *busy_us, *alone_us, *borrowed_us, *latency_us;
@@ -163,7 +173,7 @@ void EndTask(State* s, const Load* load, int32_t model, int32_t slot, double arr
   Finish(s, load, model, arrival, s->slot_failed[slot]);
 }
 
-/// Start a task: its time alone, multiplied by the slow-down that its neighbors cause.
+/// Run a task, or its next slice: its time alone, multiplied by the slow-down that its neighbors cause.
 void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
   double slower = 1.0;
   if (s->core_last[core] >= 0 && s->core_last[core] != task.model) slower += g->switch_cost;
@@ -174,17 +184,48 @@ void Start(State* s, const Segment* g, int64_t core, const Task& task, int64_t g
     const double use = (s->node_rate[node] + rate) / g->node_bytes_per_us;
     if (use > g->knee) slower *= std::max(use, 1.0 + g->bandwidth * (use - g->knee) / (1.0 - g->knee));
   }
-  const double took = task.work_us * slower + (idle ? g->idle_start_us : 0.0);
+  const double part = s->slice_us > 0 ? std::min(task.left_us, s->slice_us - s->core_used_us[core]) : task.left_us;
+  const double took = part * slower + (idle ? g->idle_start_us : 0.0);
   s->node_rate[node] += rate;
   s->core_rate[core] = rate;
   s->core_last[core] = task.model;
   s->core_model[core] = task.model;
-  s->core_slot[core] = task.slot;
-  s->core_arrival[core] = task.arrival_us;
+  s->core_used_us[core] += part;
+  s->core_task[core] = task;
+  s->core_task[core].left_us -= part;
   s->busy_us[task.model] += took;
-  s->alone_us[task.model] += task.work_us;
+  s->alone_us[task.model] += part;
   if (s->core_owner[core] != group) s->borrowed_us[task.model] += took;
   Push(s, {s->now_us + took, core});
+}
+
+/// Start a task on a core that has run something else.
+void Begin(State* s, const Segment* g, int64_t core, const Task& task, int64_t group, bool idle) {
+  s->core_used_us[core] = 0.0;
+  Start(s, g, core, task, group, idle);
+}
+
+inline bool Begun(const Task& task) { return task.left_us < task.work_us; }
+
+void Enqueue(State* s, int64_t group, const Task& task) {
+  s->queue[group * kQueue + ((s->queue_head[group] + s->queue_size[group]) & (kQueue - 1))] = task;
+  ++s->queue_size[group];
+  ++s->queued_total;
+  s->queued[task.model] += !Begun(task);
+}
+
+/// Take the next request for a thread of a model that has become free; without one, the thread sleeps.
+bool NextPending(State* s, const Load* load, int32_t model, Task* task) {
+  while (s->pending_size[model] > 0) {
+    *task = s->pending[model * kQueue + s->pending_head[model]];
+    s->pending_head[model] = (s->pending_head[model] + 1) & (kQueue - 1);
+    --s->pending_size[model];
+    --s->queued[model];
+    if (s->now_us - task->arrival_us <= load->deadline_us[model]) return true;
+    EndTask(s, load, model, task->slot, task->arrival_us, true);
+  }
+  --s->active[model];
+  return false;
 }
 
 /// Start the oldest task of a queue that can still be in time; return whether there was one.
@@ -194,12 +235,14 @@ bool RunHead(State* s, const Load* load, const Segment* g, int64_t group, int64_
     s->queue_head[group] = (s->queue_head[group] + 1) & (kQueue - 1);
     --s->queue_size[group];
     --s->queued_total;
-    --s->queued[task.model];
-    if (s->now_us - task.arrival_us <= load->deadline_us[task.model]) {
-      Start(s, g, core, task, group, idle);
+    s->queued[task.model] -= !Begun(task);
+    if (Begun(task) || s->now_us - task.arrival_us <= load->deadline_us[task.model]) {
+      Begin(s, g, core, task, group, idle);
       return true;
     }
     EndTask(s, load, task.model, task.slot, task.arrival_us, true);
+    Task next;
+    if (s->slice_us > 0 && NextPending(s, load, task.model, &next)) Enqueue(s, group, next);
   }
   return false;
 }
@@ -259,6 +302,31 @@ void NextTask(State* s, const Load* load, const Segment* g, int64_t core) {
   PutIdle(s, core);
 }
 
+/// End a slice: the thread continues with its request or its model's next one, unless other threads wait for the core.
+void EndSlice(State* s, const Load* load, const Segment* g, int64_t core) {
+  Task task = s->core_task[core];
+  const int64_t group = s->group_of[task.model];
+  if (task.left_us <= kDoneUs) {
+    EndTask(s, load, task.model, task.slot, task.arrival_us, false);
+    const int32_t model = task.model;
+    if (!NextPending(s, load, model, &task)) return NextTask(s, load, g, core);
+  }
+  if (s->core_used_us[core] >= s->slice_us - kDoneUs) {
+    s->core_used_us[core] = 0.0;
+    const bool guest = s->core_owner[core] != group;
+    if ((guest || s->queue_size[group] > 0) && s->queue_size[group] < kQueue) {
+      Enqueue(s, group, task);
+      // Its own group may have a core that is idle.
+      if (guest && s->idle_count[group] > 0) {
+        const int64_t own = TakeIdle(s, group, task.model);
+        if (!RunHead(s, load, g, group, own, true)) PutIdle(s, own);
+      }
+      return NextTask(s, load, g, core);
+    }
+  }
+  Start(s, g, core, task, group, false);
+}
+
 void Arrive(State* s, const Load* load, const Segment* g) {
   const uint64_t pick = Random(s);
   int64_t model = int64_t(((pick >> 32) * uint64_t(load->models)) >> 32);
@@ -271,13 +339,14 @@ void Arrive(State* s, const Load* load, const Segment* g) {
   const int64_t group = s->group_of[model];
   const int64_t parts = load->threads[model];
   if (s->in_system[model] > s->limit[model] || s->queue_size[group] + parts > kQueue ||
-      (parts > 1 && s->free_slots == 0)) {
+      s->pending_size[model] + parts > kQueue || (parts > 1 && s->free_slots == 0)) {
     return Finish(s, load, int32_t(model), s->now_us, true);
   }
   const double divided = 1.0 - load->parallel[model] + load->parallel[model] / double(parts);
   Task task;
   task.arrival_us = s->now_us;
   task.work_us = (load->fixed_us[model] + load->per_row_us[model] * rows * divided) * noise * g->factor[model];
+  task.left_us = task.work_us;
   task.bytes = load->bytes_per_row[model] * rows / double(parts);
   task.model = int32_t(model);
   task.slot = -1;
@@ -287,14 +356,18 @@ void Arrive(State* s, const Load* load, const Segment* g) {
     s->slot_failed[task.slot] = 0;
   }
   for (int64_t part = 0; part < parts; ++part) {
-    if (s->idle_count[group] > 0) {
-      Start(s, g, TakeIdle(s, group, task.model), task, group, true);
+    if (s->slice_us > 0 && s->active[model] >= s->cores) {
+      s->pending[model * kQueue + ((s->pending_head[model] + s->pending_size[model]) & (kQueue - 1))] = task;
+      ++s->pending_size[model];
+      ++s->queued[model];
       continue;
     }
-    s->queue[group * kQueue + ((s->queue_head[group] + s->queue_size[group]) & (kQueue - 1))] = task;
-    ++s->queue_size[group];
-    ++s->queued_total;
-    ++s->queued[model];
+    s->active[model] += s->slice_us > 0;
+    if (s->idle_count[group] > 0) {
+      Begin(s, g, TakeIdle(s, group, task.model), task, group, true);
+    } else {
+      Enqueue(s, group, task);
+    }
   }
   if (s->borrows[group] && s->idle_total > 0 && s->queue_size[group] > 0) Borrow(s, load, g, group);
 }
@@ -326,10 +399,14 @@ ENGINE_EXPORT void engine_advance(State* s, const Load* load, const Segment* g) 
     } else {
       s->now_us = done;
       const int64_t core = Pop(s);
-      const int32_t model = s->core_model[core];
       s->core_model[core] = -1;
       s->node_rate[s->core_node[core]] -= s->core_rate[core];
-      EndTask(s, load, model, s->core_slot[core], s->core_arrival[core], false);
+      if (s->slice_us > 0) {
+        EndSlice(s, load, g, core);
+        continue;
+      }
+      const Task& task = s->core_task[core];
+      EndTask(s, load, task.model, task.slot, task.arrival_us, false);
       NextTask(s, load, g, core);
     }
   }
@@ -357,7 +434,8 @@ ENGINE_EXPORT void engine_regroup(State* s, const Load* load, const Segment* g, 
   for (const Task& task : waiting) {
     const int64_t group = s->group_of[task.model];
     if (s->queue_size[group] == kQueue) {
-      --s->queued[task.model];
+      s->queued[task.model] -= !Begun(task);
+      s->active[task.model] -= s->slice_us > 0;
       EndTask(s, load, task.model, task.slot, task.arrival_us, true);
       continue;
     }

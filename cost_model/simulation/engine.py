@@ -2,8 +2,9 @@
 """Call the compiled event loop: the structs of `engine.cc` over NumPy arrays.
 
 Time is in microseconds. A request is one task, or several if the threads of a session divide its rows; each task uses a
-whole core until it ends. A core that becomes free takes the oldest task of the group (allocation) that owns it. If
-there is none and the core may be lent, it takes a task of the group whose oldest task has used most of its SLO.
+whole core until it ends, or for a slice if threads take turns. A core that becomes free takes the oldest task of the
+group (allocation) that owns it. If there is none and the core may be lent, it takes a task of the group whose oldest
+task has used most of its SLO.
 """
 
 from __future__ import annotations
@@ -112,16 +113,18 @@ def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) ->
     """
     cores, nodes, slots = len(core_nodes), int(max(core_nodes)) + 1, 4 * QUEUE
     sizes: dict[str, Any] = {
-        **dict.fromkeys(("core_owner", "core_arrival", "core_rate"), cores),
+        **dict.fromkeys(("core_owner", "core_rate", "core_used_us", "core_task"), cores),
         **dict.fromkeys(("idle_count", "lends", "borrows", "oversubscribed", "lend_after_us"), groups),
         **dict.fromkeys(("queue_head", "queue_size"), groups),
         **dict.fromkeys(("slot_pending", "slot_failed"), slots),
         **dict.fromkeys(("group_of", "arrived", "completed", "dropped", "missed", "judged"), models),
         **dict.fromkeys(("busy_us", "alone_us", "borrowed_us", "latency_us", "in_system", "queued"), models),
+        **dict.fromkeys(("pending_head", "pending_size", "active"), models),
         "heap": cores + 1,
         "node_rate": nodes,
         "idle": (groups, cores),
         "queue": (groups, QUEUE),
+        "pending": (models, QUEUE),
         "histogram": (models, BUCKETS),
     }
     values: dict[str, Any] = {
@@ -130,7 +133,8 @@ def make_state(core_nodes: NDArray[Any], models: int, groups: int, seed: int) ->
     random = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
     values |= {"cores": cores, "groups": groups, "nodes": nodes, "running": 0, "idle_total": 0, "queued_total": 0}
     values |= {"free_slots": slots, "slots": slots, "events": 0, "random": random, "now_us": 0.0, "hazard": -1.0}
-    values |= {name: np.full(cores, -1) for name in ("core_last", "core_model", "core_slot")}
+    values["slice_us"] = 0.0
+    values |= {name: np.full(cores, -1) for name in ("core_last", "core_model")}
     values |= {
         "core_node": core_nodes.astype(np.int32),
         "slot_free": np.arange(slots),

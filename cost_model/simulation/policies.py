@@ -2,7 +2,8 @@
 """Decide which models may use which cores: five policies with one interface.
 
 `shared`
-    Every model may use every core, like default servers on one machine. A single queue for all is an optimistic model.
+    Every model may use every core, like default servers on one machine: each has a pool of one thread per core, and
+    the kernel lets the threads take turns.
 `static`
     Each model has its own cores, in proportion to its demand at the base level.
 `baseline-pool`
@@ -25,6 +26,7 @@ import numpy as np
 from cost_model.control import ControlledTenant, ControlState, Observation, Pool, Settings, begin, step
 from cost_model.machine import Machine
 from cost_model.simulation.inputs import Inputs
+from cost_model.simulation.slices import SLICE_US
 from cost_model.workload import Workload
 
 POLICIES = ("shared", "static", "baseline-pool", "planned", "dynamic")
@@ -36,6 +38,8 @@ class Assignment:
 
     A request that has waited for more than `wait_part` [models] of its SLO is dropped; None means the whole SLO.
     `threads` contains the threads per session of models that have more than one; only the initial value counts.
+    `slice_us` [µs] is how long a thread runs while others wait for its core, if each model has a pool of threads; 0 if
+    requests run to their end, in the order of their arrival. Only the initial value counts.
     """
 
     labels: tuple[str, ...]
@@ -48,6 +52,7 @@ class Assignment:
     limit: tuple[int, ...] | None = None
     wait_part: tuple[float, ...] | None = None
     threads: Mapping[str, int] = field(default_factory=dict)
+    slice_us: float = 0.0
 
 
 class Policy(Protocol):
@@ -93,6 +98,28 @@ class Fixed:
         return None, ()
 
 
+@dataclass(frozen=True)
+class _TimeSliced:
+    """Run a policy with a pool of threads for each model."""
+
+    policy: Policy
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def start(self, inputs: Inputs, machine: Machine, qps: float) -> Assignment:
+        return replace(self.policy.start(inputs, machine, qps), slice_us=SLICE_US)
+
+    def step(self, now_s: float, state: Any, inputs: Inputs) -> tuple[Assignment | None, Sequence[Any]]:
+        return self.policy.step(now_s, state, inputs)
+
+
+def time_sliced(policy: Policy) -> Policy:
+    """Return the policy on hosts as they are: each model has its own threads, which take turns on the group's cores."""
+    return _TimeSliced(policy)
+
+
 def least_cores(policy: str, workload: Workload) -> int:
     """Return the fewest cores with which a policy has cores for every model."""
     if policy == "static":
@@ -100,13 +127,13 @@ def least_cores(policy: str, workload: Workload) -> int:
     return len({model.role for model in workload.models}) if policy == "baseline-pool" else 1
 
 
-def shared_policy() -> Fixed:
+def shared_policy() -> Policy:
     """Create `shared`."""
 
     def make(inputs: Inputs, machine: Machine, qps: float) -> Assignment:
         return fixed_assignment(["all"], [0] * len(machine.cores), [0] * len(inputs.names), oversubscribed=True)
 
-    return Fixed("shared", make)
+    return time_sliced(Fixed("shared", make))
 
 
 def static_policy() -> Fixed:

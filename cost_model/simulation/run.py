@@ -137,6 +137,7 @@ def simulate(
     certain = inputs.allowed * (expected + 6 * np.sqrt(expected) + 1)
     segment = _make_segment(inputs, machine, interference)
     deadline_us = load.deadline_us.copy()
+    state.raw.slice_us = assignment.slice_us
     apply(state, load, segment, assignment)
     course = _Course([(0.0, assignment)])
     shares: Any = None
