@@ -237,16 +237,22 @@ class Dynamic:
             strict=True,
         )
         observation = {name: Observation(*rest) for name, *rest in rows}
-        limits = self.control.limits
+        before = self.control
         self.control, moves = step(self.control, observation, now_s)
-        changed = bool(moves) or self.control.limits != limits
+        changed = bool(moves) or (self.control.limits, self.control.pools) != (before.limits, before.pools)
         return (self._assignment() if changed else None), moves
 
     def _assignment(self) -> Assignment:
         assert self.control is not None
         control = self.control
         owner = {core: place for place, pool in enumerate(control.pools) for core in pool.cores}
-        group = {name: place for place, pool in enumerate(control.pools) for name in pool.models}
+        # As on hosts, models whose pool has no core, because there are too few, share the cores of other variants.
+        others = next((place for place, pool in enumerate(control.pools) if pool.cores and pool.kind != "baseline"), 0)
+        group = {
+            name: place if pool.cores else others for place, pool in enumerate(control.pools) for name in pool.models
+        }
+        shared = {name for pool in control.pools if not pool.cores for name in pool.models}
+        limits = {name: limit for name, limit in control.limits.items() if name not in shared}
         return Assignment(
             tuple(pool.name for pool in control.pools),
             tuple(owner.get(core, 0) for core in control.cores),
@@ -255,7 +261,7 @@ class Dynamic:
             tuple(self.lending and pool.borrows for pool in control.pools),
             tuple(self._lend_after_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
-            tuple(control.limits.get(name, 2**31 - 1) for name in control.tenants),
+            tuple(limits.get(name, 2**31 - 1) for name in control.tenants),
             tuple(1.0 if tenant.role == "baseline" else self.settings.wait_part for tenant in control.tenants.values()),
         )
 

@@ -82,3 +82,23 @@ def test_no_request_is_lost_by_turns(name: str) -> None:
     for each in result.models:
         assert 0 <= each.arrived - each.completed - each.dropped < 50
     assert result.utilisation <= 1.0
+
+
+def test_a_pool_of_the_controller_without_a_core_uses_the_variants_core() -> None:
+    """Two cores for three groups: the isolated variant must share, or it would be refused for ever."""
+    models = [
+        model("base", 1500.0, 200.0, 15.0, "baseline"),
+        model("a", 1500.0, 100.0, 15.0),
+        model("slow", 1500.0, 50.0, 15.0),
+    ]
+    machine, total = Machine.even(2), 350.0
+    workload = Workload(machine, tuple(models), (), (1,), total)
+    inputs = build_inputs(workload)
+    pieces = []
+    for end in range(1, 101):
+        factor = inputs.mean_us * 0 + 1
+        factor[2] = 12.0 if 20 < end <= 60 else 1.0
+        pieces.append(Piece(float(end), 1.0, inputs.shares, factor))
+    result = simulate(inputs, machine, pieces, time_sliced(Dynamic(workload)), total, 1, NONE)
+    assert [each.name for each in result.unjudged] == ["slow"]
+    assert result.models[2].missed < 0.1, "it is served again when it is quick again"
