@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -182,6 +182,10 @@ bench-cost-model: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-command-lines
 	$(Q)$(BIN)/python -m load_tests.cost_model.predictions $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.cores $(filter --quick --strict,$(BENCH_ARGS))
 	$(Q)$(BIN)/python -m load_tests.bench_cost_model $(BENCH_ARGS)
+
+## bench-slo-capacity: measure requests/s within all SLOs without a plan, with a plan and with control; needs Go
+bench-slo-capacity: host-go $(VENV)/.stamp-bench $(VENV)/.stamp-command-lines
+	$(Q)$(BIN)/python -m load_tests.bench_slo_capacity $(BENCH_ARGS)
 
 ## bench-session-group: measure one session with all CPUs against one session per CPU, and sessions bound to CPUs
 bench-session-group: lib $(VENV)/.stamp-bench

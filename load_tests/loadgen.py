@@ -26,7 +26,7 @@ import numpy as np
 from load_tests._programs import ProgramError, find_go_program, run_program
 from load_tests.latencies import Latencies
 
-__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen"]
+__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen", "take_cpu"]
 
 #: More connections than requests in flight, so that no request waits for another.
 CONNECTIONS = 32
@@ -115,13 +115,13 @@ def placement(cpu: int) -> str:
     """Describe how generators are placed on a CPU."""
     child = os.fork()
     if child == 0:
-        os._exit(0 if _take_cpu(cpu) else 1)
+        os._exit(0 if take_cpu(cpu) else 1)
     _, status = os.waitpid(child, 0)
     how = "real-time priority" if os.waitstatus_to_exitcode(status) == 0 else "the usual priority (no permission)"
     return f"CPU {cpu}, with {how}"
 
 
-def _take_cpu(cpu: int) -> bool:
+def take_cpu(cpu: int) -> bool:
     """Give the calling process priority on one CPU."""
     os.sched_setaffinity(0, {cpu})
     try:
@@ -151,7 +151,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
         process = start_loadgen(
             address,
             requests,
-            preexec=None if cpu is None else lambda: (_take_cpu(cpu), None)[1],
+            preexec=None if cpu is None else lambda: (take_cpu(cpu), None)[1],
             clients=CONNECTIONS,
             time="3h",
             warmup="100ms",

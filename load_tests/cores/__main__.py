@@ -29,7 +29,7 @@ from load_tests._report import finish, make_console
 from load_tests.bench_fused import fuse
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
-from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage
+from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage, wait_for_profiles
 from load_tests.loadgen import open_loop, placement
 from serving_proxy.errors import ProxyError
 
@@ -58,7 +58,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dict[str, Any]:
-    stage.wait_for_profiles()
+    wait_for_profiles(stage.divided)
     every = sorted(os.sched_getaffinity(0))
     # Pools of baselines use cores from the low end.
     stage.pin(str(every[0]))

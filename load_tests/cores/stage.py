@@ -15,7 +15,7 @@ from load_tests._programs import ProgramError
 from load_tests.hosts.proxy import Proxy
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
-__all__ = ["BASELINE", "MODEL", "VARIANT", "Stage", "open_stage"]
+__all__ = ["BASELINE", "MODEL", "VARIANT", "Stage", "host_config", "open_stage", "wait_for_profiles"]
 
 MODEL = "ranking"
 BASELINE, VARIANT = 1, 2
@@ -35,7 +35,7 @@ class Stage:
     requests : dict
         Request files by version.
     config : dict
-        Configuration of all versions. Always one worker thread per CPU, so that no version is reloaded between sides.
+        Configuration of all versions.
     """
 
     divided: Proxy
@@ -66,25 +66,6 @@ class Stage:
         owners = self.divided.client.machine()["owners"]
         return next((list(owner["cpus"]) for owner in owners if owner["version"] == version), [])
 
-    def wait_for_profiles(self) -> None:
-        """Wait until the proxy has profiled both versions, because nothing else may run during a measurement.
-
-        Raises
-        ------
-        ProgramError
-            If profiling does not finish in time.
-        """
-        until = time.monotonic() + _PROFILED_S
-        lines: list[str] = []
-        while time.monotonic() < until:
-            versions = self.divided.client.explain(MODEL)["versions"]
-            lines = [line for version in versions.values() for line in version if line.startswith("Its figures:")]
-            done = [line for line in lines if "measured here" in line or "check point" in line]
-            if len(done) == len(versions):
-                return
-            time.sleep(0.2)
-        raise ProgramError("serving-proxy", 0, f"{lines} after {_PROFILED_S:g} s, expected profiles of both versions")
-
     def wait_for_division(self) -> list[int]:
         """Wait until the baseline has some but not all CPUs and shares them with no other version; return them.
 
@@ -104,6 +85,32 @@ class Stage:
         )
 
 
+def host_config() -> dict[str, Any]:
+    """Return the configuration of all versions: one worker thread per CPU, so that no division reloads a version."""
+    config: dict[str, Any] = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+    return config | {"worker_threads": len(os.sched_getaffinity(0))}
+
+
+def wait_for_profiles(proxy: Proxy) -> None:
+    """Wait until a proxy has profiled all versions, because nothing else may run during a measurement.
+
+    Raises
+    ------
+    ProgramError
+        If profiling does not finish in time.
+    """
+    until = time.monotonic() + _PROFILED_S
+    lines: list[str] = []
+    while time.monotonic() < until:
+        versions = proxy.client.explain(MODEL)["versions"]
+        lines = [line for version in versions.values() for line in version if line.startswith("Its figures:")]
+        done = [line for line in lines if "measured here" in line or "check point" in line]
+        if len(done) == len(versions):
+            return
+        time.sleep(0.2)
+    raise ProgramError("serving-proxy", 0, f"{lines} after {_PROFILED_S:g} s, expected profiles of all versions")
+
+
 @contextlib.contextmanager
 def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[Stage]:
     """Start both proxies and deploy a baseline and a variant on each; requests have `rows` rows of W2."""
@@ -112,13 +119,11 @@ def open_stage(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[St
     for version in (BASELINE, VARIANT):
         requests[version] = folder / f"requests-{version}"
         write_requests(requests[version], [name_model(request, MODEL, version) for request in anonymous])
-    config = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
-    config["worker_threads"] = len(os.sched_getaffinity(0))
     with (
         Proxy("go", folder / "divided", options=("--cores", "control")) as divided,
         Proxy("go", folder / "shared") as shared,
     ):
-        stage = Stage(divided, shared, model.resolve(), requests, config)
+        stage = Stage(divided, shared, model.resolve(), requests, host_config())
         for proxy in (divided, shared):
             for version in (BASELINE, VARIANT):
                 stage.deploy(proxy, version)
