@@ -58,6 +58,11 @@ def read_claim(claim: Claim, folder: Path) -> dict[str, Any]:
         measured: Measured = claim.read(results)
     except (KeyError, StopIteration, IndexError, TypeError, ValueError) as error:
         return row | {"missing": f"{claim.file}: {error!r}, expected a whole run"}
+    if claim.beside is not None:
+        beside = read_claim(claim.beside, folder)
+        if "figures" in beside:
+            short, text = f"{measured.short}; {beside['short']}", f"{measured.text}. {beside['text']}"
+            measured = Measured(short, text, measured.figures | beside["figures"])
     kept = {name: results["environment"][name] for name in _KEPT if name in results["environment"]}
     return row | {"figures": measured.figures, "short": measured.short, "text": measured.text} | kept
 

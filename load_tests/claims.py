@@ -35,6 +35,8 @@ class Claim:
         File that the command writes into results/.
     read : callable
         Extracts the figures from that file; raises KeyError if some are missing.
+    beside : Claim, optional
+        Another measurement, whose figures are shown beside these if it has been made.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Claim:
     command: str
     file: str
     read: Callable[[Results], Measured]
+    beside: Claim | None = None
 
 
 def _percent(ratio: float) -> str:
@@ -117,6 +120,28 @@ def _target(results: Results, begin: str) -> float:
     return float(next(result["value"] for result in results["targets"] if result["name"].startswith(begin)))
 
 
+def _slo_capacity(results: Results) -> Measured:
+    names = {"none": "no plan", "pool": "baseline pool", "plan": "plan", "control": "control"}
+    pairs = (("plan", "none"), ("pool", "none"), ("control", "plan"))
+    met, missed = (
+        {name: float(results["arms"][name][member]) for name in names} for member in ("requests_per_s", "missed_at")
+    )
+    figures, shown = {}, []
+    for name, against in pairs:
+        if met[name] and met[against]:
+            title, ratio = f"{names[name]} over {names[against]}", met[name] / met[against]
+            least, most = met[name] / missed[against], missed[name] / met[against]
+            figures[title] = ratio
+            shown.append(f"{title} {_percent(ratio)} ({_percent(least)} to {_percent(most)})")
+    if not figures:
+        raise KeyError("arms")
+    text = "real hosts, requests/s at which every model meets its SLO: "
+    text += ", ".join(f"{title} {met[name]:,.0f}" for name, title in names.items()) + f"; {', '.join(shown)}"
+    simulated = (f"{title} {results['simulated'][name]:,.0f}" for name, title in names.items())
+    text += f"; the simulator predicts {', '.join(simulated)}"
+    return Measured(f"{', '.join(shown)}, on real hosts", text, figures)
+
+
 def _cost_model(results: Results) -> Measured:
     pool = _target(results, "baseline-pool / shared, mean")
     dynamic = _target(results, "dynamic / baseline-pool, moving")
@@ -136,7 +161,7 @@ def _cost_model(results: Results) -> Measured:
         text += f"; baseline-pool over shared {', '.join(parts)}"
     part = f" ({100 * results['minutes_scale']:g} % of the minutes)" if results["minutes_scale"] < 1 else ""
     text += part
-    short = f"{_percent(pool)}, simulated{part}; the controller {_percent(dynamic)} more under moving traffic"
+    short = f"simulated, 128 cores{part}: baseline pool {_percent(pool)}, the controller {_percent(dynamic)} more"
     return Measured(short, text, {"baseline-pool over shared": pool, "dynamic over baseline-pool": dynamic})
 
 
@@ -207,7 +232,14 @@ CLAIMS = {
         "bench_fused.json",
         _fusion,
     ),
-    "cost-model": Claim("Cost model", "+30 %", "make bench-cost-model", "bench_cost_model.json", _cost_model),
+    "cost-model": Claim(
+        "Cost model",
+        "+30 %",
+        "make bench-slo-capacity",
+        "bench_slo_capacity.json",
+        _slo_capacity,
+        Claim("Cost model, simulated", "+30 %", "make bench-cost-model", "bench_cost_model.json", _cost_model),
+    ),
     "cut": Claim(
         "Graph cut",
         "-90 % size, +50 % speed",

@@ -34,9 +34,20 @@ def environment() -> dict[str, Any]:
 @pytest.fixture
 def write(environment: dict[str, Any]) -> Write:
     def made(folder: Path, name: str, results: dict[str, Any]) -> None:
-        (folder / CLAIMS[name].file).write_text(json.dumps({"environment": environment} | results))
+        claim = CLAIMS.get(name) or CLAIMS["cost-model"].beside
+        assert claim is not None
+        (folder / claim.file).write_text(json.dumps({"environment": environment} | results))
 
     return made
+
+
+_ARMS: dict[str, Any] = {
+    "arms": {
+        name: {"requests_per_s": rate, "missed_at": 1.1 * rate}
+        for name, rate in (("none", 400.0), ("pool", 480.0), ("plan", 520.0), ("control", 572.0))
+    },
+    "simulated": {"none": 440.0, "pool": 500.0, "plan": 500.0, "control": 600.0},
+}
 
 
 def _cases(**engines: dict[str, float]) -> dict[str, Any]:
@@ -73,9 +84,16 @@ def test_figures_of_the_cost_model_and_of_cuts(tmp_path: Path, write: Write) -> 
         {"name": "dynamic / baseline-pool, moving traffic", "value": 1.2},
     ]
     half = {"policy": "baseline-pool", "against": "shared", "interference": 0.5, "mean": 1.1}
-    write(tmp_path, "cost-model", {"targets": targets, "comparisons": [half], "minutes_scale": 1.0})
+    write(tmp_path, "simulated", {"targets": targets, "comparisons": [half], "minutes_scale": 1.0})
+    assert "no bench_slo_capacity.json" in read_claim(CLAIMS["cost-model"], tmp_path)["missing"]
+    write(tmp_path, "cost-model", _ARMS)
     row = read_claim(CLAIMS["cost-model"], tmp_path)
-    assert row["figures"] == {"baseline-pool over shared": 1.31, "dynamic over baseline-pool": 1.2}
+    measured = {"plan over no plan": 1.3, "baseline pool over no plan": 1.2, "control over plan": 1.1}
+    simulated = {"baseline-pool over shared": 1.31, "dynamic over baseline-pool": 1.2}
+    assert row["figures"] == {name: pytest.approx(value) for name, value in (measured | simulated).items()}
+    assert "plan over no plan +30 % (+18 % to +43 %)" in row["short"]
+    assert "simulated, 128 cores: baseline pool +31 %, the controller +20 % more" in row["short"]
+    assert "the simulator predicts no plan 440" in row["text"]
     assert "+10 % at 0.5 times the measured interference" in row["text"]
     speed = {"name": "20 bags, one row, stock TensorFlow: times as fast", "value": 2.28}
     size = {"name": "93 % zero rows, deeprec: smaller, bit-exact [%]", "value": 91.5}
@@ -150,7 +168,8 @@ def _everything(folder: Path, write: Write) -> None:
         {"name": f"{name}", "value": 1.3}
         for name in ("baseline-pool / shared, mean", "dynamic / baseline-pool, moving")
     ]
-    write(folder, "cost-model", {"targets": cost, "comparisons": [], "minutes_scale": 1.0})
+    write(folder, "simulated", {"targets": cost, "comparisons": [], "minutes_scale": 1.0})
+    write(folder, "cost-model", _ARMS)
     cut = {"93 % zero rows, deeprec: smaller, bit-exact [%]": 93.7, "20 bags, one row, stock": 2.0}
     write(folder, "cut", {"targets": [{"name": name, "value": value} for name, value in cut.items()]})
 
