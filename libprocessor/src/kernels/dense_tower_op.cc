@@ -112,7 +112,8 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
       if (at >= constant_inputs.size() || constant_inputs[at] == nullptr) return absl::OkStatus();
       weights.push_back(constant_inputs[at]);
     }
-    return FindTower(weights, resources);
+    if (absl::Status s = FindTower(weights, resources); !s.ok()) return s;
+    return PrepareLayouts();
   }
 
   void Compute(OpKernelContext* context) override {
@@ -197,6 +198,28 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
                                                              tensor.shape().DebugString(), "), expected ", *rows,
                                                              " as input ", *shape_from, " has, or 1")));
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // Makes what requests of one row and of many rows need if the weights tell the widths of all inputs. Otherwise requests
+  // make their layouts, and oneDNN's kernels for their numbers of rows.
+  absl::Status PrepareLayouts() {
+    std::vector<int64_t> widths(static_cast<size_t>(num_inputs_));
+    for (size_t i = 0; i < plan_.layers.size(); ++i) {
+      for (size_t j = 0; j < tower_->dense(i).products.size(); ++j) {
+        const TowerValue& value = plan_.layers[i].inputs[j];
+        if (!value.is_layer) widths[static_cast<size_t>(value.number)] = tower_->dense(i).products[j].shape.k;
+      }
+    }
+    if (std::find(widths.begin(), widths.end(), 0) != widths.end()) return absl::OkStatus();
+    for (int64_t rows : {int64_t{1}, OnednnMatmul::kMaxRows}) {
+      absl::InlinedVector<TowerInput, 8> inputs;
+      for (int64_t width : widths) inputs.push_back({nullptr, rows, width});
+      const TowerLayout* layout = nullptr;
+      std::shared_ptr<const TowerLayout> own_layout;
+      if (absl::Status s = FindLayout(inputs, rows, &layout, &own_layout); !s.ok()) return s;
+      if (absl::Status s = TowerRun::PrepareKernels(*layout); !s.ok()) return Named(s);
     }
     return absl::OkStatus();
   }

@@ -202,10 +202,14 @@ OnednnMatmul::Kernel* OnednnMatmul::Find(const Call& call) const {
 
 absl::Status OnednnMatmul::Prepare(const Call& call) const try {
   const OneOmpThread one_thread;
-  Find(call);
+  if (FindMade(call) != nullptr) return absl::OkStatus();
+  Kernel* kernel = Find(call);
+  kernel->slots.Keep(kernel->Take(weights_));
   return absl::OkStatus();
 } catch (const dnnl::error& error) {
   return Refusal(error);
+} catch (const std::bad_alloc&) {
+  return absl::ResourceExhaustedError("no memory for the kernels of a product");
 }
 
 bool OnednnMatmul::IsReference(const Call& call) const {

@@ -49,7 +49,8 @@ class OnednnMatmul {
   /// Computes a product; any thread may call it. Kernels are made when they are first needed, and kept.
   absl::Status Run(const Call& call) const;
 
-  /// Makes the kernel of a product unless it exists already, without running it.
+  /// Makes the kernel of a product, and what one run of it needs, unless they exist already. Of the pointers it
+  /// only matters whether there is a bias.
   absl::Status Prepare(const Call& call) const;
 
   /// Whether oneDNN would use its reference code, which is hundreds of times slower. It does so for bfloat16 if there are

@@ -12,6 +12,60 @@ namespace {
 
 constexpr int64_t kRowUnit = OnednnMatmul::kRowUnit;
 
+// Whether a layer reads a value for each row. What has one row while the layer has many is in the bias already.
+bool IsHere(const TowerLayout& layout, size_t layer, const TowerValue& value) {
+  return layout.layer(layer).single || !layout.place(value).single;
+}
+
+// Whether values are added to the products of a layer, so that its activation comes after them.
+bool HasSums(const TowerLayout& layout, size_t layer) {
+  const std::vector<TowerValue>& add = layout.tower().plan().layers[layer].add;
+  return std::any_of(add.begin(), add.end(), [&](const TowerValue& value) { return IsHere(layout, layer, value); });
+}
+
+// Calls `compute(product, first, last)` for each product of a dense layer, in their order.
+template <typename Compute>
+absl::Status EachProduct(const TowerLayout& layout, size_t number, const Compute& compute) {
+  const TowerLayer& layer = layout.tower().plan().layers[number];
+  const auto here = [&](size_t i) { return IsHere(layout, number, layer.inputs[i]); };
+  size_t last = layer.inputs.size();
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (here(i)) last = i;
+  }
+  bool first = true;
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (!here(i)) continue;
+    if (absl::Status s = compute(i, first, i == last); !s.ok()) return s;
+    first = false;
+  }
+  return absl::OkStatus();
+}
+
+// Whether oneDNN computes a layer from bfloat16 sources.
+bool IsHalf(const TowerLayout& layout, size_t layer) {
+  return layout.tower().dense(layer).type == PanelType::kBfloat16 && layout.half_sources() &&
+         !layout.layer(layer).single;
+}
+
+// The call of a product of `rows` rows, without the pointers of its rows. `bias`: null except for the first product.
+OnednnMatmul::Call CallFor(const TowerLayout& layout, size_t layer, size_t product, int64_t rows, const float* bias,
+                           bool activate) {
+  const TowerLayer& planned = layout.tower().plan().layers[layer];
+  const TowerLayerPlace& place = layout.layer(layer);
+  const TowerPlace& src = layout.place(planned.inputs[product]);
+  const bool half = IsHalf(layout, layer);
+  OnednnMatmul::Call call;
+  call.rows = rows;
+  call.src_stride = half ? src.half_stride : src.stride;
+  call.bias = bias;
+  call.accumulate = bias == nullptr;
+  // With float sources, what oneDNN makes of NaN depends on the number of rows.
+  call.activate = activate && half && OnednnMatmul::CanApply(planned.activation);
+  call.dst_bfloat16 = half && place.offset < 0;
+  call.dst_stride = call.dst_bfloat16 ? place.half_stride : place.stride;
+  return call;
+}
+
 }  // namespace
 
 TowerRun::TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
@@ -22,6 +76,28 @@ TowerRun::TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> input
       inputs_(inputs),
       outputs_(outputs),
       single_(single) {}
+
+absl::Status TowerRun::PrepareKernels(const TowerLayout& layout) {
+  const DenseTower& tower = layout.tower();
+  for (size_t number = 0; number < tower.plan().layers.size(); ++number) {
+    const DenseTower::Dense& dense = tower.dense(number);
+    // A layer of one row for all never has as many rows as oneDNN is used for.
+    if (layout.layer(number).single || (dense.type == PanelType::kBfloat16 && !layout.half_sources())) continue;
+    const bool adds = HasSums(layout, number);
+    const absl::Status made = EachProduct(layout, number, [&](size_t product, bool first, bool last) {
+      const OnednnMatmul* onednn = dense.products[product].onednn.get();
+      const int64_t most = onednn == nullptr ? 0 : TowerLayout::PaddedRows(layout.block_rows());
+      for (int64_t rows = kRowUnit; rows <= most; rows += kRowUnit) {
+        const OnednnMatmul::Call call =
+            CallFor(layout, number, product, rows, first ? dense.bias.data() : nullptr, last && !adds);
+        if (absl::Status s = onednn->Prepare(call); !s.ok()) return s;
+      }
+      return absl::OkStatus();
+    });
+    if (!made.ok()) return made;
+  }
+  return absl::OkStatus();
+}
 
 SrcRows TowerRun::Read(const TowerValue& value, const Block& block) const {
   const TowerPlace& place = layout_.place(value);
@@ -174,27 +250,21 @@ absl::Status TowerRun::ComputeLayer(size_t number, const Block& block) const {
 absl::Status TowerRun::ComputeDense(size_t number, const Block& block) const {
   const TowerLayer& layer = tower_.plan().layers[number];
   const TowerLayerPlace& place = layout_.layer(number);
-  // What has one row while this layer has many is in the bias already.
-  const auto here = [&](const TowerValue& value) { return place.single || !layout_.place(value).single; };
   const float* bias = place.folded_bias >= 0 ? single_ + place.folded_bias : tower_.dense(number).bias.data();
-  const bool adds = std::any_of(layer.add.begin(), layer.add.end(), here);
-  size_t last = layer.inputs.size();
-  for (size_t i = 0; i < layer.inputs.size(); ++i) {
-    if (here(layer.inputs[i])) last = i;
-  }
-  bool first = true;
-  for (size_t i = 0; i < layer.inputs.size(); ++i) {
-    if (!here(layer.inputs[i])) continue;
-    if (absl::Status s = Multiply(number, i, block, first ? bias : nullptr, i == last && !adds); !s.ok()) return s;
-    first = false;
-  }
+  const bool adds = HasSums(layout_, number);
+  bool none = true;
+  const absl::Status multiplied = EachProduct(layout_, number, [&](size_t product, bool first, bool last) {
+    none = false;
+    return Multiply(number, product, block, first ? bias : nullptr, last && !adds);
+  });
+  if (!multiplied.ok()) return multiplied;
   if (place.offset < 0) return absl::OkStatus();  // written as bfloat16 by oneDNN
   const DstRows dst = Write(place, block);
-  if (first) CopyRows(block.rows, place.width, {bias, 0}, dst);
+  if (none) CopyRows(block.rows, place.width, {bias, 0}, dst);
   for (const TowerValue& value : layer.add) {
-    if (here(value)) math_.add(block.rows, place.width, Read(value, block), dst);
+    if (IsHere(layout_, number, value)) math_.add(block.rows, place.width, Read(value, block), dst);
   }
-  if (first || adds) math_.activate(place.activation, block.rows, place.width, dst);
+  if (none || adds) math_.activate(place.activation, block.rows, place.width, dst);
   if (place.half_offset >= 0) {
     math_.to_bfloat16(block.rows, place.width, {dst.data, dst.stride}, Half(place, block), place.half_stride);
   }
@@ -224,24 +294,13 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   const TowerLayerPlace& place = layout_.layer(layer);
   const DenseTower::Dense& dense = tower_.dense(layer);
   const OnednnMatmul* onednn = dense.products[product].onednn.get();
-  const bool half = dense.type == PanelType::kBfloat16 && layout_.half_sources() && !place.single;
-  // With float sources, what oneDNN makes of NaN depends on the number of rows.
-  const bool fused = activate && half && OnednnMatmul::CanApply(tower_.plan().layers[layer].activation);
-
   OnednnMatmul::Call call;
-  call.bias = bias;
-  call.accumulate = bias == nullptr;
-  call.activate = fused;
-  if (half) {
-    const TowerPlace& src = layout_.place(input);
-    call.rows = block.padded;
-    call.src = Half(src, block);
-    call.src_stride = src.half_stride;
-    call.dst_bfloat16 = place.offset < 0;
+  if (IsHalf(layout_, layer)) {
+    call = CallFor(layout_, layer, product, block.padded, bias, activate);
+    call.src = Half(layout_.place(input), block);
     call.dst = call.dst_bfloat16 ? static_cast<void*>(Half(place, block)) : Write(place, block).data;
-    call.dst_stride = call.dst_bfloat16 ? place.half_stride : place.stride;
     if (absl::Status s = onednn->Run(call); !s.ok()) return s;
-    if (activate && !fused) math_.activate(place.activation, block.rows, place.width, Write(place, block));
+    if (activate && !call.activate) math_.activate(place.activation, block.rows, place.width, Write(place, block));
     return absl::OkStatus();
   }
 
@@ -251,13 +310,11 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   if (onednn != nullptr && dense.type == PanelType::kFloat32 && block.rows >= kRowUnit) {
     // What is left of the last eight rows goes through our own products: inputs and outputs end with their last row.
     done = block.rows / kRowUnit * kRowUnit;
-    call.rows = done;
+    call = CallFor(layout_, layer, product, done, bias, activate);
     call.src = src.data;
-    call.src_stride = src.stride;
     call.dst = dst.data;
-    call.dst_stride = dst.stride;
     if (absl::Status s = onednn->Run(call); !s.ok()) return s;
-    if (activate && !fused) math_.activate(place.activation, done, place.width, dst);
+    if (activate) math_.activate(place.activation, done, place.width, dst);
   }
   src.data += done * src.stride;
   dst.data += done * dst.stride;

@@ -24,6 +24,9 @@ class TowerRun {
   TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
            float* single);
 
+  /// Makes oneDNN's kernels for all numbers of rows of a block, so that no request waits for one to be compiled.
+  static absl::Status PrepareKernels(const TowerLayout& layout);
+
   /// Computes what inputs of one row contribute to all rows.
   absl::Status ComputeSingles() const;
 
