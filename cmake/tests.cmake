@@ -65,7 +65,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/runtime/threads/thread_slice.cc)
 foreach(source
     base/byte_budget base/log host/control/idle_time
-    host/control/maintenance host/request_log/sample_queue kernels/tower_team
+    host/control/maintenance host/request_log/sample_queue kernels/cache_domains kernels/tower_team
     runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
     runtime/stats/histogram runtime/threads/cpu_mask runtime/threads/cpuset
@@ -78,7 +78,7 @@ endforeach()
 list(APPEND PROCESSOR_THREAD_TEST_SOURCES tests/libprocessor/base/test_kept_objects.cc
                                           tests/libprocessor/base/test_published.cc)
 add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
-target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/runtime)
+target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/runtime)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/tower_team.h"
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <mutex>
+#include <new>
 #include <thread>
+#include <vector>
+
+#include "src/kernels/huge_memory.h"
 
 namespace processor {
 namespace {
@@ -21,11 +23,10 @@ constexpr int64_t kWaitNs = 60'000;
 constexpr int64_t kRecentNs = 500'000;
 constexpr int64_t kLongAgoNs = INT64_MIN / 2;
 constexpr uint32_t kMostVisitsAlone = 512;
-// Spins before the CPU is offered to others, since a member may be waiting for it, and how often it is offered before the
-// thread sleeps.
-constexpr int kSpins = 4000, kYields = 20;
-// A member that is so late has lost its CPU: computing alone takes less.
-constexpr int64_t kGiveUpNs = 5'000'000;
+// Spins before the CPU is offered to others, since a member may be waiting for it.
+constexpr int kSpins = 4000;
+// A member that is so late after that has lost its CPU: computing alone takes less.
+constexpr int64_t kLateNs = 1'000'000;
 
 int64_t SteadyNowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -49,17 +50,31 @@ thread_local bool kept_out = false;
 // What SetUsableCpus() said last.
 std::atomic<int> usable_cpus{0};
 
+// The CPUs at one last-level cache that the process may use.
 int UsableCpus() {
-  if (const int told = usable_cpus.load(); told > 0) return told;
   cpu_set_t allowed;
-  if (sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<int> cpus;
+  if (sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+    }
+  }
+  const int told = usable_cpus.load();
+  // While the main thread is confined, the other threads may use as many CPUs as were told, of which it is not known which.
+  if (told > 0 || cpus.empty()) {
+    cpus.resize(told > 0 ? static_cast<size_t>(told) : std::thread::hardware_concurrency());
+    for (size_t i = 0; i < cpus.size(); ++i) cpus[i] = static_cast<int>(i);
+  }
+  return CacheDomains::OfThisMachine().MostOf(cpus);
 }
 
 }  // namespace
 
 class TowerTeams::Team {
  public:
+  explicit Team(Domain* domain) : home(domain) {}
+
+  Domain* const home;
   uint64_t kind = 0;
   int members = 0;
   int64_t rows = 0;
@@ -67,31 +82,44 @@ class TowerTeams::Team {
   std::atomic<bool> closed{false};
   std::atomic<int> arrived{0};  // at all meetings so far
   std::atomic<int> left{0};
-  std::atomic<int> sleeping{0};  // until another thread has arrived
   std::atomic<bool> broken{false};
   HugeMemory memory;
+};
 
-  void Wake() {
-    if (sleeping.load() > 0) syscall(SYS_futex, &arrived, FUTEX_WAKE_PRIVATE, kMostMembers, nullptr, nullptr, 0);
-  }
-  // While `seen` have arrived, for so long at most.
-  void Sleep(int seen, int64_t ns) {
-    const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-    sleeping.fetch_add(1);
-    if (!broken.load()) syscall(SYS_futex, &arrived, FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
-    sleeping.fetch_sub(1);
-  }
-  void Break() {
-    broken.store(true);
-    Wake();
-  }
+// The teams of the threads at one cache. A cache line for each, so that threads of others do not wait.
+class alignas(64) TowerTeams::Domain {
+ public:
+  std::mutex mutex;
+  Team* open = nullptr;  // the team that waits for members
+
+  // The mutex must be held for all of them. A team that paid makes the next requests wait for members; after one that did
+  // not, several will not wait.
+  void NoteVisit(uint64_t thread, int64_t now_ns);
+  bool WorthWaiting(uint64_t thread, int64_t now_ns);
+  Team* Take(int64_t floats);
+  void Return(Team* team, bool paid);
+
+ private:
+  std::vector<std::unique_ptr<Team>> teams_;
+  std::vector<Team*> idle_;
+  // The thread that came last, its time, and the time of the last other thread.
+  uint64_t last_thread_ = 0;
+  int64_t last_ns_ = 0;
+  int64_t other_ns_ = 0;
+  uint32_t skip_ = 0;     // calls that will not wait
+  uint32_t backoff_ = 1;  // calls that will not wait after the next team that does not pay
 };
 
 void TowerTeams::SetUsableCpus(int cpus) { usable_cpus = cpus; }
 
 void TowerTeams::KeepThisThreadOut() { kept_out = true; }
 
-TowerTeams::TowerTeams(int most, int64_t rows) : most_(std::clamp(most, 1, kMostMembers)), rows_(rows) {}
+TowerTeams::TowerTeams(int most, int64_t rows, const CacheDomains& caches, int (*current_cpu)())
+    : most_(std::clamp(most, 1, kMostMembers)),
+      rows_(rows),
+      caches_(caches),
+      current_cpu_(current_cpu),
+      domains_(std::make_unique<Domain[]>(static_cast<size_t>(caches.count()))) {}
 
 TowerTeams::~TowerTeams() = default;
 
@@ -103,7 +131,7 @@ int TowerTeams::MembersFor(size_t bytes) {
   return std::clamp(std::max(wanted, 2), 1, std::max(UsableCpus(), 1));
 }
 
-void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {
+void TowerTeams::Domain::NoteVisit(uint64_t thread, int64_t now_ns) {
   if (last_thread_ != thread) {
     other_ns_ = last_thread_ == 0 ? kLongAgoNs : last_ns_;
     last_thread_ = thread;
@@ -111,7 +139,7 @@ void TowerTeams::NoteVisit(uint64_t thread, int64_t now_ns) {
   last_ns_ = now_ns;
 }
 
-bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
+bool TowerTeams::Domain::WorthWaiting(uint64_t thread, int64_t now_ns) {
   const int64_t seen_ns = last_thread_ == 0 ? kLongAgoNs : last_thread_ == thread ? other_ns_ : last_ns_;
   if (now_ns - seen_ns > kRecentNs) return false;
   if (skip_ == 0) return true;
@@ -119,23 +147,17 @@ bool TowerTeams::WorthWaiting(uint64_t thread, int64_t now_ns) {
   return false;
 }
 
-TowerTeams::Team* TowerTeams::TakeTeam(int64_t floats) {
-  Team* team = nullptr;
+TowerTeams::Team* TowerTeams::Domain::Take(int64_t floats) {
   if (idle_.empty()) {
-    teams_.push_back(std::make_unique<Team>());
-    idle_.reserve(teams_.size());
-    team = teams_.back().get();
-  } else {
-    team = idle_.back();
-    idle_.pop_back();
+    // Before the team exists: giving it back must not need memory.
+    idle_.reserve(teams_.size() + 1);
+    teams_.push_back(std::make_unique<Team>(this));
+    idle_.push_back(teams_.back().get());
   }
+  Team* const team = idle_.back();
   const size_t bytes = static_cast<size_t>(floats) * sizeof(float);
-  try {
-    if (team->memory.size() < bytes) team->memory = HugeMemory(bytes);
-  } catch (...) {
-    idle_.push_back(team);
-    throw;
-  }
+  if (team->memory.size() < bytes) team->memory = HugeMemory(bytes);
+  idle_.pop_back();
   team->members = 0;
   team->rows = 0;
   team->taken = 0;
@@ -146,12 +168,10 @@ TowerTeams::Team* TowerTeams::TakeTeam(int64_t floats) {
   return team;
 }
 
-void TowerTeams::Leave(Team* team) {
-  // The last one out gives the team back; no thread reads it any more.
-  const int members = team->members;
-  if (team->left.fetch_add(1, std::memory_order_acq_rel) + 1 < members) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+void TowerTeams::Domain::Return(Team* team, bool paid) {
   idle_.push_back(team);
+  skip_ = paid ? 0 : backoff_;
+  backoff_ = paid ? 1 : std::min(2 * backoff_, kMostVisitsAlone);
 }
 
 bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
@@ -159,20 +179,25 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   const uint64_t thread = ThisThread();
   // The part of the weights that this thread's core read last.
   thread_local int part = 0;
+  Domain& domain = domains_[static_cast<size_t>(caches_.Of(current_cpu_()))];
   const int64_t now_ns = SteadyNowNs();
   Team* team = nullptr;
   bool opened = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (open_ != nullptr && open_->kind == kind) {
-      team = open_;
-    } else if (open_ == nullptr && WorthWaiting(thread, now_ns)) {
-      team = TakeTeam(floats);
+    std::lock_guard<std::mutex> lock(domain.mutex);
+    if (domain.open != nullptr && domain.open->kind == kind) {
+      team = domain.open;
+    } else if (domain.open == nullptr && domain.WorthWaiting(thread, now_ns)) {
+      try {
+        team = domain.Take(floats);
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
       team->kind = kind;
-      open_ = team;
+      domain.open = team;
       opened = true;
     }
-    NoteVisit(thread, now_ns);
+    domain.NoteVisit(thread, now_ns);
     if (team == nullptr) return false;
     seat->first_row_ = team->rows;
     team->rows += rows;
@@ -182,7 +207,7 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
     }
     team->taken |= 1u << part;
     if (team->members == most_) {
-      open_ = nullptr;
+      domain.open = nullptr;
       team->closed.store(true, std::memory_order_release);
     }
   }
@@ -190,23 +215,18 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
     Pause();
     // Whoever has waited long enough: the one that opened it may have lost its CPU.
     if (SteadyNowNs() - now_ns < kWaitNs) continue;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(domain.mutex);
     if (team->closed.load(std::memory_order_relaxed)) break;
-    open_ = nullptr;
+    domain.open = nullptr;
     team->closed.store(true, std::memory_order_release);
   }
   if (opened) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(domain.mutex);
     if (team->members == 1) {
-      idle_.push_back(team);
-      skip_ = backoff_;
-      backoff_ = std::min(2 * backoff_, kMostVisitsAlone);
+      domain.Return(team, false);
       return false;
     }
-    skip_ = 0;
-    backoff_ = 1;
   }
-  seat->owner_ = this;
   seat->team_ = team;
   seat->team_rows_ = team->rows;
   seat->members_ = team->members;
@@ -216,34 +236,32 @@ bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
 
 TowerTeams::Seat::~Seat() {
   if (team_ == nullptr) return;
-  if (!complete_) team_->Break();
-  owner_->Leave(team_);
+  if (!complete_) team_->broken.store(true);
+  // The last one out gives the team back; no thread reads it any more.
+  const int members = team_->members;
+  if (team_->left.fetch_add(1, std::memory_order_acq_rel) + 1 < members) return;
+  std::lock_guard<std::mutex> lock(team_->home->mutex);
+  team_->home->Return(team_, !team_->broken.load());
 }
 
 bool TowerTeams::Seat::Sync() const {
   Team& team = *team_;
   const int all = members_ * ++syncs_;
-  int arrived = team.arrived.fetch_add(1) + 1;
-  if (arrived == all) {
-    team.Wake();
-    return true;
-  }
+  team.arrived.fetch_add(1);
   // If all have arrived everything is there, whatever became of the team since.
   int64_t give_up_ns = 0;
-  for (int spins = 0; (arrived = team.arrived.load(std::memory_order_acquire)) < all; ++spins) {
+  for (int spins = 0; team.arrived.load(std::memory_order_acquire) < all; ++spins) {
     if (team.broken.load(std::memory_order_relaxed)) return team.arrived.load(std::memory_order_acquire) >= all;
     if (spins < kSpins) {
       Pause();
       continue;
     }
     const int64_t now_ns = SteadyNowNs();
-    if (give_up_ns == 0) give_up_ns = now_ns + kGiveUpNs;
+    if (give_up_ns == 0) give_up_ns = now_ns + kLateNs;
     if (now_ns >= give_up_ns) {
-      team.Break();
-    } else if (spins < kSpins + kYields) {
-      std::this_thread::yield();
+      team.broken.store(true);
     } else {
-      team.Sleep(arrived, give_up_ns - now_ns);
+      std::this_thread::yield();
     }
   }
   return true;

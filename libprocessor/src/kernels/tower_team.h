@@ -6,17 +6,18 @@
 // one block, and each member computes a part of the columns of every layer, always the same part, which stays in the
 // cache of its core. The result of a row does not depend on the rows that are computed with it.
 //
+// A team spans one last-level cache at most: beyond it, exchanging rows costs more than reading all weights.
+//
 // No thread waits long: a member that gets no CPU or fails breaks its team up, and the others compute alone.
 #ifndef PROCESSOR_KERNELS_TOWER_TEAM_H_
 #define PROCESSOR_KERNELS_TOWER_TEAM_H_
 
-#include <atomic>
+#include <sched.h>
+
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
 
-#include "src/kernels/huge_memory.h"
+#include "src/kernels/cache_domains.h"
 
 namespace processor {
 
@@ -33,7 +34,7 @@ class TowerShare {
   int members() const { return members_; }
 
   /// Waits until all members have called it; then each may read what the others wrote before. Returns false if a member
-  /// does not arrive within a few milliseconds; then nothing that was computed together may be used. A long wait sleeps.
+  /// does not arrive within a millisecond; then nothing that was computed together may be used.
   virtual bool Sync() const { return true; }
 
  protected:
@@ -46,13 +47,15 @@ class TowerTeams {
  public:
   /// \param most   the most members of a team, up to kMostMembers; 1: no teams.
   /// \param rows   the most rows of a member.
-  TowerTeams(int most, int64_t rows);
+  /// \param caches, current_cpu  tell where the calling thread runs. They must outlive this object.
+  TowerTeams(int most, int64_t rows, const CacheDomains& caches = CacheDomains::OfThisMachine(),
+             int (*current_cpu)() = sched_getcpu);
   ~TowerTeams();
 
   static constexpr int kMostMembers = 8;
 
   /// Returns how many threads should share weights of so many bytes: as many as are needed for each part to fit into the
-  /// cache of a core, but not more than there are CPUs.
+  /// cache of a core, but not more than there are CPUs at one last-level cache.
   static int MembersFor(size_t bytes);
 
   /// Sets how many CPUs the process may use; 0: the number of CPUs of the main thread.
@@ -84,7 +87,6 @@ class TowerTeams {
 
    private:
     friend class TowerTeams;
-    TowerTeams* owner_ = nullptr;
     Team* team_ = nullptr;
     int64_t first_row_ = 0;
     int64_t team_rows_ = 0;
@@ -92,31 +94,20 @@ class TowerTeams {
     bool complete_ = false;
   };
 
-  /// Joins a team of requests of the same `kind`, for example with the same widths; waits for a moment if another thread was
-  /// here recently. Returns false if the caller must compute alone.
+  /// Joins a team of requests of the same `kind`, for example with the same widths, at the cache of the calling thread;
+  /// waits for a moment if another thread was here recently. Returns false if the caller must compute alone, also if there
+  /// is no memory for a team.
   /// `floats`: the memory of a team, the same for all requests of a kind.
   bool Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat);
 
  private:
-  void NoteVisit(uint64_t thread, int64_t now_ns);
-  bool WorthWaiting(uint64_t thread, int64_t now_ns);
-  Team* TakeTeam(int64_t floats);
-  void Leave(Team* team);
+  class Domain;
 
   const int most_;
   const int64_t rows_;
-
-  std::mutex mutex_;
-  Team* open_ = nullptr;  // the team that waits for members
-  std::vector<std::unique_ptr<Team>> teams_;
-  std::vector<Team*> idle_;
-  // The thread that came last, its time, and the time of the last other thread.
-  uint64_t last_thread_ = 0;
-  int64_t last_ns_ = 0;
-  int64_t other_ns_ = 0;
-  // After a futile wait, the next requests do not wait.
-  uint32_t skip_ = 0;     // calls that will not wait
-  uint32_t backoff_ = 1;  // calls that will not wait after the next futile wait
+  const CacheDomains& caches_;
+  int (*const current_cpu_)();
+  const std::unique_ptr<Domain[]> domains_;  // [caches]
 };
 
 }  // namespace processor

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "simulated_caches.h"
 
 namespace processor {
 namespace {
@@ -174,28 +175,76 @@ TEST(TowerTeam, MemberThatFailsLaterReleasesTheOthers) {
   EXPECT_FALSE(second);
 }
 
-TEST(TowerTeam, DoesNotWaitForAMemberWithoutCpu) {
-  TowerTeams teams(2, 4);
-  const double seconds = Meet(
-      &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::seconds(1)); },
-      [](TowerTeams::Seat* seat) { EXPECT_FALSE(seat->Sync()); });
-  EXPECT_LT(seconds, 0.5);
-}
-
-TEST(TowerTeam, WaitingMembersSleep) {
+TEST(TowerTeam, LateMemberIsLeftBehind) {
   TowerTeams teams(2, 4);
   double cpu_seconds = 1;
-  Meet(
-      &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); },
+  const double seconds = Meet(
+      &teams, [](TowerTeams::Seat*) { std::this_thread::sleep_for(std::chrono::milliseconds(500)); },
       [&](TowerTeams::Seat* seat) {
         timespec before, after;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
-        seat->Sync();
+        EXPECT_FALSE(seat->Sync());
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
         cpu_seconds = static_cast<double>(after.tv_sec - before.tv_sec) +
                       1e-9 * static_cast<double>(after.tv_nsec - before.tv_nsec);
       });
+  EXPECT_LT(seconds, 0.3);
   EXPECT_LT(cpu_seconds, 0.003);
+}
+
+thread_local int simulated_cpu = 0;
+int SimulatedCpu() { return simulated_cpu; }
+
+TEST(TowerTeam, ThreadsAtDifferentCachesNeverMeet) {
+  const CacheDomains caches(SixteenCaches());
+  TowerTeams teams(8, 4, caches, SimulatedCpu);
+  std::atomic<int> met{0}, bad{0};
+  std::vector<std::thread> threads;
+  for (int domain = 0; domain < 16; ++domain) {
+    threads.emplace_back([&, domain] {
+      simulated_cpu = 8 * domain + domain % 8;
+      Work(&teams, kKind, 1000, static_cast<uint32_t>(domain), &met, &bad);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(met, 0);
+}
+
+TEST(TowerTeam, ThreadsAtEachOfSixteenCachesMeet) {
+  const CacheDomains caches(SixteenCaches());
+  TowerTeams teams(2, 4, caches, SimulatedCpu);
+  for (int domain = 0; domain < 16; ++domain) {
+    std::atomic<int> met{0}, bad{0};
+    for (int round = 0; round < 50 && met < 2; ++round) {
+      std::vector<std::thread> pair;
+      for (int i = 0; i < 2; ++i) {
+        pair.emplace_back([&, i] {
+          simulated_cpu = 8 * domain + 4 * i;
+          Work(&teams, kKind, 500, static_cast<uint32_t>(2 * round + i), &met, &bad);
+        });
+      }
+      for (std::thread& thread : pair) thread.join();
+    }
+    EXPECT_GE(met, 2) << domain;
+    EXPECT_EQ(bad, 0);
+  }
+}
+
+TEST(TowerTeam, RequestsWithoutMemoryForATeamComputeAlone) {
+  TowerTeams teams(2, 4);
+  std::atomic<int> met{0}, threads_done{0};
+  const auto work = [&] {
+    for (int i = 0; i < 20000; ++i) {
+      TowerTeams::Seat seat;
+      if (teams.Join(1, kKind, int64_t{1} << 52, &seat)) ++met;
+    }
+    ++threads_done;
+  };
+  std::thread one(work), other(work);
+  one.join();
+  other.join();
+  EXPECT_EQ(met, 0);
+  EXPECT_EQ(threads_done, 2);
 }
 
 TEST(TowerTeam, ExcludedThreadComputesAlone) {
