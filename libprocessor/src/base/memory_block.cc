@@ -49,7 +49,7 @@ constexpr size_t SizeOfClass(int size_class) {
 constexpr int kSizeClasses = ClassOf(kMostKept) + 1;
 static_assert(SizeOfClass(kSizeClasses - 1) == kMostKept && SizeOfClass(ClassOf(65)) >= 65);
 
-void* Allocate(size_t bytes, size_t alignment, int size_class) {
+void* AllocateBlock(size_t bytes, size_t alignment, int size_class) {
   const size_t room = alignment < kBlockAlignment ? kBlockAlignment : alignment;
   void* start = nullptr;
   if (bytes > SIZE_MAX - 2 * room || posix_memalign(&start, room, bytes + room) != 0) return nullptr;
@@ -60,13 +60,13 @@ void* Allocate(size_t bytes, size_t alignment, int size_class) {
 
 // The blocks that one thread has freed. It has no destructor, so it lives as long as its thread: other objects of the
 // thread may free blocks in their destructors.
-struct Kept {
+struct KeptBlocks {
   Header* blocks[kSizeClasses];
   size_t bytes;
   bool ended;  // the thread keeps no more blocks
 };
-static_assert(std::is_trivially_destructible_v<Kept>);
-thread_local Kept kept;
+static_assert(std::is_trivially_destructible_v<KeptBlocks>);
+thread_local KeptBlocks kept;
 
 // Frees what its thread has kept when the thread ends.
 struct Drainer {
@@ -91,14 +91,14 @@ void WillDrain() {
 }  // namespace
 
 void* NewBlock(size_t bytes, size_t alignment) {
-  if (!kKeeps || bytes > kMostKept || alignment > kBlockAlignment) return Allocate(bytes, alignment, -1);
+  if (!kKeeps || bytes > kMostKept || alignment > kBlockAlignment) return AllocateBlock(bytes, alignment, -1);
   const int size_class = ClassOf(bytes);
   if (Header* header = kept.blocks[size_class]) {
     kept.blocks[size_class] = header->next;
     kept.bytes -= SizeOfClass(size_class);
     return reinterpret_cast<char*>(header) + kBlockAlignment;
   }
-  return Allocate(SizeOfClass(size_class), kBlockAlignment, size_class);
+  return AllocateBlock(SizeOfClass(size_class), kBlockAlignment, size_class);
 }
 
 void FreeBlock(void* block) {

@@ -42,19 +42,19 @@ absl::Status Damaged(const fs::path& path, std::string_view found, std::string_v
                                           "; write the artifact again with `graph-tools fuse`"));
 }
 
-std::string Text(const Json& object, const char* key) {
+std::string TextOf(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 // Reads the permission of bf16, which is in `precision` itself or, where int8 is permitted, in its `without_int8`.
 absl::Status ReadWider(const fs::path& path, const Json& wider, Artifact* artifact) {
-  const std::string permitted = Text(wider, "permitted");
+  const std::string permitted = TextOf(wider, "permitted");
   if (permitted != "bf16" && permitted != "fp32") {
     return Damaged(path, absl::StrCat("a permitted precision '", permitted, "'"), "bf16 or fp32");
   }
   artifact->bf16 = permitted == "bf16";
-  artifact->reason = Text(wider, "reason");
+  artifact->reason = TextOf(wider, "reason");
   return absl::OkStatus();
 }
 
@@ -63,16 +63,16 @@ absl::Status ReadPrecision(const fs::path& path, const Json& precision, Artifact
   const auto certificate = precision.find("certificate");
   if (certificate != precision.end() && !certificate->is_null()) {
     if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
-    artifact->bf16_arithmetic = Text(*certificate, "arithmetic") != "bf16 weights";
+    artifact->bf16_arithmetic = TextOf(*certificate, "arithmetic") != "bf16 weights";
   }
   const auto int8 = precision.find("int8");
   if (int8 != precision.end() && !int8->is_null()) {
     if (!int8->is_object()) return Damaged(path, "an 'int8' that is no object", "one");
-    artifact->int8_reason = Text(*int8, "reason");
+    artifact->int8_reason = TextOf(*int8, "reason");
     const auto kept = int8->find("kept");
     if (kept != int8->end() && kept->is_array()) artifact->kept_layers = static_cast<int>(kept->size());
   }
-  artifact->int8 = Text(precision, "permitted") == "int8";
+  artifact->int8 = TextOf(precision, "permitted") == "int8";
   if (!artifact->int8) return ReadWider(path, precision, artifact);
   const auto without = precision.find("without_int8");
   if (without == precision.end() || !without->is_object()) {
@@ -133,8 +133,8 @@ PrecisionUse ChooseInt8(const Artifact& artifact, PrecisionLimit limit, bool for
   return use;
 }
 
-absl::Status Choose(const Artifact& artifact, PrecisionLimit limit, const std::set<std::string>& written,
-                    const CpuFeatures& cpu, PrecisionUse* use) {
+absl::Status ChooseUse(const Artifact& artifact, PrecisionLimit limit, const std::set<std::string>& written,
+                       const CpuFeatures& cpu, PrecisionUse* use) {
   const bool automatic = written.count("auto") > 0, forced_int8 = written.count("int8") > 0;
   if (limit == PrecisionLimit::kFloat32) {
     use->reason = "the configuration asks for fp32";
@@ -207,7 +207,7 @@ absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, GraphD
   });
   if (written.empty()) return absl::OkStatus();
   PrecisionUse use;
-  if (absl::Status s = Choose(artifact, limit, written, cpu, &use); !s.ok()) return s;
+  if (absl::Status s = ChooseUse(artifact, limit, written, cpu, &use); !s.ok()) return s;
   choice->precision = PrecisionName(use.precision);
   choice->reason = std::move(use.reason);
   ForEachMutableNode(graph, [&](NodeDef* node) {
