@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,15 +39,13 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
 		begun, _ := ctx.Value(begunKey{}).(*begunCall)
-		raw, err := begun.receive(stream)
+		defer begun.end()
+		raw := &rawRequest{}
 		// Also if the request is complete but the call is not.
 		defer raw.free()
-		if err != nil {
-			// The context is not canceled here, because a read that still waits would send CANCELLED before gRPC sends this
-			// status. gRPC cancels it with the stream.
+		if err := s.receive(stream, begun, raw); err != nil {
 			return err
 		}
-		defer begun.end()
 		if err := raw.unpack(s.most); err != nil {
 			stream.SetTrailer(trailerOf(nil, err))
 			return grpcStatus(err)
@@ -67,76 +64,21 @@ func (s *grpcServer) single(handle singleHandler) grpc.StreamHandler {
 	}
 }
 
-// begunCall is the context of a call whose request has not arrived yet.
+// begunCall is the context of a call.
 type begunCall struct {
 	context.Context
 	end     context.CancelFunc
 	header  metadata.MD
-	timer   *time.Timer
-	state   atomic.Int32
-	refused chan struct{} // closed when it is
+	arrival arrival
 }
-
-// The states of a begun call.
-const (
-	waitsForRequest int32 = iota
-	hasRequest
-	refusedLate
-	refusedCrowded
-)
-
-// The longest interval between two checks.
-const patiencePeriod = 100 * time.Millisecond
-
-var errCrowded = status.Error(codes.ResourceExhausted,
-	"request: not complete when those in flight filled their memory (max_request_bytes_in_flight)")
-
-var crowdedTrailer = metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(crowdedRetry.Milliseconds(), 10))
 
 // receive waits for the request or the refusal of the call.
-//
-// A failed read writes its own status, which would hide that of the refusal. So the read continues in the background and
-// ends with the call.
-func (c *begunCall) receive(stream grpc.ServerStream) (*rawRequest, error) {
-	raw, received := &rawRequest{}, make(chan error)
-	go func() {
-		err := stream.RecvMsg(raw)
-		select {
-		case received <- err:
-		case <-c.refused:
-			raw.free()
-		}
-	}()
-	select {
-	case err := <-received:
-		arrived := c.arrive() // which also stops the timer of a call that has failed
-		switch {
-		case errors.Is(err, io.EOF):
-			return raw, status.Error(codes.InvalidArgument, "request: none came, expected one message")
-		case err != nil:
-			return raw, err
-		case !arrived:
-			return raw, c.refuse(stream)
-		}
-		return raw, nil
-	case <-c.refused:
-		return &rawRequest{}, c.refuse(stream)
+func (s *grpcServer) receive(stream grpc.ServerStream, call *begunCall, request *rawRequest) error {
+	err := s.arrivals.receive(stream, &call.arrival, request)
+	if errors.Is(err, io.EOF) {
+		return status.Error(codes.InvalidArgument, "request: none came, expected one message")
 	}
-}
-
-// arrive returns whether the request arrived in time.
-func (c *begunCall) arrive() bool {
-	arrived := c.state.CompareAndSwap(waitsForRequest, hasRequest)
-	c.timer.Stop()
-	return arrived
-}
-
-func (c *begunCall) refuse(stream grpc.ServerStream) error {
-	if c.state.Load() == refusedCrowded {
-		stream.SetTrailer(crowdedTrailer)
-		return errCrowded
-	}
-	return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
+	return err
 }
 
 // The longest time by which a context ends before the deadline of its call; usually a twentieth of the time.
@@ -164,34 +106,13 @@ func (c *begunCall) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// begin limits the time in which the request of a call must arrive.
+// begin prepares a call with one request.
 func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !s.singles[info.FullMethodName] {
 		return ctx, nil
 	}
 	ctx, end := beforeDeadline(ctx)
-	call := &begunCall{Context: ctx, end: end, header: info.Header, refused: make(chan struct{})}
-	until := time.Now().Add(s.readTime)
-	look := func() {
-		refused := waitsForRequest
-		switch {
-		case time.Until(until) <= 0:
-			refused = refusedLate
-		case s.crowd.full():
-			refused = refusedCrowded
-		}
-		switch {
-		case refused == waitsForRequest:
-			if call.state.Load() == waitsForRequest {
-				call.timer.Reset(min(patiencePeriod, time.Until(until)))
-			}
-		case call.state.CompareAndSwap(waitsForRequest, refused):
-			close(call.refused)
-		}
-	}
-	call.timer = time.AfterFunc(time.Hour, look)
-	call.timer.Reset(min(patiencePeriod, s.readTime))
-	return call, nil
+	return &begunCall{Context: ctx, end: end, header: info.Header}, nil
 }
 
 // answer passes a message and its metadata to the library.
@@ -213,11 +134,17 @@ func (s *grpcServer) answer(ctx context.Context, what operation, header metadata
 	return s.host.Process(ctx, &request)
 }
 
+// The number of values that trailerOf usually returns, and one more.
+const mostTrailers = 8
+
 // trailerOf returns trailing metadata that names the version that responded, and the time after which a refused client may
 // retry.
 func trailerOf(answer *processor.Answer, err error) metadata.MD {
-	trailer := make(metadata.MD, 8)
-	provenance(answer, func(name, value string) { trailer[name] = []string{value} })
+	trailer, values := make(metadata.MD, mostTrailers), make([]string, 0, mostTrailers)
+	provenance(answer, func(name, value string) {
+		values = append(values, value)
+		trailer[name] = values[len(values)-1 : len(values) : len(values)]
+	})
 	retry := time.Duration(0)
 	if answer != nil {
 		retry = answer.RetryAfter

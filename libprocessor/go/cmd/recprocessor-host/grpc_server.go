@@ -22,6 +22,9 @@ const (
 	mostCalls           = 8192 // in flight over gRPC
 	mostGRPCConnections = 1_000_000
 	streamWorkers       = 32
+	// Bytes that a client may send before gRPC asks for more. A larger message has its own window once it has begun.
+	streamWindow     = 256 << 10
+	connectionWindow = 4 << 20
 )
 
 // grpcServer serves gRPC: raw bytes to and from the library, health and reflection.
@@ -32,7 +35,7 @@ type grpcServer struct {
 	listener    net.Listener // once it is opened
 	reload      singleHandler
 	control     *modelControl
-	readTime    time.Duration
+	arrivals    *arrivals
 	singles     map[string]bool // the methods with one request, as "/service/method"
 	crowd       *crowd
 	most        int // bytes of a request
@@ -43,15 +46,19 @@ type grpcServer struct {
 
 func newGRPCServer(host *processor.Host, ready *readiness, options hostOptions, secrets *tls.Config) (*grpcServer, error) {
 	s := &grpcServer{
-		host: host, reload: reload(options), control: newModelControl(options), readTime: options.readTime,
+		host: host, reload: reload(options), control: newModelControl(options),
 		singles: map[string]bool{}, most: options.maxMessage(), crowd: newCrowd(processor.MaxRequestBytes()),
 		stopping: make(chan struct{}), connections: mostConnections(mostGRPCConnections, options),
 	}
+	s.arrivals = newArrivals(options.readTime, s.crowd)
 	how := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(options.maxMessage())),
 		grpc.MaxRecvMsgSize(options.maxMessage()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(1024),
+		// Windows of fixed size: to adapt them, gRPC would send a ping with almost every request.
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
 		// A client must start HTTP/2 soon after connecting, and a client that has vanished is detected.
 		grpc.ConnectionTimeout(max(options.readTime, time.Millisecond)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{

@@ -103,7 +103,7 @@ func (s *grpcServer) inferStream(_ any, stream grpc.ServerStream) error {
 			return status.FromContextError(ctx.Err()).Err()
 		case <-crowded.C:
 			if s.crowd.lasts() {
-				return errCrowded
+				return errCrowded.Err()
 			}
 		case <-s.stopping:
 			return errStopping
