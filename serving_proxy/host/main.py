@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Sequence
 
 from processor import Host, ProcessorError
 from serving_proxy.host.options import MIB, HostOptions, parse
 from serving_proxy.system.cpus import parse_cpus
-from serving_proxy.system.listening import ENDING, raise_file_limit
+from serving_proxy.system.listening import raise_file_limit
 
 log = logging.getLogger("serving_proxy.host")
 
@@ -26,9 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Before the library is loaded, because its threads inherit the CPUs of the process.
             os.sched_setaffinity(0, parse_cpus(options.cpus, "--cpus"))
         raise_file_limit()
-        # Signals wait for the server, which can end in order: if the process ended earlier, a version that is being
-        # loaded would be blamed.
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         with Host(
             options.state_dir,
             options.host_id,
