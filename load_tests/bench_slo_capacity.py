@@ -22,22 +22,18 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from load_tests._benchmark import BenchmarkParser
-from load_tests._environment import describe_environment
-from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import Target, finish, make_console
-from load_tests.bench_fused import fuse
+from load_tests._report import Target
 from load_tests.cores.arms import ARMS, Arms, open_arms
 from load_tests.cores.moving import PHASES, Phase, Timing, met, send_phase
+from load_tests.cores.run import run_on_hosts
 from load_tests.cores.simulated import simulated_capacities
-from load_tests.cores.stage import BASELINE
-from load_tests.cores.turns import Bisection, bisect_in_turns
+from load_tests.cores.stage import BASELINE, cpus_by_version, wait_for_division
+from load_tests.cores.turns import bisect_in_turns
 from load_tests.latencies import Latencies
 from load_tests.loadgen import placement, run_loadgen
-from serving_proxy.errors import ProxyError
 
 __all__ = ["judge", "main"]
 
@@ -45,6 +41,8 @@ __all__ = ["judge", "main"]
 _SLO_REQUESTS = 10.0
 #: Traffic before the measurement: a plan is made after 30 s of requests. Its rate, as a part of the capacity of a core.
 _PLANNED_S, _CALM_RATE = 33.0, 0.4
+#: Longest wait for the division of the cores after it [s].
+_DIVIDED_S = 45.0
 _CALM = Phase("calm", (0.5, 0.125, 0.125, 0.125, 0.125))
 #: A second try, so that a pause of the machine is not taken for the limit of an arm.
 _TRIES = 2
@@ -81,7 +79,7 @@ def _measure_core(arms: Arms, seconds: float) -> tuple[float, float, float]:
     rate = float(run_loadgen(address, requests, clients=4, time=f"{seconds:g}s", warmup="1s")["rate"])
     with tempfile.NamedTemporaryFile() as samples:
         run_loadgen(address, requests, clients=1, time=f"{seconds:g}s", warmup="1s", samples=samples.name)
-        alone = Latencies.read(Path(samples.name), 0.0).within(-np.inf, np.inf)
+        alone = Latencies.read(Path(samples.name), 0.0).every()
     # Pauses of the machine are no property of the request.
     kept = alone[alone <= np.percentile(alone, 99)]
     return rate, float(kept.mean()), float(kept.std() / kept.mean())
@@ -99,7 +97,7 @@ def _settle_divisions(arms: Arms, core: float, slo_us: float, cpu: int, quick: b
         list(pool.map(send, ("plan", "control")))
     if not quick:
         for name in ("plan", "control"):
-            arms.wait_for_division(name)
+            wait_for_division(name, arms.proxies[name], _DIVIDED_S)
 
 
 class _Tries:
@@ -148,14 +146,15 @@ def judge(capacities: dict[str, float]) -> list[Target]:
     ]
 
 
-def _table(found: dict[str, Bisection], simulated: dict[str, float]) -> Table:
+def _table(found: dict[str, dict[str, float]], simulated: dict[str, float]) -> Table:
     table = Table(title="W2 on real hosts: total requests/s at which every model meets its p99 SLO")
     table.add_column("cores")
     for heading in ("met", "missed", "simulated", "error"):
         table.add_column(heading, justify="right")
     for name, arm in found.items():
-        error = f"{simulated[name] / arm.passed - 1:+.0%}" if arm.passed else ""
-        table.add_row(_TITLES[name], f"{arm.passed:,.0f}", f"{arm.failed:,.0f}", f"{simulated[name]:,.0f}", error)
+        met_at, missed_at = arm["requests_per_s"], arm["missed_at"]
+        error = f"{simulated[name] / met_at - 1:+.0%}" if met_at else ""
+        table.add_row(_TITLES[name], f"{met_at:,.0f}", f"{missed_at:,.0f}", f"{simulated[name]:,.0f}", error)
     return table
 
 
@@ -172,9 +171,8 @@ def _measure(arms: Arms, options: argparse.Namespace, console: Console) -> dict[
     tries = _Tries(arms, Timing(options.settle, options.seconds), slo_ms * 1000, cpu, console)
     high = core * len(os.sched_getaffinity(0))
     found = bisect_in_turns(options.arms, high, options.rounds, tries.passes)
-    divisions = {name: arms.cpus(name) for name in ("plan", "control")}
+    divisions = {name: cpus_by_version(arms.proxies[name]) for name in ("plan", "control")}
     simulated = simulated_capacities(1e6 / core, cv, slo_ms, 20 if options.quick else 600)
-    console.print(_table(found, simulated))
     return {
         "core_requests_per_s": core,
         "request_us": mean_us,
@@ -189,6 +187,11 @@ def _measure(arms: Arms, options: argparse.Namespace, console: Console) -> dict[
     }
 
 
+def _judge(found: dict[str, Any], console: Console) -> list[Target]:
+    console.print(_table(found["arms"], found["simulated"]))
+    return judge({name: arm["requests_per_s"] for name, arm in found["arms"].items()})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Optimize, measure, simulate, print and write.
 
@@ -197,34 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status : int
         0; 1 if something failed, or with --strict a target was missed.
     """
-    options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    if environment["cpus"] < 2:
-        console.print("cpus: 1 found, expected at least 2, because one CPU cannot be divided")
-        return 1
-    try:
-        model = options.model or fuse("W2", "fp32", options.cache, find_library(options.library))
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            open_arms(model, options.rows, Path(folder), options.cache) as arms,
-        ):
-            found = _measure(arms, options, console)
-    except (ProgramError, ProxyError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    targets = judge({name: arm["requests_per_s"] for name, arm in found["arms"].items()})
-    if options.quick:
-        targets = []
-        console.print("A quick run: its figures are no measurement.")
-    results = {
-        "benchmark": "slo_capacity",
-        "quick": options.quick,
-        "environment": environment,
-        "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "settle", "rows", "arms")},
-        **found,
-    }
-    return finish(console, options.output, results, targets, options.strict)
+    settings = ("rounds", "seconds", "settle", "rows", "arms")
+    status, _ = run_on_hosts("slo_capacity", _parse(arguments), settings, open_arms, _measure, _judge)
+    return status
 
 
 if __name__ == "__main__":

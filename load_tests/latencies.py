@@ -40,6 +40,10 @@ class Latencies:
         every = list(parts)
         return cls(np.concatenate([part._at for part in every]), np.concatenate([part._us for part in every]))
 
+    def every(self) -> Floats:
+        """Return all latencies [µs], in the order in which requests were due."""
+        return self._us
+
     def within(self, begin: float, end: float) -> Floats:
         """Return the latencies of requests due from `begin` up to `end` [µs]."""
         return self._us[np.searchsorted(self._at, begin) : np.searchsorted(self._at, end)]

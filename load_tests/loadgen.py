@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import numpy as np
 from load_tests._programs import ProgramError, find_go_program, run_program
 from load_tests.latencies import Latencies
 
-__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen", "take_cpu"]
+__all__ = ["Loop", "open_loop", "placement", "report_of", "run_loadgen", "start_loadgen"]
 
 #: More connections than requests in flight, so that no request waits for another.
 CONNECTIONS = 32
@@ -57,13 +57,16 @@ def run_loadgen(address: str, requests: Path, **options: object) -> dict[str, An
     return report
 
 
-def start_loadgen(
-    address: str, requests: Path, preexec: Callable[[], None] | None = None, **options: object
-) -> subprocess.Popen[str]:
-    """Start to send requests; see `run_loadgen`. `preexec` is called in the new process before the program starts."""
+def start_loadgen(address: str, requests: Path, cpu: int | None = None, **options: object) -> subprocess.Popen[str]:
+    """Start to send requests; see `run_loadgen`. With `cpu`, the generator has the highest priority on that CPU."""
     command = [str(find_go_program("loadgen")), "--address", address, "--requests", str(requests)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
+
+    def preexec() -> None:
+        if cpu is not None:
+            _take_cpu(cpu)
+
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=preexec)
 
 
@@ -115,13 +118,13 @@ def placement(cpu: int) -> str:
     """Describe how generators are placed on a CPU."""
     child = os.fork()
     if child == 0:
-        os._exit(0 if take_cpu(cpu) else 1)
+        os._exit(0 if _take_cpu(cpu) else 1)
     _, status = os.waitpid(child, 0)
     how = "real-time priority" if os.waitstatus_to_exitcode(status) == 0 else "the usual priority (no permission)"
     return f"CPU {cpu}, with {how}"
 
 
-def take_cpu(cpu: int) -> bool:
+def _take_cpu(cpu: int) -> bool:
     """Give the calling process priority on one CPU."""
     os.sched_setaffinity(0, {cpu})
     try:
@@ -151,7 +154,7 @@ def open_loop(address: str, requests: Path, rate: float, cpu: int | None = None,
         process = start_loadgen(
             address,
             requests,
-            preexec=None if cpu is None else lambda: (take_cpu(cpu), None)[1],
+            cpu=cpu,
             clients=CONNECTIONS,
             time="3h",
             warmup="100ms",

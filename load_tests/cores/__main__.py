@@ -13,30 +13,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from load_tests._benchmark import BenchmarkParser
-from load_tests._environment import describe_environment
-from load_tests._programs import ROOT, ProgramError, find_library
-from load_tests._report import finish, make_console
-from load_tests.bench_fused import fuse
+from load_tests._report import Target
 from load_tests.cores.measure import SETTLE_S, Rates, capacity, measure_bursts, measure_sides
 from load_tests.cores.report import draw, judge, spread_of, table
-from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage, wait_for_profiles
+from load_tests.cores.run import run_on_hosts
+from load_tests.cores.stage import BASELINE, VARIANT, Stage, open_stage, wait_for_division, wait_for_profiles
 from load_tests.loadgen import open_loop, placement
-from serving_proxy.errors import ProxyError
 
 #: The SLO as a multiple of the time of a single request.
 _SLO_REQUESTS = 10.0
-#: Part of all CPU time that other processes may use before a warning is printed.
-_QUIET = 0.05
+#: Longest wait for the division of the cores [s].
+_DIVIDED_S = 30.0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -77,7 +72,7 @@ def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dic
         open_loop(address, stage.requests[BASELINE], rates.baseline, generator),
         open_loop(address, stage.requests[VARIANT], rates.overload, generator),
     ):
-        cpus = stage.wait_for_division()
+        cpus = wait_for_division("control", stage.divided, _DIVIDED_S)
         time.sleep(2.0)
         explained = stage.divided.client.explain("ranking")["versions"]
     settle_s = 0.5 if options.quick else SETTLE_S
@@ -99,6 +94,12 @@ def _measure(stage: Stage, options: argparse.Namespace, console: Console) -> dic
     }
 
 
+def _judge(found: dict[str, Any], console: Console) -> list[Target]:
+    console.print(table(found["sides"]))
+    console.print(f"A/A spread of the p99 alone: {found['spread']:.1%}")
+    return judge(found["sides"], found["bursts"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Optimize, measure, print and write.
 
@@ -108,39 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 if something failed, or with --strict a target was missed.
     """
     options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    others = environment["busy_before"]
-    if others > _QUIET:
-        console.print(f"[bold yellow]Other programs use {others:.0%} of the CPUs: the figures will be unreliable[/]")
-    if environment["cpus"] < 2:
-        console.print("cpus: 1 found, expected at least 2, because one CPU cannot be divided")
-        return 1
-    try:
-        model = options.model or fuse("W2", "fp32", options.cache, find_library(options.library))
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            open_stage(model, options.rows, Path(folder), options.cache) as stage,
-        ):
-            found = _measure(stage, options, console)
-    except (ProgramError, ProxyError, FileNotFoundError) as error:
-        console.print(f"[bold red]The run failed:[/] {escape(str(error))}")
-        return 1
-    console.print(table(found["sides"]))
-    console.print(f"A/A spread of the p99 alone: {found['spread']:.1%}")
-    targets = judge(found["sides"], found["bursts"])
-    if options.quick:
-        targets = [target for target in targets if target.limit == 0]
-        console.print("A quick run: its figures are no measurement.")
-    results = {
-        "benchmark": "cores",
-        "quick": options.quick,
-        "environment": environment,
-        "settings": {name: getattr(options, name) for name in ("rounds", "seconds", "bursts", "rows")},
-        **found,
-    }
-    status = finish(console, options.output, results, targets, options.strict)
-    draw(results, options.output.with_suffix(".png"))
+    settings = ("rounds", "seconds", "bursts", "rows")
+    status, results = run_on_hosts("cores", options, settings, open_stage, _measure, _judge)
+    if results is not None:
+        draw(results, options.output.with_suffix(".png"))
     return status
 
 

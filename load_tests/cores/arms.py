@@ -11,18 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from load_tests._programs import ProgramError
 from load_tests.cores.moving import SLOW, SLOW_FACTOR, VERSIONS
-from load_tests.cores.stage import BASELINE, MODEL, host_config, wait_for_profiles
+from load_tests.cores.stage import BASELINE, MODEL, deploy, wait_for_profiles, write_version_requests
 from load_tests.hosts.proxy import Proxy
-from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 
 __all__ = ["ARMS", "Arms", "open_arms"]
 
 ARMS = ("none", "pool", "plan", "control")
-_DEPLOY_S = 300.0
-#: A plan is made after 30 s of requests.
-_DIVIDED_S = 45.0
 
 
 @dataclass(frozen=True)
@@ -48,30 +43,7 @@ class Arms:
         """Set the SLO of all versions on all hosts."""
         for proxy in self.proxies.values():
             for version in VERSIONS:
-                self._deploy(proxy, version, slo_p99_ms=milliseconds)
-
-    def cpus(self, arm: str) -> dict[int, list[int]]:
-        """Return the CPUs of each version."""
-        owners = self.proxies[arm].client.machine()["owners"]
-        return {owner["version"]: list(owner["cpus"]) for owner in owners}
-
-    def wait_for_division(self, arm: str) -> None:
-        """Wait until the baseline shares its CPUs with no variant.
-
-        Raises
-        ------
-        ProgramError
-            If this does not happen in time.
-        """
-        until = time.monotonic() + _DIVIDED_S
-        cpus: dict[int, list[int]] = {}
-        while time.monotonic() < until:
-            cpus = self.cpus(arm)
-            others = {cpu for version, some in cpus.items() if version != BASELINE for cpu in some}
-            if cpus.get(BASELINE) and not others & set(cpus[BASELINE]):
-                return
-            time.sleep(0.2)
-        raise ProgramError("serving-proxy", 0, f"{arm}: versions have CPUs {cpus}, expected some for the baseline only")
+                deploy(proxy, self.model, version, slo_p99_ms=milliseconds)
 
     def _pin(self, divided: bool) -> None:
         """Give the baseline half of the CPUs, its part of the requests on average, or let all use all of them."""
@@ -80,23 +52,13 @@ class Arms:
         proxy = self.proxies["none"]
         for version in VERSIONS:
             cpus = every[:half] if version == BASELINE else every[half:]
-            self._deploy(proxy, version, cpuset=",".join(map(str, cpus)) if divided else "auto")
+            deploy(proxy, self.model, version, cpuset=",".join(map(str, cpus)) if divided else "auto")
         proxy.wait_until_applied(time.time())
-
-    def _deploy(self, proxy: Proxy, version: int, **settings: object) -> None:
-        proxy.client.deploy(
-            MODEL, self.model, version=version, config=host_config(), wait=True, timeout=_DEPLOY_S, **settings
-        )
 
 
 def _write_requests(rows: int, folder: Path, cache: Path) -> dict[tuple[int, bool], Path]:
-    requests = {}
-    for version in VERSIONS:
-        for slow in (False, True) if version == SLOW else (False,):
-            size = rows * SLOW_FACTOR if slow else rows
-            anonymous = read_requests(ensure_requests(cache / "requests", "W2", size, "tfserving"))
-            requests[version, slow] = folder / f"requests-{version}-{size}"
-            write_requests(requests[version, slow], [name_model(request, MODEL, version) for request in anonymous])
+    requests = {(version, False): write_version_requests(version, rows, folder, cache) for version in VERSIONS}
+    requests[SLOW, True] = write_version_requests(SLOW, rows * SLOW_FACTOR, folder, cache)
     return requests
 
 
@@ -115,7 +77,7 @@ def open_arms(model: Path, rows: int, folder: Path, cache: Path) -> Iterator[Arm
         arms = Arms({name: proxy.result() for name, proxy in waiting.items()}, model.resolve(), requests)
         for proxy in arms.proxies.values():
             for version in VERSIONS:
-                arms._deploy(proxy, version)
+                deploy(proxy, arms.model, version)
             # A missed SLO is measured here; the guard would take the variant out.
             proxy.client.guard(MODEL, action="off")
         for name in ("plan", "control"):

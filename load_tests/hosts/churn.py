@@ -23,7 +23,8 @@ from load_tests._report import Target
 from load_tests.bench_serving import default_config
 from load_tests.hosts.changes import KINDS, MODEL, Changes, Kind
 from load_tests.hosts.large_model import ensure_large_model
-from load_tests.hosts.proxy import Proxy, memory_of, step_back
+from load_tests.hosts.memory import memory_of
+from load_tests.hosts.proxy import Proxy, step_back
 from load_tests.hosts.throughput import CLIENTS, send
 from load_tests.latencies import Latencies, percentile
 from load_tests.loadgen import open_loop

@@ -19,7 +19,7 @@ from typing import Any
 from load_tests._programs import ROOT, ProgramError, find_go_program
 from serving_proxy import Client
 
-__all__ = ["Proxy", "Seen", "memory_of", "step_back"]
+__all__ = ["Proxy", "Seen", "step_back"]
 
 _START_S = 120.0
 _LOOK_S = 0.02
@@ -32,15 +32,6 @@ class Seen:
     at: float
     generation: int
     states: dict[tuple[str, int], str]
-
-
-def memory_of(pid: int) -> dict[str, int]:
-    """Return the memory of a process [bytes]: all resident memory, and its part that is not backed by a file."""
-    found = {}
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
-        name, value = line.split(":")
-        found[name] = int(value.split()[0]) * 1024
-    return {"resident": found["Rss"], "anonymous": found["Anonymous"]}
 
 
 def step_back() -> None:

@@ -21,7 +21,7 @@ from load_tests._environment import usable_cpus
 from load_tests._programs import ROOT, ProgramError
 from load_tests._report import Target
 from load_tests.bench_serving import default_config
-from load_tests.hosts import tensorflow_alone
+from load_tests.hosts.memory import memory_of
 from load_tests.hosts.throughput import MODEL, PATHS, HostProcess
 from load_tests.request_files import encode_request, name_model, random_inputs
 from load_tests.workloads import ensure_model
@@ -58,7 +58,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     cases: dict[str, list[dict[str, float]]] = {}
     for _ in range(options.rounds):
         cases.setdefault("import processor", []).append({"seconds": _print_of("-c", _IMPORT)})
-        alone = _print_of(str(Path(tensorflow_alone.__file__)), str(model))
+        alone = _print_of("-m", "load_tests.hosts.tensorflow_alone", str(model))
         cases.setdefault("TensorFlow alone", []).append({"resident_mb": alone})
         for kind in options.hosts:
             cases.setdefault(kind, []).append(_start(kind, model, request))
@@ -87,7 +87,7 @@ def _start(kind: str, model: Path, request: bytes) -> dict[str, float]:
                 seconds = time.monotonic() - begin
                 for _ in range(_REQUESTS):
                     call(request, timeout=30)
-            return {"seconds": seconds, "resident_mb": tensorflow_alone.resident_mb(host.pid)}
+            return {"seconds": seconds, "resident_mb": memory_of(host.pid)["resident"] / 1e6}
         finally:
             host.close()
 

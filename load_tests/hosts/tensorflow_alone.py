@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load a SavedModel with TensorFlow's library alone, without its Python package, and print the memory of this process.
 
-    python load_tests/hosts/tensorflow_alone.py MODEL
+    python -m load_tests.hosts.tensorflow_alone MODEL
 
-Prints the resident memory in MB. Hosts cannot be smaller than this process.
+Prints the resident memory in MB, with the mapped parts of libraries. Hosts cannot be smaller than this process.
 """
 
 import ctypes
@@ -11,6 +11,8 @@ import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
+
+from load_tests.hosts.memory import memory_of
 
 LIBRARIES = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 
@@ -45,13 +47,6 @@ def load(library: Any, model: str) -> None:
         raise RuntimeError(f"{model}: {library.TF_Message(status).decode()}")
 
 
-def resident_mb(pid: int | str = "self") -> float:
-    """Return the resident memory [MB] of a process, with the mapped parts of its libraries."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("Rss:"))
-    return int(kilobytes) * 1024 / 1e6
-
-
 if __name__ == "__main__":
     load(open_tensorflow(), sys.argv[1])
-    print(resident_mb())
+    print(memory_of()["resident"] / 1e6)

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 
 from load_tests.bench_serving import default_config
-from load_tests.hosts.proxy import Proxy, memory_of
+from load_tests.hosts.memory import memory_of
+from load_tests.hosts.proxy import Proxy
 from load_tests.hosts.throughput import write_json_requests
 from load_tests.request_files import ensure_requests, name_model, read_requests, write_requests
 from load_tests.scenarios.generators import Endpoint
