@@ -63,18 +63,26 @@ class Measured:
     @property
     def lost(self) -> tuple[float, str]:
         """The largest loss of an output, and its unit."""
-        found = [(loss.auc_loss, "AUC") for loss in self.losses if loss.auc_loss is not None]
-        found = found or [
-            (loss.rank_correlation_loss, "rank correlation")
-            for loss in self.losses
-            if loss.rank_correlation_loss is not None
-        ]
-        return max(found, default=(0.0, "rank correlation"))
+        if self._auc_losses:
+            return max(self._auc_losses), "AUC"
+        return max(self._rank_losses, default=0.0), "rank correlation"
 
     @property
     def badness(self) -> tuple[int, float, float]:
         """A key that orders measurements, the best first."""
-        return len(self.score_problems), self.lost[0], max((loss.max_difference for loss in self.losses), default=0.0)
+        return len(self.score_problems), self.lost[0], self._max_difference
+
+    @property
+    def _auc_losses(self) -> list[float]:
+        return [loss.auc_loss for loss in self.losses if loss.auc_loss is not None]
+
+    @property
+    def _rank_losses(self) -> list[float]:
+        return [loss.rank_correlation_loss for loss in self.losses if loss.rank_correlation_loss is not None]
+
+    @property
+    def _max_difference(self) -> float:
+        return max((loss.max_difference for loss in self.losses), default=0.0)
 
     def __str__(self) -> str:
         lost, unit = self.lost
@@ -85,12 +93,10 @@ class Measured:
         import tensorflow as tf
 
         cpu = this_cpu()
-        ranked = [loss.rank_correlation_loss for loss in self.losses if loss.rank_correlation_loss is not None]
-        areas = [loss.auc_loss for loss in self.losses if loss.auc_loss is not None]
         return Certificate(
-            max_difference=max((loss.max_difference for loss in self.losses), default=0.0),
-            rank_correlation_loss=max(ranked, default=None),
-            auc_loss=max(areas, default=None),
+            max_difference=self._max_difference,
+            rank_correlation_loss=max(self._rank_losses, default=None),
+            auc_loss=max(self._auc_losses, default=None),
             limit=self.limit,
             requests=sum(signature.answered for signature in self.report.signatures),
             rows=self.report.rows,

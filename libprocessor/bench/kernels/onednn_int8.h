@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What int8 towers are compared with: oneDNN's products of int8 alone.
+// The products of oneDNN in int8, to which the benchmark compares int8 towers.
 #ifndef PROCESSOR_BENCH_KERNELS_ONEDNN_INT8_H_
 #define PROCESSOR_BENCH_KERNELS_ONEDNN_INT8_H_
 

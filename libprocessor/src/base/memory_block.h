@@ -14,7 +14,7 @@
 
 namespace processor {
 
-/// What every block is aligned to, at least: TensorFlow's kernels expect it.
+/// The least alignment of a block; TensorFlow's kernels expect it.
 constexpr size_t kBlockAlignment = 64;
 
 /// Allocates a block, uninitialized. `alignment`: a power of two.

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/thread_number.h"
 #include "src/kernels/huge_memory.h"
 
 namespace processor {
@@ -37,12 +38,6 @@ void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-uint64_t ThisThread() {
-  static std::atomic<uint64_t> next{1};
-  thread_local const uint64_t number = next.fetch_add(1, std::memory_order_relaxed);
-  return number;
 }
 
 thread_local bool kept_out = false;
@@ -176,7 +171,7 @@ void TowerTeams::Domain::Return(Team* team, bool paid) {
 
 bool TowerTeams::Join(int64_t rows, uint64_t kind, int64_t floats, Seat* seat) {
   if (most_ == 1 || rows < 1 || rows > rows_ || kept_out) return false;
-  const uint64_t thread = ThisThread();
+  const uint64_t thread = ThreadNumber() + 1;  // 0 is no thread
   // The part of the weights that this thread's core read last.
   thread_local int part = 0;
   Domain& domain = domains_[static_cast<size_t>(caches_.Of(current_cpu_()))];

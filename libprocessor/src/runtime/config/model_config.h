@@ -31,8 +31,12 @@ constexpr int kMaxThreads = 4096;
 
 enum class ExecutorChoice { kAuto, kSingleThreaded, kDefault };
 
-/// What fused towers may compute with: what the model's certificate and the CPU allow, the same without int8, or fp32.
-enum class PrecisionLimit { kAuto, kBfloat16, kFloat32 };
+/// How far fused towers may leave fp32.
+enum class PrecisionLimit {
+  kAuto,      // as far as the model's certificate and the CPU allow
+  kBfloat16,  // the same, but not to int8
+  kFloat32,   // not at all
+};
 
 /// Which requests have their step statistics written to files: the keys `timeline_*`.
 struct TimelineConfig {

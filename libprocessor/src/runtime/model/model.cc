@@ -89,19 +89,19 @@ absl::Status Model::Run(Work& work) {
   }
   Admission admission(&parts_.gate);
   const int session = parts_.slots.Pick();
-  if (execution() == Execution::kPinned) return RunPinned(admission, work, session);
+  if (execution() == Execution::kPinned) return RunPinned(admission, work, session, start_ns);
   if (batched_.on() && !work.alone) return batched_.Run(work, session);
   return unbatched_.Run(admission, work, session);
 }
 
-absl::Status Model::RunPinned(Admission& admission, Work& work, int session) {
+absl::Status Model::RunPinned(Admission& admission, Work& work, int session, int64_t start_ns) {
   if (!batched_.on()) {
     const SessionSlot::Visit visit(&parts_.slots[session]);
     if (visit.begun()) return unbatched_.Run(admission, work, session);
   }
   const auto waited = std::make_shared<WaitedWork>(work);
   uint64_t id = 0;
-  if (absl::Status s = StartAdmitted(admission, waited, session, &id); !s.ok()) return s;
+  if (absl::Status s = StartAdmitted(admission, waited, session, start_ns, &id); !s.ok()) return s;
   if (work.deadline_us != 0 && !waited->latch().WaitUntil(work.deadline_us)) {
     // A running request stops at its next kernel. This thread waits for it, even if an exception is thrown, because the
     // run uses memory of the caller.
@@ -119,11 +119,11 @@ absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session
   }
   Admission admission(&parts_.gate);
   const int session = preferred_session >= 0 ? preferred_session % parts_.slots.size() : parts_.slots.Pick();
-  return StartAdmitted(admission, std::move(work), session, id);
+  return StartAdmitted(admission, std::move(work), session, start_ns, id);
 }
 
-absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id) {
-  const int64_t start_ns = NowNs();
+absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns,
+                                  uint64_t* id) {
   const absl::Status status = Attempt([&] {
     return batched_.on() ? batched_.Start(admission, std::move(work), session, id)
                          : unbatched_.Start(admission, std::move(work), session, id);

@@ -81,8 +81,10 @@ class Model {
  private:
   Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress);
 
-  absl::Status RunPinned(Admission& admission, Work& work, int session);
-  absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, uint64_t* id);
+  /// `start_ns`: when the request came.
+  absl::Status RunPinned(Admission& admission, Work& work, int session, int64_t start_ns);
+  absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns,
+                             uint64_t* id);
 
   ModelParts parts_;
   UnbatchedRequests unbatched_{&parts_};

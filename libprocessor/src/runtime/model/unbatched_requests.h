@@ -33,7 +33,7 @@ class UnbatchedRequests {
   class SlotTask;
   class Lent;
 
-  /// What a request fills while it runs; later requests reuse the memory of its lists.
+  /// A decoded request and its outputs. The next request uses the same lists, so that they are not allocated again.
   struct Tensors {
     DecodedRequest request;
     std::vector<tensorflow::Tensor> outputs;

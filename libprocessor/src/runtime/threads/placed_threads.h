@@ -30,7 +30,7 @@ class PlacedThreads {
   void Join();
   void Leave();
 
-  /// What a visitor gets back. The visitor owns it.
+  /// How a visitor's thread gets back its own CPUs. The visitor owns it.
   struct Visit {
     bool moved = false;
     CpuMask own, here;  // CPUs before and during the visit, if it was moved
