@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +26,8 @@ SLOW, SLOW_FACTOR = 5, 12
 #: Part of a model's requests that may be late or fail.
 _MISSES = 0.01
 _DRAIN_S = 60.0
+#: How long the slow variant may answer what is left. A generator that has just begun also learns to handle signals.
+_SLOW_DRAIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -131,12 +135,14 @@ def send_phase(
             )
             started.append((version, process, samples))
         found = {}
-        # The slow variant may have many requests left; nobody judges them.
+        # The slow variant is the last one: it may have many requests left, which nobody judges.
         started.sort(key=lambda each: phase.slow and each[0] == SLOW)
         try:
             for version, process, samples in started:
                 judged = not (phase.slow and version == SLOW)
                 if not judged:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_SLOW_DRAIN_S)
                     process.send_signal(signal.SIGINT)
                 report = report_of(process, timing.settle_s + timing.judged_s + _DRAIN_S)
                 taken = Latencies.read(samples, 0.0).every()
