@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Calls are refused after this time if there is no room, and checked so often.
+	// Calls are refused after this time if there is no room.
 	patiencePeriod = 100 * time.Millisecond
 	// Lists of waiting calls, so that connections on different CPUs rarely share a lock.
 	arrivalLists = 16
