@@ -58,6 +58,7 @@ endforeach()
 # need.
 set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/machine_memory.cc
+  libprocessor/src/base/mapped_memory.cc
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc

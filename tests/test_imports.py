@@ -81,7 +81,13 @@ INCLUDES = {
         "src/kernels/tower_team.h",
     },
     # TensorFlow can load the ops without the runtime.
-    "kernels": {"src/base/json_value.h", "src/base/kept_objects.h", "src/base/thread_number.h", "src/tables/"},
+    "kernels": {
+        "src/base/json_value.h",
+        "src/base/kept_objects.h",
+        "src/base/mapped_memory.h",
+        "src/base/thread_number.h",
+        "src/tables/",
+    },
     "tables": set(),
     "host": {"src/base/", "src/codec/", "src/runtime/"},
     # The library's build info lists the precisions that the CPU has.

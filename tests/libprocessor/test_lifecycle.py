@@ -17,6 +17,7 @@ import processor
 from helpers.hosts.abi_model import AbiModel, StatusError
 from helpers.models import graph_models, model_builders
 from helpers.system.process_state import num_fds, num_threads, resident_mb
+from helpers.system.programs import run_python
 
 X = np.array([[1.0, 2.0, 3.0]], np.float32)
 THREE = {
@@ -194,3 +195,39 @@ def test_two_hundred_lives_keep_threads_files_and_memory(tiny_model: Path) -> No
     gc.collect()
     assert (num_threads(), num_fds()) == before[:2]
     assert resident_mb() - before[2] < 8
+
+
+def test_memory_of_a_closed_model_goes_back_while_another_serves(tiny_model: Path, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.tables = [tf.Variable(tf.fill([1_000_000, 1], float(i))) for i in range(10)]
+    constants = [np.full([1_000_000, 1], i, np.float32) for i in range(10)]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="x")])
+    def serve(x: Any) -> dict[str, Any]:
+        return {"y": tf.add_n([tf.gather(table, x) for table in [*module.tables, *map(tf.constant, constants)]])}
+
+    module.serve = serve
+    tf.saved_model.save(module, str(tmp_path / "eighty_megabytes"), signatures={"serving_default": serve})
+    # In a process of its own, where malloc has not yet seen what earlier tests did.
+    taken, left = run_python(
+        """
+        import sys, processor
+        from helpers.system.process_state import resident_mb
+        config = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+        with processor.Model(sys.argv[1], config):
+            def live():
+                with processor.Model(sys.argv[2], config) as model:
+                    assert model.run({"x": [5]})["y"][0] == 90
+                    return resident_mb()
+            live()
+            before = resident_mb()
+            taken = max(live() for _ in range(4)) - before
+            print(taken, resident_mb() - before)
+        """,
+        tiny_model,
+        tmp_path / "eighty_megabytes",
+    ).split()
+    assert float(taken) > 70, "the model is not resident: this would show nothing"
+    assert float(left) < 8

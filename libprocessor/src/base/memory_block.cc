@@ -5,6 +5,8 @@
 #include <new>
 #include <type_traits>
 
+#include "src/base/mapped_memory.h"
+
 namespace processor {
 namespace {
 
@@ -20,10 +22,11 @@ constexpr size_t kMostKeptInAll = 2 << 20;  // per thread
 
 // The bytes before a block. Blocks are aligned, so this space would be lost otherwise.
 struct Header {
-  void* start;   // the pointer from malloc
+  void* start;   // the pointer from malloc or MapMemory()
   Header* next;  // the next block that is kept
   ByteBudget* budget;
   int64_t claimed;     // bytes claimed from `budget`
+  size_t mapped;       // bytes at `start` that are mapped, 0 if they are of malloc
   int32_t size_class;  // -1 if the block is never kept
   ByteBudget::Use use;
 };
@@ -54,8 +57,16 @@ void* AllocateBlock(size_t bytes, size_t alignment, int size_class) {
   void* start = nullptr;
   if (bytes > SIZE_MAX - 2 * room || posix_memalign(&start, room, bytes + room) != 0) return nullptr;
   void* block = static_cast<char*>(start) + room;
-  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, size_class, ByteBudget::Use::kRun};
+  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, 0, size_class, ByteBudget::Use::kRun};
   return block;
+}
+
+void FreeStart(const Header& header) {
+  if (header.mapped > 0) {
+    UnmapMemory(header.start, header.mapped);
+  } else {
+    std::free(header.start);
+  }
 }
 
 // The blocks that one thread has freed. It has no destructor, so it lives as long as its thread: other objects of the
@@ -101,6 +112,17 @@ void* NewBlock(size_t bytes, size_t alignment) {
   return AllocateBlock(SizeOfClass(size_class), kBlockAlignment, size_class);
 }
 
+void* NewLastingBlock(size_t bytes, size_t alignment) {
+  if (!kKeeps || bytes < kLeastMapped) return NewBlock(bytes, alignment);
+  const size_t room = alignment < kBlockAlignment ? kBlockAlignment : alignment;
+  if (bytes > SIZE_MAX - room) return nullptr;
+  void* const start = MapMemory(bytes + room, room);
+  if (start == nullptr) return nullptr;
+  void* const block = static_cast<char*>(start) + room;
+  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, bytes + room, -1, ByteBudget::Use::kRun};
+  return block;
+}
+
 void FreeBlock(void* block) {
   if (block == nullptr) return;
   Header* const header = HeaderOf(block);
@@ -115,7 +137,7 @@ void FreeBlock(void* block) {
     kept.blocks[header->size_class] = header;
     kept.bytes += size;
   } else {
-    std::free(header->start);
+    FreeStart(*header);
   }
   if (claimed > 0) budget->Release(use, claimed);
 }

@@ -21,6 +21,10 @@ constexpr size_t kBlockAlignment = 64;
 /// \return null if there is no memory.
 void* NewBlock(size_t bytes, size_t alignment = kBlockAlignment);
 
+/// Allocates a block for as long as a model version lives (mapped_memory.h). Where it is mapped, it holds zeros.
+/// \return null if there is no memory.
+void* NewLastingBlock(size_t bytes, size_t alignment = kBlockAlignment);
+
 /// Frees a block, on any thread, and releases what was claimed for it. Null is ignored.
 void FreeBlock(void* block);
 

@@ -3,9 +3,12 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <utility>
+
+#include "src/base/mapped_memory.h"
 
 namespace processor {
 namespace {
@@ -14,19 +17,34 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kMuch = size_t{1} << 20;
 constexpr size_t kLine = 64;
 
+// Returns the bytes of whole large pages, or as many as cannot be mapped if there are not as many.
+size_t InHugePages(size_t bytes) {
+  return bytes > SIZE_MAX - kHugePage ? SIZE_MAX : (bytes + kHugePage - 1) / kHugePage * kHugePage;
+}
+
 }  // namespace
 
 HugeMemory::HugeMemory(size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  const size_t alignment = bytes >= kMuch ? kHugePage : kLine;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  data_ = rounded < bytes ? nullptr : static_cast<unsigned char*>(std::aligned_alloc(alignment, rounded));
+  if (bytes < kLeastMapped) {
+    data_ = static_cast<unsigned char*>(std::aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine));
+  } else if (bytes < kMuch) {
+    data_ = static_cast<unsigned char*>(MapMemory(bytes, kLine));
+  } else {
+    data_ = static_cast<unsigned char*>(MapMemory(InHugePages(bytes), kHugePage));
+  }
   if (data_ == nullptr) throw std::bad_alloc();
   // Advice: where it is not taken, small pages do.
-  if (bytes >= kMuch) madvise(data_, rounded, MADV_HUGEPAGE);
+  if (bytes >= kMuch) madvise(data_, InHugePages(bytes), MADV_HUGEPAGE);
 }
 
-HugeMemory::~HugeMemory() { std::free(data_); }
+HugeMemory::~HugeMemory() {
+  if (size_ < kLeastMapped) {
+    std::free(data_);
+  } else {
+    UnmapMemory(data_, size_ < kMuch ? size_ : InHugePages(size_));
+  }
+}
 
 HugeMemory::HugeMemory(HugeMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -2,7 +2,9 @@
 #include "src/base/memory_block.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -65,7 +67,34 @@ TEST(MemoryBlock, WiderAlignmentIsKept) {
   }
 }
 
-TEST(MemoryBlock, ReturnsNullForImpossibleSizes) { EXPECT_EQ(NewBlock(SIZE_MAX - 100), nullptr); }
+TEST(MemoryBlock, ReturnsNullForImpossibleSizes) {
+  EXPECT_EQ(NewBlock(SIZE_MAX - 100), nullptr);
+  EXPECT_EQ(NewLastingBlock(SIZE_MAX - 10), nullptr);
+}
+
+TEST(MemoryBlock, LastingBlocksOfEverySizeAreAlignedAndKeepTheirBytes) {
+  for (const size_t size : Sizes()) {
+    for (const size_t alignment : {64, 4096}) {
+      auto* block = static_cast<unsigned char*>(NewLastingBlock(size, alignment));
+      ASSERT_NE(block, nullptr) << size;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % alignment, 0u) << size;
+      std::memset(block, 7, size);
+      for (size_t byte = 0; byte < size; ++byte) ASSERT_EQ(block[byte], 7) << size;
+      FreeBlock(block);
+    }
+  }
+}
+
+TEST(MemoryBlock, LargeLastingBlocksAreGivenBackToTheSystem) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const size_t size = size_t{1} << 20;
+  void* const block = NewLastingBlock(size);
+  FreeBlock(block);
+  unsigned char in_memory;
+  EXPECT_EQ(mincore(static_cast<char*>(block) + (1 << 12) - 64, 1, &in_memory), -1);
+  EXPECT_EQ(errno, ENOMEM);
+#endif
+}
 
 TEST(MemoryBlock, AnyThreadMayFree) {
   std::vector<void*> blocks;

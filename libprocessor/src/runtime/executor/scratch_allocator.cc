@@ -16,14 +16,14 @@ constexpr size_t kMostUnclaimed = 64 << 10;
 
 class BlockAllocator : public tensorflow::Allocator {
  public:
-  /// `budget`: null if nothing is claimed.
+  /// `budget`: null if nothing is claimed, since the blocks are the model's own.
   explicit BlockAllocator(ByteBudget* budget) : budget_(budget) {}
 
   std::string Name() override { return "processor_scratch"; }
 
   void* AllocateRaw(size_t alignment, size_t num_bytes) override {
-    if (num_bytes > kMostUnclaimed && budget_ != nullptr) return NewClaimedBlock(alignment, num_bytes);
-    return NewBlock(num_bytes, alignment);
+    if (budget_ == nullptr) return NewLastingBlock(num_bytes, alignment);
+    return num_bytes > kMostUnclaimed ? NewClaimedBlock(alignment, num_bytes) : NewBlock(num_bytes, alignment);
   }
 
   void DeallocateRaw(void* block) override { FreeBlock(block); }

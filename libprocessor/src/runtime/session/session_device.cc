@@ -5,9 +5,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/runtime/threads/pinned_pool.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/types.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace processor {
@@ -66,7 +68,18 @@ void SessionDevice::ComputeAsync(tensorflow::AsyncOpKernel* kernel, tensorflow::
 absl::Status SessionDevice::MakeTensorFromProto(const tensorflow::TensorProto& proto,
                                                 const tensorflow::AllocatorAttributes attributes,
                                                 tensorflow::Tensor* tensor) {
-  return base_->MakeTensorFromProto(proto, attributes, tensor);
+  if (proto.dtype() == tensorflow::DT_INVALID || !tensorflow::DataType_IsValid(proto.dtype())) {
+    return absl::InvalidArgumentError(absl::StrCat("constant: dtype ", static_cast<int>(proto.dtype()), " unknown"));
+  }
+  // Not the base device's allocator: constants shall lie where the other memory of the version lies.
+  tensorflow::Tensor parsed(proto.dtype());
+  if (!parsed.FromProto(GetAllocator(attributes), proto)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("constant of dtype ", tensorflow::DataTypeString(proto.dtype()),
+                     ": its values do not fit its shape, or there is no memory for them"));
+  }
+  *tensor = std::move(parsed);
+  return absl::OkStatus();
 }
 
 void SessionDevice::CopyTensorInSameDevice(const tensorflow::Tensor* src, tensorflow::Tensor* dst,

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@
 
 namespace processor {
 namespace {
+
+std::atomic<int> versions_alive{0};  // in the process
 
 absl::Status MakeBaseDevice(std::unique_ptr<tensorflow::Device>* device) {
   tensorflow::DeviceFactory* factory = tensorflow::DeviceFactory::GetFactory("CPU");
@@ -166,12 +169,15 @@ absl::Status ModelVersion::Specialize(const ModelConfig& config, tensorflow::Gra
   return SetPrecision(artifact, config.precision, graph, &precision_);
 }
 
+ModelVersion::ModelVersion() { ++versions_alive; }
+
 ModelVersion::~ModelVersion() {
   subsets_.reset();
   sessions_.clear();
   base_device_.reset();
-  // Give the pages of variables and graphs back; malloc would keep most of them.
-  malloc_trim(0);
+  // Its tensors have been unmapped (mapped_memory.h). The small objects of its graphs are still kept by malloc, for the
+  // next version. They are given back only when no version is left whose requests would wait for the locks of malloc.
+  if (--versions_alive == 0) malloc_trim(0);
 }
 
 absl::Status ModelVersion::PrepareSignatures(Session& session) {

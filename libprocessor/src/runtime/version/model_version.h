@@ -80,7 +80,7 @@ class ModelVersion {
   uint64_t generation = 0;
 
  private:
-  ModelVersion() = default;
+  ModelVersion();
   /// As Run(), without request.next.
   absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
   /// As RunOne(), traced.
