@@ -25,6 +25,8 @@ from cost_model.control.state import (
 from cost_model.control.targets import group_models, hand_out, load_of, need, target_sizes
 
 _ENOUGH = 40
+# From this many standard errors on, the mean of a second's requests is believed, however few they are.
+_SURPRISE = 3.0
 
 
 def step(
@@ -85,7 +87,7 @@ def follow(state: ControlState, observation: Mapping[str, Observation], elapsed_
 def _estimate(
     before: Estimate, tenant: ControlledTenant, seen: Observation, settings: Settings, elapsed_s: float
 ) -> Estimate:
-    """Update rate and service time: up at once, down slowly; more completed requests count more for service times."""
+    """Update rate (up at once, down slowly) and service time (many or surprising requests count more)."""
     rate = seen.arrivals / elapsed_s
     # Random variation of a count is not a rise.
     rises = rate > before.qps + math.sqrt(max(before.qps, 1.0) / elapsed_s)
@@ -93,8 +95,12 @@ def _estimate(
     qps = before.qps + part * (rate - before.qps)
     service, slow_s, well_s = before.service_us, before.slow_s, before.well_s
     if seen.completed > 0:
+        now_us = seen.busy_us / seen.completed
         trust = min(0.5, seen.completed / (seen.completed + 4 * _ENOUGH))
-        service += trust * (seen.busy_us / seen.completed - service)
+        # How far the mean is off, in standard errors of requests whose times vary as much as exponential ones do.
+        if abs(math.log(max(now_us, 1.0) / max(service, 1.0))) * math.sqrt(seen.completed) > _SURPRISE:
+            trust = 0.5
+        service += trust * (now_us - service)
         slow = service > settings.slow_factor * before.usual_us
         well = service < (1 + (settings.slow_factor - 1) / 2) * before.usual_us
         # The slower the model, the less time is needed to believe it.
@@ -183,12 +189,16 @@ def _limits(state: ControlState, isolated: frozenset[str], pools: tuple[Pool, ..
     limits = {}
     for pool in pools:
         demand = sum(state.estimates[name].cores for name in pool.models)
-        if pool.kind == "isolated" or (pool.kind != "baseline" and demand > 1.3 * len(pool.cores)):
+        # Models whose pool has no core, because there are too few, share cores of others: its size means nothing.
+        short = bool(pool.cores) and demand > 1.3 * len(pool.cores)
+        if pool.kind == "isolated" or (pool.kind != "baseline" and short):
             for name in pool.models:
                 estimate = state.estimates[name]
                 part = estimate.cores / demand if demand else 1.0
                 in_time = state.tenants[name].slo_ms * 1e3 / max(estimate.service_us, 1.0)
-                limits[name] = max(2, math.ceil(len(pool.cores) * part * (1 + in_time)))
+                # Without a core of its own, a slow variant runs beside others, of whose core it shall take little.
+                least = 1 if not pool.cores and estimate.slow_s > 0 else 2
+                limits[name] = max(least, math.ceil(len(pool.cores) * part * (1 + in_time)))
     return limits
 
 

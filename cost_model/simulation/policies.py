@@ -251,8 +251,6 @@ class Dynamic:
         group = {
             name: place if pool.cores else others for place, pool in enumerate(control.pools) for name in pool.models
         }
-        shared = {name for pool in control.pools if not pool.cores for name in pool.models}
-        limits = {name: limit for name, limit in control.limits.items() if name not in shared}
         return Assignment(
             tuple(pool.name for pool in control.pools),
             tuple(owner.get(core, 0) for core in control.cores),
@@ -261,7 +259,7 @@ class Dynamic:
             tuple(self.lending and pool.borrows for pool in control.pools),
             tuple(self._lend_after_us(pool) for pool in control.pools),
             (False,) * len(control.pools),
-            tuple(limits.get(name, 2**31 - 1) for name in control.tenants),
+            tuple(control.limits.get(name, 2**31 - 1) for name in control.tenants),
             tuple(1.0 if tenant.role == "baseline" else self.settings.wait_part for tenant in control.tenants.values()),
         )
 

@@ -51,6 +51,8 @@ class Allocator:
         self._tenants: tuple[DeployedTenant, ...] = ()
         self._profiled: dict[str, ServiceTable] = {}
         self._measured: dict[str, float] = {}
+        # Service times without borrowed cores.
+        self._own_us: dict[str, float] = {}
         self._settled_at: float | None = None
         self._blind = self._divided = self._apart = False
 
@@ -155,13 +157,6 @@ class Allocator:
         found = self.state.estimates
         return {pool.name: sum(found[name].cores for name in pool.models) for pool in self.state.pools}
 
-    def pressure(self) -> dict[str, float]:
-        """Return the demand of each pool, including the requests that wait."""
-        if self.state is None:
-            return {}
-        found = self.state.estimates
-        return {pool.name: sum(found[name].pressure for name in pool.models) for pool in self.state.pools}
-
     def stop(self) -> None:
         """Release all cores: there is nothing to divide."""
         self.state = self.plan = self.machine = None
@@ -245,14 +240,15 @@ class Allocator:
         there, demand = self.cores, self.demand()
         found = {}
         for pool in self.pools:
-            wanted, cores = demand[pool.name], len(pool.cores)
+            cores = len(pool.cores)
+            reason = (
+                f"{pool.name} has {cores} core{'' if cores == 1 else 's'} for a demand of {demand[pool.name]:.1f}, "
+                "and more requests would miss the SLO"
+                if cores
+                else f"{pool.name} is slower than usual, and there are too few cores to give it one of its own"
+            )
             for name in pool.models:
-                # The size of a pool without cores of its own means nothing: its versions share cores of others.
-                if name in self.state.limits and name in there and cores:
-                    what = f"{cores} core{'' if cores == 1 else 's'}"
-                    reason = (
-                        f"{pool.name} has {what} for a demand of {wanted:.1f}, and more requests would miss the SLO"
-                    )
+                if name in self.state.limits and name in there:
                     found[name] = Limit(self.state.limits[name], reason)
         return found
 
@@ -262,16 +258,35 @@ class Allocator:
         lent, pools = self.state.lent, self.pools
         if self.mode == "plan" or len(pools) < 2 or now_s < self.state.blocked_until_s:
             return ()
-        why = borrows(pools, self.demand(), self.pressure(), lent)
+        own = self._on_own_cores()
+        pressure = {pool.name: sum(own[name].pressure for name in pool.models) for pool in pools}
+        why = borrows(pools, self.demand(), pressure, lent)
         if (why is not None) == lent:
             return ()
         # Borrowing is on probation as a move is, and shares the trial of a move of the same step.
         trial = self.state.trial
         if trial is None or trial.since_s != now_s:
             trial = Trial(now_s, pools, self.state.missed_part, pools, lent)
-        self.state = replace(self.state, lent=not lent, trial=trial)
+        self.state = replace(self.state, lent=not lent, trial=trial, estimates=own)
         reason = why or "its own cores are enough, and the others are in use"
         return list_moves(in_use(pools, lent), in_use(pools, not lent), reason)
+
+    def _on_own_cores(self) -> dict[str, Estimate]:
+        """Return the estimates with the service times that versions had before baselines borrowed cores.
+
+        Requests take longer on cores that others keep busy. That would look like a need for these cores, and borrowing
+        would never end.
+        """
+        assert self.state is not None
+        estimates = self.state.estimates
+        if not self.borrowing:
+            self._own_us = {name: estimate.service_us for name, estimate in estimates.items()}
+        return {
+            name: replace(estimate, service_us=self._own_us.get(name, estimate.usual_us))
+            if self.state.tenants[name].role == "baseline"
+            else estimate
+            for name, estimate in estimates.items()
+        }
 
     def _hand_over_rates(self, tenants: tuple[DeployedTenant, ...]) -> dict[str, Estimate]:
         """Return the estimates, with a former baseline's requests added to the version that replaces it."""

@@ -29,7 +29,7 @@ def borrows(pools: Sequence[Pool], demand: Mapping[str, float], pressure: Mappin
     demand : mapping of pool to float [cores]
         Demand of the arriving requests.
     pressure : mapping of pool to float [cores]
-        Demand of the arriving and the waiting requests.
+        Demand of the arriving and the waiting requests, at the service times of a pool's own cores.
     now : bool
         Whether they do so now; the thresholds to begin and to end differ.
     """

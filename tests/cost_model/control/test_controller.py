@@ -124,6 +124,35 @@ def test_slow_variant_is_isolated_limited_and_comes_back() -> None:
     del moves
 
 
+def test_few_requests_show_a_change_that_is_beyond_chance() -> None:
+    state = start()
+    rare = {"v3": 9.0}
+    for now in range(1, 30):
+        state, _ = step(state, seen(state, rare), float(now))
+    state, _ = step(state, seen(state, rare, v3=12.0), 30.0)
+    assert state.estimates["v3"].service_us > 6 * 3000.0
+    # Twice the time may be chance if only nine requests took it.
+    other, _ = step(start(), seen(start(), rare, v3=2.0), 1.0)
+    assert other.estimates["v3"].service_us < 1.2 * 3000.0
+
+
+def test_slow_variant_without_a_core_runs_one_request_at_a_time_until_it_recovers() -> None:
+    base = ControlledTenant("b", "baseline", 3000.0, 20.0, 50.0)
+    slow, other = (ControlledTenant(name, "variant", 3000.0, 20.0, 50.0) for name in "so")
+    state = begin(range(2), [base, slow, other])
+    for now in range(1, 8):
+        state, _ = step(state, seen(state, s=12.0), float(now))
+    assert state.pool_of("s").kind == "isolated"
+    assert not state.pool_of("s").cores
+    assert state.limits == {"s": 1}
+    for now in range(8, 12):
+        state, _ = step(state, seen(state), float(now))
+    assert state.limits == {"s": 2}
+    for now in range(12, 20):
+        state, _ = step(state, seen(state), float(now))
+    assert state.limits == {}
+
+
 def test_slow_baseline_is_not_isolated() -> None:
     state = start()
     for now in range(1, 10):

@@ -249,6 +249,45 @@ def test_overloaded_variants_are_limited_but_never_the_baseline() -> None:
     assert running.allocator.limits == {}
 
 
+def test_a_slow_variant_for_which_no_core_is_left_runs_one_request_at_a_time() -> None:
+    running = Running(2)
+    usual = {"v3": 300, "v4": 200, "v5": 200}
+    running.run(20, **usual)
+    assert not running.allocator.borrowing
+    slow = {"ranking/3": 1000.0, "ranking/4": 12_000.0, "ranking/5": 1000.0}
+    running.run(10, us=slow, most=300, v3=300, v4=60, v5=200)
+    assert {name: limit.most for name, limit in running.allocator.limits.items()} == {"ranking/4": 1}
+    assert "slower than usual" in running.allocator.limits["ranking/4"].reason
+    assert running.allocator.cpusets == {"ranking/3": "0", "ranking/4": "1", "ranking/5": "1"}
+    running.run(60, **usual)
+    assert running.allocator.limits == {}
+
+
+def test_a_slow_variant_ends_the_borrowing_of_an_idle_core() -> None:
+    running = Running(2)
+    running.run(30, v3=250, v4=5, v5=5)
+    assert running.allocator.borrowing
+    # On the core of the slow variant, the baseline's requests take eight times as long, as if it needed more cores.
+    lent = 0
+    for _ in range(20):
+        beside = running.allocator.borrowing
+        lent += beside
+        slow = {"ranking/3": 8000.0 if beside else 1000.0, "ranking/4": 30_000.0, "ranking/5": 8000.0}
+        running.run(1, us=slow, v3=250, v4=40, v5=20)
+    assert lent <= 2
+
+
+def test_a_baseline_whose_requests_became_heavier_while_it_borrowed_borrows_on() -> None:
+    running = Running(2)
+    running.run(30, v3=250, v4=5, v5=5)
+    heavier = {"ranking/3": 3600.0, "ranking/4": 1000.0, "ranking/5": 1000.0}
+    running.run(10, us=heavier, v3=250, v4=250, v5=5)
+    moves = len(running.moves)
+    running.run(20, us=heavier, v3=250, v4=250, v5=5)
+    assert running.allocator.borrowing
+    assert len(running.moves) == moves
+
+
 def test_mode_plan_sets_no_limits() -> None:
     running = Running(2, "plan")
     running.run(60, most=900, v3=300, v4=3000, v5=10)
