@@ -6,45 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from cost_model.control import Move, Observation
+from cost_model.control import Observation
 from cost_model.machine import Machine
 from cost_model.service import ServiceTable
+from helpers.proxies.running_allocator import ALL, BASELINE, VARIANTS, Running
 from serving_proxy.cores.allocator import LOOK_S, SETTLED_S, Allocator, Mode
 from serving_proxy.cores.learning import ENOUGH
 from serving_proxy.cores.tenants import DeployedTenant
-
-BASELINE = DeployedTenant("ranking/3", "ranking", 3, "baseline", 20.0, "/models/3")
-VARIANTS = [DeployedTenant(f"ranking/{n}", "ranking", n, "variant", 20.0, f"/models/{n}", "ranking/3") for n in (4, 5)]
-ALL = [BASELINE, *VARIANTS]
-
-
-class Running:
-    """An allocator, a clock, and requests that come at a steady rate."""
-
-    def __init__(self, cores: int, mode: Mode = "control") -> None:
-        self.allocator = Allocator(mode)
-        self.machine = Machine.even(cores)
-        self.now = 1000.0
-        self.tenants = ALL
-        self.moves: list[Move] = []
-
-    def run(
-        self, seconds: int, us: float | dict[str, float] = 1000.0, missed: float = 0.0, most: int = 10**9, **rates: int
-    ) -> None:
-        """Let seconds pass; `v4=100` are the requests/s of version 4, of which at most `most` are answered."""
-        for _ in range(seconds):
-            self.now += 1.0
-            self.moves += self.allocator.deploy(self.tenants, self.machine, {}, self.now)
-            seen = {}
-            for key, rate in rates.items():
-                name = f"ranking/{key[1:]}"
-                each = us if isinstance(us, float) else us[name]
-                ran = min(rate, most)
-                seen[name] = Observation(rate, ran, 0, int(missed * rate), busy_us=ran * each)
-            self.moves += self.allocator.observe(seen, self.now, 1.0)
-
-    def sizes(self) -> dict[str, int]:
-        return {name: len(cores) for name, cores in self.allocator.cores.items()}
 
 
 def test_a_hot_baseline_gets_cores_and_variants_share() -> None:
@@ -89,25 +57,6 @@ def test_a_single_baseline_is_not_pinned(mode: Mode) -> None:
     running.tenants = [BASELINE]
     running.run(5, v3=500)
     assert running.allocator.cpusets == {}
-
-
-def test_on_two_cores_each_has_one_and_a_baseline_in_need_uses_both() -> None:
-    running = Running(2)
-    running.run(30, v3=300, v4=200, v5=10)
-    assert running.allocator.cpusets == {"ranking/3": "0", "ranking/4": "1", "ranking/5": "1"}
-    running.run(30, v3=1500, v4=200, v5=10)
-    assert running.allocator.cpusets == {"ranking/3": "0-1", "ranking/4": "1", "ranking/5": "1"}
-    running.run(60, v3=300, v4=200, v5=10)
-    assert running.allocator.cpusets["ranking/3"] == "0"
-
-
-def test_on_two_cores_a_baseline_may_use_what_is_idle() -> None:
-    running = Running(2)
-    running.run(30, v3=300, v4=10, v5=10)
-    assert running.allocator.cpusets == {"ranking/3": "0-1", "ranking/4": "1", "ranking/5": "1"}
-    running.run(4, v3=300, v4=500, v5=10)
-    assert running.allocator.cpusets["ranking/3"] == "0"
-    assert running.moves[-1].reason
 
 
 def test_no_version_is_pinned_before_rates_are_known() -> None:
@@ -263,31 +212,6 @@ def test_a_slow_variant_for_which_no_core_is_left_runs_one_request_at_a_time() -
     assert running.allocator.limits == {}
 
 
-def test_a_slow_variant_ends_the_borrowing_of_an_idle_core() -> None:
-    running = Running(2)
-    running.run(30, v3=250, v4=5, v5=5)
-    assert running.allocator.borrowing
-    # On the core of the slow variant, the baseline's requests take eight times as long, as if it needed more cores.
-    lent = 0
-    for _ in range(20):
-        beside = running.allocator.borrowing
-        lent += beside
-        slow = {"ranking/3": 8000.0 if beside else 1000.0, "ranking/4": 30_000.0, "ranking/5": 8000.0}
-        running.run(1, us=slow, v3=250, v4=40, v5=20)
-    assert lent <= 2
-
-
-def test_a_baseline_whose_requests_became_heavier_while_it_borrowed_borrows_on() -> None:
-    running = Running(2)
-    running.run(30, v3=250, v4=5, v5=5)
-    heavier = {"ranking/3": 3600.0, "ranking/4": 1000.0, "ranking/5": 1000.0}
-    running.run(10, us=heavier, v3=250, v4=250, v5=5)
-    moves = len(running.moves)
-    running.run(20, us=heavier, v3=250, v4=250, v5=5)
-    assert running.allocator.borrowing
-    assert len(running.moves) == moves
-
-
 def test_mode_plan_sets_no_limits() -> None:
     running = Running(2, "plan")
     running.run(60, most=900, v3=300, v4=3000, v5=10)
@@ -328,68 +252,6 @@ def test_a_baseline_that_misses_its_slo_gets_cores_although_it_is_not_busy() -> 
     assert "late" in running.moves[-1].reason
 
 
-def judged(running: Running, seconds: int, missed: dict[str, int], **rates: int) -> None:
-    """Let seconds pass in which this many requests of each version miss their SLO."""
-    for _ in range(seconds):
-        running.now += 1.0
-        seen = {}
-        for key, rate in rates.items():
-            late = missed.get(key, 0)
-            seen[f"ranking/{key[1:]}"] = Observation(rate, rate, missed=late, busy_us=rate * 1000.0)
-        running.moves += running.allocator.observe(seen, running.now, 1.0)
-
-
-def lending(rates: dict[str, int]) -> Running:
-    """Return an allocator whose baseline needs so much that it borrows the variants' core."""
-    running = Running(2)
-    running.run(30, v3=300, v4=300, v5=10)
-    while not running.allocator.borrowing:
-        running.run(1, **rates)
-    return running
-
-
-def test_lending_that_hurts_the_variants_more_than_it_helps_is_ended() -> None:
-    rates = {"v3": 900, "v4": 300, "v5": 10}
-    running = lending(rates)
-    judged(running, 1, {"v4": 150}, **rates)
-    assert not running.allocator.borrowing
-    assert running.moves[-1].reason.startswith("undone")
-    assert running.allocator.cpusets["ranking/3"] == "0"
-    judged(running, 15, {}, **rates)
-    assert not running.allocator.borrowing, "not again at once"
-    judged(running, 15, {}, **rates)
-    assert running.allocator.borrowing
-
-
-def test_an_overloaded_variant_does_not_end_lending() -> None:
-    rates = {"v3": 900, "v4": 3000, "v5": 10}
-    running = lending(rates)
-    judged(running, 5, {"v4": 2000}, **rates)
-    assert running.allocator.borrowing
-    assert not [move for move in running.moves if move.reason.startswith("undone")]
-
-
-def test_lending_resumes_if_its_end_hurts_the_baseline() -> None:
-    running = Running(2)
-    running.run(30, v3=1500, v4=200, v5=10)
-    assert running.allocator.borrowing
-    rates = {"v3": 300, "v4": 200, "v5": 10}
-    while running.allocator.borrowing:
-        running.run(1, **rates)
-    judged(running, 1, {"v3": 100}, **rates)
-    assert running.allocator.borrowing
-
-
-def test_a_deployment_keeps_probation_and_pause_of_the_controller() -> None:
-    rates = {"v3": 900, "v4": 300, "v5": 10}
-    running = lending(rates)
-    judged(running, 1, {"v4": 150}, **rates)
-    running.tenants = ALL[:2]
-    running.run(5, v3=900, v4=300)
-    assert set(running.allocator.cores) == {"ranking/3", "ranking/4"}
-    assert not running.allocator.borrowing
-
-
 def test_a_plan_that_hurts_is_undone_as_well() -> None:
     running = Running(8)
     running.run(30, v3=2500, v4=1500, v5=1000)
@@ -397,7 +259,7 @@ def test_a_plan_that_hurts_is_undone_as_well() -> None:
     # Due much sooner, it is planned with more cores.
     running.allocator.deploy([replace(BASELINE, slo_ms=5.0), *VARIANTS], running.machine, {}, running.now)
     assert running.sizes()["ranking/3"] > before["ranking/3"]
-    judged(running, 1, {"v4": 700, "v5": 500}, v3=2500, v4=1500, v5=1000)
+    running.judge(1, {"v4": 700, "v5": 500}, v3=2500, v4=1500, v5=1000)
     assert running.sizes() == before
     assert running.moves[-1].reason.startswith("undone")
 
@@ -435,16 +297,6 @@ def test_another_profile_leads_to_another_plan() -> None:
     allocator.deploy(ALL[:2], Machine.even(8), {**profiles, "ranking/4": table(30_000.0)}, 2.0)
     assert allocator.plan is not first
     assert allocator.demand()["pool"] == pytest.approx(3.0, rel=0.01)
-
-
-def test_a_variant_is_not_called_slow_while_its_core_is_lent() -> None:
-    running = Running(2)
-    running.run(30, v3=300, v4=200, v5=10)
-    slow = {"ranking/3": 1000.0, "ranking/4": 2400.0, "ranking/5": 2400.0}
-    running.run(3, v3=1800, v4=200, v5=10)
-    assert running.allocator.borrowing
-    running.run(20, us=slow, v3=1800, v4=200, v5=10)
-    assert {pool.kind for pool in running.allocator.pools} == {"baseline", "pool"}
 
 
 @pytest.mark.parametrize("cores", [2, 3, 4, 5])
