@@ -80,6 +80,7 @@ TowerRun::TowerRun(const TowerLayout& layout, absl::Span<const TowerInput> input
 absl::Status TowerRun::PrepareKernels(const TowerLayout& layout) {
   const DenseTower& tower = layout.tower();
   for (size_t number = 0; number < tower.plan().layers.size(); ++number) {
+    if (tower.plan().layers[number].kind != LayerKind::kDense) continue;
     const DenseTower::Dense& dense = tower.dense(number);
     // A layer of one row for all never has as many rows as oneDNN is used for.
     if (layout.layer(number).single || (dense.type == PanelType::kBfloat16 && !layout.half_sources())) continue;

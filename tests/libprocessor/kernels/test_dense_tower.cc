@@ -84,6 +84,7 @@ void CheckTower(const Tower& spec, const TowerOptions& options, int64_t rows, co
   const absl::Status laid_out = TowerLayout::Create(tower, inputs, rows, &layout);
   ASSERT_TRUE(laid_out.ok()) << laid_out;
   EXPECT_TRUE(layout->Fits(inputs, rows));
+  EXPECT_TRUE(TowerRun::PrepareKernels(*layout).ok());
   CheckHalvesHaveNoGaps(*layout);
   std::vector<std::vector<float>> got;
   const absl::Status ran = ComputeTower(*layout, inputs, rows, 40, parts, &got);
