@@ -32,6 +32,7 @@ TowerOptions TowerOptions::For(Precision precision, const CpuFeatures& cpu) {
   if (precision == Precision::kInt8) (void)ChoosePrecision("bf16", cpu, &options.beside_int8);
   options.onednn =
       precision == Precision::kBfloat16 || options.beside_int8 == Precision::kBfloat16 || cpu.isa == Isa::kPlain;
+  options.faster_floats = cpu.isa != Isa::kPlain;
   return options;
 }
 
@@ -130,9 +131,34 @@ void DenseTower::ChooseTypes() {
 }
 
 bool DenseTower::UsesOnednn(const Dense& dense) const {
-  if (!options_.onednn || dense.type == PanelType::kInt8) return false;
-  if (dense.type == PanelType::kBfloat16) return rounds_activations();
-  return !rounds_activations() || options_.isa == Isa::kPlain;
+  if (dense.type == PanelType::kInt8) return false;
+  if (dense.type == PanelType::kBfloat16) return options_.onednn && rounds_activations();
+  return AllFloatsUseOnednn() || options_.faster_floats;
+}
+
+bool DenseTower::AllFloatsUseOnednn() const {
+  return options_.onednn && (!rounds_activations() || options_.isa == Isa::kPlain);
+}
+
+void DenseTower::ChooseFloatProducts() {
+  if (AllFloatsUseOnednn()) {
+    fewest_onednn_rows_ = OnednnMatmul::kRowUnit;
+    return;
+  }
+  std::vector<FloatProduct> products;
+  for (const Dense& dense : dense_) {
+    if (dense.type != PanelType::kFloat32) continue;
+    for (const Product& product : dense.products) {
+      products.push_back({product.shape, product.panels, product.onednn.get()});
+    }
+  }
+  if (products.empty() || products.front().onednn == nullptr) return;
+  fewest_onednn_rows_ = FewestRowsForOnednn(options_.isa, products);
+  if (fewest_onednn_rows_ != kNoOnednnRows) return;
+  for (Dense& dense : dense_) {
+    if (dense.type != PanelType::kFloat32) continue;
+    for (Product& product : dense.products) product.onednn.reset();
+  }
 }
 
 absl::Status DenseTower::Pack(absl::Span<const WeightView> weights) {
@@ -157,6 +183,7 @@ absl::Status DenseTower::Pack(absl::Span<const WeightView> weights) {
       if (!made.ok()) return absl::Status(made.code(), absl::StrCat("layer ", i, ": ", made.message()));
     }
   }
+  ChooseFloatProducts();
   return absl::OkStatus();
 }
 

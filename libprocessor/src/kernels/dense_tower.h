@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/kernels/cpu_features.h"
+#include "src/kernels/float_products.h"
 #include "src/kernels/huge_memory.h"
 #include "src/kernels/onednn_matmul.h"
 #include "src/kernels/precision.h"
@@ -32,9 +33,10 @@ struct WeightView {
 struct TowerOptions {
   Precision precision = Precision::kFloat32;
   Isa isa = Isa::kPlain;
-  /// Whether products of more than a few rows use oneDNN. Our own are at least as fast from AVX2 on, unless the CPU
-  /// multiplies bfloat16 (bench_kernels measures this).
+  /// Whether products of more than a few rows use oneDNN.
   bool onednn = false;
+  /// Whether other float products use it where it is faster than our panels, which is measured; see float_products.h.
+  bool faster_floats = false;
   /// Whether TensorFlow uses oneDNN for its own products in this process; see Activation::onednn.
   bool stock_onednn = true;
   /// For int8: in which of its two forms bfloat16 serves the layers that stay bfloat16.
@@ -73,6 +75,8 @@ class DenseTower {
     return options_.precision == Precision::kBfloat16 ||
            (options_.precision == Precision::kInt8 && options_.beside_int8 == Precision::kBfloat16);
   }
+  /// Returns from how many rows on float products use oneDNN; kNoOnednnRows if they never do.
+  int64_t fewest_onednn_rows() const { return fewest_onednn_rows_; }
   /// Returns the bytes of the packed weights.
   size_t bytes() const;
 
@@ -84,14 +88,18 @@ class DenseTower {
   absl::Status TakeVectors(size_t number, absl::Span<const WeightView> weights);
   void ChooseTypes();
   PanelType TypeOf(size_t layer, bool leaves) const;
+  /// Whether a layer uses oneDNN, or may, if that is measured.
   bool UsesOnednn(const Dense& dense) const;
+  bool AllFloatsUseOnednn() const;
   absl::Status Pack(absl::Span<const WeightView> weights);
+  void ChooseFloatProducts();
 
   const TowerPlan plan_;
   const TowerOptions options_;
   std::vector<Dense> dense_;                 // [layers]
   std::vector<std::vector<float>> vectors_;  // [weights], empty where not used
   HugeMemory panels_;
+  int64_t fewest_onednn_rows_ = kNoOnednnRows;
 };
 
 }  // namespace processor

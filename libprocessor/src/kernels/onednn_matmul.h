@@ -53,8 +53,8 @@ class OnednnMatmul {
   /// only matters whether there is a bias.
   absl::Status Prepare(const Call& call) const;
 
-  /// Whether oneDNN would use its reference code, which is hundreds of times slower. It does so for bfloat16 if there are
-  /// gaps between the rows of sources or sums.
+  /// Whether oneDNN would use its reference code, which is hundreds of times slower. It does so if there are gaps between
+  /// the rows of sources or sums, for float only from some size on.
   bool IsReference(const Call& call) const;
 
   size_t bytes() const { return packed_.size(); }

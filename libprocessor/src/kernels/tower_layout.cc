@@ -22,17 +22,16 @@ constexpr int64_t kFewHalfRows = 4;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// An odd number of cache lines for wide rows: at a power of two all rows would fall into the same sets of the cache.
-int64_t StrideFor(int64_t width) {
-  const int64_t stride = RoundUp(width, 16);
-  return width >= 128 && stride % 32 == 0 ? stride + 16 : stride;
-}
-
 int64_t HalfFloats(const TowerPlace& place) { return (place.half_stride + 1) / 2; }
 
 bool HalfSources(const DenseTower& tower, int64_t rows) { return tower.rounds_activations() && rows > kFewHalfRows; }
 
 }  // namespace
+
+int64_t StrideFor(int64_t width) {
+  const int64_t stride = RoundUp(width, 16);
+  return width >= 128 && stride % 32 == 0 ? stride + 16 : stride;
+}
 
 class TowerLayoutMaker {
  public:
@@ -272,7 +271,9 @@ class TowerLayoutMaker {
       const int now = static_cast<int>(i);
       if (place.half_offset >= 0) place.half_offset = AddBlock(HalfFloats(place), now, layer_uses[i]);
       if (place.area == TowerPlace::Area::kOutput || half_only_[i]) continue;
-      const bool by_onednn = layout_.half_sources_ && tower_.dense(i).type == PanelType::kBfloat16;
+      // Without gaps for oneDNN: with them it computes by its reference code.
+      const bool by_onednn = (layout_.half_sources_ && tower_.dense(i).type == PanelType::kBfloat16) ||
+                             tower_.fewest_onednn_rows() != kNoOnednnRows;
       place.stride = place.single ? 0 : by_onednn ? place.width : StrideFor(place.width);
       place.area = place.single ? TowerPlace::Area::kSingle : TowerPlace::Area::kBlock;
       place.offset = place.single ? AddSingle(place.width) : AddBlock(place.stride, now, std::max(now, layer_uses[i]));

@@ -15,6 +15,10 @@
 
 namespace processor {
 
+/// Returns the floats from row to row of values of a width: an odd number of cache lines for wide rows, since at a power of
+/// two all rows would fall into the same sets of the cache.
+int64_t StrideFor(int64_t width);
+
 struct TowerInput {
   const float* data = nullptr;
   int64_t rows = 0;

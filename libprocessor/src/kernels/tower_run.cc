@@ -88,7 +88,8 @@ absl::Status TowerRun::PrepareKernels(const TowerLayout& layout) {
     const absl::Status made = EachProduct(layout, number, [&](size_t product, bool first, bool last) {
       const OnednnMatmul* onednn = dense.products[product].onednn.get();
       const int64_t most = onednn == nullptr ? 0 : TowerLayout::PaddedRows(layout.block_rows());
-      for (int64_t rows = kRowUnit; rows <= most; rows += kRowUnit) {
+      const int64_t fewest = dense.type == PanelType::kFloat32 ? tower.fewest_onednn_rows() : kRowUnit;
+      for (int64_t rows = fewest; rows <= most; rows += kRowUnit) {
         const OnednnMatmul::Call call =
             CallFor(layout, number, product, rows, first ? dense.bias.data() : nullptr, last && !adds);
         if (absl::Status s = onednn->Prepare(call); !s.ok()) return s;
@@ -308,7 +309,7 @@ absl::Status TowerRun::Multiply(size_t layer, size_t product, const Block& block
   SrcRows src = Read(input, block);
   DstRows dst = Write(place, block);
   int64_t done = 0;
-  if (onednn != nullptr && dense.type == PanelType::kFloat32 && block.rows >= kRowUnit) {
+  if (onednn != nullptr && dense.type == PanelType::kFloat32 && block.rows >= tower_.fewest_onednn_rows()) {
     // What is left of the last eight rows goes through our own products: inputs and outputs end with their last row.
     done = block.rows / kRowUnit * kRowUnit;
     call = CallFor(layout_, layer, product, done, bias, activate);

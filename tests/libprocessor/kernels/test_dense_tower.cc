@@ -41,9 +41,15 @@ struct Tower {
   }
 };
 
-// What oneDNN multiplies as bfloat16 must have no gaps between rows; see OnednnMatmul::IsReference().
-void CheckHalvesHaveNoGaps(const TowerLayout& layout) {
+// What oneDNN multiplies must have no gaps between rows; see OnednnMatmul::IsReference().
+void CheckNoGapsForOnednn(const TowerLayout& layout) {
   const TowerPlan& plan = layout.tower().plan();
+  for (size_t i = 0; layout.tower().fewest_onednn_rows() != kNoOnednnRows && i < plan.layers.size(); ++i) {
+    const TowerLayerPlace& place = layout.layer(i);
+    if (!place.single && place.offset >= 0) {
+      EXPECT_EQ(place.stride, place.width);
+    }
+  }
   for (size_t i = 0; layout.half_sources() && i < plan.layers.size(); ++i) {
     const TowerLayerPlace& place = layout.layer(i);
     if (layout.tower().dense(i).type != PanelType::kBfloat16 || place.single) continue;
@@ -85,7 +91,7 @@ void CheckTower(const Tower& spec, const TowerOptions& options, int64_t rows, co
   ASSERT_TRUE(laid_out.ok()) << laid_out;
   EXPECT_TRUE(layout->Fits(inputs, rows));
   EXPECT_TRUE(TowerRun::PrepareKernels(*layout).ok());
-  CheckHalvesHaveNoGaps(*layout);
+  CheckNoGapsForOnednn(*layout);
   std::vector<std::vector<float>> got;
   const absl::Status ran = ComputeTower(*layout, inputs, rows, 40, parts, &got);
   ASSERT_TRUE(ran.ok()) << ran;
