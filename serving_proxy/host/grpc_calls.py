@@ -86,11 +86,12 @@ def single(
 ) -> Unary:
     """Return a handler that receives its request as `unary` does, and leaves the response to `answer_request`."""
 
-    async def handle(requests: AsyncIterator[bytes], context: Context) -> bytes:
+    async def handle(_: AsyncIterator[bytes], context: Context) -> bytes:
         # Counted from its beginning: a server that stops may have accepted the call, but not read its request yet.
         with in_flight, RequestBytes() as claim:
             try:
-                return await answer_request(await take(await receive_timeout.first(requests), limit, claim), context)
+                message = await receive_timeout.first(context.read)
+                return await answer_request(await take(message, limit, claim), context)
             except ProcessorError as error:
                 fail(context, error)
             except MemoryError:
@@ -105,10 +106,10 @@ def single(
 def stream(engine: Engine, in_flight: InFlight, receive_timeout: ReceiveTimeout, limit: int) -> Stream:
     """Return the handler of ModelStreamInfer: requests are answered in order, a failed one with its message."""
 
-    async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def handle(_: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         answer: Answer | None = None
         try:
-            async for data in receive_timeout.each(requests):
+            async for data in receive_timeout.each(context.read):
                 with in_flight, RequestBytes() as claim:
                     try:
                         answer = await engine.answer(read_call(INFER, await take(data, limit, claim), context))

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc.aio
 
 from processor import DeadlineExceededError, InvalidArgumentError, ProcessorError, ResourceExhaustedError
 from serving_proxy.host.request_memory import RequestMemory
+
+# `read` of a gRPC context: the next message, or `grpc.aio.EOF`. gRPC's iterator of messages does the same through an
+# asynchronous generator, which costs more and is closed by a task of its own if it is left early.
+Read = Callable[[], Awaitable[Any]]
 
 # Period of the check; a request that takes longer than this to arrive counts as late.
 _PERIOD = 0.1
@@ -40,7 +47,7 @@ class ReceiveTimeout:
         self._full_since: float | None = None
         self._refused: dict[asyncio.Task[object], ProcessorError] = {}
 
-    async def first(self, requests: AsyncIterator[bytes]) -> bytes:
+    async def first(self, read: Read) -> bytes:
         """Return the one request of a call.
 
         Raises
@@ -52,12 +59,12 @@ class ReceiveTimeout:
         ResourceExhaustedError
             If the request was not complete when requests in flight had filled their memory.
         """
-        try:
-            return await self._next(requests, self._waiting)
-        except StopAsyncIteration:
-            raise InvalidArgumentError("request: none came, expected one message") from None
+        data = await self._next(read, self._waiting)
+        if data is None:
+            raise InvalidArgumentError("request: none came, expected one message")
+        return data
 
-    async def each(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def each(self, read: Read) -> AsyncIterator[bytes]:
         """Yield the requests of a stream, without a time limit.
 
         Raises
@@ -66,19 +73,16 @@ class ReceiveTimeout:
             If there has been no memory for a while. This ends idle streams too, because they cannot be told apart from
             those that are receiving a request.
         """
-        while True:
-            try:
-                data = await self._next(requests, self._streams)
-            except StopAsyncIteration:
-                return
+        while (data := await self._next(read, self._streams)) is not None:
             yield data
 
-    async def _next(self, requests: AsyncIterator[bytes], waiting: dict[asyncio.Task[object], float]) -> bytes:
+    async def _next(self, read: Read, waiting: dict[asyncio.Task[object], float]) -> bytes | None:
+        """Return the next request; None after the last one."""
         task = asyncio.current_task()
         assert task is not None
         waiting[task] = time.monotonic()
         try:
-            return await anext(requests)
+            data = await read()
         except asyncio.CancelledError:
             refusal = self._refused.pop(task, None)
             if refusal is None:
@@ -88,6 +92,7 @@ class ReceiveTimeout:
         finally:
             del waiting[task]
             self._refused.pop(task, None)
+        return None if data is grpc.aio.EOF else data
 
     async def watch(self) -> None:
         """Refuse calls that have waited too long, until the task is cancelled."""

@@ -14,18 +14,24 @@ from serving_proxy.host.receive_timeout import ReceiveTimeout
 from serving_proxy.host.request_memory import RequestMemory
 
 
+async def unused() -> AsyncIterator[bytes]:
+    """Stand for gRPC's iterator of messages, which handlers do not use."""
+    yield b""
+
+
 def test_a_call_is_in_flight_before_its_request_has_come() -> None:
     async def run() -> None:
         in_flight, sent = InFlight(), asyncio.Event()
 
-        async def requests() -> AsyncIterator[bytes]:
-            await sent.wait()
-            yield b"request"
+        class Context:
+            async def read(self) -> bytes:
+                await sent.wait()
+                return b"request"
 
         async def answer(data: bytes, _: Any) -> bytes:
             return data
 
-        call = asyncio.ensure_future(single(answer, in_flight, ReceiveTimeout(10), 1 << 20)(requests(), None))
+        call = asyncio.ensure_future(single(answer, in_flight, ReceiveTimeout(10), 1 << 20)(unused(), Context()))
         await asyncio.sleep(0)
         waiting = asyncio.create_task(in_flight.wait(10))
         await asyncio.sleep(0.1)
@@ -59,19 +65,19 @@ def test_late_requests_are_refused_while_their_share_is_full() -> None:
         def is_full(self, *, waiting: bool) -> bool:
             return waiting
 
-    async def never() -> AsyncIterator[bytes]:
+    async def never() -> bytes:
         await asyncio.sleep(60)
-        yield b""
+        return b""
 
-    async def soon() -> AsyncIterator[bytes]:
-        yield b"request"
+    async def soon() -> bytes:
+        return b"request"
 
     async def run() -> None:
         receive_timeout = ReceiveTimeout(30, Full(0))
         watching = asyncio.create_task(receive_timeout.watch())
         with pytest.raises(ResourceExhaustedError, match="max_request_bytes_in_flight"):
-            await asyncio.wait_for(receive_timeout.first(never()), 5)
-        assert await receive_timeout.first(soon()) == b"request"
+            await asyncio.wait_for(receive_timeout.first(never), 5)
+        assert await receive_timeout.first(soon) == b"request"
         watching.cancel()
 
     asyncio.run(run())
@@ -90,6 +96,10 @@ def test_a_request_without_memory_is_refused() -> None:
     class Context:
         code = details = None
 
+        async def read(self) -> bytes:
+            # As gRPC does when it puts the parts of a message together.
+            raise MemoryError
+
         def set_trailing_metadata(self, metadata: Any) -> None:
             self.metadata = dict(metadata)
 
@@ -99,16 +109,11 @@ def test_a_request_without_memory_is_refused() -> None:
         def set_details(self, details: str) -> None:
             self.details = details
 
-    async def requests() -> AsyncIterator[bytes]:
-        # As gRPC does when it puts the parts of a message together.
-        raise MemoryError
-        yield b""
-
     async def answer(data: bytes, _: Any) -> bytes:
         return data
 
     context = Context()
-    assert asyncio.run(single(answer, InFlight(), ReceiveTimeout(10), 1 << 20)(requests(), context)) == b""
+    assert asyncio.run(single(answer, InFlight(), ReceiveTimeout(10), 1 << 20)(unused(), context)) == b""
     assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "max_request_bytes_in_flight" in str(context.details)
     assert int(context.metadata["grpc-retry-pushback-ms"]) > 0
