@@ -13,6 +13,7 @@ from processor import Answer, InvalidArgumentError, ProcessorError, RequestBytes
 from serving_proxy.host.call import HEADER_LENGTH, Call, Operation, shown
 from serving_proxy.host.engine import Engine
 from serving_proxy.host.http_body import BodyError, DisconnectedError, Message, Receive, decompress, read_body
+from serving_proxy.host.http_disconnect import unless_disconnected
 from serving_proxy.host.http_routes import Page, Route, RouteError, Verb, find_route
 from serving_proxy.host.inline_execution import kind_of
 from serving_proxy.host.model_control import ModelControl
@@ -103,17 +104,7 @@ class Application:
         answer = self._engine.answer_now(call, kind)
         if answer is not None:
             return answer
-        # While the call waits, watch for the client's disconnection: nothing else can be received now.
-        running = asyncio.ensure_future(self._engine.answer_later(call, kind))
-        gone = asyncio.ensure_future(receive())
-        try:
-            await asyncio.wait((running, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                raise DisconnectedError
-            return running.result()
-        finally:
-            for task in (running, gone):
-                task.cancel()
+        return await unless_disconnected(self._engine.answer_later(call, kind), receive)
 
     async def _hand_on(self, verb: Verb, route: Route, scope: Any, receive: Receive, send: Send) -> None:
         with RequestBytes() as claim:
