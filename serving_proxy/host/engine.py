@@ -8,6 +8,7 @@ from typing import Any
 from processor import AbortedError, Answer, Host
 from serving_proxy.host.call import Call
 from serving_proxy.host.inline_execution import Kind, RequestDurations, kind_of
+from serving_proxy.host.loop_load import LoopLoad
 
 
 class Engine:
@@ -16,6 +17,7 @@ class Engine:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._durations = RequestDurations()
+        self._load = LoopLoad()
         self._waiting = 0
 
     def answer_now(self, call: Call, kind: Kind) -> Answer | None:
@@ -27,7 +29,8 @@ class Engine:
             With the attribute `answer`.
         """
         # If other requests use threads or sessions, this one would wait for them and block the event loop.
-        if self._waiting or not self._durations.is_short(kind):
+        # If the event loop is saturated, other threads should do what they can.
+        if self._waiting or self._load.is_saturated() or not self._durations.is_short(kind):
             return None
         try:
             answer = self.host.process(call.operation.protocol, call.data, **_options(call), only_if_bounded=True)

@@ -15,23 +15,24 @@ from serving_proxy.host.call import Call, Operation
 Kind = tuple[Operation, str | None, bytes, int]
 
 _SHORT_NS = 100_000
-# A short request that took this long has waited for something that its average does not show: a batch, a session.
+# A short request that took this long beyond its run has waited for something: a batch, a session.
 _BLOCKED_NS = 1_000_000
 _WEIGHT = 0.2
 _FIRST_FIELD = 0x0A  # number 1, with a length
 _MAX_KINDS = 4096
 # Average of a kind whose duration is unbounded: it takes about a hundred requests until it is tried again.
 _UNBOUNDED_NS = 1e12
-_MAX_SKIP = 100_000
+_FIRST_SKIPPED, _MOST_SKIPPED = 100, 100_000
 
 
 class _Known:
+    # `skip`: how many requests do not run inline before the next one may.
     __slots__ = ("average", "next_skip", "skip")
 
     def __init__(self, first: float) -> None:
         self.average = first
         self.skip = 0
-        self.next_skip = 100
+        self.next_skip = _FIRST_SKIPPED
 
 
 class RequestDurations:
@@ -44,12 +45,7 @@ class RequestDurations:
     def is_short(self, kind: Kind) -> bool:
         """Return whether a request of this kind may run on the event loop."""
         known = self._known.get(kind)
-        if known is None:
-            return False
-        if known.skip:
-            known.skip -= 1
-            return False
-        return known.average < self._short
+        return known is not None and not known.skip and known.average < self._short
 
     def refuse(self, kind: Kind) -> None:
         """Record that the duration of this kind's next request is unknown."""
@@ -67,10 +63,15 @@ class RequestDurations:
                 self._known.clear()
             known = self._known[kind] = _Known(spent)
         else:
-            known.average += _WEIGHT * (spent - known.average)
-        if inline and answer.total_ns > _BLOCKED_NS:
+            # On busy CPUs, some short requests are interrupted for milliseconds.
+            known.average += _WEIGHT * (min(spent, max(2 * known.average, self._short)) - known.average)
+        if not inline:
+            known.skip = max(0, known.skip - 1)
+        elif answer.total_ns - spent > _BLOCKED_NS:
             known.skip = known.next_skip
-            known.next_skip = min(4 * known.next_skip, _MAX_SKIP)
+            known.next_skip = min(4 * known.next_skip, _MOST_SKIPPED)
+        else:
+            known.next_skip = max(_FIRST_SKIPPED, known.next_skip - 1)
 
 
 def kind_of(call: Call) -> Kind:

@@ -36,9 +36,18 @@ def test_average_moves() -> None:
     for _ in range(20):
         durations.learn(KIND, _answer(40), inline=False)
     assert durations.is_short(KIND)
-    for _ in range(3):
+    for _ in range(10):
         durations.learn(KIND, _answer(1000), inline=True)
     assert not durations.is_short(KIND)
+
+
+def test_short_requests_stay_short_if_some_are_interrupted() -> None:
+    durations = RequestDurations()
+    durations.learn(KIND, _answer(40), inline=False)
+    for number in range(200):
+        interrupted = number % 10 == 0
+        durations.learn(KIND, _answer(4000 if interrupted else 40), inline=True)
+        assert durations.is_short(KIND)
 
 
 def test_short_request_that_waits_is_kept_off_the_loop_longer_each_time() -> None:
@@ -51,6 +60,7 @@ def test_short_request_that_waits_is_kept_off_the_loop_longer_each_time() -> Non
         durations.learn(KIND, _answer(40, total_us=2000), inline=True)
         gap = 0
         while not durations.is_short(KIND):
+            durations.learn(KIND, _answer(40), inline=False)
             gap += 1
         gaps.append(gap)
     assert gaps == [100, 400, 1600]
