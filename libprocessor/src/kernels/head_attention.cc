@@ -2,6 +2,7 @@
 #include "src/kernels/head_attention.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/kernels/row_math.h"
 #include "src/kernels/vector_loops.h"
@@ -9,64 +10,95 @@
 namespace processor {
 namespace {
 
-// Columns of a strip of a product: two vectors of the widest instruction set.
-constexpr int64_t kStrip = 2 * kMostLanes;
+// Fewer queries than this would leave most lanes of a vector empty.
+constexpr int64_t kFewQueries = 4;
 
-int64_t Padded(int64_t size) { return (size + kStrip - 1) / kStrip * kStrip; }
+int64_t Padded(int64_t size) { return (size + kMostLanes - 1) / kMostLanes * kMostLanes; }
 
-/// `dst = src · operand` for kRows rows and one strip of columns, whose sums stay in registers.
-template <int kLanes, int kRows>
-PROCESSOR_ALWAYS_INLINE void MultiplyStrip(const float* src, int64_t src_stride, int64_t k, const float* operand,
-                                           int64_t operand_stride, float* dst, int64_t dst_stride) {
-  constexpr int kVectors = 2;
+/// The left factor of a product; its rows, or its columns, may be apart.
+struct Factor {
+  const float* data;
+  int64_t row_stride;
+  int64_t column_stride;
+};
+
+/// `dst = src · operand` for kRows rows and kVectors vectors of columns, whose sums stay in registers.
+template <int kLanes, int kRows, int kVectors>
+PROCESSOR_ALWAYS_INLINE void MultiplyStrip(const Factor& src, int64_t k, const float* operand, int64_t columns,
+                                           float* dst) {
   Vector<kLanes> sums[kRows][kVectors] = {};
-  for (int64_t i = 0; i < k; ++i, operand += operand_stride) {
+  for (int64_t i = 0; i < k; ++i, operand += columns) {
     Vector<kLanes> row[kVectors];
     for (int v = 0; v < kVectors; ++v) Load<kLanes>(operand + v * kLanes, row[v]);
     for (int r = 0; r < kRows; ++r) {
-      const float factor = src[r * src_stride + i];
+      const float factor = src.data[r * src.row_stride + i * src.column_stride];
       for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * row[v];
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) Store<kLanes>(sums[r][v], dst + r * dst_stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) Store<kLanes>(sums[r][v], dst + r * columns + v * kLanes);
   }
 }
 
-/// `dst = src · operand`; the operand and dst have whole strips of columns.
+template <int kLanes, int kRows>
+PROCESSOR_ALWAYS_INLINE void MultiplyRows(const Factor& src, int64_t k, const float* operand, int64_t columns,
+                                          float* dst) {
+  int64_t c = 0;
+  for (; c + 2 * kLanes <= columns; c += 2 * kLanes) {
+    MultiplyStrip<kLanes, kRows, 2>(src, k, operand + c, columns, dst + c);
+  }
+  if (c < columns) MultiplyStrip<kLanes, kRows, 1>(src, k, operand + c, columns, dst + c);
+}
+
+/// `dst = src · operand`; the operand [k, columns] and dst [rows, columns] have whole vectors of columns.
 template <int kLanes>
-PROCESSOR_ALWAYS_INLINE void Multiply(int64_t rows, const float* src, int64_t src_stride, int64_t k,
-                                      const float* operand, int64_t columns, float* dst) {
-  for (int64_t row = 0; row < rows;) {
-    const int64_t left = rows - row;
-    const float* from = src + row * src_stride;
-    float* to = dst + row * columns;
-    for (int64_t c = 0; c < columns; c += 2 * kLanes) {
-      if (left >= 4) {
-        MultiplyStrip<kLanes, 4>(from, src_stride, k, operand + c, columns, to + c, columns);
-      } else if (left >= 2) {
-        MultiplyStrip<kLanes, 2>(from, src_stride, k, operand + c, columns, to + c, columns);
-      } else {
-        MultiplyStrip<kLanes, 1>(from, src_stride, k, operand + c, columns, to + c, columns);
-      }
+PROCESSOR_ALWAYS_INLINE void Multiply(int64_t rows, Factor src, int64_t k, const float* operand, int64_t columns,
+                                      float* dst) {
+  for (int64_t left = rows; left > 0;) {
+    if (left >= 4) {
+      MultiplyRows<kLanes, 4>(src, k, operand, columns, dst);
+    } else if (left >= 2) {
+      MultiplyRows<kLanes, 2>(src, k, operand, columns, dst);
+    } else {
+      MultiplyRows<kLanes, 1>(src, k, operand, columns, dst);
     }
-    row += left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const int64_t done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    left -= done;
+    src.data += done * src.row_stride;
+    dst += done * columns;
   }
 }
 
-PROCESSOR_ALWAYS_INLINE void Mask(const AttentionShape& shape, const HeadAttentionRule& rule,
-                                  const AttentionMasks& masks, int64_t head, float* scores, int64_t stride) {
-  for (int64_t q = 0; q < shape.queries; ++q, scores += stride) {
-    for (int64_t k = 0; k < shape.keys; ++k) scores[k] *= rule.scale;
+/// The scores of a head. With few queries they have a row for each, otherwise a row for each key: the softmax of a query
+/// is then in one lane, and nothing is added across a vector.
+struct Scores {
+  explicit Scores(const AttentionShape& shape)
+      : row_is_query(shape.queries < kFewQueries),
+        rows(row_is_query ? shape.queries : shape.keys),
+        columns(row_is_query ? shape.keys : shape.queries),
+        stride(Padded(columns)) {}
+
+  const bool row_is_query;
+  const int64_t rows, columns, stride;
+};
+
+PROCESSOR_ALWAYS_INLINE void Mask(const Scores& shape, const HeadAttentionRule& rule, const AttentionMasks& masks,
+                                  int64_t head, float* scores) {
+  const auto strides = [&shape](const auto& mask) {
+    return shape.row_is_query ? std::make_pair(mask.query_stride, mask.key_stride)
+                              : std::make_pair(mask.key_stride, mask.query_stride);
+  };
+  const auto [bias_row, bias_column] = strides(masks.bias);
+  const auto [counts_row, counts_column] = strides(masks.condition);
+  for (int64_t r = 0; r < shape.rows; ++r, scores += shape.stride) {
+    for (int64_t c = 0; c < shape.columns; ++c) scores[c] *= rule.scale;
     if (masks.bias.data != nullptr) {
-      const float* bias = masks.bias.data + head * masks.bias.head_stride + q * masks.bias.query_stride;
-      for (int64_t k = 0; k < shape.keys; ++k) scores[k] += bias[k * masks.bias.key_stride];
+      const float* bias = masks.bias.data + head * masks.bias.head_stride + r * bias_row;
+      for (int64_t c = 0; c < shape.columns; ++c) scores[c] += bias[c * bias_column];
     }
     if (masks.condition.data != nullptr) {
-      const bool* counts = masks.condition.data + head * masks.condition.head_stride + q * masks.condition.query_stride;
-      for (int64_t k = 0; k < shape.keys; ++k) {
-        scores[k] = counts[k * masks.condition.key_stride] ? scores[k] : rule.padding;
-      }
+      const bool* counts = masks.condition.data + head * masks.condition.head_stride + r * counts_row;
+      for (int64_t c = 0; c < shape.columns; ++c) scores[c] = counts[c * counts_column] ? scores[c] : rule.padding;
     }
   }
 }
@@ -75,24 +107,34 @@ template <int kLanes>
 PROCESSOR_ALWAYS_INLINE void Heads(const AttentionShape& shape, const HeadAttentionRule& rule, const RowMath& math,
                                    const float* query, const float* key, const float* value,
                                    const AttentionMasks& masks, float* scratch, float* dst) {
-  const int64_t keys = Padded(shape.keys), columns = Padded(shape.value_dim);
-  float* turned = scratch;                       // [dim, keys]
-  float* whole = turned + shape.dim * keys;      // [keys, value_dim]
-  float* scores = whole + shape.keys * columns;  // [queries, keys]
-  float* sums = scores + shape.queries * keys;   // [queries, value_dim]
-  const int64_t query_stride = shape.heads * shape.dim, value_stride = shape.heads * shape.value_dim;
-  // What is beyond the last key and element stays zero for all heads.
+  const Scores form(shape);
+  const int64_t columns = Padded(shape.value_dim);
+  float* turned = scratch;                          // [dim, columns of scores]
+  float* whole = turned + shape.dim * form.stride;  // [keys, value_dim]
+  float* scores = whole + shape.keys * columns;     // [rows, columns]
+  float* sums = scores + form.rows * form.stride;   // [queries, value_dim]
+  const int64_t key_stride = shape.heads * shape.dim, value_stride = shape.heads * shape.value_dim;
+  const float* left = form.row_is_query ? query : key;
+  const float* right = form.row_is_query ? key : query;
+  // What is beyond the last column and element stays zero for all heads.
   std::fill(turned, scores, 0.0f);
   for (int64_t head = 0; head < shape.heads; ++head) {
+    for (int64_t c = 0; c < form.columns; ++c) {
+      const float* from = right + c * key_stride + head * shape.dim;
+      for (int64_t e = 0; e < shape.dim; ++e) turned[e * form.stride + c] = from[e];
+    }
     for (int64_t k = 0; k < shape.keys; ++k) {
-      const float* from = key + k * query_stride + head * shape.dim;
-      for (int64_t e = 0; e < shape.dim; ++e) turned[e * keys + k] = from[e];
       std::copy_n(value + k * value_stride + head * shape.value_dim, shape.value_dim, whole + k * columns);
     }
-    Multiply<kLanes>(shape.queries, query + head * shape.dim, query_stride, shape.dim, turned, keys, scores);
-    Mask(shape, rule, masks, head, scores, keys);
-    math.activate({ActivationKind::kSoftmax}, shape.queries, shape.keys, {scores, keys});
-    Multiply<kLanes>(shape.queries, scores, keys, shape.keys, whole, columns, sums);
+    Multiply<kLanes>(form.rows, {left + head * shape.dim, key_stride, 1}, shape.dim, turned, form.stride, scores);
+    Mask(form, rule, masks, head, scores);
+    if (form.row_is_query) {
+      math.activate({ActivationKind::kSoftmax}, shape.queries, shape.keys, {scores, form.stride});
+      Multiply<kLanes>(shape.queries, {scores, form.stride, 1}, shape.keys, whole, columns, sums);
+    } else {
+      math.softmax_of_columns(shape.keys, form.stride, {scores, form.stride});
+      Multiply<kLanes>(shape.queries, {scores, 1, form.stride}, shape.keys, whole, columns, sums);
+    }
     for (int64_t q = 0; q < shape.queries; ++q) {
       const float gate = masks.gate != nullptr ? masks.gate[q] : 1.0f;
       float* to = dst + q * value_stride + head * shape.value_dim;
@@ -116,8 +158,8 @@ PROCESSOR_TARGET_AVX2 void HeadsAvx2(const AttentionShape& shape, const HeadAtte
 }  // namespace
 
 int64_t AttentionScratch(const AttentionShape& shape) {
-  const int64_t keys = Padded(shape.keys), columns = Padded(shape.value_dim);
-  return (shape.dim + shape.queries) * keys + (shape.keys + shape.queries) * columns;
+  const Scores form(shape);
+  return (shape.dim + form.rows) * form.stride + (shape.keys + shape.queries) * Padded(shape.value_dim);
 }
 
 void AttendHeads(const AttentionShape& shape, const HeadAttentionRule& rule, const float* query, const float* key,

@@ -49,6 +49,8 @@ struct RowMath {
   void (*round)(int64_t rows, int64_t n, SrcRows src, DstRows dst);
   /// Rounds to bfloat16; `stride` is that of `dst`.
   void (*to_bfloat16)(int64_t rows, int64_t n, SrcRows src, uint16_t* dst, int64_t stride);
+  /// A softmax over the rows of each column; `rows` is at least 1, and `n` a multiple of 16.
+  void (*softmax_of_columns)(int64_t rows, int64_t n, DstRows x);
 };
 
 /// Returns the functions for `isa`, which the CPU must have.

@@ -148,10 +148,11 @@ PROCESSOR_ROW_MATH void Dice(const RowActivation& dice, int64_t rows, int64_t n,
   }
 }
 
-PROCESSOR_ROW_MATH_INLINE float Sum(const float* parts) {
-  float sum = 0;
-  for (int64_t i = 0; i < kParts; ++i) sum += parts[i];
-  return sum;
+// Adds halves, because the compiler keeps the order of additions, and sixteen in a row would wait for each other.
+PROCESSOR_ROW_MATH_INLINE float Sum(float* parts) {
+  for (int64_t i = 0; i < 8; ++i) parts[i] += parts[i + 8];
+  for (int64_t i = 0; i < 4; ++i) parts[i] += parts[i + 4];
+  return (parts[0] + parts[2]) + (parts[1] + parts[3]);
 }
 
 PROCESSOR_ROW_MATH void Softmax(int64_t rows, int64_t n, DstRows x) {
@@ -174,6 +175,32 @@ PROCESSOR_ROW_MATH void Softmax(int64_t rows, int64_t n, DstRows x) {
     for (; j < n; ++j) parts[0] += row[j];
     const float inverse = 1.0f / Sum(parts);
     for (j = 0; j < n; ++j) row[j] *= inverse;
+  }
+}
+
+// Each column has its own lane, so nothing is added or compared across a vector.
+PROCESSOR_ROW_MATH void SoftmaxOfColumns(int64_t rows, int64_t n, DstRows x) {
+  for (int64_t column = 0; column < n; column += kParts) {
+    float* const first = x.data + column;
+    float greatest[kParts], sums[kParts];
+    for (int64_t i = 0; i < kParts; ++i) greatest[i] = first[i];
+    for (int64_t r = 1; r < rows; ++r) {
+      const float* row = first + r * x.stride;
+      for (int64_t i = 0; i < kParts; ++i) greatest[i] = row[i] > greatest[i] ? row[i] : greatest[i];
+    }
+    for (int64_t i = 0; i < kParts; ++i) sums[i] = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = first + r * x.stride;
+      for (int64_t i = 0; i < kParts; ++i) {
+        row[i] = ExpOfNegative(row[i] - greatest[i]);
+        sums[i] += row[i];
+      }
+    }
+    for (int64_t i = 0; i < kParts; ++i) sums[i] = 1.0f / sums[i];
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = first + r * x.stride;
+      for (int64_t i = 0; i < kParts; ++i) row[i] *= sums[i];
+    }
   }
 }
 
@@ -294,7 +321,8 @@ PROCESSOR_ROW_MATH void ToBfloat16(int64_t rows, int64_t n, SrcRows src, uint16_
   }
 }
 
-constexpr RowMath kRowMath = {Activate, Affine, Add, Multiply, MultiplyAdd, LayerNorm, Round, ToBfloat16};
+constexpr RowMath kRowMath = {Activate,  Affine, Add,        Multiply,        MultiplyAdd,
+                              LayerNorm, Round,  ToBfloat16, SoftmaxOfColumns};
 
 }  // namespace
 }  // namespace processor

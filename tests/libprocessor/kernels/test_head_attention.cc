@@ -80,48 +80,57 @@ TEST(HeadAttention, EqualsLoops) {
   }
 }
 
+// With few queries scores have a row for each, otherwise one for each key.
+constexpr int64_t kQueries[] = {3, 6};
+
 TEST(HeadAttention, AcceptsMasksOfEveryShape) {
-  const AttentionShape shape{2, 3, 5, 4, 6};
-  const Tensors in(shape);
-  const HeadAttentionRule rule{0.5f, -4294967295.0f};
-  const std::vector<float> bias = SomeFloats(2 * 3 * 5, 4), gate = {1, 0, 0.5f};
-  const std::unique_ptr<bool[]> condition(new bool[30]);
-  for (int i = 0; i < 30; ++i) condition[i] = i % 3 != 1;
-  const int64_t strides[][3] = {{15, 5, 1}, {0, 5, 1}, {0, 0, 1}, {1, 0, 0}, {0, 0, 0}};
-  for (Isa isa : SupportedIsas()) {
-    for (const auto& stride : strides) {
-      for (const auto& two : strides) {
-        AttentionMasks masks;
-        masks.bias = {bias.data(), stride[0], stride[1], stride[2]};
-        masks.condition = {condition.get(), two[0], two[1], two[2]};
-        masks.gate = gate.data();
-        ExpectNear(Attend(shape, rule, in, masks, isa), NaiveAttention(shape, rule, in, masks));
+  for (int64_t queries : kQueries) {
+    const AttentionShape shape{2, queries, 5, 4, 6};
+    const Tensors in(shape);
+    const HeadAttentionRule rule{0.5f, -4294967295.0f};
+    const std::vector<float> bias = SomeFloats(2 * queries * 5, 4), gate = {1, 0, 0.5f, 2, -1, 0};
+    const std::unique_ptr<bool[]> condition(new bool[2 * queries * 5]);
+    for (int i = 0; i < 2 * queries * 5; ++i) condition[i] = i % 3 != 1;
+    const int64_t strides[][3] = {{queries * 5, 5, 1}, {0, 5, 1}, {0, 0, 1}, {1, 0, 0}, {0, 0, 0}};
+    for (Isa isa : SupportedIsas()) {
+      for (const auto& stride : strides) {
+        for (const auto& two : strides) {
+          AttentionMasks masks;
+          masks.bias = {bias.data(), stride[0], stride[1], stride[2]};
+          masks.condition = {condition.get(), two[0], two[1], two[2]};
+          masks.gate = gate.data();
+          ExpectNear(Attend(shape, rule, in, masks, isa), NaiveAttention(shape, rule, in, masks));
+        }
       }
     }
   }
 }
 
 TEST(HeadAttention, WeightsAreEqualIfAllPositionsAreMasked) {
-  const AttentionShape shape{1, 2, 7, 3, 1};
-  const Tensors in(shape);
-  const bool none = false;
-  AttentionMasks masks;
-  masks.condition = {&none, 0, 0, 0};
-  for (Isa isa : SupportedIsas()) {
-    double mean = 0;
-    for (float value : in.value) mean += value / 7;
-    ExpectNear(Attend(shape, {1, -1e9f}, in, masks, isa), {mean, mean});
+  for (int64_t queries : kQueries) {
+    const AttentionShape shape{1, queries, 7, 3, 1};
+    const Tensors in(shape);
+    const bool none = false;
+    AttentionMasks masks;
+    masks.condition = {&none, 0, 0, 0};
+    for (Isa isa : SupportedIsas()) {
+      double mean = 0;
+      for (float value : in.value) mean += value / 7;
+      ExpectNear(Attend(shape, {1, -1e9f}, in, masks, isa), std::vector<double>(queries, mean));
+    }
   }
 }
 
 TEST(HeadAttention, NanStaysInItsHeadAndRow) {
   for (float strange : {kNan, kInfinity}) {
-    const AttentionShape shape{2, 3, 4, 2, 2};
-    Tensors in(shape);
-    in.query[(1 * 2 + 1) * 2] = strange;  // the second query's second head
-    for (Isa isa : SupportedIsas()) {
-      const std::vector<float> found = Attend(shape, {}, in, {}, isa);
-      for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isnan(found[i]), i == 6 || i == 7) << strange << i;
+    for (int64_t queries : kQueries) {
+      const AttentionShape shape{2, queries, 4, 2, 2};
+      Tensors in(shape);
+      in.query[(1 * 2 + 1) * 2] = strange;  // the second query's second head
+      for (Isa isa : SupportedIsas()) {
+        const std::vector<float> found = Attend(shape, {}, in, {}, isa);
+        for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isnan(found[i]), i == 6 || i == 7) << strange << i;
+      }
     }
   }
 }

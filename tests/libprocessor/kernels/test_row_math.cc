@@ -121,6 +121,24 @@ TEST_P(RowMathTest, PreluAndDiceHaveWeightsForEachColumn) {
   }
 }
 
+TEST_P(RowMathTest, SoftmaxOfColumnsUsesWholeColumns) {
+  for (int64_t rows : {1, 2, 7, 20}) {
+    const int64_t n = 48, stride = 49;
+    const std::vector<float> x = RandomFloats(rows * stride, 30, 9);
+    std::vector<float> softmax = x;
+    math_.softmax_of_columns(rows, n, {softmax.data(), stride});
+    for (int64_t j = 0; j < n; ++j) {
+      double greatest = x[j], sum = 0;
+      for (int64_t r = 0; r < rows; ++r) greatest = std::max<double>(greatest, x[r * stride + j]);
+      for (int64_t r = 0; r < rows; ++r) sum += std::exp(x[r * stride + j] - greatest);
+      for (int64_t r = 0; r < rows; ++r) {
+        ExpectNumberNear(softmax[r * stride + j], std::exp(x[r * stride + j] - greatest) / sum, "softmax of columns");
+      }
+    }
+    EXPECT_EQ(softmax[n], x[n]) << "beyond the columns";
+  }
+}
+
 TEST_P(RowMathTest, SoftmaxAndLayerNormUseWholeRows) {
   for (int64_t n : kWidths) {
     const int64_t stride = n + 1;
