@@ -4,11 +4,13 @@
     python -m load_tests.bench_session_group                  # the figures: five minutes
     python -m load_tests.bench_session_group --quick          # checks outputs and the program only
     python -m load_tests.bench_session_group --only pinned    # sessions that are bound to CPUs
+    python -m load_tests.bench_session_group --only apart     # the same, and their clients to others
 
 A group is measured on W1 and W2 as exported, so that only the sessions differ. Bound sessions (`cpusets`) are measured
 on W1 fused in bf16, whose requests are short, against the same sessions inline; inline is measured twice, which shows
-the noise. With `--neighbor`, another process computes on the first CPU meanwhile. Writes
-results/bench_session_group.json.
+the noise. `apart` is one client on the first CPU and one session on the last, so that a thread of the session runs each
+request; inline, both are on the first CPU. With `--neighbor`, another process computes on a CPU of the bound sessions
+meanwhile. Writes results/bench_session_group.json.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ from load_tests.bench_serving import default_config
 from load_tests.request_files import ensure_requests
 from load_tests.workloads import ensure_model
 
-__all__ = ["PINNED_TARGETS", "contestants", "judge", "main", "pinned_contestants", "summarize"]
+__all__ = ["PINNED_TARGETS", "apart_contestants", "contestants", "judge", "main", "pinned_contestants", "summarize"]
 
 #: Least ratio of requests/s of bound sessions to those of inline ones, by rows. The lower quartile of rounds counts.
 PINNED_TARGETS = {1: 0.85, 128: 0.97}
 
 #: Client threads per CPU: a server has more requests in flight than CPUs.
 _CLIENTS = 2
-_PARTS = ("group", "pinned")
+_PARTS = ("group", "pinned", "apart")
 
 
 def contestants(model: Path, cpus: int) -> list[dict[str, Any]]:
@@ -64,6 +66,16 @@ def pinned_contestants(model: Path, cpus: Sequence[int]) -> list[dict[str, Any]]
         shared | {"name": "inline", "config": sessions},
         shared | {"name": "inline again", "config": sessions},
         shared | {"name": "pinned", "config": sessions | {"cpusets": ";".join(map(str, cpus))}},
+    ]
+
+
+def apart_contestants(model: Path, cpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the engines that show what it costs to run requests on other CPUs than those of their clients."""
+    config = {"session_num": 1, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+    shared = {"engine": "processor", "model": str(model.resolve()), "client_cpu": cpus[0]}
+    return [
+        shared | {"name": "inline", "config": config},
+        shared | {"name": "apart", "config": config | {"cpusets": str(cpus[-1])}},
     ]
 
 
@@ -124,8 +136,8 @@ def _table(cases: Sequence[dict[str, Any]], cpus: int) -> Table:
     return table
 
 
-def _pinned_table(cases: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title="Sessions bound to CPUs, W1 fused in bf16, a client per CPU")
+def _pinned_table(cases: Sequence[dict[str, Any]], clients: str) -> Table:
+    table = Table(title=f"Sessions bound to CPUs, W1 fused in bf16, {clients}")
     for heading in ("rows", "engine", "requests/s", "over inline", "quartiles", "p50 µs", "p99 µs", "CPU s/1,000"):
         table.add_column(heading, justify="right")
     for case in cases:
@@ -171,6 +183,16 @@ def _measure_pinned(options: argparse.Namespace, console: Console) -> list[dict[
     return cases
 
 
+def _measure_apart(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    cpus = sorted(os.sched_getaffinity(0))
+    engines = apart_contestants(fuse("W1", "bf16", options.cache, options.library), cpus)
+    console.print("Measuring a client and a session on CPUs of their own")
+    requests = ensure_requests(options.cache / "requests", "W1", 1, "eas")
+    with _busy_neighbor(cpus[-1] if options.neighbor else None):
+        output = measure_engines(options, requests, contestants=engines, threads=1, rounds=2 * options.rounds)
+    return [summarize("W1", 1, output) | {"neighbor": options.neighbor}]
+
+
 def _measure(options: argparse.Namespace, console: Console) -> Measured:
     cpus = usable_cpus()
     cases, tables = [], []
@@ -179,7 +201,10 @@ def _measure(options: argparse.Namespace, console: Console) -> Measured:
         tables.append(_table(measured, cpus))
     if "pinned" in options.only:
         cases += (measured := _measure_pinned(options, console))
-        tables.append(_pinned_table(measured))
+        tables.append(_pinned_table(measured, "a client per CPU"))
+    if "apart" in options.only and cpus > 1:
+        cases += (measured := _measure_apart(options, console))
+        tables.append(_pinned_table(measured, "a client on another CPU"))
     settings = {"clients": _CLIENTS * cpus}
     return Measured(cases, Group(*tables), judge(cases), settings)
 
@@ -190,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "bench_session_group", "Measure a session against a group, and bound sessions.", rounds=5, seconds=2
     )
     parser.add_argument("--only", nargs="+", choices=_PARTS, default=list(_PARTS), help="parts (default: all)")
-    parser.add_argument("--neighbor", action="store_true", help="let another process compute on the first CPU (pinned)")
+    parser.add_argument("--neighbor", action="store_true", help="let another process compute on a CPU (pinned, apart)")
     parser.add_argument(
         "--workloads", nargs="+", choices=("W1", "W2", "tiny"), default=["W1", "W2"], help="workloads of the group"
     )

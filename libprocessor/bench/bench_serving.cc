@@ -15,7 +15,8 @@
 //
 // The answers of all but the first, which is the reference, are compared with its answers; a difference above the
 // tolerance ends the run with exit status 2. An engine without answers ("onednn") is not compared. An entry may have
-// "requests" of its own: a file with as many, which ask for the same in another form.
+// "requests" of its own: a file with as many, which ask for the same in another form. "client_cpu" binds the clients of
+// an entry to that CPU, like callers that may not use the CPUs of a session.
 // `--weights` adds how long one core takes to read that many bytes. JSON on standard output, see docs/benchmarks/serving.md.
 
 #include <algorithm>
@@ -47,6 +48,7 @@ struct Contestant {
   bool answers = true;
   double largest_difference = 0;
   std::unique_ptr<Engine> engine;
+  int client_cpu = -1;
   double load_seconds = 0;
   std::string statistics_before;
   Report rounds = Report::array();
@@ -95,6 +97,7 @@ Contestant LoadEntry(const nlohmann::json& entry, EngineOptions options, std::st
   contestant.engine = make();
   contestant.load_seconds = Seconds(Clock::now() - before);
   contestant.own_requests = std::move(own_requests);
+  contestant.client_cpu = entry.value("client_cpu", -1);
   contestant.tolerance = entry.value("tolerance", kTolerance);
   contestant.answers = engine != "onednn";
   return contestant;
@@ -153,14 +156,14 @@ Report Compare(const Arguments& arguments) {
     largest_difference = std::max(largest_difference, contestants[i].largest_difference);
   }
   for (Contestant& contestant : contestants) {
-    Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--warmup"));
+    Measure(contestant.engine.get(), requests.size(), threads, arguments.Number("--warmup"), contestant.client_cpu);
     contestant.statistics_before = contestant.engine->Statistics();
   }
   TakeTurns(rounds, &contestants, [&](Contestant* contestant) {
     // Thread pools spin for a moment before they sleep; nobody pays for the other's.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    contestant->rounds.push_back(
-        ToReport(Measure(contestant->engine.get(), requests.size(), threads, arguments.Number("--seconds"))));
+    contestant->rounds.push_back(ToReport(Measure(contestant->engine.get(), requests.size(), threads,
+                                                  arguments.Number("--seconds"), contestant->client_cpu)));
   });
 
   Report answers;

@@ -42,8 +42,9 @@ class Engine {
 };
 
 /// One round of a load test: some client threads, each sending its next request as soon as the last is answered. They
-/// send requests 0 .. num_requests - 1 over and over for `seconds`. Throws std::runtime_error if one is refused.
-Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds);
+/// send requests 0 .. num_requests - 1 over and over for `seconds`, on `client_cpu` or, if it is -1, on any CPU. Throws
+/// std::runtime_error if one is refused.
+Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds, int client_cpu);
 
 /// What an engine is made of.
 struct EngineOptions {

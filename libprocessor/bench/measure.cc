@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,6 +21,15 @@ struct Client {
   std::vector<float> latencies_us;
   std::exception_ptr failure;
 };
+
+void MoveToCpu(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) {
+    throw std::runtime_error("client_cpu: CPU " + std::to_string(cpu) + " cannot be used");
+  }
+}
 
 void SendRequests(Engine* engine, size_t first, size_t num_requests, Clock::time_point end, Client* client) {
   try {
@@ -35,7 +48,7 @@ void SendRequests(Engine* engine, size_t first, size_t num_requests, Clock::time
 
 }  // namespace
 
-Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds) {
+Round Measure(Engine* engine, size_t num_requests, size_t threads, double seconds, int client_cpu) {
   if (std::optional<Round> round = engine->OwnClients(threads, seconds)) return *round;
   std::vector<Client> clients(threads);
   // Room for 100,000 requests/s and client, so that no round pays for a vector that grows.
@@ -46,9 +59,14 @@ Round Measure(Engine* engine, size_t num_requests, size_t threads, double second
   Clock::time_point end;
   for (size_t i = 0; i < threads; ++i) {
     workers.emplace_back([&, i] {
+      try {
+        if (client_cpu >= 0) MoveToCpu(client_cpu);
+      } catch (...) {
+        clients[i].failure = std::current_exception();
+      }
       ++arrived;
       while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
-      SendRequests(engine, i * num_requests / threads, num_requests, end, &clients[i]);
+      if (!clients[i].failure) SendRequests(engine, i * num_requests / threads, num_requests, end, &clients[i]);
     });
   }
   while (arrived.load() != threads) std::this_thread::yield();

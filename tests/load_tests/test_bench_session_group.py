@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from load_tests.bench_session_group import judge, pinned_contestants
+from load_tests.bench_session_group import apart_contestants, judge, pinned_contestants
 
 
 def _case(rows: int, pinned: list[float], **engines: list[float]) -> dict[str, Any]:
@@ -30,3 +30,9 @@ def test_only_the_cpus_of_the_sessions_differ() -> None:
     inline, again, pinned = (entry["config"] for entry in pinned_contestants(Path("model"), [0, 3]))
     assert inline == again
     assert pinned == inline | {"cpusets": "0;3"}
+
+
+def test_clients_are_apart_from_the_session_that_runs_their_requests() -> None:
+    inline, apart = apart_contestants(Path("model"), [0, 3])
+    assert inline["client_cpu"] == apart["client_cpu"] == 0
+    assert apart["config"] == inline["config"] | {"cpusets": "3"}
