@@ -16,6 +16,7 @@
 
 #include "src/runtime/batching/batcher.h"
 #include "src/runtime/session/session_slot.h"
+#include "src/runtime/threads/cpu_mask.h"
 
 namespace processor {
 
@@ -32,7 +33,10 @@ class FakeEntry : public BatchEntry {
     kind = kind_;
     return prepare_status;
   }
-  void Ran() noexcept override { ++told; }
+  void Ran() noexcept override {
+    while (hold_return) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ++told;
+  }
   void Fail(const absl::Status& status) noexcept override {
     failure = status;
     ++fails;
@@ -40,6 +44,7 @@ class FakeEntry : public BatchEntry {
 
   absl::Status prepare_status, failure;
   std::atomic<int> prepared{0}, runs{0}, told{0}, fails{0};
+  std::atomic<bool> hold_return{false};  // Ran() waits
 
  private:
   const int64_t rows_;
@@ -58,10 +63,11 @@ bool Eventually(Condition condition) {
 /// A batcher whose runs can be held up, and which remembers what was run together.
 class BatcherTest : public ::testing::Test {
  protected:
-  void Begin(BatchOptions options, int sessions = 1, size_t max_waiting = 1000) {
+  void Begin(BatchOptions options, int sessions = 1, size_t max_waiting = 1000, bool by_cpu = false) {
     Batcher::Setup setup;
     setup.sessions = sessions;
     setup.max_waiting = max_waiting;
+    setup.by_cpu = by_cpu;
     setup.run = [this](int session, BatchEntry* first) { RunChain(session, first); };
     setup.call_worker = [this](int session) {
       if (no_workers_) return absl::ResourceExhaustedError("no thread to be had");
@@ -102,6 +108,9 @@ class BatcherTest : public ::testing::Test {
     return Eventually([&] { return batcher_->waiting() == count; });
   }
 
+  // Later calls come from this CPU.
+  void CallFrom(int cpu) { call_from_ = CpuMask({cpu}); }
+
   // A thread that calls Run(). The status is written when it returns.
   struct Call {
     std::unique_ptr<FakeEntry> entry;
@@ -112,7 +121,8 @@ class BatcherTest : public ::testing::Test {
     calls_.push_back(std::make_unique<Call>());
     Call* const call = calls_.back().get();
     call->entry = std::move(entry);
-    callers_.emplace_back([this, call] {
+    callers_.emplace_back([this, call, cpu = call_from_] {
+      cpu.PinCaller();
       call->status = batcher_->Run(*call->entry, 0);
       call->ended = true;
     });
@@ -179,6 +189,7 @@ class BatcherTest : public ::testing::Test {
   std::vector<std::unique_ptr<Call>> calls_;
   std::vector<std::unique_ptr<FakeEntry>> entries_;
   std::vector<std::thread> callers_;
+  CpuMask call_from_;
 };
 
 }  // namespace processor

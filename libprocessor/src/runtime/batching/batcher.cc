@@ -30,7 +30,7 @@ void Batcher::SetOptions(const BatchOptions& options) {
   on_.store(options.mode != BatchMode::kOff, std::memory_order_relaxed);
   // Entries may be due now, and waiting threads have the old options.
   for (BatchEntry* entry = waiting_.front(); entry != nullptr; entry = entry->next_) entry->overdue_ = true;
-  for (int i = places_.num_free(); i >= 0; --i) HandOut(-1).IgnoreError();
+  for (int i = places_.num_free(); i >= 0; --i) HandOut(-1, -1).IgnoreError();
   wake_.notify_all();
 }
 
@@ -46,25 +46,32 @@ absl::Status Batcher::Prepare(BatchEntry& entry) {
 
 absl::Status Batcher::Run(BatchEntry& entry, int preferred) {
   int session = -1;
+  entry.cpu_ = threads_.Here();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopped_) return stop_status_;
-    if (options_.mode != BatchMode::kTimed) session = places_.Take(preferred);
+    if (options_.mode != BatchMode::kTimed && MayTakePlace(entry.cpu_)) session = places_.Take(preferred);
+    if (session >= 0) threads_.BeginRun(entry.cpu_);
   }
   // If there is no free place, the request is decoded while it waits.
   if (absl::Status s = Prepare(entry); !s.ok()) {
-    if (session >= 0) PassOn(session);
+    if (session >= 0) PassOn(session, &entry);
+    if (entry.returning_) EndReturn(entry.cpu_);
     return s;
   }
   if (session < 0) {
     Seat seat;
     absl::Status ended;
-    if (!WaitForPlace(entry, seat, preferred, &ended, &session)) return ended;
+    if (!WaitForPlace(entry, seat, preferred, &ended, &session) && !ended.ok()) return ended;
   }
-  Lead(&entry, session);
-  // The next run begins before the responses of this one are encoded.
-  PassOn(session);
-  Deliver(entry.next_);
+  if (session >= 0) {
+    Lead(&entry, session);
+    // The next run begins before the responses of this one are encoded.
+    PassOn(session, &entry);
+    Deliver(entry.next_);
+  }
+  entry.Ran();
+  if (entry.returning_) EndReturn(entry.cpu_);
   return absl::OkStatus();
 }
 
@@ -79,7 +86,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
       return false;
     }
     List(&entry);
-    HandOut(preferred).IgnoreError();
+    HandOut(preferred, entry.cpu_).IgnoreError();
     if (options_.mode == BatchMode::kTimed) due_ns = DueNs(entry);
   }
   const int64_t deadline_ns = DeadlineNs(entry.deadline_us);
@@ -99,7 +106,7 @@ bool Batcher::WaitForPlace(BatchEntry& entry, Seat& seat, int preferred, absl::S
     if (now_ns < due_ns) continue;
     *session = places_.Take(preferred);
     if (*session >= 0) {
-      Unlist(&entry);
+      TakeSeat(&entry);
       return true;
     }
     entry.overdue_ = true;
@@ -118,7 +125,7 @@ absl::Status Batcher::Start(BatchEntry* entry, int preferred) {
         absl::StrCat("model: ", num_started_, " requests wait, expected fewer than max_queue_size for each session"));
   }
   List(entry);
-  const absl::Status status = HandOut(preferred);
+  const absl::Status status = HandOut(preferred, -1);
   if (!status.ok() && entry->listed_) Unlist(entry);
   return status;
 }
@@ -144,9 +151,13 @@ void Batcher::Serve(int session) noexcept {
         wake_.wait_until(lock, DeadlinePoint(when_ns / 1000 + 1));
         --watchers_;
       }
-      Unlist(first);
+      if (first->seat_ != nullptr) {
+        TakeSeat(first);
+      } else {
+        Unlist(first);
+      }
       // Another thread has to watch the entries that are not due yet.
-      if (options_.mode == BatchMode::kTimed) HandOut(-1).IgnoreError();
+      if (options_.mode == BatchMode::kTimed) HandOut(-1, -1).IgnoreError();
     }
     if (first->seat_ != nullptr) return first->seat_->Lead(session);
     if (!first->prepared_) {
@@ -227,24 +238,29 @@ int64_t Batcher::Gather(BatchEntry* first) noexcept {
     max_rows = options_.max_rows;
     int64_t expected = rows;
     int64_t most = Share();
-    for (BatchEntry *entry = waiting_.front(), *next = nullptr; entry != nullptr; entry = next) {
-      if (expected >= max_rows || most == 0) break;
-      next = entry->next_;
-      if (!entry->prepared_) {
-        --most;
-        Unlist(entry);
-        *last_unread = entry;
-        last_unread = &entry->next_;
-        ++expected;
-      } else if (entry->rows > 0 && expected + entry->rows <= max_rows && entry->kind == first->kind) {
-        --most;
-        Unlist(entry);
-        last = last->next_ = entry;
-        rows += entry->rows;
-        expected += entry->rows;
-        ++joined;
+    const auto gather = [&](int cpu) {
+      for (BatchEntry *entry = waiting_.front(), *next = nullptr; entry != nullptr; entry = next) {
+        if (expected >= max_rows || most == 0) break;
+        next = entry->next_;
+        if (cpu >= 0 && entry->cpu_ != cpu) continue;
+        if (!entry->prepared_) {
+          --most;
+          Unlist(entry);
+          *last_unread = entry;
+          last_unread = &entry->next_;
+          ++expected;
+        } else if (entry->rows > 0 && expected + entry->rows <= max_rows && entry->kind == first->kind) {
+          --most;
+          Unlist(entry);
+          last = last->next_ = entry;
+          rows += entry->rows;
+          expected += entry->rows;
+          ++joined;
+        }
       }
-    }
+    };
+    if (ByCpu() && first->cpu_ >= 0 && static_cast<int64_t>(waiting_.size()) > most) gather(first->cpu_);
+    gather(-1);
   }
   while (unread != nullptr) {
     BatchEntry* const entry = std::exchange(unread, unread->next_);
@@ -269,7 +285,7 @@ void Batcher::GiveBack(BatchEntry* entry) noexcept {
     if (!stopped_) {
       List(entry);
       // If no worker can be started, this thread's place will serve it.
-      HandOut(-1).IgnoreError();
+      HandOut(-1, -1).IgnoreError();
       return;
     }
     stopped = stop_status_;
@@ -277,23 +293,44 @@ void Batcher::GiveBack(BatchEntry* entry) noexcept {
   entry->Fail(stopped);
 }
 
-// Passes the place of an ended run to the next entry, because this thread has other work.
-void Batcher::PassOn(int session) noexcept {
+// Passes the place of the ended run of `first` to the next entry, because this thread has other work.
+void Batcher::PassOn(int session, BatchEntry* first) noexcept {
   Seat* seat = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    int64_t when_ns = kNever;
-    BatchEntry* const next = Due(&when_ns);
-    if (next == nullptr && (num_started_ == 0 || watchers_ > 0)) return places_.Free(session);
-    if (next != nullptr && next->seat_ != nullptr) {
-      seat = next->seat_;
-      Unlist(next);
+    threads_.EndRun(first->cpu_);
+    for (BatchEntry* entry = ByCpu() ? first : nullptr; entry != nullptr; entry = entry->next_) {
+      if (entry->seat_ == nullptr && entry != first) continue;
+      entry->returning_ = true;
+      threads_.BeginReturn(entry->cpu_);
     }
+    int64_t when_ns = kNever;
+    BatchEntry* const next = NextOn(first->cpu_, &when_ns);
+    if (next == nullptr && (num_started_ == 0 || watchers_ > 0)) return places_.Free(session);
+    if (next != nullptr && next->seat_ != nullptr) seat = TakeSeat(next);
   }
   if (seat != nullptr) {
     seat->Lead(session);
   } else if (!setup_.call_worker(session).ok()) {
     Serve(session);
+  }
+}
+
+// Called when a thread that has returned to `cpu` has written its response: the last one gives free places to waiting
+// entries.
+void Batcher::EndReturn(int cpu) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  threads_.EndReturn(cpu);
+  while (!waiting_.empty() && MayTakePlace(cpu)) {
+    int64_t when_ns = kNever;
+    BatchEntry* const next = NextOn(cpu, &when_ns);
+    if (next == nullptr || next->seat_ == nullptr) return HandOut(-1, cpu).IgnoreError();
+    Seat* const seat = TakeSeat(next);
+    const int session = places_.Take(-1);
+    // The thread that wakes needs the lock.
+    lock.unlock();
+    seat->Lead(session);
+    lock.lock();
   }
 }
 
@@ -324,6 +361,13 @@ void Batcher::Unlist(BatchEntry* entry) {
   waiting_rows_ -= std::max<int64_t>(entry->rows, 1);
   if (entry->seat_ == nullptr) --num_started_;
   num_waiting_.store(waiting_.size(), std::memory_order_relaxed);
+}
+
+// Takes an entry from the list, so that its thread leads the next run.
+BatchEntry::Seat* Batcher::TakeSeat(BatchEntry* entry) {
+  Unlist(entry);
+  threads_.BeginRun(entry->cpu_);
+  return entry->seat_;
 }
 
 // Returns when an entry must not wait for more requests any longer, in the mode kTimed.
@@ -358,19 +402,44 @@ BatchEntry* Batcher::Due(int64_t* when_ns) const {
   return nullptr;
 }
 
-// Called after an entry was added: finds a thread that runs it, or watches it until it is due.
-absl::Status Batcher::HandOut(int preferred) {
+// Returns whether a thread of `cpu` may take a place: the threads that return there come first, and each CPU to which
+// threads return keeps a place. `cpu`: -1 for none.
+bool Batcher::MayTakePlace(int cpu) const {
+  if (!ByCpu()) return places_.any_free();
+  return !threads_.AnyReturnTo(cpu) && places_.num_free() > threads_.num_cpus();
+}
+
+// Returns the entry with which a place should begin that is free for `cpu`: as Due(), but an entry of the same CPU goes
+// before others of its priority, and no entry goes before the threads that return to its CPU. On a CPU without threads at
+// work nobody looks after the entries, so the first of the list is not passed over there.
+BatchEntry* Batcher::NextOn(int cpu, int64_t* when_ns) const {
+  BatchEntry* const due = Due(when_ns);
+  if (due == nullptr || due->seat_ == nullptr || !ByCpu()) return due;
+  if (threads_.AnyReturnTo(cpu)) return nullptr;
+  if (due->overdue_ || !threads_.AnyOn(due->cpu_)) return due;
+  BatchEntry* other = nullptr;
+  for (BatchEntry* entry = due; entry != nullptr && entry->priority == due->priority; entry = entry->next_) {
+    if (entry->cpu_ == cpu) return entry;
+    if (other == nullptr && !threads_.AnyReturnTo(entry->cpu_)) other = entry;
+  }
+  return other;
+}
+
+// Called after an entry was added: finds a thread that runs it, or watches it until it is due. `cpu`: of the entry's
+// thread; -1 if it has none.
+absl::Status Batcher::HandOut(int preferred, int cpu) {
   int64_t when_ns = kNever;
-  BatchEntry* const next = Due(&when_ns);
+  BatchEntry* const next = NextOn(cpu, &when_ns);
   if (watchers_ > 0) {
     wake_.notify_all();  // they have places, and check again
     return absl::OkStatus();
   }
-  if (!places_.any_free() || (next == nullptr && num_started_ == 0)) return absl::OkStatus();
+  const bool has_thread = next != nullptr && next->seat_ != nullptr;
+  if (next == nullptr && num_started_ == 0) return absl::OkStatus();
+  if (has_thread ? !MayTakePlace(cpu) : !places_.any_free()) return absl::OkStatus();
   const int session = places_.Take(preferred);
-  if (next != nullptr && next->seat_ != nullptr) {
-    Unlist(next);
-    next->seat_->Lead(session);
+  if (has_thread) {
+    TakeSeat(next)->Lead(session);
     return absl::OkStatus();
   }
   const absl::Status status = setup_.call_worker(session);

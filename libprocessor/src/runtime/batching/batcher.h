@@ -7,6 +7,11 @@
 // of the session runs batches of started requests. In the mode kTimed, a place is given away only when enough rows
 // wait, or a request has waited long enough.
 //
+// If there are as many places as CPUs, a batch is made up of requests from threads of one CPU, as far as possible: waking
+// a thread of another CPU costs as much as the kernels of a row. A place that becomes free is kept for the CPU of its
+// run until the threads that return from the run on that CPU have written their responses. Often they send the next
+// requests at once, and a place that the first of them took would run that request alone.
+//
 // The batcher does not know tensors: its owner passes functions that read requests and run batches.
 #ifndef PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
 #define PROCESSOR_RUNTIME_BATCHING_BATCHER_H_
@@ -20,6 +25,7 @@
 
 #include "absl/status/status.h"
 #include "src/runtime/batching/session_places.h"
+#include "src/runtime/batching/threads_by_cpu.h"
 #include "src/runtime/batching/waiting_list.h"
 #include "src/runtime/batching/yield_policy.h"
 #include "src/runtime/config/batch_options.h"
@@ -35,9 +41,10 @@ class BatchEntry {
 
   /// Reads the request and sets `rows` and `kind`. Called once, before it is run or compared.
   virtual absl::Status Prepare() noexcept = 0;
-  /// End a started request: after it has been run, or without running it. Exactly one of the two is called, once, on
-  /// any thread; the request may destroy itself there.
+  /// Called once, after it has been run: of a started request on any thread, and the request may destroy itself there;
+  /// else by Run() on the caller's thread.
   virtual void Ran() noexcept = 0;
+  /// Ends a started request without running it, in place of Ran().
   virtual void Fail(const absl::Status& status) noexcept = 0;
 
   uint64_t id = 0;
@@ -60,7 +67,9 @@ class BatchEntry {
   bool overdue_ = false;  // it has waited long enough: it gets the next free place
   int64_t arrived_ns_ = 0;
   uint64_t sequence_ = 0;
-  Seat* seat_ = nullptr;  // of the thread that waits for it; null for a started request
+  int cpu_ = -1;            // of the thread that waits for it; -1 for a started request
+  bool returning_ = false;  // that thread is counted as returning
+  Seat* seat_ = nullptr;    // of the thread that waits for it; null for a started request
   BatchEntry* next_ = nullptr;
   BatchEntry* previous_ = nullptr;
 };
@@ -72,6 +81,7 @@ class Batcher {
     int sessions = 1;
     int places = 1;          // of each session
     size_t max_waiting = 1;  // of started requests
+    bool by_cpu = false;     // whether batches are made up by CPU; not in the mode kTimed
     /// Runs a chain of entries (BatchEntry::next()) on a session and keeps the outcome of each. Must not throw.
     std::function<void(int session, BatchEntry* first)> run;
     /// Has a thread of the session call Serve(session) soon, unless it fails. Must not throw.
@@ -116,16 +126,21 @@ class Batcher {
   void GatherOrYield(BatchEntry* first) noexcept;
   int64_t Gather(BatchEntry* first) noexcept;
   void GiveBack(BatchEntry* entry) noexcept;
-  void PassOn(int session) noexcept;
+  void PassOn(int session, BatchEntry* first) noexcept;
+  void EndReturn(int cpu) noexcept;
   static void Deliver(BatchEntry* first) noexcept;
 
   // With the lock held:
   void List(BatchEntry* entry);
   void Unlist(BatchEntry* entry);
+  Seat* TakeSeat(BatchEntry* entry);
   int64_t DueNs(const BatchEntry& entry) const;
   BatchEntry* Due(int64_t* when_ns) const;
+  bool ByCpu() const { return setup_.by_cpu && options_.mode != BatchMode::kTimed; }
+  bool MayTakePlace(int cpu) const;
+  BatchEntry* NextOn(int cpu, int64_t* when_ns) const;
   int64_t Share() const;
-  absl::Status HandOut(int preferred);
+  absl::Status HandOut(int preferred, int cpu);
 
   const Setup setup_;
   std::atomic<bool> on_{false};
@@ -138,6 +153,7 @@ class Batcher {
   BatchOptions options_;
   SessionPlaces places_;
   WaitingList<BatchEntry> waiting_;
+  ThreadsByCpu threads_;
   int64_t waiting_rows_ = 0;
   size_t num_started_ = 0;  // waiting requests that were started
   uint64_t sequence_ = 0;

@@ -7,6 +7,7 @@
 #include "src/runtime/batching/batch_run.h"
 #include "src/runtime/requests/deadline.h"
 #include "src/runtime/requests/exception_status.h"
+#include "src/runtime/threads/cpuset.h"
 
 namespace processor {
 
@@ -78,10 +79,16 @@ class BatchedRequests::WaitedRequest : public Request {
   }
   ~WaitedRequest() override { parts_.watch.Remove(this); }
 
-  void Ran() noexcept override {}
+  void Ran() noexcept override { end_ = Finish(); }
   void Fail(const absl::Status&) noexcept override {}
   // While it waits, its own thread checks the deadline, and freeing a model ends all waiting requests.
   bool Stop(const absl::Status& why) noexcept override { return cancellation.Request(why); }
+
+  /// After Ran(): why there is no response.
+  const absl::Status& end() const { return end_; }
+
+ private:
+  absl::Status end_;
 };
 
 // An asynchronous request. It is admitted, and owns itself, until it has been run or has failed.
@@ -177,6 +184,8 @@ Batcher::Setup BatchedRequests::BatcherSetup() {
   setup.sessions = config.session_num;
   setup.places = std::max(config.worker_threads, 1);
   setup.max_waiting = static_cast<size_t>(config.max_queue_size) * static_cast<size_t>(config.session_num);
+  const int places = setup.sessions * setup.places;
+  setup.by_cpu = places > 1 && places >= static_cast<int>(AllowedCpus().size());
   setup.run = [this](int session, BatchEntry* first) { RunChain(session, first); };
   setup.call_worker = [this](int session) {
     return Attempt([&] { return parts_.slots[session].Serve(serve_tasks_[session]); });
@@ -187,7 +196,7 @@ Batcher::Setup BatchedRequests::BatcherSetup() {
 absl::Status BatchedRequests::Run(Work& work, int session) {
   WaitedRequest request(this, &work);
   const absl::Status status = batcher_.Run(request, session);
-  if (status.ok()) return request.Finish();
+  if (status.ok()) return request.end();
   parts_.RecordRefusal(status, request.start_ns());
   return status;
 }
