@@ -74,7 +74,9 @@ TEST_F(BatchesByCpu, ABatchTakesRequestsOfItsCpuFirst) {
   Release();
   ASSERT_TRUE(Ended(calls));
   for (const std::vector<uint64_t>& chain : chains()) {
-    if (chain.size() > 1) EXPECT_EQ(chain[0] % 2, chain[1] % 2);
+    if (chain.size() > 1) {
+      EXPECT_EQ(chain[0] % 2, chain[1] % 2);
+    }
   }
 }
 
