@@ -69,7 +69,7 @@ foreach(source
     host/control/maintenance host/request_log/sample_queue kernels/cache_domains kernels/tower_team
     runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
-    runtime/stats/histogram runtime/threads/cpu_mask runtime/threads/cpuset
+    runtime/stats/histogram runtime/threads/adaptive_spin runtime/threads/cpu_mask runtime/threads/cpuset
     runtime/threads/placed_threads runtime/threads/process_threads runtime/threads/request_threads
     runtime/threads/thread_starter)
   get_filename_component(folder ${source} DIRECTORY)

@@ -76,17 +76,16 @@ absl::Status SessionSlot::Submit(const std::shared_ptr<Task>& task) {
     if (!called.ok()) queue_.erase(key);
     return called;
   }
-  lock.unlock();
-  wake_.notify_one();
+  Wake(std::move(lock));
   return absl::OkStatus();
 }
 
 absl::Status SessionSlot::Serve(const std::shared_ptr<Task>& task) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (stopped_) return absl::CancelledError("the model is being freed");
   if (absl::Status s = StartThreads(); !s.ok()) return s;
   serving_.push_back(task);
-  wake_.notify_one();
+  Wake(std::move(lock));
   return absl::OkStatus();
 }
 
@@ -109,6 +108,7 @@ void SessionSlot::Refuse(const absl::Status& status) {
     stopped_ = true;
     waiting.swap(queue_);
     serving.swap(serving_);
+    calls_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();
   for (auto& [key, task] : waiting) task->Fail(status);
@@ -140,6 +140,7 @@ void SessionSlot::SetCpus(const CpuSet& cpus) {
         StartThreads().IgnoreError();
       }
     }
+    calls_.fetch_add(1, std::memory_order_release);
   }
   wake_.notify_all();  // there may be room for more
 }
@@ -168,6 +169,36 @@ bool SessionSlot::HasRoom() const {
   return !options_.one_task_per_cpu || cpus_.empty() || running_ < cpus_.size();
 }
 
+bool SessionSlot::MaySpin() const { return !stopped_ && !Shares() && running_ + spinning_ < cpus_.size(); }
+
+// A thread that spins looks at the queue before it sleeps, so it needs no call if it is late.
+void SessionSlot::Wake(std::unique_lock<std::mutex> lock) noexcept {
+  if (waiting_ == 0) return;
+  called_ns_ = NowNs();
+  const bool spins = spinning_ > 0, sleeps = queue_.size() + serving_.size() > spinning_;
+  lock.unlock();
+  if (spins) calls_.fetch_add(1, std::memory_order_release);
+  if (sleeps) wake_.notify_one();
+}
+
+template <typename Ready>
+void SessionSlot::Wait(std::unique_lock<std::mutex>* lock, AdaptiveSpin* spin, const Ready& ready) {
+  if (ready()) return;
+  const int64_t begin_ns = NowNs();
+  ++waiting_;
+  if (MaySpin() && spin->Pays()) {
+    ++spinning_;
+    const uint32_t seen = calls_.load(std::memory_order_relaxed);
+    lock->unlock();
+    spin->Spin([this, seen] { return calls_.load(std::memory_order_acquire) != seen; });
+    lock->lock();
+    --spinning_;
+  }
+  wake_.wait(*lock, ready);
+  --waiting_;
+  spin->Learn(std::max<int64_t>(called_ns_ - begin_ns, 0));
+}
+
 bool SessionSlot::TakePlace() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_ || !queue_.empty() || !serving_.empty() || !HasRoom()) return false;
@@ -176,13 +207,9 @@ bool SessionSlot::TakePlace() {
 }
 
 void SessionSlot::GivePlaceBack() noexcept {
-  bool waits = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    --running_;
-    waits = !queue_.empty();
-  }
-  if (waits) wake_.notify_one();
+  std::unique_lock<std::mutex> lock(mutex_);
+  --running_;
+  if (!queue_.empty()) Wake(std::move(lock));
 }
 
 SessionSlot::Visit::Visit(SessionSlot* slot) : slot_(*slot) {
@@ -213,8 +240,9 @@ void SessionSlot::Work() {
   std::unique_lock<std::mutex> lock(mutex_);
   placed_.Join();
   const auto may_take = [this] { return !queue_.empty() && !Shares() && HasRoom(); };
+  AdaptiveSpin spin;
   for (;;) {
-    wake_.wait(lock, [&] { return stopped_ || !serving_.empty() || may_take(); });
+    Wait(&lock, &spin, [&] { return stopped_ || !serving_.empty() || may_take(); });
     std::shared_ptr<Task> task;
     if (!serving_.empty()) {
       task = std::move(serving_.front());

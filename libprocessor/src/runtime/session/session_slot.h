@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "src/runtime/stats/stats.h"
+#include "src/runtime/threads/adaptive_spin.h"
 #include "src/runtime/threads/cpuset.h"
 #include "src/runtime/threads/pinned_pool.h"
 #include "src/runtime/threads/placed_threads.h"
@@ -114,6 +115,8 @@ class SessionSlot : private RequestThreads::Source {
 
  private:
   void Work();
+  /// Tells a thread of a task, or of room for one. Called after `lock` has guarded the change.
+  void Wake(std::unique_lock<std::mutex> lock) noexcept;
   // Take and give back the place of a visit.
   bool TakePlace();
   void GivePlaceBack() noexcept;
@@ -125,6 +128,11 @@ class SessionSlot : private RequestThreads::Source {
   size_t ThreadsWanted() const;
   /// Whether another task may begin.
   bool HasRoom() const;
+  /// Whether a thread that waits may spin: on CPUs of the slot that no task uses.
+  bool MaySpin() const;
+  /// Waits until there is something to do.
+  template <typename Ready>
+  void Wait(std::unique_lock<std::mutex>* lock, AdaptiveSpin* spin, const Ready& ready);
   absl::Status StartThreads();
 
   const Options options_;
@@ -142,7 +150,11 @@ class SessionSlot : private RequestThreads::Source {
   uint64_t sequence_ = 0;
   std::deque<std::shared_ptr<Task>> serving_;
   bool stopped_ = false;
-  size_t running_ = 0;  // tasks on its threads, and visits
+  size_t running_ = 0;   // tasks on its threads, and visits
+  size_t waiting_ = 0;   // threads that wait,
+  size_t spinning_ = 0;  // and those of them that look at `calls_`
+  int64_t called_ns_ = 0;
+  std::atomic<uint32_t> calls_{0};
   std::vector<std::thread> threads_;
   PlacedThreads placed_;  // those threads
 };

@@ -310,6 +310,46 @@ TEST(SessionSlot, VisitsAndTasksTogetherStayWithinThePlaces) {
   EXPECT_GT(visits, 0);
 }
 
+// Runs tasks one after the other, in such quick succession that the thread of the slot spins between them.
+void RunShortTasks(SessionSlot* slot, int tasks, int most_pause) {
+  for (int i = 0; i < tasks; ++i) {
+    const auto task = std::make_shared<FakeTask>(1);
+    ASSERT_TRUE(slot->Submit(task).ok());
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (task->runs == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    ASSERT_EQ(task->runs, 1) << "the thread was not woken";
+    const auto next = std::chrono::steady_clock::now() + std::chrono::microseconds(i % (most_pause + 1));
+    while (std::chrono::steady_clock::now() < next) {
+    }
+  }
+}
+
+SessionSlot::Options PinnedOptions() {
+  SessionSlot::Options options = Options(/*max_queue_size=*/64);
+  options.cpus = {AllowedCpus().back()};
+  return options;
+}
+
+TEST(SessionSlot, NoWakeUpIsLostWhileItsThreadStopsSpinning) {
+  SessionSlot slot(PinnedOptions());
+  std::vector<std::thread> threads;
+  // Pauses around the time that a thread spins.
+  constexpr int kMostPauseUs = 2 * AdaptiveSpin::kMostNs / 1000;
+  for (int t = 0; t < 3; ++t) threads.emplace_back([&] { RunShortTasks(&slot, 2000, kMostPauseUs); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SessionSlot, StopsAndMovesWhileItsThreadSpins) {
+  for (int i = 0; i < 50; ++i) {
+    SessionSlot slot(PinnedOptions());
+    RunShortTasks(&slot, 30, 0);
+    if (i % 2 == 0) slot.SetCpus({AllowedCpus().front()});
+    RunShortTasks(&slot, 2, 0);
+    slot.Refuse(absl::CancelledError("end"));
+    slot.Stop();
+  }
+}
+
 TEST(SessionSlot, EveryTaskEndsExactlyOnce) {
   constexpr int kThreads = 8, kTasks = 300;
   SessionSlot slot(Options(64, 2));
