@@ -51,7 +51,7 @@ def run_on_hosts(
     status : int
         0; 1 if something failed, or with --strict a target was missed.
     results : dict or None
-        What was written; None if something failed.
+        The content of the result file; None if something failed.
     """
     console = make_console()
     environment = describe_environment(ROOT)

@@ -21,7 +21,7 @@ async def unless_disconnected(answer: Awaitable[T], receive: Receive) -> T:
     Parameters
     ----------
     receive : Receive
-        Of a request whose body has been received, so that only the disconnection can follow.
+        The body of the request must have been received: then the next message is the disconnection.
 
     Raises
     ------

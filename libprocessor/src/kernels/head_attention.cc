@@ -116,7 +116,7 @@ PROCESSOR_ALWAYS_INLINE void Heads(const AttentionShape& shape, const HeadAttent
   const int64_t key_stride = shape.heads * shape.dim, value_stride = shape.heads * shape.value_dim;
   const float* left = form.row_is_query ? query : key;
   const float* right = form.row_is_query ? key : query;
-  // What is beyond the last column and element stays zero for all heads.
+  // No head writes to the columns that only fill up the last vector of a row, so they stay zero.
   std::fill(turned, scores, 0.0f);
   for (int64_t head = 0; head < shape.heads; ++head) {
     for (int64_t c = 0; c < form.columns; ++c) {

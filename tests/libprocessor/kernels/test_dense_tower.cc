@@ -41,7 +41,7 @@ struct Tower {
   }
 };
 
-// What oneDNN multiplies must have no gaps between rows; see OnednnMatmul::IsReference().
+// The rows that oneDNN reads and writes must have no gaps between them; see OnednnMatmul::IsReference().
 void CheckNoGapsForOnednn(const TowerLayout& layout) {
   const TowerPlan& plan = layout.tower().plan();
   for (size_t i = 0; layout.tower().fewest_onednn_rows() != kNoOnednnRows && i < plan.layers.size(); ++i) {
