@@ -52,13 +52,21 @@ constexpr size_t SizeOfClass(int size_class) {
 constexpr int kSizeClasses = ClassOf(kMostKept) + 1;
 static_assert(SizeOfClass(kSizeClasses - 1) == kMostKept && SizeOfClass(ClassOf(65)) >= 65);
 
+// Returns the block that begins `room` bytes after `start`, with a header before it.
+void* BlockAt(void* start, size_t room, size_t mapped, int size_class) {
+  void* const block = static_cast<char*>(start) + room;
+  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, mapped, size_class, ByteBudget::Use::kRun};
+  return block;
+}
+
+// Blocks lie so far behind their start that the header fits before them.
+size_t RoomFor(size_t alignment) { return alignment < kBlockAlignment ? kBlockAlignment : alignment; }
+
 void* AllocateBlock(size_t bytes, size_t alignment, int size_class) {
-  const size_t room = alignment < kBlockAlignment ? kBlockAlignment : alignment;
+  const size_t room = RoomFor(alignment);
   void* start = nullptr;
   if (bytes > SIZE_MAX - 2 * room || posix_memalign(&start, room, bytes + room) != 0) return nullptr;
-  void* block = static_cast<char*>(start) + room;
-  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, 0, size_class, ByteBudget::Use::kRun};
-  return block;
+  return BlockAt(start, room, 0, size_class);
 }
 
 void FreeStart(const Header& header) {
@@ -114,13 +122,10 @@ void* NewBlock(size_t bytes, size_t alignment) {
 
 void* NewLastingBlock(size_t bytes, size_t alignment) {
   if (!kKeeps || bytes < kLeastMapped) return NewBlock(bytes, alignment);
-  const size_t room = alignment < kBlockAlignment ? kBlockAlignment : alignment;
+  const size_t room = RoomFor(alignment);
   if (bytes > SIZE_MAX - room) return nullptr;
   void* const start = MapMemory(bytes + room, room);
-  if (start == nullptr) return nullptr;
-  void* const block = static_cast<char*>(start) + room;
-  *HeaderOf(block) = Header{start, nullptr, nullptr, 0, bytes + room, -1, ByteBudget::Use::kRun};
-  return block;
+  return start == nullptr ? nullptr : BlockAt(start, room, bytes + room, -1);
 }
 
 void FreeBlock(void* block) {
