@@ -145,6 +145,7 @@ void DenseTower::ChooseFloatProducts() {
     fewest_onednn_rows_ = OnednnMatmul::kRowUnit;
     return;
   }
+  if (!options_.faster_floats) return;
   std::vector<FloatProduct> products;
   for (const Dense& dense : dense_) {
     if (dense.type != PanelType::kFloat32) continue;
@@ -152,7 +153,6 @@ void DenseTower::ChooseFloatProducts() {
       products.push_back({product.shape, product.panels, product.onednn.get()});
     }
   }
-  if (products.empty() || products.front().onednn == nullptr) return;
   fewest_onednn_rows_ = FewestRowsForOnednn(options_.isa, products);
   if (fewest_onednn_rows_ != kNoOnednnRows) return;
   for (Dense& dense : dense_) {
