@@ -79,16 +79,10 @@ class BatchedRequests::WaitedRequest : public Request {
   }
   ~WaitedRequest() override { parts_.watch.Remove(this); }
 
-  void Ran() noexcept override { end_ = Finish(); }
+  void Ran() noexcept override { Finish().IgnoreError(); }
   void Fail(const absl::Status&) noexcept override {}
   // While it waits, its own thread checks the deadline, and freeing a model ends all waiting requests.
   bool Stop(const absl::Status& why) noexcept override { return cancellation.Request(why); }
-
-  /// After Ran(): why there is no response.
-  const absl::Status& end() const { return end_; }
-
- private:
-  absl::Status end_;
 };
 
 // An asynchronous request. It is admitted, and owns itself, until it has been run or has failed.
@@ -196,7 +190,7 @@ Batcher::Setup BatchedRequests::BatcherSetup() {
 absl::Status BatchedRequests::Run(Work& work, int session) {
   WaitedRequest request(this, &work);
   const absl::Status status = batcher_.Run(request, session);
-  if (status.ok()) return request.end();
+  if (status.ok()) return request.status;
   parts_.RecordRefusal(status, request.start_ns());
   return status;
 }
