@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/json_text.h"
 #include "src/host/files/file.h"
-#include "src/host/files/sha256.h"
+#include "src/base/sha256.h"
 
 namespace processor {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes of files, by which a host checks that they are those that were deployed.
-#ifndef PROCESSOR_HOST_FILES_SHA256_H_
-#define PROCESSOR_HOST_FILES_SHA256_H_
+// SHA-256, by which files are checked: those of models against what was deployed, those of deltas against themselves.
+#ifndef PROCESSOR_BASE_SHA256_H_
+#define PROCESSOR_BASE_SHA256_H_
 
 #include <array>
 #include <cstddef>
@@ -18,6 +18,8 @@ class Sha256 {
   void Update(std::string_view bytes);
   /// Returns 64 hexadecimal digits. No bytes may be added afterwards.
   std::string Finish();
+  /// Returns the 32 bytes that these digits stand for.
+  std::array<uint8_t, 32> FinishBytes();
 
  private:
   static constexpr size_t kBlock = 64;
@@ -31,4 +33,4 @@ class Sha256 {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_HOST_FILES_SHA256_H_
+#endif  // PROCESSOR_BASE_SHA256_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/host/files/sha256.h"
+#include "src/base/sha256.h"
 
 #include <immintrin.h>
 
@@ -118,15 +118,22 @@ void Sha256::Update(std::string_view bytes) {
   std::copy(data, data + rest_size_, rest_.begin());
 }
 
-std::string Sha256::Finish() {
+std::array<uint8_t, 32> Sha256::FinishBytes() {
   const uint64_t bits = 8 * bytes_;
   std::string end(1 + (119 - bytes_ % kBlock) % kBlock, '\0');
   end[0] = '\x80';
   for (int shift = 56; shift >= 0; shift -= 8) end.push_back(static_cast<char>(bits >> shift));
   Update(end);
+  std::array<uint8_t, 32> hash;
+  for (size_t i = 0; i < hash.size(); ++i) hash[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  return hash;
+}
+
+std::string Sha256::Finish() {
   std::string text;
-  for (uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) text.push_back("0123456789abcdef"[word >> shift & 15]);
+  for (const uint8_t byte : FinishBytes()) {
+    text.push_back("0123456789abcdef"[byte >> 4]);
+    text.push_back("0123456789abcdef"[byte & 15]);
   }
   return text;
 }
