@@ -88,7 +88,8 @@ INCLUDES = {
         "src/base/thread_number.h",
         "src/tables/",
     },
-    "tables": set(),
+    # Segments are read into mapped memory and hashed.
+    "tables": {"src/base/mapped_memory.h", "src/base/sha256.h"},
     "host": {"src/base/", "src/codec/", "src/runtime/"},
     # The library's build info lists the precisions that the CPU has.
     "c_api": {"src/base/", "src/codec/", "src/host/", "src/kernels/precision.h", "src/runtime/"},

@@ -24,18 +24,18 @@ namespace {
 // machine this one has little time. So it lets others through often.
 constexpr size_t kSlice = size_t{4} << 20;
 
-const char* WhatToDo(absl::StatusCode code) {
+const char* WhatToDo(absl::StatusCode code, const FileTerms& terms) {
   switch (code) {
     case absl::StatusCode::kPermissionDenied:
       return "let the user of this process read it";
     case absl::StatusCode::kFailedPrecondition:
-      return "update recprocessor, or make the artifact again with the graph-tools of this version";
+      return terms.if_newer;
     case absl::StatusCode::kUnavailable:
       return "look at the disk and the system's log, then load again";
     case absl::StatusCode::kResourceExhausted:
       return "give the process more memory or address space";
     default:
-      return "copy the artifact again, or make it again with graph-tools fuse";
+      return terms.if_damaged;
   }
 }
 
@@ -81,7 +81,7 @@ absl::Status TableFile::Open() {
     switch (errno) {
       case ENOENT:
       case ENOTDIR:
-        return Named(absl::NotFoundError("no such file, expected an embedding table"));
+        return Named(absl::NotFoundError(absl::StrCat("no such file, expected ", terms_.expected)));
       case EACCES:
       case EPERM:
         return Named(absl::PermissionDeniedError("not readable"));
@@ -95,7 +95,7 @@ absl::Status TableFile::Open() {
   }
   if (!S_ISREG(found.st_mode)) {
     return Named(absl::InvalidArgumentError(
-        absl::StrCat(S_ISDIR(found.st_mode) ? "a folder" : "no regular file", ", expected an embedding table")));
+        absl::StrCat(S_ISDIR(found.st_mode) ? "a folder" : "no regular file", ", expected ", terms_.expected)));
   }
   identity_ = {static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino),
                static_cast<uint64_t>(found.st_size),
@@ -135,8 +135,8 @@ absl::Status TableFile::Map(TableMapping* mapping) const {
 
 absl::Status TableFile::Named(const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("table '", path_, "': ", status.message(), "; ", WhatToDo(status.code())));
+  return absl::Status(status.code(), absl::StrCat(terms_.noun, " '", path_, "': ", status.message(), "; ",
+                                                  WhatToDo(status.code(), terms_)));
 }
 
 }  // namespace processor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a table: opened, read and mapped into memory. The loader of a table owns it; one thread uses it.
+// The file of a table or of a delta: opened, read and mapped into memory. Its loader owns it; one thread uses it.
 #ifndef PROCESSOR_TABLES_TABLE_FILE_H_
 #define PROCESSOR_TABLES_TABLE_FILE_H_
 
@@ -46,10 +46,23 @@ class TableMapping {
   size_t size_ = 0;
 };
 
+/// What errors call a file, what they expect, and what they advise.
+struct FileTerms {
+  const char* noun;
+  const char* expected;
+  const char* if_newer;
+  const char* if_damaged;
+};
+
+constexpr FileTerms kTableTerms = {
+    "table", "an embedding table",
+    "update recprocessor, or make the artifact again with the graph-tools of this version",
+    "copy the artifact again, or make it again with graph-tools fuse"};
+
 /// Owns an open file and closes it. Errors name the file and say what to do.
 class TableFile {
  public:
-  explicit TableFile(std::string path) : path_(std::move(path)) {}
+  explicit TableFile(std::string path, const FileTerms& terms = kTableTerms) : path_(std::move(path)), terms_(terms) {}
   ~TableFile();
   TableFile(const TableFile&) = delete;
   TableFile& operator=(const TableFile&) = delete;
@@ -72,6 +85,7 @@ class TableFile {
 
  private:
   std::string path_;
+  FileTerms terms_;
   FileIdentity identity_;
   int descriptor_ = -1;
 };
