@@ -26,7 +26,7 @@ from graph_tools.graph import Graph, is_native
 VARIABLE = "PROCESSOR_LIBRARY"
 NAME = "libprocessor.so"
 #: The version of docs/fused_ops.md that added an op, if not the first; an artifact's manifest has the version it needs.
-_SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2}
+_SINCE = {"RecFieldOuter": 2, "RecHeadAttention": 2, "RecRecurrentLayer": 2, "RecLiveModel": 4}
 #: The version that added int8 to RecDenseTower.
 _INT8_SINCE = 3
 

@@ -19,11 +19,14 @@ REGISTER_OP("RecCrossNetwork")
     .Input("x: float")
     .Input("kernels: num_kernels * float")
     .Input("biases: num_biases * float")
+    .Input("view: num_views * variant")
     .Output("crossed: float")
     .Attr("num_kernels: int >= 1")
     .Attr("num_biases: int >= 0")
     .Attr("version: {'vector', 'matrix', 'low_rank'}")
     .Attr("transposed: bool = false")
+    .Attr("num_views: int >= 0 = 0")
+    .Attr("formulas: list(string) = []")
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) -> absl::Status {
       tf::shape_inference::ShapeHandle x;
       TF_RETURN_IF_ERROR(context->WithRank(context->input(0), 2, &x));
@@ -41,6 +44,9 @@ kernels: for each layer w_l of width elements, or W_l [width, width], or two mat
 biases: for each layer, of width elements; or none.
 crossed: [rows, width].
 transposed: whether matrices are given transposed.
+view: at most one, of RecPinView: the op reads the weights at its epoch. The inputs hold those of epoch 0.
+formulas: for each weight the name of the formula that computes it at later epochs, or '' if it never changes; none
+  without a view.
 )doc");
 
 /// A cross network that has been packed.

@@ -47,12 +47,15 @@ constexpr int64_t kTeamRows = 4;
 REGISTER_OP("RecDenseTower")
     .Input("inputs: num_inputs * float")
     .Input("weights: num_weights * float")
+    .Input("view: num_views * variant")
     .Output("outputs: num_outputs * float")
     .Attr("num_inputs: int >= 1")
     .Attr("num_weights: int >= 0")
     .Attr("num_outputs: int >= 1")
     .Attr("plan: string")
     .Attr("precision: {'auto', 'fp32', 'bf16', 'bf16_weights', 'int8'} = 'auto'")
+    .Attr("num_views: int >= 0 = 0")
+    .Attr("formulas: list(string) = []")
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
 Computes dense layers and what is between them.
@@ -61,6 +64,9 @@ inputs: [..., k] each; all dimensions but the last are rows. All have the same n
   for all.
 weights: matrices [k, units] or [units, k], vectors [k] or [1]. They are packed once per model version; later changes
   are not seen.
+view: at most one, of RecPinView: the op reads the weights at its epoch. The inputs hold those of epoch 0.
+formulas: for each weight the name of the formula that computes it at later epochs, or '' if it never changes; none
+  without a view.
 outputs: [..., width] each, with the leading dimensions of the input with the most dimensions, of those with all rows.
 plan: the layers, as JSON; see docs/fused_ops.md.
 precision: fp32, bf16, bf16_weights (only weights are rounded), int8, or auto, which is fp32 unless the library has replaced it when it loaded the model.
@@ -92,7 +98,9 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
  public:
   explicit DenseTowerOp(OpKernelConstruction* context) : OpKernel(context) {
     std::string precision;
-    int num_outputs = 0;
+    int num_outputs = 0, views = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
+    OP_REQUIRES(context, views == 0, absl::UnimplementedError("dense tower: views of live models"));
     OP_REQUIRES_OK(context, context->GetAttr("num_inputs", &num_inputs_));
     OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights_));
     OP_REQUIRES_OK(context, context->GetAttr("num_outputs", &num_outputs));

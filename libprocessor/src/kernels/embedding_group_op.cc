@@ -82,20 +82,26 @@ absl::Status InferShapes(InferenceContext* c) {
 REGISTER_OP("RecEmbeddingGroup")
     .Input("features: Tfeatures")
     .Input("tables: num_tables * resource")
+    .Input("view: num_views * variant")
     .Output("outputs: num_outputs * float")
     .Attr("Tfeatures: list(type) >= 1")
     .Attr("num_tables: int >= 0")
     .Attr("num_outputs: int >= 1")
     .Attr("plan: string")
     .Attr("max_rows: int >= 1 = 1048576")
+    .Attr("num_views: int >= 0 = 0")
+    .Attr("formulas: list(string) = []")
     .SetShapeFn(InferShapes)
     .Doc(R"doc(
 Looks features up in embedding tables, pools and concatenates what it finds.
 
 features: what a request brings.
 tables: handles of RecEmbeddingTable, initialized. A kernel keeps the tables that it found first.
+view: at most one, of RecPinView: the op reads the rows at its epoch.
 plan: JSON, see docs/fused_ops.md.
 max_rows: how many rows a request may have. Whoever serves a graph sets it.
+formulas: none, or for each output that of `initial`, then for each column that of `weights`: the name of the formula that
+  computes it at later epochs, or '' if it never changes. The plan has the numbers of epoch 0.
 outputs: [batch, width] or [batch, T, width] each, as the plan says.
 )doc");
 
@@ -114,6 +120,9 @@ class EmbeddingGroupOp : public OpKernel {
     std::vector<tensorflow::DataType> types;
     OP_REQUIRES_OK(context, ReadPlan(*context, &types, &plan_));
     OP_REQUIRES_OK(context, context->GetAttr("max_rows", &max_rows_));
+    int views = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
+    OP_REQUIRES(context, views == 0, absl::UnimplementedError("embedding group: views of live models"));
     OP_REQUIRES_OK(context, CheckFeatureTypes(plan_, types));
     features_ = static_cast<int>(types.size());
     for (size_t k = 0; k < plan_.keys.size(); ++k) {

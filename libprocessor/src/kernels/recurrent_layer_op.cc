@@ -22,6 +22,7 @@ REGISTER_OP("RecRecurrentLayer")
     .Input("kernel: float")
     .Input("recurrent: float")
     .Input("biases: num_biases * float")
+    .Input("view: num_views * variant")
     .Output("states: float")
     .Attr("cell: {'gru', 'gru_reset_before', 'lstm'}")
     .Attr("num_masks: int >= 0 = 0")
@@ -29,6 +30,8 @@ REGISTER_OP("RecRecurrentLayer")
     .Attr("num_biases: int >= 0 = 0")
     .Attr("sequences: bool = false")
     .Attr("backwards: bool = false")
+    .Attr("num_views: int >= 0 = 0")
+    .Attr("formulas: list(string) = []")
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) -> absl::Status {
       tf::shape_inference::ShapeHandle x, recurrent;
       int masks;
@@ -53,6 +56,9 @@ recurrent: [units, gates * units].
 biases: none; one, [gates * units], added to products with x; or of `gru` two, the second added to products with the state.
 states: the last state [rows, units]; with `sequences` that after each step [rows, length, units].
 backwards: the first step takes the last position.
+view: at most one, of RecPinView: the op reads the weights at its epoch. The inputs hold those of epoch 0.
+formulas: for each weight the name of the formula that computes it at later epochs, or '' if it never changes; none
+  without a view.
 )doc");
 
 class RecurrentLayerOp : public WeightedKernel<RecurrentLayer> {

@@ -23,6 +23,7 @@ REGISTER_OP("RecTargetAttention")
     .Input("keys: float")
     .Input("masks: num_masks * Tmask")
     .Input("weights: num_weights * float")
+    .Input("view: num_views * variant")
     .Output("pooled: float")
     .Attr("num_masks: int >= 0")
     .Attr("Tmask: {bool, float, int32, int64} = DT_BOOL")
@@ -36,6 +37,8 @@ REGISTER_OP("RecTargetAttention")
     .Attr("padding: float = 0")
     .Attr("scale: float = 1")
     .Attr("keep_dims: bool = false")
+    .Attr("num_views: int >= 0 = 0")
+    .Attr("formulas: list(string) = []")
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) -> absl::Status {
       tf::shape_inference::ShapeHandle keys;
       TF_RETURN_IF_ERROR(context->WithRank(context->input(1), 3, &keys));
@@ -62,6 +65,9 @@ weights: for each layer the kernel [inputs, units], the bias [units], and the we
 pooled: [rows, dim], or [rows, 1, dim] with `keep_dims`.
 activations: one for each layer.
 alphas: one for each layer, or none; leaky_relu has its slope here.
+view: at most one, of RecPinView: the op reads the weights at its epoch. The inputs hold those of epoch 0.
+formulas: for each weight the name of the formula that computes it at later epochs, or '' if it never changes; none
+  without a view.
 )doc");
 
 struct Named {

@@ -27,7 +27,11 @@ namespace processor {
 template <typename T>
 class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit WeightedKernel(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
+    int views = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
+    OP_REQUIRES(context, views == 0, absl::UnimplementedError("weights: views of live models"));
+  }
   using Weights = std::vector<const tensorflow::Tensor*>;
 
   absl::Status Prepare(absl::Span<const tensorflow::Tensor* const> constant_inputs,

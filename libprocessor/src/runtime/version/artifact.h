@@ -13,7 +13,7 @@
 namespace processor {
 
 /// The version of our ops and their plans that this library runs.
-constexpr int kOpsVersion = 3;
+constexpr int kOpsVersion = 4;
 
 /// The part of the manifest that matters when a model is loaded.
 struct Artifact {

@@ -76,6 +76,7 @@ bool OnlyReads(const std::string& op) {
       "QueueSizeV2",
       "ReadVariableOp",
       "RecEmbeddingGroup",
+      "RecPinView",
       "RefEnter",
       "RefExit",
       "RefIdentity",

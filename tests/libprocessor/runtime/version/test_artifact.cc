@@ -51,7 +51,7 @@ TEST_F(ArtifactTest, ReadsManifestOfFuse) {
 }
 
 TEST_F(ArtifactTest, NewerOpsAreRefused) {
-  Write(R"({"fused": true, "requires": {"recprocessor_ops": 4}})");
+  Write(R"({"fused": true, "requires": {"recprocessor_ops": 5}})");
   const absl::Status status = Read();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status;
