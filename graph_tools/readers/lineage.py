@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the place of an export in a timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from graph_tools.errors import ConversionError
+from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
+from graph_tools.readers import read_model
+from graph_tools.store.lineage import TableContent, digest_weights, read_lineage
+from graph_tools.store.segment_layout import LINEAGE_BYTES
+from graph_tools.store.timeline import Position
+
+
+def find_position(path: Path, checkpoint: Path | None = None) -> Position:
+    """Return the place of an export in its timeline: that of its `lineage.json`, or the beginning of a new lineage.
+
+    A new lineage is computed from all weights of the export, so that it is the same for each reader of the export.
+    Weights from a checkpoint have a lineage of their own.
+
+    Raises
+    ------
+    UnreadableError, UsageError, ConversionError
+        The export cannot be read, or has no weights that can change.
+    """
+    found = read_lineage(path) if checkpoint is None else None
+    return found or Position.start(digest_model(read_model(path, checkpoint=checkpoint))[:LINEAGE_BYTES])
+
+
+def digest_model(model: Model) -> bytes:
+    """Return the SHA-256 of all weights of a model as it was read, before any pass.
+
+    Raises
+    ------
+    ConversionError
+        All weights are constants of the graph.
+    """
+    files = {name: spec.file.stem for name, spec in model.embedding_tables.items() if spec.file is not None}
+    if not (model.variables or model.sparse_tables or files):
+        raise ConversionError(f"{model.path}: no variables and no tables, expected weights that can change")
+    tables = {name: _content(table) for name, table in model.sparse_tables.items()}
+    return digest_weights(model.variables, tables, files)
+
+
+def _content(table: SparseTable) -> TableContent:
+    absent = np.empty((0, table.dim), table.dtype) if table.absent.rows is None else table.absent.rows
+    return TableContent([part.keys for part in table.parts], [part.rows for part in table.parts], absent)
