@@ -22,7 +22,10 @@ from processor import errors
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-VERBS = {"graph_tools": "inspect cut fuse optimize verify diff", "cost_model": "profile plan simulate calibrate"}
+VERBS = {
+    "graph_tools": "inspect cut fuse optimize verify diff delta/inspect delta/compact",
+    "cost_model": "profile plan simulate calibrate",
+}
 HEADER = (ROOT / "libprocessor" / "include" / "processor" / "processor.h").read_text(encoding="utf-8")
 
 
@@ -379,7 +382,7 @@ def test_every_pass_is_documented_in_order() -> None:
 
 @pytest.mark.parametrize(("program", "verb"), [(program, verb) for program in VERBS for verb in VERBS[program].split()])
 def test_every_option_is_documented(program: str, verb: str) -> None:
-    command = [sys.executable, "-m", program, verb, "--help"]
+    command = [sys.executable, "-m", program, *verb.split("/"), "--help"]
     environment = os.environ | {"COLUMNS": "200", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "TERM": "dumb"}
     usage = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", usage)) - {"--help"}

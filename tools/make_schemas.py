@@ -28,6 +28,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
 from graph_tools.report.cut import CutReport
+from graph_tools.report.delta import DeltaInspectReport, DeltaWriteReport
 from graph_tools.report.diff import DiffReport
 from graph_tools.report.fuse import FuseReport
 from graph_tools.report.inspect import InspectReport
@@ -38,6 +39,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DOCUMENTS = {
     "cut_report": (CutReport, "What `graph-tools cut` did"),
+    "delta_inspect_report": (DeltaInspectReport, "What `graph-tools delta inspect` found"),
+    "delta_write_report": (DeltaWriteReport, "What `graph-tools delta make` or `compact` wrote"),
     "diff_report": (DiffReport, "What `graph-tools diff` found"),
     "fuse_report": (FuseReport, "What `graph-tools fuse` or `optimize` did"),
     "inspect_report": (InspectReport, "What `graph-tools inspect` found"),

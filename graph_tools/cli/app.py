@@ -68,7 +68,7 @@ def main() -> None:
 
 def load_verbs() -> None:
     """Import the modules of the verbs, which register them with `app`, in the order of the help text."""
-    for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff"):
+    for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff", "delta"):
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 
@@ -106,9 +106,9 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
     return run
 
 
-def verb(name: str, text: str) -> Callable[[Callable[..., int]], Callable[..., None]]:
+def verb(name: str, text: str, group: typer.Typer = app) -> Callable[[Callable[..., int]], Callable[..., None]]:
     """Register a function as a verb with its help text; `guarded` and `with_groups` describe what it may do."""
-    return lambda command: app.command(name=name, help=text)(guarded(with_groups(command)))
+    return lambda command: group.command(name=name, help=text)(guarded(with_groups(command)))
 
 
 def _print_error(message: str) -> None:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inspect segments and timelines, and compact timelines."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from graph_tools.errors import UnreadableError
+from graph_tools.report.delta import DeltaInspectReport, DeltaWriteReport, SegmentInfo, TableChanges, VariableChange
+from graph_tools.store.compaction import compact
+from graph_tools.store.segment import Segment
+from graph_tools.store.segment_layout import UNKNOWN_TIME
+from graph_tools.store.timeline import Position, TimelineReader, list_segments, list_terms
+
+
+def inspect_delta(path: str | Path) -> DeltaInspectReport:
+    """Read a segment, or a timeline up to its first fault, with all checks.
+
+    Raises
+    ------
+    UnreadableError
+        A segment is damaged, or a folder cannot be read; faults of timelines are in the report.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        info = describe_segment(Segment(path))
+        return DeltaInspectReport(str(path), info.lineage, info.last_epoch, [], [info])
+    report = DeltaInspectReport(str(path), None, 0, list_terms(path))
+    files = list_segments(path)
+    try:
+        if files:
+            header = Segment(path / files[0].name).header
+            report.lineage = header.lineage.hex()
+            for segment in TimelineReader(path, Position(header.lineage, header.first_epoch - 1, header.previous)):
+                report.segments.append(describe_segment(segment))
+                report.epoch = segment.header.last_epoch
+    except UnreadableError as error:
+        report.fault = str(error)
+    return report
+
+
+def compact_timeline(path: str | Path, first: int | None = None, last: int | None = None) -> DeltaWriteReport:
+    """Replace the segments from epoch `first` to epoch `last` by one; by default, all segments.
+
+    Raises
+    ------
+    UnreadableError, UsageError, ConversionError
+        As for `compact`.
+    """
+    begun = time.monotonic()
+    found = compact(Path(path), first, last)
+    return DeltaWriteReport(
+        describe_segment(found.segment), [file.name for file in found.replaced], time.monotonic() - begun
+    )
+
+
+def describe_segment(segment: Segment) -> SegmentInfo:
+    """Return the description of a segment for reports."""
+    header, delta = segment.header, segment.delta
+    return SegmentInfo(
+        file=segment.path.name,
+        bytes=header.file_size,
+        lineage=header.lineage.hex(),
+        first_epoch=header.first_epoch,
+        last_epoch=header.last_epoch,
+        term=header.term,
+        previous=header.previous.hex(),
+        chain=segment.chain.hex(),
+        event_time=None if header.event_time == UNKNOWN_TIME else header.event_time,
+        write_time=header.write_time,
+        tables=[
+            TableChanges(
+                name=table.name,
+                key_kind=table.key_kind,
+                dim=table.dim,
+                changed=table.changed.shape[0],
+                deleted=table.deleted.shape[0],
+                default_rows=len(table.default_numbers),
+            )
+            for table in delta.tables
+        ],
+        variables=[VariableChange(name, list(tensor.shape)) for name, tensor in delta.variables.items()],
+        streams=delta.streams,
+    )

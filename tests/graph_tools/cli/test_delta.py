@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test the command `delta` on golden segments and timelines."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from helpers.graph_tools.cut_models import run
+from helpers.graph_tools.delta_vectors import GOLDEN
+
+ROOT = Path(__file__).resolve().parents[3]
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+
+
+def _valid(text: str) -> dict[str, object]:
+    data: dict[str, object] = json.loads(text)
+    name = str(data["schema"]).partition("/")[0]
+    jsonschema.validate(data, json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text()))
+    return data
+
+
+@pytest.mark.parametrize("name", EXPECTED["segments"])
+def test_segment_is_shown(name: str) -> None:
+    expected, path = EXPECTED["segments"][name], GOLDEN / "segments" / f"{name}.delta"
+    (segment,) = _valid(run("delta", "inspect", path, "--json").out)["segments"]
+    assert (segment["chain"], segment["term"]) == (expected["chain"], expected["term"])
+    assert [table["changed"] for table in segment["tables"]] == [len(table["changed"]) for table in expected["tables"]]
+    found = run("delta", "inspect", path)
+    assert (found.code, found.err) == (0, "")
+    for entry in (*expected["tables"], *expected["variables"], *expected["streams"]):
+        assert entry["name"][:20] in found.out
+
+
+@pytest.mark.parametrize("name", EXPECTED["timelines"])
+def test_timeline_is_shown_up_to_its_fault(name: str) -> None:
+    expected, path = EXPECTED["timelines"][name], GOLDEN / "timelines" / name
+    found = run("delta", "inspect", path, "--json")
+    data = _valid(found.out)
+    assert [segment["file"] for segment in data["segments"]] == expected["segments"]
+    assert data["epoch"] == expected["epoch"]
+    assert found.code == (2 if expected["fault"] else 0)
+    text = run("delta", "inspect", path).out
+    if expected["fault"]:
+        for part in (expected["fault"]["file"], *expected["fault"]["mentions"]):
+            assert part in data["fault"]
+            assert part in text
+
+
+def test_damaged_segment_is_an_error() -> None:
+    found = run("delta", "inspect", GOLDEN / "damaged" / "block_1.delta")
+    assert (found.code, found.out) == (2, "")
+    assert "block_1.delta: checksum" in found.err
+
+
+def test_timeline_is_compacted(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "timelines" / "three_epochs", tmp_path / "timeline")
+    data = _valid(run("delta", "compact", tmp_path / "timeline", "--to", 2, "--json").out)
+    assert (data["segment"]["first_epoch"], data["segment"]["last_epoch"]) == (1, 2)
+    assert len(data["replaced"]) == 2
+    found = run("delta", "compact", tmp_path / "timeline", "--from", 1)
+    assert found.code == 0
+    assert "1 to 3" in found.out
+    assert "2 segments replaced" in found.out
+    found = run("delta", "compact", tmp_path / "timeline")
+    assert found.code == 2
+    assert "expected two or more to compact" in found.err
+
+
+def test_missing_timeline_is_an_error(tmp_path: Path) -> None:
+    for verb in ("inspect", "compact"):
+        found = run("delta", verb, tmp_path / "absent")
+        assert found.code == 2
+        assert "No such file" in found.err
