@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from graph_tools.errors import ConversionError
 from graph_tools.model import Model
-from graph_tools.model.tables import SparseTable
 from graph_tools.readers import read_model
 from graph_tools.store.lineage import TableContent, digest_weights, read_lineage
 from graph_tools.store.segment_layout import LINEAGE_BYTES
@@ -28,11 +25,19 @@ def find_position(path: Path, checkpoint: Path | None = None) -> Position:
         The export cannot be read, or has no weights that can change.
     """
     found = read_lineage(path) if checkpoint is None else None
-    return found or Position.start(digest_model(read_model(path, checkpoint=checkpoint))[:LINEAGE_BYTES])
+    return found or Position.start(digest_export(path, checkpoint)[:LINEAGE_BYTES])
+
+
+def digest_export(path: Path, checkpoint: Path | None = None) -> bytes:
+    """Return the SHA-256 of all weights of an export; parameters and errors are those of `find_position`."""
+    # Some exports can only be read with an option for absent keys, whose values do not count.
+    return digest_model(read_model(path, checkpoint=checkpoint, absent_key={"*": "zero"}))
 
 
 def digest_model(model: Model) -> bytes:
-    """Return the SHA-256 of all weights of a model as it was read, before any pass.
+    """Return the SHA-256 of all weights of a model as it was read, with all signatures and before any pass.
+
+    The values of absent keys do not count, since options may change them.
 
     Raises
     ------
@@ -42,10 +47,8 @@ def digest_model(model: Model) -> bytes:
     files = {name: spec.file.stem for name, spec in model.embedding_tables.items() if spec.file is not None}
     if not (model.variables or model.sparse_tables or files):
         raise ConversionError(f"{model.path}: no variables and no tables, expected weights that can change")
-    tables = {name: _content(table) for name, table in model.sparse_tables.items()}
+    tables = {
+        name: TableContent([part.keys for part in table.parts], [part.rows for part in table.parts])
+        for name, table in model.sparse_tables.items()
+    }
     return digest_weights(model.variables, tables, files)
-
-
-def _content(table: SparseTable) -> TableContent:
-    absent = np.empty((0, table.dim), table.dtype) if table.absent.rows is None else table.absent.rows
-    return TableContent([part.keys for part in table.parts], [part.rows for part in table.parts], absent)

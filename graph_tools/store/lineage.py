@@ -17,7 +17,7 @@ from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.json_data import write_json
 from graph_tools.store.segment_layout import GREATEST, HASH_BYTES, LINEAGE_BYTES
 from graph_tools.store.timeline import Position
-from graph_tools.tensors import Array, ArrayTensor, TensorSource, rows_per_chunk
+from graph_tools.tensors import Array, TensorSource, rows_per_chunk
 
 SCHEMA = "lineage/1"
 PLACE = Path("assets.extra") / "recprocessor" / "lineage.json"
@@ -98,12 +98,10 @@ class TableContent:
     ----------
     keys, rows : sequence of TensorSource
         The parts of the table: keys [n] and rows [n, dim].
-    default_rows : ndarray [d, dim]
     """
 
     keys: Sequence[TensorSource]
     rows: Sequence[TensorSource]
-    default_rows: Array
 
 
 def digest_weights(
@@ -132,7 +130,6 @@ def digest_weights(
         elif kind == _TABLE:
             digest.tensors(tables[name].keys)
             digest.tensors(tables[name].rows)
-            digest.tensors([ArrayTensor(tables[name].default_rows)])
         else:
             digest.hash.update(bytes.fromhex(files[name]))
     return digest.hash.digest()

@@ -8,11 +8,12 @@ import pytest
 
 from graph_tools.errors import ConversionError
 from graph_tools.readers import read_model
-from graph_tools.readers.lineage import digest_model, find_position
+from graph_tools.readers.lineage import digest_export, find_position
 from graph_tools.store.lineage import write_lineage
 from graph_tools.store.timeline import Position, first_chain
+from helpers.models.exports_in_time import export_at
 from helpers.models.model_builders import build_linear
-from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table
+from load_tests.workloads.sparse_exports import Export, tfplus_lookup, tfplus_table, tfra_lookup, tfra_table
 
 KEYS = np.array([3, -9, 7], np.int64)
 ROWS = np.arange(9, dtype=np.float32).reshape(3, 3)
@@ -57,4 +58,21 @@ def test_model_without_weights_has_no_lineage(tmp_path: Path) -> None:
         tf.identity(tf.compat.v1.placeholder(tf.float32, [None], "x"), "y")
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     with pytest.raises(ConversionError, match="no variables and no tables, expected weights that can change"):
-        digest_model(read_model(tmp_path / "graph.pb"))
+        digest_export(tmp_path / "graph.pb")
+
+
+def test_lineage_does_not_depend_on_the_values_of_absent_keys(tmp_path: Path) -> None:
+    def saved(name: str, default: float) -> Path:
+        export = Export()
+        handle = tfra_table(export, "scope/item", KEYS, ROWS)
+        given = export.const(np.full(3, default, np.float32))
+        return export.finish(tmp_path / name, [tfra_lookup(export, handle, export.input("item"), given)], 3)
+
+    assert find_position(saved("a", 0)) == find_position(saved("b", 1))
+
+
+def test_export_that_is_read_with_an_option_only_has_a_lineage(tmp_path: Path) -> None:
+    export = export_at("tensornet", tmp_path / "model", 0)
+    with pytest.raises(ConversionError, match="--absent-key 0=zero"):
+        read_model(export)
+    assert find_position(export).epoch == 0
