@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools delta`: inspect and compact timelines."""
+"""`graph-tools delta`: inspect, compact, make and apply deltas."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Annotated
 import typer
 
 from graph_tools.cli.app import app, verb
+from graph_tools.cli.groups import given
 from graph_tools.cli.once import OnceGroup
-from graph_tools.cli.options import Json
-from graph_tools.cli.output import OutputOptions
+from graph_tools.cli.options import Json, MemoryLimit, PassOptions, ProofOptions, assignments, memory_bytes
+from graph_tools.cli.options_cut import AbsentKey, SelectionOptions, StorageOptions
+from graph_tools.cli.output import OutputOptions, deliver_conversion
 from graph_tools.cli.progress import steps
+from graph_tools.cli.render_cut import render_cut
 from graph_tools.cli.render_delta import render_delta, render_written
 from graph_tools.cli.terminal import console
 
@@ -43,6 +46,27 @@ they are.
 - `graph-tools delta compact timeline --to 1000`
 """
 
+_MAKE = """Add the changes between two exports of a model to a timeline.
+
+OLD must be the state at the last epoch of the timeline; a new timeline begins with it. Both exports must have the same
+graph: only the content of variables and sparse tables may differ. They are only read.
+
+**Examples**
+
+- `graph-tools delta make export/7 export/8 timeline`
+- `graph-tools delta make model.ckpt-100 model.ckpt-200 timeline --model export/7`
+"""
+_APPLY = """Cut an export with the changes of a timeline: the result equals a cut of the later export.
+
+BASE is the export with which the timeline begins, or one with the `lineage.json` of a later epoch. The result is
+compared with BASE and the changes before it is put in place.
+
+**Examples**
+
+- `graph-tools delta apply export/7 timeline cut/8`
+- `graph-tools delta apply export/7 timeline cut/8 --to 1000 --embedding-dtype bf16`
+"""
+
 Timeline = Annotated[Path, typer.Argument(metavar="TIMELINE", help="Folder of a timeline.")]
 
 
@@ -53,9 +77,7 @@ def inspect_command(
 ) -> int:
     from graph_tools.verbs.delta.inspect import inspect_delta
 
-    with steps() as progress:
-        progress.begin(f"Reading {path}")
-        data = inspect_delta(path).to_json()
+    data = inspect_delta(path).to_json()
     OutputOptions(as_json=as_json).deliver(data)
     if not as_json:
         render_delta(data, console())
@@ -75,10 +97,79 @@ def compact_command(
 ) -> int:
     from graph_tools.verbs.delta.inspect import compact_timeline
 
-    with steps() as progress:
-        progress.begin(f"Compacting {timeline}")
-        data = compact_timeline(timeline, first, last).to_json()
+    data = compact_timeline(timeline, first, last).to_json()
     OutputOptions(as_json=as_json).deliver(data)
     if not as_json:
         render_written(data, console())
     return 0
+
+
+@verb("make", _MAKE, group)
+def make_command(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="Export, or checkpoint with --model.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Later export or checkpoint.")],
+    timeline: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the timeline; it is created if needed.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="EXPORT", show_default=False, help="Export with the graph of the checkpoints OLD and NEW."
+        ),
+    ] = None,
+    absent_key: AbsentKey = None,
+    memory_limit: MemoryLimit = 4.0,
+    as_json: Json = False,
+) -> int:
+    from graph_tools.verbs.delta.make import make_delta
+
+    with steps() as progress:
+        data = make_delta(
+            old,
+            new,
+            timeline,
+            model=model,
+            absent_key=assignments(absent_key, "--absent-key"),
+            memory_limit=memory_bytes(memory_limit),
+            progress=progress,
+        ).to_json()
+    OutputOptions(as_json=as_json).deliver(data)
+    if not as_json:
+        render_written(data, console())
+    return 0
+
+
+@verb("apply", _APPLY, group)
+def apply_command(
+    *,
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="SavedModel folder; it is only read.")],
+    timeline: Timeline,
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="OUT", help="Folder to write; it must not exist. Not needed with --dry-run."),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", metavar="EPOCH", min=0, help="Last epoch; by default that of the timeline.")
+    ] = None,
+    selection: SelectionOptions,
+    storage: StorageOptions,
+    passes: PassOptions,
+    memory_limit: MemoryLimit = 4.0,
+    proof: ProofOptions,
+    output: OutputOptions,
+) -> int:
+    from graph_tools.verbs.delta.apply import apply_delta
+
+    options = storage.options(memory_limit, passes.skip_passes)
+    return deliver_conversion(
+        lambda progress: apply_delta(
+            base,
+            timeline,
+            target,
+            last_epoch=last,
+            **given(selection),
+            options=options,
+            **given(proof),
+            progress=progress,
+        ),
+        output,
+        lambda data: render_cut(data, console()),
+    )

@@ -12,6 +12,15 @@ import typer
 from graph_tools.cli.options import Checkpoint, Names, assignments, memory_bytes
 from graph_tools.options import ROW_TYPES, CutOptions
 
+AbsentKey = Annotated[
+    Names,
+    typer.Option(
+        metavar="TABLE=zero|row:K|default",
+        help="Row that a table (a name or pattern) returns for keys that it does not contain: zeros, the row of key K, "
+        "or what its training system returns. Repeatable.",
+    ),
+]
+
 
 @dataclass
 class SelectionOptions:
@@ -35,14 +44,7 @@ class SelectionOptions:
 class StorageOptions:
     """How tables and the graph are stored."""
 
-    absent_key: Annotated[
-        Names,
-        typer.Option(
-            metavar="TABLE=zero|row:K|default",
-            help="Row that a table (a name or pattern) returns for keys that it does not contain: zeros, the row of "
-            "key K, or what its training system returns. Repeatable.",
-        ),
-    ] = None
+    absent_key: AbsentKey = None
     embedding_dtype: Annotated[
         str, typer.Option(metavar="|".join(ROW_TYPES), help="Type of stored table rows; all types but fp32 are lossy.")
     ] = "fp32"

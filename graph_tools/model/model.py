@@ -116,6 +116,8 @@ class Model:
     tags : tuple of str
     extra : Path or None
         The export's `assets.extra`.
+    changed : bool
+        Whether the weights are no longer those in the files, since the changes of a timeline lie over them.
     """
 
     path: Path
@@ -140,6 +142,7 @@ class Model:
     checkpoint: Any = None
     tags: tuple[str, ...] = ("serve",)
     extra: Path | None = None
+    changed: bool = False
 
     def inputs(self) -> set[str]:
         """Return the names of the nodes that clients feed."""

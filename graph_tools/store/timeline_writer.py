@@ -85,8 +85,15 @@ class TimelineWriter:
             sync_folder(self.folder)
             return term
 
-    def publish(self, delta: Delta, *, event_time: int = UNKNOWN_TIME, write_time: int | None = None) -> Path:
-        """Publish the changes of the next epoch, and return the path of the segment.
+    def publish(
+        self,
+        delta: Delta,
+        *,
+        event_time: int = UNKNOWN_TIME,
+        write_time: int | None = None,
+        before: Callable[[Segment], None] = lambda segment: None,
+    ) -> Segment:
+        """Publish the changes of the next epoch, and return the segment.
 
         Parameters
         ----------
@@ -94,6 +101,8 @@ class TimelineWriter:
             The time of the newest sample that the trainer had seen.
         write_time : int, optional
             By default, the time now.
+        before : callable
+            Called with the complete segment before it is published.
 
         Raises
         ------
@@ -103,9 +112,14 @@ class TimelineWriter:
         now = time.time_ns() // 1000 if write_time is None else write_time
         epoch = self.position.epoch + 1
         header = SegmentHeader(self.position.lineage, epoch, epoch, self.term, self.position.chain, event_time, now)
-        segment = publish(self.folder, header, delta, self._check_term)
+
+        def check(segment: Segment) -> None:
+            before(segment)
+            self._check_term()
+
+        segment = publish(self.folder, header, delta, check)
         self.position = continue_from(self.position, segment)
-        return segment.path
+        return segment
 
     def _check_term(self) -> None:
         greatest = max(list_terms(self.folder), default=0)
@@ -114,8 +128,10 @@ class TimelineWriter:
             raise ConversionError(f"{path}: a writer of term {greatest}, expected none after term {self.term}")
 
 
-def publish(folder: Path, header: SegmentHeader, delta: Delta, check: Callable[[], None] = lambda: None) -> Segment:
-    """Write a segment, read it back with all checks, and give it its name; `check` is called just before that.
+def publish(
+    folder: Path, header: SegmentHeader, delta: Delta, check: Callable[[Segment], None] = lambda segment: None
+) -> Segment:
+    """Write a segment, read it back with all checks, and give it its name; `check` is called with it before that.
 
     Raises
     ------
@@ -130,7 +146,7 @@ def publish(folder: Path, header: SegmentHeader, delta: Delta, check: Callable[[
             segment = Segment(hidden)
         except UnreadableError as error:
             raise ConversionError(f"{final}: {error}") from error
-        check()
+        check(segment)
         try:
             _link(hidden, final)
             sync_folder(folder)

@@ -77,7 +77,7 @@ def cut(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    return _CutConversion(
+    return CutConversion(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
@@ -96,7 +96,7 @@ def cut(
     ).run()
 
 
-class _CutConversion(Conversion[CutReport]):
+class CutConversion(Conversion[CutReport]):
     """Rewrites a model that is not fused with the passes of `cut` only."""
 
     def __post_init__(self) -> None:

@@ -119,7 +119,8 @@ class Runners:
 def _is_rewritten(model: Model) -> bool:
     """Return whether TensorFlow cannot load the files of the model, or would load something else than was read.
 
-    The reasons are lookups of training systems, training ops that no output needs, and weights from another checkpoint.
+    The reasons are lookups of training systems, training ops that no output needs, and weights from another checkpoint
+    or from a timeline.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def _is_rewritten(model: Model) -> bool:
         An output needs an op that TensorFlow does not have and that is not a lookup.
     """
     # Large constants of a frozen graph have become variables, which are copied less often.
-    if model.sparse_tables or (model.kind == "GraphDef" and model.variables):
+    if model.changed or model.sparse_tables or (model.kind == "GraphDef" and model.variables):
         return True
     if foreign_ops(model):
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.graph_tools.cut_models import run
 from helpers.graph_tools.delta_vectors import GOLDEN
+from helpers.models.exports_in_time import export_at
 
 ROOT = Path(__file__).resolve().parents[3]
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
@@ -74,3 +75,23 @@ def test_missing_timeline_is_an_error(tmp_path: Path) -> None:
         found = run("delta", verb, tmp_path / "absent")
         assert found.code == 2
         assert "No such file" in found.err
+
+
+def test_delta_is_made_and_applied(tmp_path: Path) -> None:
+    old, new = (export_at("deeprec", tmp_path / str(moment) / "model", moment) for moment in (0, 1))
+    data = _valid(run("delta", "make", old, new, tmp_path / "timeline", "--json").out)
+    assert (data["segment"]["first_epoch"], data["segment"]["tables"][0]["name"]) == (1, "item_emb")
+    found = run("delta", "make", new, new, tmp_path / "timeline", "--memory-limit", 0.1)
+    assert found.code == 0
+    assert "Segments" in found.out
+    found = run("delta", "make", old, new, tmp_path / "timeline")
+    assert (found.code, "expected the weights of epoch 2" in found.err) == (1, True)
+    target = tmp_path / "cut"
+    arguments = ("delta", "apply", old, tmp_path / "timeline", target, "--to", 1, "--accept-weak-proof")
+    data = _valid(run(*arguments, "--json").out)
+    assert data["target"]["path"] == str(target)
+    assert json.loads((target / "assets.extra" / "recprocessor" / "lineage.json").read_text())["epoch"] == 1
+    found = run(*arguments)
+    assert (found.code, "already exists" in found.err) == (2, True)
+    found = run("delta", "apply", old, tmp_path / "timeline", "--dry-run", "--to", 9)
+    assert (found.code, "--to 9: epoch 2 of" in found.err) == (2, True)

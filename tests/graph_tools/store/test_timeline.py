@@ -98,7 +98,7 @@ def test_earlier_writer_ends_with_an_error_that_names_the_later_one(tmp_path: Pa
 
 def test_published_segment_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = TimelineWriter(tmp_path, START), TimelineWriter(tmp_path, START)
-    path = second.publish(Delta((INT64,)))
+    path = second.publish(Delta((INT64,))).path
     before = path.read_bytes()
     # The first writer was stopped between its check and the publication.
     monkeypatch.setattr(first, "_check_term", lambda: None)
@@ -130,7 +130,7 @@ def test_segments_are_renamed_on_file_systems_without_links(
 
     writer = TimelineWriter(tmp_path, START)
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    path = writer.publish(Delta((INT64,)))
+    path = writer.publish(Delta((INT64,))).path
     assert Segment(path).header.first_epoch == 1
     monkeypatch.setattr(writer, "position", START)
     with pytest.raises(ConversionError, match="exists"):
