@@ -12,9 +12,11 @@
 #include "src/base/published.h"
 #include "src/runtime/model/model.h"
 
+/// Thousands of handles are kept after their models were freed, so a handle is small: what threads read without a lock is
+/// in a place that the next model uses again.
 struct processor_model {
-  processor::Published<processor::Model> model;  // null once freed
-  std::atomic<int> batch_count{1};               // responses that a host makes room for; kept after the model is freed
+  std::atomic<processor::Published<processor::Model> *> place{nullptr};  // null once freed; never deleted
+  std::atomic<int> batch_count{1};  // responses that a host makes room for; kept after the model is freed
 };
 
 namespace processor {

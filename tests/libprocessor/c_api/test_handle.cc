@@ -64,6 +64,31 @@ TEST_F(Handle, IsNotReusedForFourThousandFrees) {
   EXPECT_LT(seen.size(), 4200u);
 }
 
+TEST_F(Handle, OfAFreedModelNeverReturnsTheNextOne) {
+  std::atomic<processor_model*> newest{MakeHandle(model_)};
+  std::atomic<bool> ended{false}, mixed{false};
+  std::thread reader([&] {
+    while (!ended) {
+      processor_model* const handle = newest;
+      std::shared_ptr<Model> found;
+      if (GetModel(handle, &found).ok() && found == nullptr) mixed = true;
+      // Once a handle is freed, its place belongs to another model.
+      if (newest != handle && GetModel(handle, &found).ok()) mixed = true;
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    processor_model* const before = newest;
+    FreeHandle(before);
+    newest = MakeHandle(model_);
+  }
+  ended = true;
+  reader.join();
+  EXPECT_FALSE(mixed);
+  FreeHandle(newest);
+}
+
+TEST_F(Handle, IsSmallBecauseThousandsAreKept) { EXPECT_LE(sizeof(processor_model), 32u); }
+
 TEST_F(Handle, RemembersTheBatchCountOfItsModel) {
   ModelConfig config;
   ASSERT_TRUE(
