@@ -41,6 +41,7 @@ file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/ker
 add_unit_tests(processor_kernel_tests ${PROCESSOR_KERNEL_TEST_SOURCES})
 target_link_libraries(processor_kernel_tests PRIVATE processor_kernels)
 target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
+target_compile_definitions(processor_kernel_tests PRIVATE PROCESSOR_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
 compile_in_batches(processor_kernel_tests 8)
 
 # Only the C ABI, from 64 threads.

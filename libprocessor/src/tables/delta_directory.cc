@@ -81,12 +81,13 @@ class Arrays {
   /// Checks that the directory follows, and the zeros.
   absl::Status Finish() {
     if (next() != end_) {
-      return DamagedDirectory("arrays that end at ", at_, ", expected the directory at ", next(), ", found at ", end_);
+      return DamagedDirectory("directory_offset ", end_, ", expected ", next(), " after arrays that end at ", at_);
     }
     gaps_.emplace_back(at_, end_);
     for (const auto& [begin, end] : gaps_) {
       if (!std::all_of(file_ + begin, file_ + end, [](uint8_t byte) { return byte == 0; })) {
-        return absl::DataLossError(absl::StrCat("bytes that are not zero between ", begin, " and ", end));
+        return absl::DataLossError(
+            absl::StrCat("bytes between ", begin, " and ", end, " that are set, expected zeros"));
       }
     }
     return absl::OkStatus();
@@ -158,7 +159,7 @@ absl::Status TakeKeys(const std::string& shown, DeltaKeyKind kind, uint64_t coun
   const auto* offsets = count == UINT64_MAX ? nullptr : arrays->Take<uint64_t>(count + 1);
   if (offsets == nullptr) return DamagedDirectory(shown, ": ", count, " keys, which do not fit before the directory");
   if (offsets[0] != 0 || !std::is_sorted(offsets, offsets + count + 1)) {
-    return DamagedDirectory(shown, ": offsets of keys that are not in order from 0");
+    return DamagedDirectory(shown, ": strings whose offsets are not in order from 0");
   }
   keys->offsets = offsets;
   keys->bytes = arrays->TakeBehind(offsets[count]);
@@ -188,7 +189,8 @@ absl::Status TakeTable(Records* records, Arrays* arrays, std::string_view* last,
   table->name = *last;
   table->key_kind = static_cast<DeltaKeyKind>(kind);
   table->dim = dim;
-  if (changed == 0 && deleted == 0 && defaults == 0) return DamagedDirectory(shown, ": no changes, expected some");
+  if (changed == 0 && deleted == 0 && defaults == 0)
+    return DamagedDirectory(shown, ": a record without changes, expected some");
   if (table->key_kind == DeltaKeyKind::kRowNumber && (deleted != 0 || defaults != 0)) {
     return DamagedDirectory(shown, ": ", deleted, " deleted and ", defaults,
                             " default rows, expected none: its keys are row numbers");
@@ -222,11 +224,12 @@ absl::Status TakeVariable(Records* records, Arrays* arrays, std::string_view* la
   for (uint32_t i = 0; i < rank; ++i) {
     uint64_t size;
     if (!records->Take(&size)) return DamagedDirectory("ends in ", shown);
-    if (size > INT64_MAX) return DamagedDirectory(shown, ": dimension ", i, " of ", size, ", expected below 2^63");
+    if (size < 1 || size > INT64_MAX) {
+      return DamagedDirectory(shown, ": ", size, " in its shape, expected 1 to ", INT64_MAX);
+    }
     variable->shape.push_back(static_cast<int64_t>(size));
     elements = std::min<unsigned __int128>(elements * size, UINT64_MAX);
   }
-  // A product that was limited may be multiplied by 0 afterwards; then there are no elements, as it should be.
   uint64_t offset;
   if (!records->Take(&offset)) return DamagedDirectory("ends in ", shown);
   if (absl::Status s = CheckPlace(shown, offset, arrays->next()); !s.ok()) return s;
@@ -240,15 +243,12 @@ absl::Status TakeStream(Records* records, std::string_view* last, DeltaStream* s
   return records->Take(&stream->position) ? absl::OkStatus() : DamagedDirectory("ends in ", Shown("stream", *last));
 }
 
-absl::Status KeysOutOfOrder(const DeltaTable& table, const char* keys, size_t i) {
-  return absl::DataLossError(
-      absl::StrCat(Shown("table", table.name), ": ", keys, " number ", i, " is not greater than the one before"));
-}
-
 template <typename KeyOf>
 absl::Status CheckAscending(const DeltaTable& table, const char* keys, size_t count, KeyOf&& key) {
   for (size_t i = 1; i < count; ++i) {
-    if (!(key(i - 1) < key(i))) return KeysOutOfOrder(table, keys, i);
+    if (key(i - 1) < key(i)) continue;
+    return absl::DataLossError(absl::StrCat(Shown("table", table.name), ": ", keys, " number ", i,
+                                            " is not greater than the one before, expected ascending ones"));
   }
   return absl::OkStatus();
 }
@@ -276,10 +276,27 @@ absl::Status CheckOrder(const DeltaTable& table) {
       !s.ok()) {
     return s;
   }
+  if (table.key_kind == DeltaKeyKind::kRowNumber && table.changed.integers[0] < 0) {
+    return absl::DataLossError(
+        absl::StrCat(Shown("table", table.name), ": row number ", table.changed.integers[0], ", expected at least 0"));
+  }
   if (table.key_kind != DeltaKeyKind::kString) {
     return CheckKeys(table, [](const DeltaKeys& keys, size_t i) { return keys.integers[i]; });
   }
   return CheckKeys(table, [](const DeltaKeys& keys, size_t i) { return keys.string(i); });
+}
+
+// No name is both a table and a variable.
+absl::Status CheckNames(const DeltaContent& content) {
+  auto variable = content.variables.begin();
+  for (const DeltaTable& table : content.tables) {
+    while (variable != content.variables.end() && variable->name < table.name) ++variable;
+    if (variable == content.variables.end()) break;
+    if (variable->name == table.name) {
+      return DamagedDirectory(Shown("table", table.name), " is a variable, too, expected one of both");
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Takes as many records as were counted. Memory is taken as they are found, not for a count that may be wrong.
@@ -315,6 +332,7 @@ absl::Status ReadDeltaDirectory(const uint8_t* file, const DeltaHeader& header, 
                    [&](std::string_view* last, DeltaStream* stream) { return TakeStream(&records, last, stream); });
   if (!status.ok()) return status;
   if (records.left() != 0) return DamagedDirectory(records.left(), " bytes after the last record, expected none");
+  if (absl::Status s = CheckNames(found); !s.ok()) return s;
   if (absl::Status s = arrays.Finish(); !s.ok()) return s;
   for (const DeltaTable& table : found.tables) {
     if (absl::Status s = CheckOrder(table); !s.ok()) return s;

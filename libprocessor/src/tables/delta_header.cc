@@ -37,12 +37,15 @@ absl::Status DamagedHeader(const Parts&... parts) {
 
 bool IsZero(const ChainHash& hash) { return hash == ChainHash{}; }
 
+absl::Status CheckNumber(const char* name, uint64_t value, uint64_t least) {
+  if (value >= least && value <= kGreatestEpoch) return absl::OkStatus();
+  return DamagedHeader(name, " ", value, ", expected ", least, " to ", kGreatestEpoch);
+}
+
 absl::Status CheckEpochs(const DeltaHeader& header) {
-  if (header.first_epoch < 1) return DamagedHeader("first_epoch 0, expected at least 1");
-  if (header.last_epoch < header.first_epoch) {
-    return DamagedHeader("last_epoch ", header.last_epoch, ", expected at least first_epoch ", header.first_epoch);
-  }
-  if (header.term < 1) return DamagedHeader("term 0, expected at least 1");
+  if (absl::Status s = CheckNumber("first_epoch", header.first_epoch, 1); !s.ok()) return s;
+  if (absl::Status s = CheckNumber("last_epoch", header.last_epoch, header.first_epoch); !s.ok()) return s;
+  if (absl::Status s = CheckNumber("term", header.term, 1); !s.ok()) return s;
   if (IsZero(header.chain) == header.compacted()) {
     return DamagedHeader(
         "chain ", HexText(header.chain), ", expected ",
@@ -54,7 +57,7 @@ absl::Status CheckEpochs(const DeltaHeader& header) {
 // Each value is compared with the size of the file before it is used, so that no sum wraps.
 absl::Status CheckDeltaPlaces(const DeltaHeader& header, uint64_t file_size) {
   if (header.file_size != file_size || file_size > kMostDeltaBytes) {
-    return absl::DataLossError(absl::StrCat(file_size, " bytes, expected ", header.file_size));
+    return absl::DataLossError(absl::StrCat(file_size, " bytes, expected file_size ", header.file_size));
   }
   if (header.directory_offset < kDeltaHeaderBytes || header.directory_offset % kDeltaAlignment != 0 ||
       header.directory_offset > file_size) {
@@ -91,15 +94,23 @@ std::string HexText(const DeltaLineage& lineage) { return Hex(lineage); }
 std::string HexText(const ChainHash& hash) { return Hex(hash); }
 
 absl::Status ParseDeltaHeader(const uint8_t* bytes, uint64_t file_size, DeltaHeader* header) {
-  if (std::memcmp(bytes, kDeltaMagic, 8) != 0) return DamagedHeader("no segment's magic number");
+  if (std::memcmp(bytes, kDeltaMagic, 8) != 0) {
+    return absl::DataLossError(absl::StrCat("begins with '",
+                                            absl::CHexEscape({reinterpret_cast<const char*>(bytes), 8}),
+                                            "', expected '", absl::CHexEscape(kDeltaMagic), "'"));
+  }
   // Before the checksum: what that covers may differ in another version.
   if (const auto version = Field<uint32_t>(bytes, 8); version != kDeltaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("version ", version, " of the format, expected ", kDeltaVersion));
   }
-  if (ExtendTableCrc(0, bytes, kDeltaCrc) != Field<uint32_t>(bytes, kDeltaCrc)) return DamagedHeader("wrong checksum");
+  const auto crc = Field<uint32_t>(bytes, kDeltaCrc);
+  if (const uint32_t found = ExtendTableCrc(0, bytes, kDeltaCrc); found != crc) {
+    return absl::DataLossError(absl::StrCat("header checksum ", absl::Hex(found, absl::kZeroPad8), ", expected ",
+                                            absl::Hex(crc, absl::kZeroPad8)));
+  }
   if (const auto incompatible = Field<uint64_t>(bytes, 24); incompatible != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("features ", incompatible, " that this version does not know, expected none"));
+    return absl::FailedPreconditionError(absl::StrCat("incompatible features 0x", absl::Hex(incompatible),
+                                                      ", expected none that this version does not know"));
   }
   if (const auto size = Field<uint32_t>(bytes, 12); size != kDeltaHeaderBytes) {
     return DamagedHeader("header_size ", size, ", expected ", kDeltaHeaderBytes);

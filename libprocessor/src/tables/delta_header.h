@@ -19,6 +19,8 @@ using ChainHash = std::array<uint8_t, 32>;
 constexpr size_t kDeltaHeaderBytes = 256;
 constexpr size_t kDeltaBlockBytes = 65536;
 constexpr size_t kDeltaAlignment = 64;
+/// The greatest epoch and term: names of files have 16 digits.
+constexpr uint64_t kGreatestEpoch = 9999999999999999;
 /// The event time of a segment whose writer does not know it.
 constexpr int64_t kUnknownTime = std::numeric_limits<int64_t>::min();
 
