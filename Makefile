@@ -217,8 +217,8 @@ CLANG := $(firstword $(foreach name,clang++ clang++-19 clang++-18 clang++-17 cla
 fuzz: lib $(VENV)/.stamp-test
 	$(Q)$(CONFIGURE) -B build/fuzz -DPROCESSOR_FUZZ=ON $(if $(CLANG),-DCMAKE_CXX_COMPILER=$(CLANG)) $(QUIET)
 	$(Q)$(BIN)/cmake --build build/fuzz --parallel $(JOBS) \
-		--target fuzz_codec_driver fuzz_table_driver fuzz_desired_driver fuzz_plan_driver \
-		$(if $(CLANG),fuzz_codec fuzz_table fuzz_desired fuzz_plan)
+		--target fuzz_codec_driver fuzz_table_driver fuzz_delta_driver fuzz_desired_driver fuzz_plan_driver \
+		$(if $(CLANG),fuzz_codec fuzz_table fuzz_delta fuzz_desired fuzz_plan)
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the codecs and the readers of tables, of desired.json and of plans, each for a bounded time: run.sh BUILD_DIR [SECONDS]
+# Fuzzes the codecs and the readers of tables, of deltas, of desired.json and of plans, each for a bounded time: run.sh BUILD_DIR [SECONDS]
 #
 # BUILD_DIR/fuzz holds the programs of libprocessor/fuzz/CMakeLists.txt. With clang the search is guided by coverage
 # (libFuzzer); without it random inputs and damaged ones are tried, which finds less. The corpora grow in
@@ -15,7 +15,7 @@ export ASAN_OPTIONS=alloc_dealloc_mismatch=0:detect_container_overflow=0:detect_
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TF_CPP_MIN_LOG_LEVEL=3
 
-for name in codec table desired plan; do
+for name in codec table delta desired plan; do
   program=$folder/fuzz_$name
   if [ -x "$program" ]; then
     mkdir -p "$folder/seeds-$name" "$folder/corpus-$name"
