@@ -11,6 +11,7 @@ from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Node, Output, attribute, dtype_of, skip
+from graph_tools.live import contiguous
 from graph_tools.model import Model
 from graph_tools.tensors import Array
 
@@ -162,11 +163,11 @@ class Flat:
         padded = [1] * (len(row) - len(inner)) + inner
         if padded == row:
             return plain
-        value = self.values.value(plain)
+        value = self.values.weight(plain)
         if value is None or any(a not in (1, b) for a, b in zip(padded, row, strict=True)):
             return None
         rows = np.broadcast_to(value.reshape(padded), [columns or 0 for columns in row])
-        return np.ascontiguousarray(rows.reshape(size))
+        return contiguous(rows.reshape(size))
 
     def reduced(self, node: Node) -> tuple[int, ...] | None:
         """Return the axes that a reduction reduces, counted from the first, or None."""

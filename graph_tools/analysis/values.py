@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from graph_tools.graph import Output, constant, skip
+from graph_tools.live import LiveTensor, read_weight
 from graph_tools.model import Model
 from graph_tools.tensors import Array, byte_size
 
@@ -25,12 +26,23 @@ class Values:
         return constant(self.model.graph, output, waits=False)
 
     def value(self, output: Output, limit: int = SMALL_BYTES) -> Array | None:
-        """Return the elements of such a constant, or of a variable up to `limit` bytes that nothing writes, or None."""
+        """Return the elements of such a constant, or of a variable up to `limit` bytes that never changes, or None."""
         handle = self.handle(output)
         if handle is None:
             return self.constant(output)
         source = self.model.variables[handle]
-        return source.read() if byte_size(source) <= limit else None
+        return source.read() if byte_size(source) <= limit and not isinstance(source, LiveTensor) else None
+
+    def weight(self, output: Output, limit: int = SMALL_BYTES) -> Array | None:
+        """Return what `value` does, and the value of a variable that only a trainer changes as a traced array.
+
+        Only passes that give the result to `add_weight` may use it.
+        """
+        handle = self.handle(output)
+        source = None if handle is None else self.model.variables[handle]
+        if isinstance(source, LiveTensor):
+            return read_weight(source) if byte_size(source) <= limit else None
+        return self.value(output, limit)
 
     def handle(self, output: Output) -> str | None:
         """Return the handle of the variable whose value an output is, if it is restored and nothing writes it."""

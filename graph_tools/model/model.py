@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_tools.graph import Graph, Output, has_effect
+from graph_tools.live import Formulas
 from graph_tools.model.stored_table import StoredTable
 from graph_tools.model.table_record import TableRecord
 from graph_tools.model.tables import SparseTable
@@ -118,6 +119,8 @@ class Model:
         The export's `assets.extra`.
     changed : bool
         Whether the weights are no longer those in the files, since the changes of a timeline lie over them.
+    live : Formulas or None
+        None: the values of variables do not change. Otherwise, variables that a trainer may change are `LiveTensor`.
     """
 
     path: Path
@@ -143,6 +146,7 @@ class Model:
     tags: tuple[str, ...] = ("serve",)
     extra: Path | None = None
     changed: bool = False
+    live: Formulas | None = None
 
     def inputs(self) -> set[str]:
         """Return the names of the nodes that clients feed."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graph_tools.live import is_traced
 from graph_tools.recognition.formulas import Atom, Factors, Formula, X, apply, close, number, the_tensor
 from graph_tools.tensors import Array
 
@@ -64,7 +65,7 @@ def _piecewise_linear(formula: Formula) -> Activation | None:
         return None
     if not np.any(below):
         return Activation("relu")
-    if np.all(below == below.ravel()[0]):
+    if not is_traced(below) and np.all(below == below.ravel()[0]):
         return Activation("leaky_relu", float(below.ravel()[0]))
     return Activation("prelu", vectors={"weight": below})
 
@@ -74,7 +75,7 @@ def _sign_of_argument(factors: Factors) -> int | None:
     if len(factors) != 1 or factors[0].name not in {"relu", "abs"} or factors[0].argument is None:
         return None
     terms = factors[0].argument.terms
-    if set(terms) != {(X,)} or abs(float(terms[(X,)].ravel()[0])) != 1 or terms[(X,)].ndim:
+    if set(terms) != {(X,)} or is_traced(terms[(X,)]) or abs(float(terms[(X,)].ravel()[0])) != 1 or terms[(X,)].ndim:
         return None
     return int(terms[(X,)])
 
@@ -137,6 +138,6 @@ def _epsilon(variance: Formula, mean: Atom) -> float | None:
     x = the_tensor()
     expected = apply("mean", x * x) - Formula({(mean, mean): np.ones(())})
     epsilon = variance.terms.get(())
-    if epsilon is None or epsilon.size != 1 or not close(variance - number(epsilon), expected):
+    if epsilon is None or is_traced(epsilon) or epsilon.size != 1 or not close(variance - number(epsilon), expected):
         return None
     return float(epsilon.ravel()[0]) if epsilon.ravel()[0] > 0 else None

@@ -56,7 +56,7 @@ class Formulas:
             here = waiting.pop(0)
             for output in self._inputs(self.graph[here.node]):
                 output = skip(self.graph, output)
-                if output not in seen and self.values.value(output) is None:
+                if output not in seen and self.values.weight(output) is None:
                     seen.add(output)
                     waiting.append(output)
                     if output != end:
@@ -127,7 +127,7 @@ class _Reading:
         return self.known[output]
 
     def _constant(self, output: Output) -> Array | None:
-        value = self.formulas.values.value(output)
+        value = self.formulas.values.weight(output)
         if value is None:
             return None
         last = value.shape[-1] if value.ndim else 1

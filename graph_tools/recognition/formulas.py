@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_tools.live import as_float64
 from graph_tools.tensors import Array
 
 _MOST_TERMS = 24
@@ -104,7 +105,7 @@ class Formula:
 
 def number(value: Any) -> Formula:
     """Make a constant: one number, or one for each element of the last axis."""
-    return Formula({(): np.asarray(value, np.float64)})
+    return Formula({(): as_float64(value)})
 
 
 def the_tensor() -> Formula:

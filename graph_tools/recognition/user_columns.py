@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from graph_tools.analysis.rows import ITEMS, USER, Rows
 from graph_tools.analysis.values import Values, is_float
 from graph_tools.graph import Node, Output, attribute, dtype_of, skip
+from graph_tools.live import contiguous
 from graph_tools.model import Model
 from graph_tools.rewriting.add_nodes import add_reshape, int32_scalar
 from graph_tools.rewriting.add_weights import add_weight
@@ -203,8 +205,8 @@ class ProductSplitter:
         handle = self.values.handle(source)
         key = (Output(handle) if handle is not None else source, turned, numbers.tobytes())
         if key not in self._weights:
-            whole = self.model.variables[handle].read() if handle is not None else self.values.constant(source)
+            whole = self.values.weight(source, sys.maxsize)
             assert whole is not None
-            part = np.ascontiguousarray(whole.take(numbers, 1 if turned else 0))
+            part = contiguous(whole.take(numbers, 1 if turned else 0))
             self._weights[key] = add_weight(self.model, f"{key[0].node}/{name}", part)
         return self._weights[key]

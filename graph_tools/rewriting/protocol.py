@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from graph_tools.json_data import Count
+from graph_tools.live import UntracedError
 from graph_tools.model import Model
 from graph_tools.rewriting.outcome import Found, Outcome, Refused
 
@@ -51,9 +52,18 @@ class Pass(ABC):
     left_alone: Mapping[str, str] = MappingProxyType({})
 
     def apply(self, model: Model) -> PassResult:
-        """Rewrite every site that may be rewritten."""
+        """Rewrite every site that may be rewritten.
+
+        Raises
+        ------
+        UntracedError
+            The pass uses the value of a variable that a trainer may change in a way that no formula records.
+        """
         result = PassResult(self.name, nodes_before=len(model.graph))
-        self.process(model, result)
+        try:
+            self.process(model, result)
+        except UntracedError as error:
+            raise UntracedError(f"pass {self.name}: {error}") from error
         result.nodes_after = len(model.graph)
         return result
 

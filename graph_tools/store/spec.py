@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_tools.live import TableOrigin
 from graph_tools.store.layout import ABSENT_KEYS, ROW_TYPES, row_size
 from graph_tools.tensors import Array, BaseTensor, TensorSource
 
@@ -82,6 +83,8 @@ class TableSpec:
         For `absent_key` `default`: row `key mod n` of these.
     absent_key : str
         `zeros`, `error` or `default`.
+    origin : TableOrigin or None
+        Where the rows come from, if changes of the source are followed.
     file : Path or None
         A file with exactly these contents, named after its SHA-256; it is linked or copied instead of written again.
     """
@@ -93,6 +96,7 @@ class TableSpec:
     row_numbers: TensorSource | None = None
     default_rows: TensorSource | None = None
     absent_key: str = "zeros"
+    origin: TableOrigin | None = field(default=None, compare=False)
     file: Path | None = field(default=None, compare=False)
 
     @property

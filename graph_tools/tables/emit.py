@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from graph_tools.graph import Graph, Output, attr_value
+from graph_tools.live import LiveRows, RowSource, row_source
+from graph_tools.live.rows import KeyKind
 from graph_tools.model import HashTableContent, Model
 from graph_tools.store.rows import is_quantized
 from graph_tools.tables.plan import TablePlan
@@ -29,7 +31,8 @@ class Emitter:
         streams = TableStreams(plan)
         self.absent_row, self.zero_row = streams.absent_row, streams.zero_row
         self.has_zero_row = streams.has_zero_row
-        self.variables = {part: self._variable(part, tensor) for part, tensor in streams.tensors().items()}
+        source = self._row_source(streams)
+        self.variables = {part: self._variable(part, tensor, source) for part, tensor in streams.tensors().items()}
         self.index = self.table = None
         if plan.layout.name == "remap":
             self.index = self._variable("index", streams.index())
@@ -49,14 +52,25 @@ class Emitter:
         }
         model.stored_tables.append(describe_stored(plan, streams, names))
 
-    def _variable(self, part: str, tensor: Any) -> Output:
+    def _row_source(self, streams: TableStreams) -> RowSource | None:
+        """Return where the rows come from, if the model follows them."""
+        if self.model.live is None:
+            return None
+        if self.plan.source.plain:
+            return row_source(self.model.variables[self.plan.name])
+        kind: KeyKind = "string" if self.plan.source.string_keys else "int64"
+        policy = self.plan.policy
+        defaults = 0 if policy is None or policy.absent.rows is None else len(policy.absent.rows)
+        return RowSource(self.plan.source.name, kind, first_default=streams.absent_row, defaults=defaults)
+
+    def _variable(self, part: str, tensor: Any, source: RowSource | None = None) -> Output:
         name = self.graph.fresh_name(f"{self.plan.name}/{part}")
         attrs = {
             "container": "", "shared_name": name, "debug_name": name,
             "dtype": self.tf.as_dtype(tensor.dtype), "shape": tensor.shape,
         }  # fmt: skip
         handle = self.graph.add("VarHandleOp", name=name, attrs=attrs).output()
-        self.model.variables[handle.node] = tensor
+        self.model.variables[handle.node] = tensor if source is None else LiveRows(tensor, source)
         return handle
 
     def lookup(self, scope: str, keys: Output, key_type: Any, dtype: Any, default: Output | None = None) -> Output:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graph_tools.graph import Node, Output, attribute, constant
+from graph_tools.live import LiveRows
 from graph_tools.model import Model
 from graph_tools.model.tables import PlannedTensor
 
@@ -47,7 +48,7 @@ def plain_tables(model: Model) -> tuple[list[PlainTable], list[tuple[str, str]]]
     written = model.written_variables()
     for handle in model.graph.of("VarHandleOp"):
         source = model.variables.get(handle.name)
-        if source is None or isinstance(source, PlannedTensor):
+        if source is None or isinstance(source, (PlannedTensor, LiveRows)):
             continue
         if source.dtype.kind not in "fV" or len(source.shape) != 2 or not all(source.shape):
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph.sparse_lookup import lookups
+from graph_tools.live import plain
 from graph_tools.model import Model
 from graph_tools.model.stored_table import EVERYTHING, Reach
 from graph_tools.model.table_record import AbsentValue, TableRecord, UnusedTensor
@@ -158,11 +159,16 @@ def plan_sparse(
     absent = 1 if policy.absent.rows is None else len(policy.absent.rows)
     if absent > 1 and table.key_dtype.kind == "O":
         raise ConversionError(f"table '{table.name}': string keys and {absent} default rows, expected one default row")
-    reach = reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
+    reach = EVERYTHING if model.live else reachable(model, [node.inputs[0] for node in lookups(model.graph, name)])
     source = of_sparse_table(table)
-    found = analyze(source, policy.absent if policy.unanimous else None, reach, options, progress)
+    # A row that equals a default row differs from it once this one changes.
+    changes = model.live is not None and policy.absent.rows is not None
+    equal_absent = policy.absent if policy.unanimous and not changes else None
+    found = analyze(source, equal_absent, reach, options, progress)
     span = 0 if found.low is None or found.high is None else found.high - found.low + 1
-    plan = _make_plan(name, source, found, policy, _counts(found, source, span, absent), options)
+    plan = _make_plan(
+        name, source, found, policy, _counts(found, source, span, absent), options, model.live is not None
+    )
     plan.reach = reach
     plan.dropped_tensors, plan.misplaced = list(table.dropped_tensors), table.misplaced
     if not policy.unanimous and found.zero_rows:
@@ -174,14 +180,16 @@ def plan_sparse(
 
 def plan_variable(model: Model, table: PlainTable, options: CutOptions, progress: Progress | None = None) -> TablePlan:
     """Plan a plain variable."""
-    source = of_variable(table.handle, model.variables[table.handle])
-    reach = reachable(model, table.ids(model))
+    source = of_variable(table.handle, plain(model.variables[table.handle]))
+    # A row that no request reads now may have a key later.
+    reach = EVERYTHING if model.live else reachable(model, table.ids(model))
     # A range without any row comes from a part of the graph that never runs or always fails.
     if (reach.high is not None and reach.high < 0) or (reach.low is not None and reach.low >= source.count):
         reach = type(reach)()
     found = analyze(source, None, reach, options, progress)
     span = source.count if reach.high is None else min(source.count, reach.high + 1)
-    plan = _make_plan(table.handle, source, found, None, _counts(found, source, span, 0), options)
+    counts = _counts(found, source, span, 0)
+    plan = _make_plan(table.handle, source, found, None, counts, options, model.live is not None)
     plan.reach = reach
     if found.dropped.get("dead"):
         plan.reasons.append(f"{found.dropped['dead']} rows are dead: no index that the graph can make reaches them")
@@ -200,19 +208,20 @@ def _make_plan(
     policy: AbsentPolicy | None,
     counts: Counts,
     options: CutOptions,
+    live: bool = False,
 ) -> TablePlan:
     reasons = list(found.notes)
     forecast = {}
     for candidate in ROW_TYPES:
         possible = "fp32" if refusal(candidate, source.dim, source.dtype, found.largest) else candidate
-        layout = _cheapest(source, found, policy, counts, possible, options)
+        layout = _cheapest(source, found, policy, counts, possible, options, live)
         forecast[candidate] = table_bytes(layout, counts, possible)
     row_type = options.row_type(source.name)
     refused = refusal(row_type, source.dim, source.dtype, found.largest)
     if refused:
         reasons.append(refused)
         row_type = "fp32"
-    layout = _cheapest(source, found, policy, counts, row_type, options)
+    layout = _cheapest(source, found, policy, counts, row_type, options, live)
     plan = TablePlan(name, source, found, policy, counts, layout, row_type)
     plan.window_bytes = options.memory_limit // 8
     if layout.share == "equal" and found.hashes is not None:
@@ -246,8 +255,14 @@ def _cheapest(
     counts: Counts,
     row_type: str,
     options: CutOptions,
+    live: bool = False,
 ) -> Layout:
-    """Return the layout with the fewest bytes; of equal ones the simplest. A variable's index must save a tenth."""
+    """Return the layout with the fewest bytes; of equal ones the simplest. A variable's index must save a tenth.
+
+    In a live model each key has its own row, and any key may be added.
+    """
+    if live:
+        return Layout("direct" if source.plain else "hashed")
     integers = not source.string_keys
     row = source.dim * source.dtype.itemsize
     in_order = found.ascending or counts.span * row <= _MOST_PASSES * options.memory_limit // 8

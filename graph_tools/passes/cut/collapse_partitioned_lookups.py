@@ -12,6 +12,7 @@ import numpy as np
 from graph_tools.analysis.sizes import SizeFinder
 from graph_tools.graph import Node, Output, attribute, dtype_of, is_constant, operand, skip, source
 from graph_tools.graph.sparse_lookup import add_lookup, table_of
+from graph_tools.live import LiveTensor
 from graph_tools.model import Model
 from graph_tools.model.tables import SparseTable
 from graph_tools.recognition.lookups.partitions import (
@@ -107,6 +108,8 @@ class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
         if any(tensor is None for tensor in tensors) or set(found.names) & model.written_variables():
             return Refused(f"variable '{found.names[0]}' has no value, or is written while it is served")
         held = [tensor for tensor in tensors if tensor is not None]
+        if any(isinstance(part, LiveTensor) for part in held):
+            return Refused("a trainer changes the rows of each part under the name of the part")
         if any(part.dtype != held[0].dtype or part.shape[1:] != held[0].shape[1:] for part in held):
             return Refused("parts have rows of different shapes or dtypes")
         for name in found.names:

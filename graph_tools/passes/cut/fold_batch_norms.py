@@ -10,6 +10,7 @@ import numpy as np
 
 from graph_tools.analysis.shapes import shapes
 from graph_tools.graph import Node, Output, attribute
+from graph_tools.live import contiguous, generic
 from graph_tools.model import Model
 from graph_tools.recognition.towers.affine import LINEAR, Affine, Affines, Weights
 from graph_tools.rewriting.add_weights import add_weight
@@ -193,11 +194,11 @@ def _chain_from(affines: Affines, first: Affine) -> Affine:
 
 
 def _imprecise(chain: Affine) -> str | None:
-    largest = float(np.max(np.abs(chain.offset)))
+    largest = float(np.max(np.abs(generic(chain.offset))))
     if chain.shifted_first and largest > _OFFSET:
         return f"it shifts by {largest:.3g} after scaling, expected at most {_OFFSET:g} for enough exact digits"
     return None
 
 
 def _cast(value: Array, dtype: Any) -> Array:
-    return np.ascontiguousarray(value, dtype.as_numpy_dtype)
+    return contiguous(value, dtype.as_numpy_dtype)

@@ -13,8 +13,9 @@ import numpy as np
 from graph_tools.analysis.shapes import ShapeOf, shapes
 from graph_tools.analysis.static_shapes import static_targets, static_values
 from graph_tools.analysis.values import SMALL_BYTES, Values
-from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, attribute, has_effect, op_def, output_types
+from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, attribute, dtype_of, has_effect, op_def, output_types
 from graph_tools.graph.op_defs import tf_type
+from graph_tools.live import LiveTensor, Traced, generic, read_weight
 from graph_tools.model import Model
 from graph_tools.rewriting.add_weights import add_weight, become_weight
 from graph_tools.rewriting.protocol import Pass, PassResult
@@ -45,6 +46,10 @@ class _Known:
         Whether a variable is among them.
     alone : bool
         Whether nothing else uses these constants and variables.
+    feed : str or None
+        The variable that the node reads.
+    live : bool
+        Whether a variable that a trainer may change is among them.
     """
 
     bytes: int
@@ -52,6 +57,7 @@ class _Known:
     variables: bool = False
     alone: bool = True
     feed: str | None = field(default=None)
+    live: bool = False
 
 
 class FoldConstants(Pass):
@@ -109,7 +115,8 @@ class FoldConstants(Pass):
                 size = byte_size(model.variables[handle])
                 if size <= _VARIABLE_BYTES:
                     alone = len(graph.users(handle)) == 1 and len(graph.users(node.name)) == 1
-                    known[node.name] = _Known(size, size, True, alone, handle)
+                    live = isinstance(model.variables[handle], LiveTensor)
+                    known[node.name] = _Known(size, size, True, alone, handle, live)
                 continue
             if self._may_fold(graph, node) and all(source.node in known for source in node.inputs):
                 made = self._known_node(graph, node, known, shape_of)
@@ -138,21 +145,27 @@ class FoldConstants(Pass):
             return None
         if variables and size > max(leaves, _SCALAR_BYTES):
             return None
-        return _Known(size, leaves, variables, alone)
+        return _Known(size, leaves, variables, alone, live=any(operand.live for operand in before))
 
     def _frontier(self, model: Model, known: dict[str, _Known]) -> list[Output]:
         """Return the outputs to compute: inputs of nodes that are not folded, and outputs of signatures."""
         graph, roots = model.graph, model.roots()
         fetched: dict[Output, None] = {}
+
+        def fetch(output: Output) -> None:
+            if not known[output.node].live or dtype_of(graph, output) == "float32":
+                fetched[output] = None
+
         for name in known:
             node = graph[name]
             if node.op in {"Const", "ReadVariableOp"}:
                 continue
             if name in roots:
-                fetched[node.output()] = None
+                fetch(node.output())
             for user in graph.users(name):
-                if user.name not in known:
-                    fetched.update((source, None) for source in user.inputs if source.node == name)
+                for source in user.inputs if user.name not in known else ():
+                    if source.node == name:
+                        fetch(source)
         return list(fetched)
 
     def _replace(self, model: Model, known: dict[str, _Known], fetched: list[Output], result: PassResult) -> int:
@@ -167,8 +180,9 @@ class FoldConstants(Pass):
                 except _FoldingError as error:
                     self._uncomputable.add(output)
                     result.refused.append((output.node, f"TensorFlow cannot compute it alone: {error}"))
+        traced = _traced(model, known, computed)
         for output, value in computed.items():
-            count += _replace_output(model, output, value)
+            count += _replace_output(model, output, traced.get(output, value))
         return count
 
 
@@ -183,12 +197,31 @@ def _storable(dtype: Any) -> bool:
     return dtype not in (tf.resource, tf.variant) and not dtype._is_ref_dtype and not dtype.is_quantized
 
 
+def _traced(model: Model, known: dict[str, _Known], computed: dict[Output, Array]) -> dict[Output, Any]:
+    """Return the computed outputs that depend on variables that a trainer may change, with their formulas."""
+    copied: dict[str, Output] = {}
+    for name, node in known.items():
+        tensor = None if node.feed is None else model.variables[node.feed]
+        if isinstance(tensor, LiveTensor):
+            copied[name] = tensor.traced.output
+        elif tensor is not None and model.live is not None:
+            copied[name] = model.live.constant(tensor.read())
+    return {
+        output: Traced(model.live, model.live.copy(model.graph, output, copied), value)
+        for output, value in computed.items()
+        if model.live is not None and known[output.node].live
+    }
+
+
 class _FoldingError(Exception):
     pass
 
 
 def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list[Array]:
-    """Compute outputs from constants and from the variables in `feeds`: variable by the node that reads it."""
+    """Compute outputs from constants and from the variables in `feeds`: variable by the node that reads it.
+
+    Variables that a trainer may change have generic values.
+    """
     import tensorflow as tf
 
     part = Graph()
@@ -203,7 +236,7 @@ def evaluate(model: Model, feeds: dict[str, str], fetched: list[Output]) -> list
         node = model.graph[name]
         if name in feeds:
             source = model.variables[feeds[name]]
-            fed[f"{name}:0"] = source.read()
+            fed[f"{name}:0"] = generic(read_weight(source))
             attrs = {"dtype": attribute(node, "dtype"), "shape": source.shape}
             part.become(part.add("NoOp", name=name), "Placeholder", [], attrs)
         else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from graph_tools.graph import CONTROL_FLOW, Graph, Node, Output, const_array, has_effect, op_def, with_defaults
 from graph_tools.graph.sparse_lookup import OP as SPARSE_LOOKUP
+from graph_tools.live import LiveTensor
 from graph_tools.model import Model
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.rewriting.sweep import sweep
@@ -153,7 +154,12 @@ def _bytes(value: Array) -> bytes:
 
 
 def _digest(source: TensorSource, whole: bool) -> bytes:
-    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read completely."""
+    """Return a digest of a tensor's elements, or of its first rows only, so that few tensors are read completely.
+
+    Variables that a trainer may change are equal only if they have the same formula.
+    """
+    if isinstance(source, LiveTensor):
+        return source.key.encode()
     digest = hashlib.sha256()
     for chunk in source.chunks(rows_per_chunk(source) if whole else 64):
         digest.update(_bytes(chunk) if chunk.dtype == object else memoryview(chunk.tobytes()))

@@ -12,6 +12,7 @@ import numpy as np
 
 from graph_tools.analysis.flat import Flat
 from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.live import contiguous, read_weight
 from graph_tools.model import Model
 from graph_tools.recognition.recurrent_cells import Bias
 from graph_tools.recognition.recurrent_loops import TURNED, Layer, Loop, read_layer, read_loop, sequence_of
@@ -227,9 +228,9 @@ def _sum_of_biases(flat: Flat, node: Node, parts: tuple[Bias, ...]) -> Array | N
         if not _is_weight(flat, output):
             return None
         variable = flat.model.variables.get(output.node)
-        value = flat.values.value(output, _MOST_BIAS_BYTES) if variable is None else variable.read()
+        value = flat.values.weight(output, _MOST_BIAS_BYTES) if variable is None else read_weight(variable)
         if value is None:
             return None
         vector = value if row is None else value[row]
         total = vector if total is None else total + vector
-    return None if total is None else np.ascontiguousarray(total.reshape(-1))
+    return None if total is None else contiguous(total.reshape(-1))

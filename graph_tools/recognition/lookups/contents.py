@@ -9,6 +9,7 @@ import numpy as np
 
 from graph_tools.errors import ConversionError
 from graph_tools.graph.attributes import const_array
+from graph_tools.live import RowSource, TableOrigin, plain, row_source
 from graph_tools.model import Model
 from graph_tools.recognition.lookups.numbers import changed
 from graph_tools.recognition.lookups.tables import IDENTITY, ArrayIndex, DefaultRows, HashIndex, StoredRows, TableSource
@@ -28,12 +29,13 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
         The content of a hash table has changed.
     """
     rows = source.rows
+    origin = row_source(model.variables.get(rows.values))
     keys: TensorSource | None = None
     numbers: TensorSource | None = None
     default, absent = None, "default" if isinstance(source.absent, DefaultRows) else source.absent
     if isinstance(source.absent, DefaultRows):
         default = _default_rows(model, rows, source.absent)
-        if not _has_any_bit(default):
+        if not _may_differ_from_zeros(default, source.absent, origin):
             default, absent = None, "zeros"
     begin, end = 0, source.span
     picked: Array | None = None
@@ -52,7 +54,20 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
             else:
                 numbers = _numbers(vocabulary, source.index, begin)
     whole = _rows(model, rows, begin, end) if picked is None else _rows_with_numbers(model, rows, picked)
-    return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent))
+    place = None if origin is None else _origin(origin, source, begin, picked)
+    return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent), place)
+
+
+def _origin(source: RowSource, table: TableSource, begin: int, picked: Array | None) -> TableOrigin:
+    """Return where the rows of a table come from; for tables with keys, these say it."""
+    defaults: Array = np.empty(0, np.int64)
+    if isinstance(table.absent, DefaultRows):
+        defaults = table.absent.first + _places(table.absent)
+    if source.key_kind == "row_number":
+        return TableOrigin(source, begin, picked, tuple(map(int, defaults)))
+    numbers = defaults - source.first_default
+    numbers[(numbers < 0) | (numbers >= source.defaults)] = -1
+    return TableOrigin(source, default_rows=tuple(map(int, numbers)))
 
 
 def sliced(tensor: TensorSource, begin: int, end: int) -> TensorSource:
@@ -90,7 +105,7 @@ def _tensor_of(model: Model, name: str) -> TensorSource:
     if name.startswith(f"{IDENTITY}/"):
         return ArrayTensor(np.eye(int(name.removeprefix(f"{IDENTITY}/")), dtype=np.float32))
     held = model.variables.get(name)
-    return held if held is not None else ArrayTensor(const_array(model.graph[name]))
+    return plain(held) if held is not None else ArrayTensor(const_array(model.graph[name]))
 
 
 def _rows(model: Model, rows: StoredRows, begin: int, end: int) -> TensorSource:
@@ -103,7 +118,7 @@ def _rows(model: Model, rows: StoredRows, begin: int, end: int) -> TensorSource:
 
 def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> TensorSource:
     """Return the rows of absent keys in the order of the remainders of keys."""
-    place = (np.arange(absent.count) + absent.shift) % absent.count
+    place = _places(absent)
     values = rows_between(_as_matrix(_tensor_of(model, rows.values)), absent.first, absent.first + absent.count)[place]
     if not is_quantized(rows.row_type):
         return ArrayTensor(values)
@@ -112,9 +127,19 @@ def _default_rows(model: Model, rows: StoredRows, absent: DefaultRows) -> Tensor
     return EncodedRows(QuantisedRows(ArrayTensor(values), ArrayTensor(pairs)))
 
 
-def _has_any_bit(rows: TensorSource) -> bool:
-    """Return whether a bit of the rows is set."""
+def _places(absent: DefaultRows) -> Array:
+    """Return the place of each default row among the rows of absent keys."""
+    places: Array = (np.arange(absent.count) + absent.shift) % absent.count
+    return places
+
+
+def _may_differ_from_zeros(rows: TensorSource, absent: DefaultRows, origin: RowSource | None) -> bool:
+    """Return whether a bit of the default rows is set, or may be set by a change of their source."""
     if isinstance(rows, EncodedRows):
+        return True
+    if origin is not None and (
+        origin.key_kind == "row_number" or origin.first_default <= absent.first < origin.first_default + origin.defaults
+    ):
         return True
     return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
 

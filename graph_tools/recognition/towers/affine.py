@@ -13,7 +13,9 @@ from graph_tools.analysis.shapes import ShapeOf
 from graph_tools.analysis.values import Values, is_float
 from graph_tools.graph import PASS_THROUGH, Node, Output, attribute, const_array
 from graph_tools.graph.attributes import const_attributes
+from graph_tools.live import LiveTensor, as_float64, is_traced, read_weight
 from graph_tools.model import Model
+from graph_tools.rewriting.add_weights import become_weight, weight_tensor
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_per_chunk
 
 LINEAR = ("MatMul", "Conv2D", "DepthwiseConv2dNative")
@@ -92,7 +94,7 @@ class Affines:
             source.node == node.name and source.port for user in self.graph.users(node.name) for source in user.inputs
         ):
             return None
-        gamma, beta, mean, variance = (self.values.value(source) for source in node.inputs[1:5])
+        gamma, beta, mean, variance = (self.values.weight(source) for source in node.inputs[1:5])
         if gamma is None or beta is None or mean is None or variance is None:
             return None
         epsilon = attribute(node, "epsilon", 1e-4)
@@ -101,7 +103,7 @@ class Affines:
 
     def _vector(self, node: Node, index: int) -> Array | None:
         """Return a known operand: one number, or one for each element of the other operand's last axis."""
-        value = self.values.value(node.inputs[index])
+        value = self.values.weight(node.inputs[index])
         shape = self.shape_of(node.inputs[1 - index])
         if value is None or value.dtype == object or not shape or value.ndim > len(shape) or not value.size:
             return None
@@ -129,9 +131,7 @@ class Affines:
 
 
 def _affine_of(node: Node, source: int, scale: Any, offset: Any) -> Affine:
-    return Affine(
-        node.inputs[source], np.asarray(scale, np.float64), np.asarray(offset, np.float64), False, [node.name]
-    )
+    return Affine(node.inputs[source], as_float64(scale), as_float64(offset), False, [node.name])
 
 
 class Weights:
@@ -211,6 +211,9 @@ class Weights:
     def applied_to(self, vector: Array) -> Array:
         """Multiply a vector [inputs] by a MatMul's weights, in float64: [outputs]."""
         source = self.source
+        if isinstance(source, LiveTensor) or is_traced(vector):
+            whole = as_float64(read_weight(source))
+            return whole @ vector if self.transposed else vector @ whole
         if self.transposed:
             parts = [chunk.astype(np.float64) @ vector for chunk in source.chunks(rows_per_chunk(source))]
             return np.concatenate(parts)
@@ -221,12 +224,19 @@ class Weights:
         return total
 
     def _multiply(self, factors: Array) -> None:
-        if self.const is not None:
-            value = (self.source.read() * factors).astype(self.source.dtype)
-            self.model.graph.become(self.const, "Const", [], const_attributes(value))
+        source = self.source
+        if self.handle is not None and not isinstance(source, LiveTensor) and not is_traced(factors):
+            self.model.variables[self.handle] = _multiplied(source, factors)
             return
-        assert self.handle is not None
-        self.model.variables[self.handle] = _multiplied(self.source, factors)
+        value = (read_weight(source) * factors).astype(source.dtype)
+        if self.handle is not None:
+            self.model.variables[self.handle] = weight_tensor(value)
+        elif is_traced(value):
+            assert self.const is not None
+            become_weight(self.model, self.const, value)
+        else:
+            assert self.const is not None
+            self.model.graph.become(self.const, "Const", [], const_attributes(value))
 
 
 def _multiplied(source: TensorSource, factors: Array) -> StreamTensor:

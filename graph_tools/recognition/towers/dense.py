@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+import sys
 
 from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.live import contiguous
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight, columns
 from graph_tools.rewriting.outcome import Found, NoMatch, Outcome, Refused
 from graph_tools.tensors import Array
@@ -62,7 +62,7 @@ def _conv(site: Site, node: Node) -> Outcome[Piece]:
     found = _kernel(site, output)
     if found is None or len(shape) != 4 or shape[:2] != [1, 1] or not shape[2] or not shape[3] or found[2]:
         return NoMatch()
-    matrix = np.ascontiguousarray(read_weight(site, found[0]).reshape((shape[2], shape[3])))
+    matrix = contiguous(read_weight(site, found[0]).reshape((shape[2], shape[3])))
     return _piece(site, node, matrix, shape[2], shape[3], False)
 
 
@@ -102,7 +102,7 @@ def _with_fused_ops(site: Site, node: Node, piece: Piece) -> Outcome[Piece]:
     if len(rest) > 1 or any(name not in _FUSED for name in rest) or len(node.inputs) > 3:
         return Refused(f"'{node.name}' does {', '.join(names)}, expected a bias and one activation")
     if "BiasAdd" in names:
-        bias = site.values.value(node.inputs[2])
+        bias = site.values.weight(node.inputs[2])
         if bias is None or bias.shape != (piece.width,):
             return Refused(f"bias of '{node.name}' is not constant")
         piece.weights["bias"] = skip(site.graph, node.inputs[2])
@@ -142,12 +142,11 @@ def _einsum(site: Site, node: Node) -> Outcome[Piece]:
     if len(shape) == 2:
         return _piece(site, node, kernel, k, units, transposed != turned)
     matrix = (units, k) if turned else (k, units)
-    return _piece(site, node, np.ascontiguousarray(read_weight(site, kernel).reshape(matrix)), k, units, turned)
+    return _piece(site, node, contiguous(read_weight(site, kernel).reshape(matrix)), k, units, turned)
 
 
 def read_weight(site: Site, output: Output) -> Array:
     """Return the elements of a constant weight of any size."""
-    handle = site.values.handle(output)
-    value = site.model.variables[handle].read() if handle is not None else site.values.constant(output)
+    value = site.values.weight(output, sys.maxsize)
     assert value is not None
     return value

@@ -65,7 +65,7 @@ def _affine(site: Site, op: str, vector: Weight, side: int) -> dict[str, Weight]
         return {"shift": vector}
     if op == "Sub" and not side:
         return {"scale": np.full(1, -1.0, np.float32), "shift": vector}
-    value = site.values.value(vector) if isinstance(vector, Output) else vector
+    value = site.values.weight(vector) if isinstance(vector, Output) else vector
     if value is None or not side or (op != "Sub" and not np.all(value)):
         return None
     return {"shift": -value} if op == "Sub" else {"scale": np.float32(1.0) / value}

@@ -9,6 +9,7 @@ import numpy as np
 
 from graph_tools.analysis.symbolic_shapes import Size
 from graph_tools.graph import Node, Output, attribute, skip
+from graph_tools.live import contiguous
 from graph_tools.recognition.activations import Activation, recognize
 from graph_tools.recognition.flat_patterns import PRODUCT
 from graph_tools.recognition.formula_graph import ENDS, Formulas
@@ -58,7 +59,7 @@ def _piece(site: Site, node: Node, x: Output, found: Activation, nodes: set[str]
         if normed and np.all(vector == (1.0 if name == "gamma" else 0.0)):
             continue
         shape = (width,) if normed or vector.ndim else (1,)
-        value = np.ascontiguousarray(np.broadcast_to(vector.astype(np.float32), shape))
+        value = contiguous(np.broadcast_to(vector.astype(np.float32), shape))
         piece.weights[name] = _as_stored(site, nodes, value)
     return piece
 
@@ -67,7 +68,7 @@ def _as_stored(site: Site, nodes: set[str], value: Array) -> Weight:
     """Return the operand of some nodes that contains a vector, or else the vector itself."""
     for node in sorted(nodes):
         for source in site.graph[node].inputs:
-            held = site.values.value(source)
+            held = site.values.weight(source)
             if held is not None and held.dtype == value.dtype and np.array_equal(held, value):
                 return skip(site.graph, source)
     return value

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graph_tools.graph import Output
+from graph_tools.live import contiguous
 from graph_tools.plans import tower_plan as plans
 from graph_tools.recognition.towers.pieces import Piece, Site, Weight
 
@@ -140,18 +141,18 @@ class Drafts:
 
     def _whole(self, weight: Weight, width: int) -> Weight:
         """Return a bias with an element for each unit."""
-        value = self.site.values.value(weight) if isinstance(weight, Output) else weight
+        value = self.site.values.weight(weight) if isinstance(weight, Output) else weight
         if value is None or value.size == width:
             return weight
-        return np.full(width, value.ravel()[0], np.float32)
+        return contiguous(np.broadcast_to(value.reshape(1).astype(np.float32), (width,)))
 
     def _sum(self, first: Weight | None, second: Weight, width: int) -> Weight | None:
         if first is None:
             return second
-        values = [self.site.values.value(bias) if isinstance(bias, Output) else bias for bias in (first, second)]
+        values = [self.site.values.weight(bias) if isinstance(bias, Output) else bias for bias in (first, second)]
         if any(bias is None for bias in values):
             return None
-        return np.ascontiguousarray(sum(np.broadcast_to(bias, (width,)) for bias in values if bias is not None))
+        return contiguous(sum(np.broadcast_to(bias, (width,)) for bias in values if bias is not None))
 
     def _add(self, piece: Piece, inputs: list[Output]) -> None:
         parts: list[Output] = []

@@ -12,6 +12,7 @@ from graph_tools.analysis.shapes import shapes
 from graph_tools.analysis.symbolic_shapes import Size, Sizes, SymbolicShapes, product
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Graph, Node, Output, attribute, skip
+from graph_tools.live import contiguous
 from graph_tools.model import Model
 from graph_tools.rewriting.matcher import GraphFacts
 from graph_tools.tensors import Array
@@ -140,7 +141,7 @@ class Site(GraphFacts):
         plain = skip(self.graph, output)
         if width and self.shapes.shape_of(plain) == (width,) and columns(sizes, width) == 1:
             return plain
-        value = self.values.value(output)
+        value = self.values.weight(output)
         if value is None or sizes is None or not width or value.dtype != np.float32 or value.ndim > len(sizes):
             return None
         count = columns(sizes, width)
@@ -158,7 +159,7 @@ class Site(GraphFacts):
             return None
         if whole.size == value.size:
             return _same_or_new(skip(self.graph, output), value, (width,))
-        return np.ascontiguousarray(whole.reshape(width))
+        return contiguous(whole.reshape(width))
 
     def same_shape(self, *outputs: Output) -> bool:
         """Return whether outputs have equal shapes; first dimensions may differ if all of them are unknown."""
@@ -188,7 +189,7 @@ class Site(GraphFacts):
 
 
 def _same_or_new(output: Output, value: Array, shape: tuple[int, ...]) -> Weight:
-    return output if value.shape == shape else np.ascontiguousarray(value.reshape(shape))
+    return output if value.shape == shape else contiguous(value.reshape(shape))
 
 
 def controls_others(graph: Graph) -> set[str]:
