@@ -114,6 +114,8 @@ class FuseOptions:
         Folder of table files that artifacts share; None: each artifact has its own.
     max_auc_loss : float
         Largest loss of AUC for which `auto` permits int8; for requests without labels, of rank correlation.
+    live : bool
+        Follow the changes that a trainer makes to rows and variables.
 
     Raises
     ------
@@ -126,6 +128,7 @@ class FuseOptions:
     user_inputs: tuple[str, ...] = ()
     table_store: Path | None = None
     max_auc_loss: Fraction = 1e-3
+    live: bool = False
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:

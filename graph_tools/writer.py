@@ -14,6 +14,8 @@ from graph_tools.graph import Graph, Node, Output, is_native, op_def
 from graph_tools.graph.op_library import is_ours
 from graph_tools.model import HashTableContent, Model
 from graph_tools.readers.saved_tables import TableOutput, add_initializers
+from graph_tools.rewriting.live_ops import INITIALIZER as LIVE_INITIALIZER
+from graph_tools.rewriting.live_ops import origin_of
 from graph_tools.store.table_file import TableFile
 from graph_tools.tensors import TensorSource
 
@@ -150,7 +152,7 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
     meta_graph.saver_def.version = 2
     for handle in restore.variables:
         _add_variable(meta_graph, graph, handle, restore)
-    initializers = [*model.init, *add_initializers(graph, meta_graph, tables)]
+    initializers = [*model.init, *_fill_tables(model, graph, meta_graph, tables)]
     if initializers:
         init = graph.add("NoOp", name="init_all_tables", controls=initializers).name
         meta_graph.collection_def["saved_model_main_op"].node_list.value.append(init)
@@ -171,6 +173,17 @@ def saved_model_message(model: Model, tables: dict[str, TableFile]) -> Any:
     meta_graph.meta_info_def.stripped_op_list.op.extend(_library_ops(graph))
     meta_graph.graph_def.CopyFrom(graph.to_graph_def())
     return saved_model
+
+
+def _fill_tables(model: Model, graph: Graph, meta_graph: Any, tables: dict[str, TableFile]) -> list[str]:
+    """Add the nodes that fill tables, which run before a live model is initialized, and return their names."""
+    live = graph.of(LIVE_INITIALIZER)
+    origins = {name: origin_of(model, name) for name in tables if live}
+    sources = {name: origin.source.name for name, origin in origins.items() if origin is not None}
+    added = add_initializers(graph, meta_graph, tables, sources)
+    for node in live:
+        graph.set_inputs(node, node.inputs, added)
+    return added
 
 
 def _library_ops(graph: Graph) -> list[Any]:

@@ -61,6 +61,16 @@ class FusionOptions:
         ),
     ] = None
 
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            metavar="",
+            help="Let the model follow deltas of a trainer while it is served (docs/delta_format.md). IN must be the "
+            "export of the training system, not the result of cut.",
+        ),
+    ] = False
+
     def arguments(self) -> dict[str, Any]:
         """Return these options as arguments of `fuse` and `optimize`."""
         return {
@@ -69,6 +79,7 @@ class FusionOptions:
             "table_store": self.table_store,
             "user_inputs": tuple(name.strip() for name in (self.user_inputs or "").split(",") if name.strip()),
             "timing": self.explain,
+            "live": self.live,
         }
 
     def render(self, data: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ def render_fuse(report: dict[str, Any], console: Console, explain: bool = False)
     if not any(pass_["sites"] for pass_ in report["fused"]):
         console.print("[yellow]nothing was fused[/]", "" if explain else "(--explain says more)", highlight=False)
     file_notes = [f"[yellow]note[/] {escape(text)}" for file in report["table_files"] for text in file["notes"]]
-    for line in [*file_notes, *_precision(report["precision"]), *notes(report)]:
+    for line in [*file_notes, *_precision(report["precision"]), *_live(report["live"]), *notes(report)]:
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -115,6 +115,16 @@ def _timing(found: dict[str, Any] | None, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _live(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    tables, variables = len(found["tables"]), len(found["variables"])
+    return [
+        f"[bold]live[/] follows {tables} table{'' if tables == 1 else 's'} and {variables} "
+        f"variable{'' if variables == 1 else 's'} of lineage {found['lineage']} from epoch {found['epoch']}"
+    ]
 
 
 def _precision(found: dict[str, Any] | None) -> list[str]:

@@ -26,12 +26,15 @@ class Formulas:
     Attributes
     ----------
     graph : Graph
+    followed : list of str
+        The names of all variables and tables of the source that may change.
     sources : dict of str to TensorSource
         The variables of the source model that have a placeholder, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, followed: Iterable[str] = ()) -> None:
         self.graph = Graph()
+        self.followed = list(followed)
         self.sources: dict[str, TensorSource] = {}
 
     def source(self, name: str, tensor: TensorSource) -> Output:

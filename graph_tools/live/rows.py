@@ -24,14 +24,16 @@ class RowSource:
         By what a delta names a row: `row_number` for a variable, else the type of the table's keys.
     rows : int
         Number of rows of a variable; 0 for a table.
-    first_default, defaults : int
-        The rows of the tensor that are the source's rows for absent keys.
+    first_default : int
+        The row of the tensor that is the source's first row for absent keys; -1: the tensor does not have these.
+    defaults : int
+        Number of the source's rows for absent keys.
     """
 
     name: str
     key_kind: KeyKind
     rows: int = 0
-    first_default: int = 0
+    first_default: int = -1
     defaults: int = 0
 
 

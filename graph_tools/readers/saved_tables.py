@@ -85,18 +85,26 @@ def table_of_node(model: Model, node: Node) -> TableSpec:
     return spec
 
 
-def add_initializers(graph: Graph, meta_graph: Any, files: dict[str, TableFile]) -> list[str]:
-    """Add nodes that fill tables from assets when the model is loaded, and return their names."""
+def add_initializers(graph: Graph, meta_graph: Any, files: dict[str, TableFile], sources: dict[str, str]) -> list[str]:
+    """Add nodes that fill tables from assets when the model is loaded, and return their names.
+
+    Parameters
+    ----------
+    sources : dict of str to str
+        For tables that change: the name of the source table, by node. Tables with equal files then change separately.
+    """
     names: dict[str, Output] = {}
+    shared: set[str] = set()
     added = []
     for node, file in files.items():
-        first = file.name not in names
-        if first:
+        if file.name not in names:
             names[file.name] = graph.add_const(file.name, f"tables/{file.sha256[:16]}/filename")
             asset = meta_graph.asset_file_def.add(filename=file.name)
             asset.tensor_info.name = str(names[file.name])
-        graph.set_attr(graph[node], "shared_name", file.sha256)
-        if first:
+        name = f"{file.sha256}/{sources[node]}" if node in sources else file.sha256
+        graph.set_attr(graph[node], "shared_name", name)
+        if name not in shared:
+            shared.add(name)
             inputs = [graph[node].output(), names[file.name]]
             added.append(graph.add(INITIALIZER, inputs, name=f"tables/{file.sha256[:16]}/initialize").name)
     return added

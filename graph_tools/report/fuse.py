@@ -13,6 +13,7 @@ from graph_tools.json_data import JsonSchema, Positive
 from graph_tools.model import Model
 from graph_tools.options import FuseOptions
 from graph_tools.report.cut import CutReport
+from graph_tools.report.live import Live
 from graph_tools.report.precision import Precision
 from graph_tools.report.table_files import PlacedTableFile
 from graph_tools.rewriting.protocol import PassResult
@@ -76,6 +77,8 @@ class FuseReport(CutReport):
         The library that the result was verified with.
     timing : Timing or None
         Where the source spends its time; None: not requested (`--explain`).
+    live : Live or None
+        What the model follows; None: it is not live, or nothing was written.
     """
 
     SCHEMA = "fuse_report/1"
@@ -88,6 +91,7 @@ class FuseReport(CutReport):
     library: str = ""
     requires: Requirements = field(default_factory=lambda: Requirements(1))
     timing: Timing | None = None
+    live: Live | None = None
 
     def note_ops(self, model: Model) -> None:
         """Record which version of the ops a model needs."""

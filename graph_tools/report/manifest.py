@@ -15,6 +15,7 @@ from graph_tools.model.table_record import AbsentValue
 from graph_tools.options import CutOptions, RowType
 from graph_tools.report.cut import CutReport
 from graph_tools.report.fuse import FuseReport, Requirements, Site
+from graph_tools.report.live import Live
 from graph_tools.report.precision import DecidedInt8, DecidedPrecision, Precision
 from graph_tools.report.table_files import TableFileRecord
 from graph_tools.verification.compare import OutputComparison, Tolerance
@@ -142,6 +143,8 @@ class FusedManifest(Manifest):
         Inputs that describe the user, if rows are items: they may have one row, or one row per item.
     fusing : list of FusingPass
         Result of each fusing pass, in order.
+    live : Live or None
+        What the model follows while it is served; None: it does not change.
     """
 
     fused: Annotated[bool, JsonSchema(const=True)] = True
@@ -150,6 +153,7 @@ class FusedManifest(Manifest):
     table_files: list[TableFileRecord]
     user_inputs: list[str]
     fusing: list[FusingPass]
+    live: Live | None
 
 
 def write_manifest(report: CutReport, folder: Path, digests: Mapping[Path, str] | None = None) -> None:
@@ -197,6 +201,7 @@ def _manifest(report: CutReport, files: dict[str, str]) -> Manifest:
         table_files=[summary(TableFileRecord, file) for file in report.table_files],
         user_inputs=report.user_inputs,
         fusing=[summary(FusingPass, result, refused=len(result.refused)) for result in report.fused],
+        live=report.live,
     )
 
 

@@ -16,13 +16,13 @@ def follow_variables(model: Model) -> None:
 
     Variables that the graph itself writes while it serves are state of the server and not followed.
     """
-    model.live = Formulas()
     # The graph still has the nodes that initialize, train and restore variables.
     graph, served = model.graph, model.graph.ancestors(model.outputs())
     written = {source.node for name in served if has_effect(graph, graph[name]) for source in graph[name].inputs}
-    for name, tensor in model.variables.items():
-        if tensor.dtype == np.float32 and name not in written:
-            model.variables[name] = LiveTensor.of_variable(model.live, name, tensor)
+    names = [name for name, tensor in model.variables.items() if tensor.dtype == np.float32 and name not in written]
+    model.live = Formulas([*names, *(table.name for table in model.sparse_tables.values())])
+    for name in names:
+        model.variables[name] = LiveTensor.of_variable(model.live, name, model.variables[name])
 
 
 def settle_weights(model: Model) -> dict[str, Output]:

@@ -34,16 +34,19 @@ class AbsentPolicy:
         return not self.by_input
 
 
-def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
+def absent_policy(graph: Graph, name: str, table: SparseTable, live: bool = False) -> AbsentPolicy:
     """Return the absent values of a table's lookups.
+
+    If the model is live, the rows of the table's own value may change, and all of them stay.
 
     The second input of a lookup takes precedence over the table's own value, which is the user's if the user set one.
     If all lookups have the same constant second input of one row, that row becomes the table's value.
     """
     found = lookups(graph, name)
+    own = table.absent if live else _simplify(table.absent)
     with_input = [node for node in found if attribute(node, "has_default", False)]
     if not with_input:
-        return AbsentPolicy(_simplify(table.absent), frozenset())
+        return AbsentPolicy(own, frozenset())
     rows = [_constant_row(graph, node, table) for node in with_input]
     if len(with_input) == len(found) and all(
         row is not None and rows[0] is not None and row.tobytes() == rows[0].tobytes() for row in rows
@@ -51,7 +54,7 @@ def absent_policy(graph: Graph, name: str, table: SparseTable) -> AbsentPolicy:
         assert rows[0] is not None
         source = f"constant second input of '{with_input[0].name}'"
         return AbsentPolicy(_simplify(Absent(rows[0][None], source)), frozenset())
-    return AbsentPolicy(_simplify(table.absent), frozenset(node.name for node in with_input))
+    return AbsentPolicy(own, frozenset(node.name for node in with_input))
 
 
 def _constant_row(graph: Graph, node: Node, table: SparseTable) -> Array | None:

@@ -59,9 +59,10 @@ class Emitter:
         if self.plan.source.plain:
             return row_source(self.model.variables[self.plan.name])
         kind: KeyKind = "string" if self.plan.source.string_keys else "int64"
-        policy = self.plan.policy
-        defaults = 0 if policy is None or policy.absent.rows is None else len(policy.absent.rows)
-        return RowSource(self.plan.source.name, kind, first_default=streams.absent_row, defaults=defaults)
+        rows = self.model.sparse_tables[self.plan.name].absent.rows
+        used = self.plan.policy is not None and self.plan.policy.absent.rows is rows
+        first = streams.absent_row if used and rows is not None else -1
+        return RowSource(self.plan.source.name, kind, first_default=first, defaults=0 if rows is None else len(rows))
 
     def _variable(self, part: str, tensor: Any, source: RowSource | None = None) -> Output:
         name = self.graph.fresh_name(f"{self.plan.name}/{part}")

@@ -155,7 +155,7 @@ def plan_sparse(
     """
     check_shapes(table, may_be_empty=True)
     check_distinct(table, options.memory_limit // 8)
-    policy = absent_policy(model.graph, name, table)
+    policy = absent_policy(model.graph, name, table, model.live is not None)
     absent = 1 if policy.absent.rows is None else len(policy.absent.rows)
     if absent > 1 and table.key_dtype.kind == "O":
         raise ConversionError(f"table '{table.name}': string keys and {absent} default rows, expected one default row")

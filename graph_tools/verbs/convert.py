@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -20,12 +21,15 @@ from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
+from graph_tools.readers.lineage import find_position
 from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.readers.unknown_ops import check_restored, unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_target, table_bytes
 from graph_tools.report.manifest import write_manifest
 from graph_tools.rewriting.protocol import PassResult
+from graph_tools.store.lineage import write_lineage
 from graph_tools.store.table_store import TableStore
+from graph_tools.store.timeline import Position
 from graph_tools.tensors import byte_size
 from graph_tools.verbs.leaving_out import Attempts, Choice
 from graph_tools.verbs.staging import check_place, staged
@@ -114,6 +118,15 @@ class Conversion(ABC, Generic[Report]):
             absent_key=dict(self.options.absent_key),
         )
 
+    @cached_property
+    def position(self) -> Position | None:
+        """The place of the source in the timeline of its training run; None if it has no weights that can change."""
+        self.steps.begin("Identifying the weights")
+        try:
+            return find_position(self.source, None if self.checkpoint is None else Path(self.checkpoint))
+        except ConversionError:
+            return None
+
     def run(self) -> Report:
         """Convert the model.
 
@@ -185,6 +198,8 @@ class Conversion(ABC, Generic[Report]):
             if not place:
                 raise _OnlyTriedError
             self.complete(model, report, folder, tables)
+            if self.position is not None:
+                write_lineage(folder, self.position)
             write_manifest(report, folder, digests)
             report.target = describe_target(model, folder)
             report.target.path = str(target)

@@ -23,10 +23,12 @@ from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
 from graph_tools.report.table_files import describe_table_files
+from graph_tools.rewriting.follow_variables import follow_variables, settle_weights
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
 from graph_tools.verbs.leaving_out import Choice
+from graph_tools.verbs.live import check_export, check_followable, make_live
 from graph_tools.verbs.precision import decide
 from graph_tools.verbs.tower_precision import set_precision
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
@@ -45,6 +47,7 @@ def fuse(
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
     timing: bool = False,
+    live: bool = False,
     requests: Sequence[str | Path] = (),
     samples: int = SAMPLES,
     tolerance: Tolerance | str | None = None,
@@ -86,6 +89,9 @@ def fuse(
     timing : bool
         Trace the source with the generated requests: `timing` in the report gives the share of the time that is spent
         in parts that were not fused.
+    live : bool
+        Let the model follow deltas while it is served: each weight is a formula of the source's variables, and each
+        table keeps the name of its source table. The source must be the export of the training system.
     requests, samples, tolerance, dry_run, check, accept_weak_proof, seed, progress
         As in `cut`.
     op_library : path or sequence of path, optional
@@ -116,6 +122,7 @@ def fuse(
         table_store=table_store,
         user_inputs=user_inputs,
         timing=timing,
+        live=live,
         requests=requests,
         samples=samples,
         tolerance=tolerance,
@@ -142,6 +149,7 @@ def optimize(
     table_store: str | Path | None = None,
     user_inputs: Sequence[str] = (),
     timing: bool = False,
+    live: bool = False,
     requests: Sequence[str | Path] = (),
     samples: int = SAMPLES,
     tolerance: Tolerance | str | None = None,
@@ -159,6 +167,8 @@ def optimize(
     cutting, fusing = cutting_pass_names(), fusing_pass_names()
     check_skipped(skip_passes, [*fusing, *cutting])
     options = options or CutOptions()
+    if live:
+        check_followable(options)
     skipped = (*options.skip_passes, *(name for name in skip_passes if name in cutting))
     store = None if table_store is None else Path(table_store)
     return _FuseConversion(
@@ -170,7 +180,12 @@ def optimize(
         options=replace(options, skip_passes=skipped),
         table_store=store,
         fusing=FuseOptions(
-            precision, tuple(name for name in skip_passes if name in fusing), tuple(user_inputs), store, max_auc_loss
+            precision,
+            tuple(name for name in skip_passes if name in fusing),
+            tuple(user_inputs),
+            store,
+            max_auc_loss,
+            live,
         ),
         timing=timing,
         requests=requests,
@@ -198,6 +213,9 @@ class _FuseConversion(Conversion[FuseReport]):
 
     def begin(self, model: Model) -> FuseReport:
         self.fusing.check_inputs({name: signature.inputs for name, signature in model.signatures.items()})
+        if self.fusing.live:
+            check_export(model)
+            follow_variables(model)
         mark_contractions(model)
         report = FuseReport(describe_source(model), self.options, dry_run=self.dry_run)
         report.fuse_options, report.library = self.fusing, self.library
@@ -216,6 +234,7 @@ class _FuseConversion(Conversion[FuseReport]):
             refused = [site for found in report.fused for site in found.refused]
             report.timing = self._trace_of_source.weigh(model.graph, refused)
         report.passes += [pass_.apply(model) for pass_ in self._tidying_passes()]
+        self._formulas = settle_weights(model) if self.fusing.live else {}
         require_for(model.graph, model.path)
         set_precision(model, "fp32")
         report.note_ops(model)
@@ -224,6 +243,9 @@ class _FuseConversion(Conversion[FuseReport]):
         compare = self._compare_precisions if self.check else None
         report.table_files = describe_table_files(tables.files)
         report.precision = decide(model, folder, tables.files, self.fusing, compare)
+        if self.fusing.live:
+            # Its ops compute the same, from a view of the first epoch.
+            report.live = make_live(model, self._formulas, folder, tables.files, self.position)
         report.note_ops(model)
 
     def _tidying_passes(self) -> list[Pass]:

@@ -54,20 +54,24 @@ def table_spec(model: Model, source: TableSource, vocabularies: Vocabularies) ->
             else:
                 numbers = _numbers(vocabulary, source.index, begin)
     whole = _rows(model, rows, begin, end) if picked is None else _rows_with_numbers(model, rows, picked)
-    place = None if origin is None else _origin(origin, source, begin, picked)
+    place = None if origin is None else _origin(origin, source, begin, picked, default is not None)
     return TableSpec(source.dim, whole, rows.row_type, keys, numbers, default, str(absent), place)
 
 
-def _origin(source: RowSource, table: TableSource, begin: int, picked: Array | None) -> TableOrigin:
+def _origin(source: RowSource, table: TableSource, begin: int, picked: Array | None, has_defaults: bool) -> TableOrigin:
     """Return where the rows of a table come from; for tables with keys, these say it."""
     defaults: Array = np.empty(0, np.int64)
-    if isinstance(table.absent, DefaultRows):
+    if has_defaults and isinstance(table.absent, DefaultRows):
         defaults = table.absent.first + _places(table.absent)
     if source.key_kind == "row_number":
         return TableOrigin(source, begin, picked, tuple(map(int, defaults)))
-    numbers = defaults - source.first_default
-    numbers[(numbers < 0) | (numbers >= source.defaults)] = -1
-    return TableOrigin(source, default_rows=tuple(map(int, numbers)))
+    numbers = (int(row) - source.first_default if _is_default(int(row), source) else -1 for row in defaults)
+    return TableOrigin(source, default_rows=tuple(numbers))
+
+
+def _is_default(row: int, source: RowSource) -> bool:
+    """Return whether a row of a tensor is a row for absent keys of the source."""
+    return source.first_default >= 0 and 0 <= row - source.first_default < source.defaults
 
 
 def sliced(tensor: TensorSource, begin: int, end: int) -> TensorSource:
@@ -137,9 +141,7 @@ def _may_differ_from_zeros(rows: TensorSource, absent: DefaultRows, origin: RowS
     """Return whether a bit of the default rows is set, or may be set by a change of their source."""
     if isinstance(rows, EncodedRows):
         return True
-    if origin is not None and (
-        origin.key_kind == "row_number" or origin.first_default <= absent.first < origin.first_default + origin.defaults
-    ):
+    if origin is not None and (origin.key_kind == "row_number" or _is_default(absent.first, origin)):
         return True
     return any(np.ascontiguousarray(chunk).view(np.uint8).any() for chunk in rows.chunks(1 << 16))
 

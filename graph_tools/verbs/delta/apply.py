@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from graph_tools.errors import UsageError, naming
 from graph_tools.model import Model
 from graph_tools.readers.lineage import find_position
-from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import CutReport
 from graph_tools.store.delta import Delta
-from graph_tools.store.lineage import write_lineage
 from graph_tools.store.merging import merge_deltas
 from graph_tools.store.timeline import Position, TimelineReader
 from graph_tools.tables.overlay import overlay
@@ -94,5 +93,7 @@ class _Application(CutConversion):
             self._changes = reader.position, merge_deltas(deltas)
         return self._changes
 
-    def complete(self, model: Model, report: CutReport, folder: Path, tables: TableOutput) -> None:
-        write_lineage(folder, self._read_changes()[0])
+    @cached_property
+    def position(self) -> Position | None:
+        """The position at the last epoch."""
+        return self._read_changes()[0]

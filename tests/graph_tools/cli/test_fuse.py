@@ -67,6 +67,12 @@ def test_skipped_passes(source: Path, tmp_path: Path) -> None:
     assert found.err.startswith("error: --skip-pass cut: no such pass, expected one of: fuse_layers, ")
 
 
+def test_live_model_is_reported(source: Path, tmp_path: Path) -> None:
+    found = run("fuse", source, tmp_path / "out", "--live", "--precision", "fp32", "--samples", 3)
+    assert found.code == 0
+    assert "live follows " in found.out
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_precision(source: Path, tmp_path: Path, precision: str) -> None:
     data = report_of("fuse", source, tmp_path / "out", "--precision", precision, "--samples", 3)

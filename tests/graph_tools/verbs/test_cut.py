@@ -306,7 +306,14 @@ def test_each_step_reports_its_progress(sparse: Path, tmp_path: Path) -> None:
 
     told = Told()
     cut(sparse, tmp_path / "out", samples=3, progress=told)
-    assert [name for name, _, _ in told.steps] == ["Reading", "Rewriting", "Writing", "Running", "Running"]
+    assert [name for name, _, _ in told.steps] == [
+        "Reading",
+        "Rewriting",
+        "Writing",
+        "Running",
+        "Running",
+        "Identifying",
+    ]
     by_name = dict(zip([step for step, _, _ in told.steps], told.done, strict=True))
     totals = {name: (total, unit) for name, total, unit in told.steps}
     assert totals["Writing"] == (by_name["Writing"], "bytes")

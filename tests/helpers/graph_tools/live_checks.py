@@ -27,13 +27,15 @@ from helpers.models.idiom_models import KEY
 from helpers.oracles.outputs import assert_same_outputs
 from helpers.system.programs import LIBRARY
 
+KEPT_NAMES = CutOptions(keep_graph_names=True)
+
 Rewrite = Callable[[Model], object]
 
 
-def fused(model: Model, user_inputs: tuple[str, ...] = ()) -> None:
+def fused(model: Model, user_inputs: tuple[str, ...] = (), options: CutOptions = KEPT_NAMES) -> None:
     """Run all passes of `cut` and `fuse`."""
     mark_contractions(model)
-    run_passes(model, serving_passes(CutOptions(keep_graph_names=True)))
+    run_passes(model, serving_passes(options))
     run_passes(model, fusing_passes(FuseOptions(user_inputs=user_inputs)))
     drop_marks(model.graph)
     run_passes(model, [PruneUnreachable(), MoveConstants()])
