@@ -13,6 +13,7 @@ import pytest
 from graph_tools.errors import UsageError
 from graph_tools.options import CutOptions
 from graph_tools.verbs.cut import cut
+from graph_tools.verbs.fuse import optimize
 from helpers.graph_tools.stock_answers import answers
 from load_tests.workloads.sparse_exports import (
     Export,
@@ -159,3 +160,11 @@ def test_rows_that_are_stored_once_are_listed(tmp_path: Path) -> None:
     (one,) = cut(path, None, dry_run=True).removed.rows
     assert one.class_ == "shared"
     assert one.rows == 2899
+
+
+@FAMILIES
+def test_parts_of_a_live_model_change_under_their_own_names(tmp_path: Path, family: Any) -> None:
+    report = optimize(write(tmp_path, family), tmp_path / "out", live=True, precision="fp32")
+    assert report.live is not None
+    assert sorted(table.source for table in report.live.tables) == ["emb/part_0", "emb/part_1"]
+    assert {table.key_kind for table in report.live.tables} == {"int64"}

@@ -34,6 +34,7 @@ from graph_tools.rewriting.sizes import drop_same_shape_reshapes
 from graph_tools.tensors import Concatenated, TensorSource
 
 _WHY = "the parts of the table are one table now"
+_FOLLOWED = "a trainer changes the rows of each part under the name of the part"
 _GATHERS = ("ResourceGather", "SparseLookup", "GatherV2")
 
 
@@ -109,7 +110,7 @@ class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
             return Refused(f"variable '{found.names[0]}' has no value, or is written while it is served")
         held = [tensor for tensor in tensors if tensor is not None]
         if any(isinstance(part, LiveTensor) for part in held):
-            return Refused("a trainer changes the rows of each part under the name of the part")
+            return Refused(_FOLLOWED)
         if any(part.dtype != held[0].dtype or part.shape[1:] != held[0].shape[1:] for part in held):
             return Refused("parts have rows of different shapes or dtypes")
         for name in found.names:
@@ -129,6 +130,8 @@ class CollapsePartitionedLookups(SitePass[tuple[Partitioned, Merge]]):
     def _merge_of_tables(self, model: Model, found: Partitioned, route: Route) -> Outcome[Merge]:
         if skip(model.graph, found.rows) != skip(model.graph, found.ids):
             return Refused(f"parts are looked up by '{found.rows}', expected the ids '{found.ids}' themselves")
+        if model.live is not None:
+            return Refused(_FOLLOWED)
         tables = [model.sparse_tables[name] for name in found.names]
         for name, table in zip(found.names, tables, strict=True):
             if not same_absent(tables[0].absent, table.absent):
