@@ -30,12 +30,16 @@ class Formulas:
         The names of all variables and tables of the source that may change.
     sources : dict of str to TensorSource
         The variables of the source model that have a placeholder, by name.
+    of_plans : dict of str to list of Output or None
+        The formulas of the numbers in the plan of a `RecEmbeddingGroup`, by node, in the order of its attribute
+        `formulas`; None for numbers that never change.
     """
 
     def __init__(self, followed: Iterable[str] = ()) -> None:
         self.graph = Graph()
         self.followed = list(followed)
         self.sources: dict[str, TensorSource] = {}
+        self.of_plans: dict[str, list[Output | None]] = {}
 
     def source(self, name: str, tensor: TensorSource) -> Output:
         """Return the placeholder of a source variable."""

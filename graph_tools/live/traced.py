@@ -133,6 +133,11 @@ class Traced(NDArrayOperatorsMixin):
         value = self.generic.take(numbers, axis)
         return self._made("GatherV2", inputs, value, Tindices=np.int64, Taxis=np.int32, batch_dims=0)
 
+    def sum(self, axis: int) -> Traced:
+        axes = self.formulas.constant(np.int32(axis))
+        value = self.generic.sum(axis=axis, dtype=self.dtype)
+        return self._made("Sum", [axes], value, Tidx=np.int32, keep_dims=False)
+
     def any(self) -> bool:
         return bool(self.generic.any())
 

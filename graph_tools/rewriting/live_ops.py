@@ -94,29 +94,38 @@ class _Rewrite:
     def run(self) -> LiveGraph:
         graph = self.graph
         tables = [node.name for node in graph.of(TABLE) if origin_of(self.model, node.name) is not None]
-        changing = [name for name in self._of if name in graph and graph.users(name)]
-        if not tables and not changing:
-            raise nothing_changes(self.model)
         attrs = {"container": "", "shared_name": ""}
         handle = graph.add("RecLiveModel", name="live", attrs=attrs).output()
         view = graph.add("RecPinView", [handle], name="live/view").output()
         for node in graph.of(*_BEFORE_WEIGHTS):
             self._view_weights(node, view)
         for node in graph.of(GROUP):
-            if any(source.node in tables for source in node.inputs):
-                self._add_view(node, view, [])
-        for name in changing:
-            self._view_variable(name, view)
+            self._view_group(node, view, tables)
+        for name in self._of:
+            if name in graph:
+                self._view_variable(name, view)
+        if not tables and not self._numbers:
+            raise nothing_changes(self.model)
         return LiveGraph(handle, list(self._numbers), tables)
 
     def _name(self, handle: str) -> str:
         """Return the name of the formula of a variable."""
-        return f"f{self._numbers.setdefault(self._of[handle], len(self._numbers))}"
+        return self._number(self._of[handle])
+
+    def _number(self, formula: Output) -> str:
+        return f"f{self._numbers.setdefault(formula, len(self._numbers))}"
 
     def _add_view(self, node: Node, view: Output, formulas: list[str]) -> None:
         self.graph.set_inputs(node, [*node.inputs, view])
         self.graph.set_attr(node, "num_views", 1)
         self.graph.set_attr(node, "formulas", formulas)
+
+    def _view_group(self, node: Node, view: Output, tables: list[str]) -> None:
+        assert self.model.live is not None
+        formulas = self.model.live.of_plans.get(node.name, [])
+        names = ["" if formula is None else self._number(formula) for formula in formulas]
+        if any(names) or any(source.node in tables for source in node.inputs):
+            self._add_view(node, view, names if any(names) else [])
 
     def _view_weights(self, node: Node, view: Output) -> None:
         names: list[str] = []

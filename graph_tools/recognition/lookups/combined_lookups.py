@@ -77,7 +77,13 @@ class CombinedFinder(LookupFinder):
     def averaged(self, node: Node, total: Piece) -> Outcome[Piece]:
         """Return the mean of the values that are present: their sum, divided by their number."""
         part = total.parts[0]
-        if len(total.parts) > 1 or part.combiner != "sum" or part.key is None or total.initial or node.controls:
+        if (
+            len(total.parts) > 1
+            or part.combiner != "sum"
+            or part.key is None
+            or total.initial is not None
+            or node.controls
+        ):
             return NoMatch()
         counted = self.graph[skip(self.graph, node.inputs[1]).node]
         safe = node.op == "DivNoNan"

@@ -47,6 +47,8 @@ class _Plan:
         self.outputs: dict[tuple[object, ...], int] = {}
         self.made: list[GroupOutput] = []
         self.columns: list[Column] = []
+        self.output_formulas: list[Output | None] = []
+        self.column_formulas: list[Output | None] = []
 
     def output(self, piece: Piece) -> int:
         """Return the number of the output that has the columns of a piece, whatever their shape."""
@@ -54,8 +56,11 @@ class _Plan:
         if place not in self.outputs:
             number = self.outputs[place] = len(self.made)
             sequence = None if piece.sequence is None else self._key(piece.sequence)
-            self.made.append(GroupOutput(piece.width, piece.initial or None, sequence))
+            initial = None if piece.initial is None else tuple(map(float, piece.initial.read()))
+            self.made.append(GroupOutput(piece.width, initial, sequence))
+            self.output_formulas.append(None if piece.initial is None else piece.initial.formula)
             self.columns += [self._column(part, number) for part in piece.parts]
+            self.column_formulas += [None if part.matrix is None else part.matrix.formula for part in piece.parts]
         return self.outputs[place]
 
     def feature(self, output: Output) -> int:
@@ -88,7 +93,8 @@ class _Plan:
         assert part.feature is not None
         feature = self.feature(part.feature)
         if part.matrix is not None:
-            return Linear(feature, output, part.offset, part.matrix, part.accumulate)
+            rows = tuple(tuple(map(float, row)) for row in part.matrix.read())
+            return Linear(feature, output, part.offset, rows, part.accumulate)
         return Copy(feature, output, part.offset, part.width, part.accumulate)
 
     def plan(self) -> EmbeddingPlan:
@@ -127,6 +133,8 @@ def emit(model: Model, group: Group, tables: TableMaker, name: str) -> dict[Outp
     types = [dtype_of(graph, feature) for feature in plan.features]
     attrs = {"Tfeatures": types, "num_tables": len(handles), "num_outputs": len(plan.made), "plan": made.to_json()}
     node = graph.add(OP, [*plan.features, *handles], name=name, attrs=attrs)
+    if model.live is not None:
+        model.live.of_plans[node.name] = [*plan.output_formulas, *plan.column_formulas]
     return {
         root.output: _add_reshape_for(model, root, node.output(number))
         for root, number in zip(group.roots, numbers, strict=True)

@@ -12,7 +12,9 @@ from graph_tools.analysis.batches import Batches, is_reshape, joined_axis, joine
 from graph_tools.analysis.sizes import Size
 from graph_tools.analysis.values import Values
 from graph_tools.graph import Node, Output, attribute, constant_list, dtype_of, skip
+from graph_tools.live import PlanNumbers
 from graph_tools.recognition.lookups.pieces import Part, Piece, as_sequence, is_static, row_width, static
+from graph_tools.tensors import Array
 
 # A linear column is computed row by row, and its weights are text in the plan.
 _MOST_OUTPUTS, _MOST_WEIGHTS = 16, 4096
@@ -74,13 +76,12 @@ class Joiner:
 
     def _joined(self, pieces: list[Piece], shape: tuple[Size, ...]) -> Piece:
         parts: list[Part] = []
-        initial: tuple[float, ...] = ()
         begin = 0
         for piece in pieces:
             parts += [part.moved(begin) for part in piece.parts]
-            initial += piece.start()
             begin += piece.width
-        return Piece(pieces[0].batch, shape, tuple(parts), initial if any(initial) else ())
+        initial = np.concatenate([piece.start() for piece in pieces])
+        return Piece(pieces[0].batch, shape, tuple(parts), _numbers(initial))
 
     def _side_by_side(self, pieces: list[Piece]) -> Piece | None:
         """Return sequences [batch, T, w] joined at each position."""
@@ -111,15 +112,15 @@ class Joiner:
             if piece.sequence is not None or not self._are_alike(piece.shape, sizes[1:]):
                 return None
             pieces.append(piece)
-            initial = initial + np.array(piece.start(), np.float32)
+            initial = initial + piece.start()
         if not pieces or not self._one_batch(pieces) or not np.isfinite(initial).all():
             return None
         parts = tuple(part.added() for piece in pieces for part in piece.parts)
-        return Piece(pieces[0].batch, tuple(sizes[1:]), parts, tuple(map(float, initial)) if initial.any() else ())
+        return Piece(pieces[0].batch, tuple(sizes[1:]), parts, _numbers(initial))
 
     def _constant(self, output: Output, sizes: tuple[Size, ...]) -> np.ndarray | None:
         """Return a known value [width] that is added to every row."""
-        value = self.values.value(output)
+        value = self.values.weight(output)
         if value is None or value.dtype != np.float32 or value.ndim > len(sizes):
             return None
         if value.ndim == len(sizes) and value.shape[0] != 1:
@@ -146,9 +147,10 @@ class Joiner:
         if parts is None:
             return None
         width = row_width(sizes[1:])
-        initial = piece.start() if piece.sequence is None else ()
-        total = tuple(map(float, np.array(initial, np.float32).reshape(-1, width).sum(axis=0))) if any(initial) else ()
-        return Piece(piece.batch, tuple(sizes[1:]), parts, total)
+        initial = None
+        if piece.sequence is None and piece.initial is not None:
+            initial = _numbers(piece.initial.array.reshape(-1, width).sum(axis=0))
+        return Piece(piece.batch, tuple(sizes[1:]), parts, initial)
 
     def _is_used_once(self, output: Output) -> bool:
         """Return whether nothing else uses a tensor; another user may be an interaction, of which a sum is a part."""
@@ -191,7 +193,7 @@ class Joiner:
         if attribute(node, "transpose_a", False) or node.controls:
             return None
         piece = self.piece_of(node.inputs[0]) or self.copied(node.inputs[0])
-        weights = self.values.value(node.inputs[1])
+        weights = self.values.weight(node.inputs[1])
         if piece is None or weights is None or len(piece.shape) != 1 or weights.ndim != 2:
             return None
         if any(part.feature is None or part.matrix is not None for part in piece.parts) or not piece.is_plain:
@@ -205,8 +207,8 @@ class Joiner:
             dtype = None if part.feature is None else dtype_of(self.graph, part.feature)
             if part.feature is None or self.depth(part.feature) or dtype is None or not dtype.is_floating:
                 return None
-            rows = matrix[part.offset : part.offset + part.width]
-            parts.append(Part(0, matrix.shape[1], True, part.feature, matrix=tuple(tuple(map(float, r)) for r in rows)))
+            rows = matrix.take(np.arange(part.offset, part.offset + part.width), 0)
+            parts.append(Part(0, matrix.shape[1], True, part.feature, matrix=PlanNumbers.of(rows)))
         return Piece(piece.batch, (matrix.shape[1],), tuple(parts))
 
     def copied(self, output: Output) -> Piece | None:
@@ -256,3 +258,8 @@ class Joiner:
     def _are_alike(self, first: tuple[Size, ...], second: tuple[Size, ...]) -> bool:
         leader = self.batches.leader
         return tuple(map(leader, first)) == tuple(map(leader, second))
+
+
+def _numbers(initial: Array) -> PlanNumbers | None:
+    """Return the numbers to which columns are added; None for zeros."""
+    return PlanNumbers.of(initial) if initial.any() else None

@@ -7,10 +7,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from graph_tools.analysis.sizes import Size
 from graph_tools.graph import Output
+from graph_tools.live import PlanNumbers
 from graph_tools.plans.embedding_parts import LAYOUTS, Step
 from graph_tools.recognition.lookups.tables import TableSource
+from graph_tools.tensors import Array
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Part:
     positive_weights : bool
         Whether values whose weight is not above 0 are ignored.
     empty : int or str or None
-    matrix : tuple of tuple of float or None
+    matrix : PlanNumbers or None
         Weights [k, w] of a linear column.
     """
 
@@ -80,7 +84,7 @@ class Part:
     weights: Output | None = None
     positive_weights: bool = False
     empty: int | str | None = None
-    matrix: tuple[tuple[float, ...], ...] | None = None
+    matrix: PlanNumbers | None = None
 
     def moved(self, by: int) -> Part:
         return replace(self, offset=self.offset + by)
@@ -109,8 +113,8 @@ class Piece:
     shape : tuple of int, or (Symbol, int) for a sequence
     parts : tuple of Part
         The parts that compute its columns, row after row of `shape`; in a sequence, the columns of one position.
-    initial : tuple of float, or ()
-        The values to which the parts are added; (): 0.
+    initial : PlanNumbers or None
+        The values [width] to which the parts are added; None: 0.
     sequence : KeySource or None
         A key whose values are [batch, T], where T is the first size of `shape`.
     """
@@ -118,7 +122,7 @@ class Piece:
     batch: Size
     shape: tuple[Size, ...]
     parts: tuple[Part, ...]
-    initial: tuple[float, ...] = ()
+    initial: PlanNumbers | None = None
     sequence: KeySource | None = None
 
     @property
@@ -133,11 +137,11 @@ class Piece:
     @property
     def is_plain(self) -> bool:
         """Return whether every column is written once, without sums."""
-        return not self.initial and not any(part.accumulate for part in self.parts)
+        return self.initial is None and not any(part.accumulate for part in self.parts)
 
-    def start(self) -> tuple[float, ...]:
+    def start(self) -> Array:
         """Return `initial`, or a zero for each column."""
-        return self.initial or (0.0,) * self.width
+        return np.zeros(self.width, np.float32) if self.initial is None else self.initial.array
 
     def shaped(self, shape: tuple[Size, ...]) -> Piece:
         return replace(self, shape=shape)

@@ -30,6 +30,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "reshape": lambda w, b: w.reshape(-1) + np.broadcast_to(b.reshape(1, 3), (2, 3)).reshape(6),
     "transpose": lambda w, b: contiguous(w.T, np.float32),
     "row": lambda w, b: w[1] + w[-1].ravel(),
+    "sum": lambda w, b: w.sum(axis=0) * b,
     "take": lambda w, b: w.take(np.array([2, 0]), 1),
     "concatenate": lambda w, b: np.concatenate([b, np.ones(2, np.float32), b]),
     "products": lambda w, b: (w @ b) @ as_float64(w) + np.ones(2) @ w,

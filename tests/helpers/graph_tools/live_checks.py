@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
-from graph_tools.graph import Output
+from graph_tools.graph import Output, attribute
 from graph_tools.graph.op_library import load_library
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
@@ -63,15 +64,17 @@ def check_follows(
     load_library(LIBRARY)
     model, formulas = followed(read_model(source), rewrite)
     assert model.live is not None
-    values = {
-        name: perturbed(name, model.live.sources[name].read()) for name in model.live.sources_of(formulas.values())
-    }
+    in_plans = [output for outputs in model.live.of_plans.values() for output in outputs if output is not None]
+    sources = model.live.sources_of([*formulas.values(), *in_plans])
+    values = {name: perturbed(name, model.live.sources[name].read()) for name in sources}
     found = dict(zip(formulas, model.live.evaluate(list(formulas.values()), values), strict=True))
     again, repeated = followed(changed(read_model(source), values), rewrite)
     assert repeated == formulas
     for name, value in found.items():
         np.testing.assert_array_equal(value, again.variables[name].read(), err_msg=name, strict=True)
     model.variables |= {name: ArrayTensor(value) for name, value in found.items()}
+    for node, numbers in model.live.of_plans.items():
+        _change_plan(model, node, numbers, values)
     folder = out or source
     write_saved_model(changed(read_model(source), values), folder.with_name("perturbed"))
     write_saved_model(model, folder.with_name("followed"))
@@ -79,6 +82,20 @@ def check_follows(
     for before, after in zip(*pairs, strict=True):
         assert_same_outputs(after, before, exact=False)
     return model, formulas
+
+
+def _change_plan(model: Model, name: str, formulas: list[Output | None], values: dict[str, Array]) -> None:
+    """Compute the numbers of a group's plan from other values of the variables."""
+    assert model.live is not None
+    node = model.graph[name]
+    plan = json.loads(attribute(node, "plan"))
+    for formula, part in zip(formulas, [*plan["outputs"], *plan["columns"]], strict=True):
+        if formula is not None:
+            (value,) = model.live.evaluate([formula], values)
+            key = "initial" if "initial" in part else "weights"
+            assert np.shape(part[key]) == value.shape
+            part[key] = value.tolist()
+    model.graph.set_attr(node, "plan", json.dumps(plan))
 
 
 def followed(model: Model, rewrite: Rewrite) -> tuple[Model, dict[str, Output]]:
