@@ -46,15 +46,17 @@ they are.
 - `graph-tools delta compact timeline --to 1000`
 """
 
-_MAKE = """Add the changes between two exports of a model to a timeline.
+_MAKE = """Add the changes up to a later export to a timeline.
 
-OLD must be the state at the last epoch of the timeline; a new timeline begins with it. Both exports must have the same
-graph: only the content of variables and sparse tables may differ. They are only read.
+OLD is the export with which the timeline begins, or the state at another epoch of it. Both exports must have the same
+graph: only the content of variables and sparse tables may differ. They are only read. NEW may be an incremental
+checkpoint of DeepRec or a delta export of TFPlus that belongs to OLD.
 
 **Examples**
 
 - `graph-tools delta make export/7 export/8 timeline`
 - `graph-tools delta make model.ckpt-100 model.ckpt-200 timeline --model export/7`
+- `graph-tools delta make model.ckpt-100 .incremental_checkpoint/incr-120 timeline --model export/7`
 """
 _APPLY = """Cut an export with the changes of a timeline: the result equals a cut of the later export.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from graph_tools.errors import UnreadableError
@@ -11,10 +12,27 @@ from graph_tools.json_data import write_json
 
 SCHEMA = "weights/1"
 NAME = "weights.json"
+_MOST = 1000
 
 
-def read_weights(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the weights of models, by the chain hash of their epochs; both are hexadecimal.
+@dataclass(frozen=True)
+class KnownWeights:
+    """A state of a timeline, and the weights that it has.
+
+    Attributes
+    ----------
+    epoch : int
+    chain, sha256 : str
+        Chain hash of the epoch, and SHA-256 of the weights, both in hexadecimal.
+    """
+
+    epoch: int
+    chain: str
+    sha256: str
+
+
+def read_weights(folder: Path) -> list[KnownWeights]:
+    """Return the states that a timeline remembers, the newest last.
 
     Raises
     ------
@@ -24,22 +42,22 @@ def read_weights(folder: Path) -> dict[str, str]:
     path = folder / NAME
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        if data["schema"] != SCHEMA:
+            raise UnreadableError(f"{path}: schema {data['schema']}, expected {SCHEMA}")
+        return [KnownWeights(int(known["epoch"]), known["chain"], known["sha256"]) for known in data["states"]]
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {error}, expected JSON") from error
-    weights = data.get("weights") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
-    if not isinstance(weights, dict):
-        raise UnreadableError(f"{path}: another schema, expected {SCHEMA}")
-    return {str(chain): str(digest) for chain, digest in weights.items()}
+        return []
+    except UnreadableError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UnreadableError(f"{path}: {error!r}, expected states of schema {SCHEMA}") from error
 
 
-def write_weights(folder: Path, weights: dict[bytes, bytes]) -> None:
-    """Replace the weights that a timeline remembers.
+def write_weights(folder: Path, states: list[KnownWeights]) -> None:
+    """Replace the states that a timeline remembers; only the newest are kept.
 
     Raises
     ------
     OSError
     """
-    data = {"schema": SCHEMA, "weights": {chain.hex(): digest.hex() for chain, digest in weights.items()}}
-    write_json(data, folder / NAME)
+    write_json({"schema": SCHEMA, "states": [asdict(state) for state in states[-_MOST:]]}, folder / NAME)

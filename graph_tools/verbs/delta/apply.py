@@ -17,6 +17,7 @@ from graph_tools.store.merging import merge_deltas
 from graph_tools.store.timeline import Position, TimelineReader
 from graph_tools.tables.overlay import overlay
 from graph_tools.verbs.cut import CutConversion
+from graph_tools.verbs.delta.export import check_export
 
 
 def apply_delta(
@@ -67,6 +68,7 @@ class _Application(CutConversion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_export(self.source)
         self._changes: tuple[Position, Delta] | None = None
 
     def read(self) -> Model:

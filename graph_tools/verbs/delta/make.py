@@ -19,39 +19,24 @@ from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.passes.cut.use_resource_variables import UseResourceVariables
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
+from graph_tools.readers.increments import find_increment, read_increment
 from graph_tools.readers.lineage import digest_export
 from graph_tools.report.delta import DeltaWriteReport
 from graph_tools.store.delta import Delta
-from graph_tools.store.known_weights import read_weights, write_weights
+from graph_tools.store.known_weights import KnownWeights, read_weights, write_weights
 from graph_tools.store.lineage import read_lineage
+from graph_tools.store.merging import merge_deltas
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import LINEAGE_BYTES
 from graph_tools.store.spill import SpillFolder
-from graph_tools.store.timeline import Position, list_segments
-from graph_tools.store.timeline_writer import TimelineWriter, find_tip
+from graph_tools.store.timeline import Position, TimelineReader, list_segments
+from graph_tools.store.timeline_writer import TimelineWriter
+from graph_tools.tables.overlay import overlay
 from graph_tools.tables.plain import plain_tables
 from graph_tools.tables.table_diff import check_float, diff_rows, diff_tables, equal_content
 from graph_tools.tensors import Array, StreamTensor, TensorSource
+from graph_tools.verbs.delta.export import check_export
 from graph_tools.verbs.delta.inspect import describe_segment
-
-
-@dataclass
-class _Side:
-    """One of both exports.
-
-    Attributes
-    ----------
-    place : Path
-        Export or checkpoint, for messages.
-    model : Model
-        With the nodes that an output needs.
-    digest : bytes [32]
-        SHA-256 of all weights.
-    """
-
-    place: Path
-    model: Model
-    digest: bytes
 
 
 def make_delta(
@@ -64,13 +49,14 @@ def make_delta(
     memory_limit: int = CutOptions.memory_limit,
     progress: Progress | None = None,
 ) -> DeltaWriteReport:
-    """Add the changes from one export to a later one to a timeline.
+    """Add the changes up to a later export to the end of a timeline.
 
     Parameters
     ----------
     old, new : path
-        Exports with the same graph; or with `model`, checkpoints or folders of table files. `old` is the state at the
-        last epoch of the timeline.
+        Exports with the same graph; or with `model`, checkpoints or folders of table files. `old` is the state at any
+        epoch of the timeline: later epochs are read from the timeline. `new` may be an increment that belongs to `old`:
+        an incremental checkpoint of DeepRec, or a delta export of TFPlus.
     timeline : path
         Folder of the timeline; it is created if needed.
     model : path, optional
@@ -83,66 +69,98 @@ def make_delta(
     Raises
     ------
     UnreadableError, UsageError
-        An export or the timeline is damaged.
+        An export or the timeline is damaged, or the timeline does not continue `old`.
     ConversionError
-        The exports differ in more than a delta can change, or the timeline does not end with `old`.
+        The exports differ in more than a delta can change.
     """
     begun = time.monotonic()
     steps = progress or Silent()
     folder = Path(timeline)
-    graph = None if model is None else Path(model)
-    first, second = (_read(Path(place), graph, dict(absent_key or {}), steps) for place in (old, new))
+    made = _Making(Path(old), Path(new), folder, None if model is None else Path(model), dict(absent_key or {}), steps)
+    position, before = made.before()
+    now, digest = made.now()
     with naming(new):
-        check_same_graph(first.model, second.model)
-    start = _start(first, graph, folder)
+        check_same_graph(before, now)
     with _created(folder), SpillFolder(folder) as spill:
         with naming(new):
-            delta = _diff(first.model, second.model, spill, memory_limit, steps)
+            delta = _diff(before, now, spill, memory_limit, steps)
         steps.begin(f"Writing to {folder}")
-        writer = TimelineWriter(folder, start, f"graph-tools delta make {old} {new}\n")
-        if writer.position != start:
+        writer = TimelineWriter(folder, position, f"graph-tools delta make {old} {new}\n")
+        if (writer.position.epoch, writer.position.chain) != (position.epoch, position.chain):
             raise ConversionError(f"{folder}: another writer has added epoch {writer.position.epoch}, expected none")
-        weights = {start.chain: first.digest}
-        segment = writer.publish(
-            delta, before=lambda made: write_weights(folder, weights | {made.chain: second.digest})
-        )
+        segment = writer.publish(delta, before=lambda segment: made.remember(segment, digest))
     return DeltaWriteReport(describe_segment(segment), [], time.monotonic() - begun)
 
 
-def _read(place: Path, graph: Path | None, absent_key: dict[str, str], steps: Progress) -> _Side:
-    steps.begin(f"Reading {place}")
-    source, checkpoint = (place, None) if graph is None else (graph, place)
-    model = read_model(source, checkpoint=checkpoint, absent_key=absent_key)
-    if model.embedding_tables:
-        raise ConversionError(f"{place}: a fused artifact, expected the export that it was made from")
+@dataclass
+class _Making:
+    """Reads the states between which a delta is made."""
+
+    old: Path
+    new: Path
+    folder: Path
+    graph: Path | None
+    absent_key: dict[str, str]
+    steps: Progress
+
+    def before(self) -> tuple[Position, Model]:
+        """Return the end of the timeline, and the model at it, with the nodes that an output needs."""
+        start = self._start()
+        model = self._read(self.old)
+        if self.folder.is_dir():
+            reader = TimelineReader(self.folder, start)
+            deltas = [segment.delta for segment in reader]
+            with naming(self.folder):
+                overlay(model, merge_deltas(deltas), self.absent_key)
+            start = reader.position
+        return start, _needed(model)
+
+    def now(self) -> tuple[Model, bytes | None]:
+        """Return the new model, and the SHA-256 of its weights; None: they are not saved as a whole."""
+        increment = find_increment(self.new)
+        if increment is None:
+            return _needed(self._read(self.new)), digest_export(*self._source(self.new))
+        model = self._read(self.old)
+        with naming(self.new):
+            overlay(model, read_increment(model, increment), self.absent_key)
+        return _needed(model), None
+
+    def _source(self, place: Path) -> tuple[Path, Path | None]:
+        return (place, None) if self.graph is None else (self.graph, place)
+
+    def _read(self, place: Path) -> Model:
+        self.steps.begin(f"Reading {place}")
+        source, checkpoint = self._source(place)
+        check_export(source)
+        return read_model(source, checkpoint=checkpoint, absent_key=self.absent_key)
+
+    def _start(self) -> Position:
+        """Return the place of the old export in the timeline."""
+        source, checkpoint = self._source(self.old)
+        given = read_lineage(source) if checkpoint is None else None
+        if given is not None:
+            return given
+        self.steps.begin(f"Identifying {self.old}")
+        digest = digest_export(source, checkpoint)
+        files = list_segments(self.folder) if self.folder.is_dir() else []
+        for known in reversed(read_weights(self.folder) if files else []):
+            if known.sha256 == digest.hex() and any(file.last == known.epoch for file in files):
+                lineage = Segment(self.folder / files[0].name).header.lineage
+                return Position(lineage, known.epoch, bytes.fromhex(known.chain))
+        return Position.start(digest[:LINEAGE_BYTES])
+
+    def remember(self, segment: Segment, digest: bytes | None) -> None:
+        """Remember which weights a segment leads to."""
+        if digest is not None:
+            state = KnownWeights(segment.header.last_epoch, segment.chain.hex(), digest.hex())
+            write_weights(self.folder, [*read_weights(self.folder), state])
+
+
+def _needed(model: Model) -> Model:
+    """Remove what no output needs, and return the model."""
     PruneUnreachable().apply(model)
     UseResourceVariables().apply(model)
-    return _Side(place, model, digest_export(source, checkpoint))
-
-
-def _start(old: _Side, graph: Path | None, folder: Path) -> Position:
-    """Return the place of the old export in the timeline, which must be its end.
-
-    Raises
-    ------
-    ConversionError
-        It is not.
-    """
-    start = (read_lineage(old.place) if graph is None else None) or Position.start(old.digest[:LINEAGE_BYTES])
-    files = list_segments(folder) if folder.is_dir() else []
-    if not files:
-        return start
-    last = Segment(folder / max(files, key=lambda file: file.last).name)
-    if read_weights(folder).get(last.chain.hex()) == old.digest.hex():
-        header = last.header
-        start = Position(header.lineage, header.last_epoch, last.chain, header.term)
-    tip = find_tip(folder, start) if start.lineage == last.header.lineage else None
-    if tip is None or tip.epoch != start.epoch:
-        found = "another lineage" if tip is None else f"epoch {start.epoch}"
-        raise ConversionError(
-            f"{old.place}: {found}, expected the weights of epoch {last.header.last_epoch}, the last one of {folder}"
-        )
-    return tip
+    return model
 
 
 @contextlib.contextmanager

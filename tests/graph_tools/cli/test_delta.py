@@ -84,8 +84,9 @@ def test_delta_is_made_and_applied(tmp_path: Path) -> None:
     found = run("delta", "make", new, new, tmp_path / "timeline", "--memory-limit", 0.1)
     assert found.code == 0
     assert "Segments" in found.out
-    found = run("delta", "make", old, new, tmp_path / "timeline")
-    assert (found.code, "expected the weights of epoch 2" in found.err) == (1, True)
+    other = export_at("deeprec", tmp_path / "other" / "model", 2)
+    found = run("delta", "make", other, new, tmp_path / "timeline")
+    assert (found.code, "another lineage" in found.err) == (2, True)
     target = tmp_path / "cut"
     arguments = ("delta", "apply", old, tmp_path / "timeline", target, "--to", 1, "--accept-weak-proof")
     data = _valid(run(*arguments, "--json").out)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph_tools.errors import GraphToolsError, UnreadableError, VerificationError
+from graph_tools.errors import GraphToolsError, UnreadableError, UsageError, VerificationError
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.readers.lineage import find_position
@@ -157,3 +157,13 @@ def test_forecast_writes_nothing(tmp_path: Path) -> None:
     timeline = _timeline(tmp_path / "timeline", base, Delta())
     assert apply_delta(base, timeline, None, dry_run=True).tables
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "timeline"]
+
+
+def test_artifacts_are_refused(tmp_path: Path) -> None:
+    base = export_at("tensorflow", tmp_path / "model", 0)
+    cut(base, tmp_path / "cut", check=False)
+    message = f"{tmp_path / 'cut'}: an artifact of graph-tools, expected the export that it was made from"
+    with pytest.raises(UsageError, match=message):
+        apply_delta(tmp_path / "cut", tmp_path / "timeline", tmp_path / "out")
+    with pytest.raises(UsageError, match=message):
+        make_delta(base, tmp_path / "cut", tmp_path / "timeline")
