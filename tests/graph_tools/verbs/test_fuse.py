@@ -191,4 +191,5 @@ def test_progress_is_reported(source: Path, tmp_path: Path) -> None:
         "Running",
         "Comparing",
         *["Running"] * 2,
+        "Identifying",
     ]
