@@ -6,7 +6,7 @@ from __future__ import annotations
 from graph_tools.cli.app import verb
 from graph_tools.cli.groups import given
 from graph_tools.cli.options import MemoryLimit, PassOptions, PathOptions, ProofOptions
-from graph_tools.cli.options_cut import SelectionOptions, StorageOptions
+from graph_tools.cli.options_cut import SelectionOptions, StorageOptions, TimelineOptions
 from graph_tools.cli.output import OutputOptions, deliver_conversion
 from graph_tools.cli.render_cut import render_cut
 from graph_tools.cli.terminal import console
@@ -35,6 +35,7 @@ def cut_command(
     *,
     paths: PathOptions,
     selection: SelectionOptions,
+    epoch: TimelineOptions,
     storage: StorageOptions,
     passes: PassOptions,
     memory_limit: MemoryLimit = 4.0,
@@ -46,7 +47,13 @@ def cut_command(
     options = storage.options(memory_limit, passes.skip_passes)
     return deliver_conversion(
         lambda progress: cut(
-            paths.source, paths.target, **given(selection), options=options, **given(proof), progress=progress
+            paths.source,
+            paths.target,
+            **given(selection),
+            **given(epoch),
+            options=options,
+            **given(proof),
+            progress=progress,
         ),
         output,
         lambda data: render_cut(data, console()),

@@ -12,7 +12,7 @@ from graph_tools.cli.app import app, verb
 from graph_tools.cli.groups import given
 from graph_tools.cli.once import OnceGroup
 from graph_tools.cli.options import Json, MemoryLimit, PassOptions, ProofOptions, assignments, memory_bytes
-from graph_tools.cli.options_cut import AbsentKey, SelectionOptions, StorageOptions
+from graph_tools.cli.options_cut import AbsentKey, LastEpoch, SelectionOptions, StorageOptions
 from graph_tools.cli.output import OutputOptions, deliver_conversion
 from graph_tools.cli.progress import steps
 from graph_tools.cli.render_cut import render_cut
@@ -59,6 +59,8 @@ checkpoint of DeepRec or a delta export of TFPlus that belongs to OLD.
 - `graph-tools delta make model.ckpt-100 .incremental_checkpoint/incr-120 timeline --model export/7`
 """
 _APPLY = """Cut an export with the changes of a timeline: the result equals a cut of the later export.
+
+`graph-tools cut` and `optimize` do the same with `--timeline`.
 
 BASE is the export with which the timeline begins, or one with the `lineage.json` of a later epoch. The result is
 compared with BASE and the changes before it is put in place.
@@ -148,9 +150,7 @@ def apply_command(
         Path | None,
         typer.Argument(metavar="OUT", help="Folder to write; it must not exist. Not needed with --dry-run."),
     ] = None,
-    last: Annotated[
-        int | None, typer.Option("--to", metavar="EPOCH", min=0, help="Last epoch; by default that of the timeline.")
-    ] = None,
+    last_epoch: LastEpoch = None,
     selection: SelectionOptions,
     storage: StorageOptions,
     passes: PassOptions,
@@ -158,15 +158,15 @@ def apply_command(
     proof: ProofOptions,
     output: OutputOptions,
 ) -> int:
-    from graph_tools.verbs.delta.apply import apply_delta
+    from graph_tools.verbs.cut import cut
 
     options = storage.options(memory_limit, passes.skip_passes)
     return deliver_conversion(
-        lambda progress: apply_delta(
+        lambda progress: cut(
             base,
-            timeline,
             target,
-            last_epoch=last,
+            timeline=timeline,
+            last_epoch=last_epoch,
             **given(selection),
             options=options,
             **given(proof),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from graph_tools.cli.app import verb
 from graph_tools.cli.groups import given
 from graph_tools.cli.options import MemoryLimit, PassOptions, PathOptions, ProofOptions
-from graph_tools.cli.options_cut import SelectionOptions, StorageOptions
+from graph_tools.cli.options_cut import SelectionOptions, StorageOptions, TimelineOptions
 from graph_tools.cli.options_fuse import FusionOptions
 from graph_tools.cli.output import OutputOptions, deliver_conversion
 
@@ -26,6 +26,7 @@ def optimize_command(
     *,
     paths: PathOptions,
     selection: SelectionOptions,
+    epoch: TimelineOptions,
     storage: StorageOptions,
     fusion: FusionOptions,
     passes: PassOptions,
@@ -41,6 +42,7 @@ def optimize_command(
             paths.source,
             paths.target,
             **given(selection),
+            **given(epoch),
             options=options,
             skip_passes=passes.skip_passes or (),
             **fusion.arguments(),

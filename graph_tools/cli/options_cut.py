@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,11 @@ AbsentKey = Annotated[
         help="Row that a table (a name or pattern) returns for keys that it does not contain: zeros, the row of key K, "
         "or what its training system returns. Repeatable.",
     ),
+]
+
+LastEpoch = Annotated[
+    int | None,
+    typer.Option("--to", metavar="EPOCH", min=0, help="Last epoch of the timeline to apply; by default its end."),
 ]
 
 
@@ -38,6 +44,21 @@ class SelectionOptions:
         ),
     ] = None
     checkpoint: Checkpoint = None
+
+
+@dataclass
+class TimelineOptions:
+    """The epoch at which the source is taken; the fields are arguments of `cut` and `optimize`."""
+
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default=False,
+            help="Lay the changes of this timeline (docs/delta_format.md) over the weights.",
+        ),
+    ] = None
+    last_epoch: LastEpoch = None
 
 
 @dataclass

@@ -7,11 +7,13 @@ import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from graph_tools.errors import ConversionError
+from graph_tools.errors import ConversionError, UsageError, naming
 from graph_tools.store.delta import Delta, TableDelta
+from graph_tools.store.timeline import Position, TimelineReader
 from graph_tools.tensors import Array, ArrayTensor, StreamTensor, TensorSource, rows_between
 
 _CHUNK_KEYS = 1 << 16
@@ -51,6 +53,40 @@ def merge_deltas(deltas: Sequence[Delta]) -> Delta:
     for name in sorted(variables.keys() & merged.keys()):
         variables[name] = with_rows(name, variables[name], merged.pop(name))
     return Delta(tuple(merged.values()), variables, streams)
+
+
+@dataclass(frozen=True)
+class TimelineEnd:
+    """All changes of a timeline up to a position."""
+
+    position: Position
+    delta: Delta
+
+
+def read_to_end(folder: Path, start: Position, last_epoch: int | None = None) -> TimelineEnd:
+    """Read a timeline from a position up to an epoch, or to its end.
+
+    Raises
+    ------
+    UnreadableError
+        A segment is damaged or does not continue the timeline.
+    UsageError
+        No segment ends with `last_epoch`.
+    ConversionError
+        The segments contradict each other.
+    """
+    reader = TimelineReader(folder, start)
+    deltas = []
+    while last_epoch is None or reader.position.epoch < last_epoch:
+        segment = reader.next()
+        if segment is None:
+            break
+        deltas.append(segment.delta)
+    if last_epoch is not None and reader.position.epoch != last_epoch:
+        found = f"epoch {reader.position.epoch} of {folder}"
+        raise UsageError(f"--to {last_epoch}: {found}, expected a segment that ends with this epoch")
+    with naming(folder):
+        return TimelineEnd(reader.position, merge_deltas(deltas))
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,12 @@ from graph_tools.report.cut import CutReport, describe_removals, describe_target
 from graph_tools.report.manifest import write_manifest
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.lineage import write_lineage
+from graph_tools.store.merging import TimelineEnd, read_to_end
 from graph_tools.store.table_store import TableStore
 from graph_tools.store.timeline import Position
+from graph_tools.tables.overlay import overlay
 from graph_tools.tensors import byte_size
+from graph_tools.verbs.exports import check_export
 from graph_tools.verbs.leaving_out import Attempts, Choice
 from graph_tools.verbs.staging import check_place, staged
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
@@ -64,6 +67,8 @@ class Conversion(ABC, Generic[Report]):
     signatures: Sequence[str] = ()
     outputs: Sequence[str] = ()
     checkpoint: str | Path | None = None
+    timeline: str | Path | None = None
+    last_epoch: int | None = None
     options: CutOptions = field(default_factory=CutOptions)
     requests: Sequence[str | Path] = ()
     samples: int = SAMPLES
@@ -78,6 +83,8 @@ class Conversion(ABC, Generic[Report]):
 
     def __post_init__(self) -> None:
         self.steps = self.progress or Silent()
+        if self.timeline is None and self.last_epoch is not None:
+            raise UsageError(f"--to {self.last_epoch}: no timeline, expected --timeline")
         if self.dry_run:
             self.target = None
         elif self.target is None:
@@ -109,18 +116,33 @@ class Conversion(ABC, Generic[Report]):
         load_libraries(self.op_library)
 
     def read(self) -> Model:
-        """Read the source."""
-        return read_model(
+        """Read the source, with the changes of the timeline if there is one."""
+        absent_key = dict(self.options.absent_key)
+        model = read_model(
             self.source,
             signatures=tuple(self.signatures),
             outputs=tuple(self.outputs),
             checkpoint=self.checkpoint,
-            absent_key=dict(self.options.absent_key),
+            absent_key=absent_key,
         )
+        if self.timeline is not None:
+            check_export(model)
+            with naming(self.timeline):
+                overlay(model, self._end.delta, absent_key)
+        return model
+
+    @cached_property
+    def _end(self) -> TimelineEnd:
+        assert self.timeline is not None
+        self.steps.begin(f"Reading {self.timeline}")
+        start = find_position(self.source, None if self.checkpoint is None else Path(self.checkpoint))
+        return read_to_end(Path(self.timeline), start, self.last_epoch)
 
     @cached_property
     def position(self) -> Position | None:
         """The place of the source in the timeline of its training run; None if it has no weights that can change."""
+        if self.timeline is not None:
+            return self._end.position
         self.steps.begin("Identifying the weights")
         try:
             return find_position(self.source, None if self.checkpoint is None else Path(self.checkpoint))

@@ -27,6 +27,8 @@ def cut(
     signatures: Sequence[str] = (),
     outputs: Sequence[str] = (),
     checkpoint: str | Path | None = None,
+    timeline: str | Path | None = None,
+    last_epoch: int | None = None,
     options: CutOptions | None = None,
     requests: Sequence[str | Path] = (),
     samples: int = SAMPLES,
@@ -50,6 +52,10 @@ def cut(
         Signatures and outputs to keep; all of them if empty.
     checkpoint : path, optional
         Prefix of a checkpoint with the weights, or the folder with the table files of a training system.
+    timeline : path, optional
+        Folder of a timeline (docs/delta_format.md) that continues the source; its changes are laid over the weights.
+    last_epoch : int, optional
+        The epoch of the timeline to stop at; by default its end.
     options : CutOptions, optional
     requests, samples, tolerance, seed, op_library
         As in `verify`. If a model has ops that no library has, it cannot be compared.
@@ -77,12 +83,14 @@ def cut(
         Scores differ by more than the tolerance; nothing was left behind, and the attribute `report` of the error
         contains the figures.
     """
-    return CutConversion(
+    return _CutConversion(
         Path(source),
         None if target is None else Path(target),
         signatures=signatures,
         outputs=outputs,
         checkpoint=checkpoint,
+        timeline=timeline,
+        last_epoch=last_epoch,
         options=options or CutOptions(),
         requests=requests,
         samples=samples,
@@ -96,7 +104,7 @@ def cut(
     ).run()
 
 
-class CutConversion(Conversion[CutReport]):
+class _CutConversion(Conversion[CutReport]):
     """Rewrites a model that is not fused with the passes of `cut` only."""
 
     def __post_init__(self) -> None:

@@ -27,8 +27,9 @@ from graph_tools.rewriting.follow_variables import follow_variables, settle_weig
 from graph_tools.rewriting.protocol import Pass, PassResult
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
+from graph_tools.verbs.exports import check_export
 from graph_tools.verbs.leaving_out import Choice
-from graph_tools.verbs.live import check_export, check_followable, make_live
+from graph_tools.verbs.live import check_followable, make_live
 from graph_tools.verbs.precision import decide
 from graph_tools.verbs.tower_precision import set_precision
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
@@ -142,6 +143,8 @@ def optimize(
     signatures: Sequence[str] = (),
     outputs: Sequence[str] = (),
     checkpoint: str | Path | None = None,
+    timeline: str | Path | None = None,
+    last_epoch: int | None = None,
     options: CutOptions | None = None,
     precision: str = "auto",
     max_auc_loss: float = FuseOptions.max_auc_loss,
@@ -177,6 +180,8 @@ def optimize(
         signatures=signatures,
         outputs=outputs,
         checkpoint=checkpoint,
+        timeline=timeline,
+        last_epoch=last_epoch,
         options=replace(options, skip_passes=skipped),
         table_store=store,
         fusing=FuseOptions(

@@ -11,13 +11,11 @@ import numpy as np
 
 from graph_tools.errors import ConversionError, UsageError
 from graph_tools.graph import Output
-from graph_tools.graph.op_library import our_ops
 from graph_tools.live import TableOrigin
 from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.report.live import FollowedTable, Live
-from graph_tools.report.manifest import PLACE as MANIFEST
 from graph_tools.rewriting.live_ops import INITIALIZER, LiveGraph, add_live_ops, nothing_changes, origin_of
 from graph_tools.store.spec import TableSpec
 from graph_tools.store.table_file import TableFile
@@ -33,17 +31,6 @@ def check_followable(options: CutOptions) -> None:
     for option, given in (("--min-norm", options.min_norm), ("--min-frequency", options.min_frequency)):
         if given:
             raise UsageError(f"{option} {given}: drops rows that a delta may change, expected none with --live")
-
-
-def check_export(model: Model) -> None:
-    """Raise `UsageError` if a model is not an export of a training system, but was converted before."""
-    if "RecLiveModel" in our_ops(model.graph):
-        raise UsageError(f"{model.path}: is live already, expected the export that it was made from")
-    if model.extra is not None and (model.extra / MANIFEST.relative_to("assets.extra")).exists():
-        raise UsageError(
-            f"{model.path}: was written by graph-tools, which has changed its variables, expected the export of the "
-            "training system; `graph-tools optimize --live` converts it in one step"
-        )
 
 
 def make_live(

@@ -25,18 +25,18 @@ from graph_tools.report.delta import DeltaWriteReport
 from graph_tools.store.delta import Delta
 from graph_tools.store.known_weights import KnownWeights, read_weights, write_weights
 from graph_tools.store.lineage import read_lineage
-from graph_tools.store.merging import merge_deltas
+from graph_tools.store.merging import read_to_end
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import LINEAGE_BYTES
 from graph_tools.store.spill import SpillFolder
-from graph_tools.store.timeline import Position, TimelineReader, list_segments
+from graph_tools.store.timeline import Position, list_segments
 from graph_tools.store.timeline_writer import TimelineWriter
 from graph_tools.tables.overlay import overlay
 from graph_tools.tables.plain import plain_tables
 from graph_tools.tables.table_diff import check_float, diff_rows, diff_tables, equal_content
 from graph_tools.tensors import Array, StreamTensor, TensorSource
-from graph_tools.verbs.delta.export import check_export
 from graph_tools.verbs.delta.inspect import describe_segment
+from graph_tools.verbs.exports import check_export
 
 
 def make_delta(
@@ -108,11 +108,10 @@ class _Making:
         start = self._start()
         model = self._read(self.old)
         if self.folder.is_dir():
-            reader = TimelineReader(self.folder, start)
-            deltas = [segment.delta for segment in reader]
+            end = read_to_end(self.folder, start)
             with naming(self.folder):
-                overlay(model, merge_deltas(deltas), self.absent_key)
-            start = reader.position
+                overlay(model, end.delta, self.absent_key)
+            start = end.position
         return start, _needed(model)
 
     def now(self) -> tuple[Model, bytes | None]:
@@ -131,8 +130,9 @@ class _Making:
     def _read(self, place: Path) -> Model:
         self.steps.begin(f"Reading {place}")
         source, checkpoint = self._source(place)
-        check_export(source)
-        return read_model(source, checkpoint=checkpoint, absent_key=self.absent_key)
+        model = read_model(source, checkpoint=checkpoint, absent_key=self.absent_key)
+        check_export(model)
+        return model
 
     def _start(self) -> Position:
         """Return the place of the old export in the timeline."""

@@ -14,7 +14,7 @@ from graph_tools.readers import read_model
 from graph_tools.readers.increments import find_increment, read_increment
 from graph_tools.readers.lineage import find_position
 from graph_tools.store.timeline import TimelineReader
-from graph_tools.verbs.delta.apply import apply_delta
+from graph_tools.verbs.cut import cut
 from graph_tools.verbs.delta.make import make_delta
 from helpers.graph_tools.stock_answers import answers
 from load_tests.workloads.sparse_exports import (
@@ -80,7 +80,7 @@ def test_incremental_checkpoints_of_deeprec_become_epochs(tmp_path: Path) -> Non
     # An increment has all changes since the full checkpoint; key 8 is in both.
     assert found == [[[7, 8]], [[-2, 7]]]
     assert [list(segment.delta.variables) for segment in segments] == [["dense/w"], []]
-    apply_delta(export, timeline, tmp_path / "out", checkpoint=full, accept_weak_proof=True)
+    cut(export, tmp_path / "out", timeline=timeline, checkpoint=full, accept_weak_proof=True)
     state = dict(zip(KEYS.tolist(), ROWS.tolist(), strict=True)) | {8: [7, 8], 7: [9, 9], -2: [0, 1]}
     served = answers(tmp_path / "out", {"key": ASKED})
     np.testing.assert_array_equal(served["rows"], _expected(state))
@@ -142,7 +142,7 @@ def test_delta_export_of_tfplus_has_changed_and_deleted_keys(tmp_path: Path) -> 
     (segment,) = TimelineReader(tmp_path / "timeline", find_position(old))
     (found,) = segment.delta.tables
     assert (found.changed.read().tolist(), found.deleted.read().tolist()) == ([7, 8], [-2, 3])
-    apply_delta(old, tmp_path / "timeline", tmp_path / "out", accept_weak_proof=True)
+    cut(old, tmp_path / "out", timeline=tmp_path / "timeline", accept_weak_proof=True)
     state = {7: [5.0, 6.0], 8: [7.0, 8.0], 2001: ROWS[4].tolist()}
     np.testing.assert_array_equal(answers(tmp_path / "out", {"key": ASKED})["rows"], _expected(state))
 

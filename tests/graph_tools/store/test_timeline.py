@@ -5,6 +5,9 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +205,36 @@ def test_missing_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConversionError, match="exists"):
         TimelineWriter(tmp_path / "file", START)
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from graph_tools.store.timeline import Position
+from graph_tools.store.timeline_writer import TimelineWriter
+from helpers.graph_tools.delta_segments import LINEAGE, SEGMENTS
+
+writer = TimelineWriter(Path(sys.argv[1]), Position.start(LINEAGE))
+while True:
+    for name in ("empty_epoch", "int64_keys", "several_blocks"):
+        writer.publish(SEGMENTS[name][1])
+        print("published", flush=True)
+"""
+
+
+def test_killed_writer_leaves_a_timeline_that_others_continue(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), f"{root / 'tests'}"])}
+    reader = TimelineReader(tmp_path, START)
+    for attempt in range(4):
+        command = [sys.executable, "-c", _WRITER, str(tmp_path)]
+        with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"published\n"
+            # The writer is somewhere in one of the next publications.
+            time.sleep(0.007 * attempt)
+            process.kill()
+        before = reader.position.epoch
+        assert all(segment.header.term == attempt + 1 for segment in reader)
+        assert reader.position.epoch > before
+    assert find_tip(tmp_path, START) == reader.position

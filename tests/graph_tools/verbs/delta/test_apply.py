@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,8 @@ from graph_tools.store.timeline_writer import TimelineWriter
 from graph_tools.tables.overlay import overlay
 from graph_tools.tensors import ArrayTensor
 from graph_tools.verbs.cut import cut
-from graph_tools.verbs.delta.apply import apply_delta
 from graph_tools.verbs.delta.make import make_delta
+from graph_tools.verbs.fuse import optimize
 from helpers.graph_tools.delta_segments import floats, int_keys, strings, table
 from helpers.graph_tools.stock_answers import answers
 from helpers.models.exports_in_time import FAMILIES, MOMENTS, asked, export_at
@@ -45,7 +46,7 @@ def test_applied_deltas_equal_a_cut_of_the_new_export(tmp_path: Path, family: st
     feeds = {"key": asked(family)}
     for epoch in range(1, MOMENTS):
         found, expected = tmp_path / f"applied_{epoch}", tmp_path / f"cut_{epoch}"
-        apply_delta(exports[0], timeline, found, last_epoch=epoch, options=options, accept_weak_proof=True)
+        cut(exports[0], found, timeline=timeline, last_epoch=epoch, options=options, accept_weak_proof=True)
         cut(exports[epoch], expected, options=options, check=False)
         first, second = answers(found, feeds), answers(expected, feeds)
         assert first.keys() == second.keys()
@@ -67,7 +68,7 @@ def _timeline(folder: Path, base: Path, *deltas: Delta) -> Path:
 def _refused(base: Path, folder: Path, *deltas: Delta, message: str, **arguments: Any) -> None:
     timeline, target = _timeline(folder / "timeline", base, *deltas), folder / "out"
     with pytest.raises(GraphToolsError, match=message) as error:
-        apply_delta(base, timeline, target, **arguments)
+        cut(base, target, timeline=timeline, **arguments)
     assert str(timeline) in str(error.value)
     assert not target.exists()
     shutil.rmtree(timeline)
@@ -105,7 +106,7 @@ def test_timeline_of_another_export_is_refused(tmp_path: Path) -> None:
     base, other = (export_at("tensorflow", tmp_path / str(moment) / "model", moment) for moment in (0, 1))
     timeline = _timeline(tmp_path / "timeline", other, Delta())
     with pytest.raises(UnreadableError, match="another lineage"):
-        apply_delta(base, timeline, tmp_path / "out")
+        cut(base, tmp_path / "out", timeline=timeline)
 
 
 def test_result_that_differs_from_its_source_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +118,9 @@ def test_result_that_differs_from_its_source_is_not_written(tmp_path: Path, monk
         # Each attempt reads the source twice, to convert it and to compare it.
         overlay(model, delta if next(reads) % 2 else Delta(), absent_key)
 
-    monkeypatch.setattr("graph_tools.verbs.delta.apply.overlay", every_other_time)
+    monkeypatch.setattr("graph_tools.verbs.convert.overlay", every_other_time)
     with pytest.raises(VerificationError, match="not written"):
-        apply_delta(base, timeline, tmp_path / "out", accept_weak_proof=True)
+        cut(base, tmp_path / "out", timeline=timeline, accept_weak_proof=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -128,7 +129,7 @@ def test_absent_key_that_takes_the_row_of_a_key_follows_this_row(tmp_path: Path)
     changed = table("scope_item", int_keys(3), 3, seed=1)
     timeline = _timeline(tmp_path / "timeline", base, Delta((changed,)))
     options = CutOptions(absent_key={"scope_item": "row:3"})
-    apply_delta(base, timeline, tmp_path / "out", options=options, accept_weak_proof=True)
+    cut(base, tmp_path / "out", timeline=timeline, options=options, accept_weak_proof=True)
     found = answers(tmp_path / "out", {"key": np.array([3, 12345], np.int64)})["rows"]
     np.testing.assert_array_equal(found, np.repeat(changed.rows.read(), 2, axis=0))
 
@@ -143,7 +144,7 @@ def test_artifact_continues_where_its_lineage_says(tmp_path: Path) -> None:
     positions += [reader.position for _ in reader]
     # The second export, as a trainer would write it that knows its place.
     write_lineage(exports[1], positions[1])
-    apply_delta(exports[1], timeline, tmp_path / "out", accept_weak_proof=True)
+    cut(exports[1], tmp_path / "out", timeline=timeline, accept_weak_proof=True)
     assert read_lineage(tmp_path / "out") == replace(positions[2], term=0)
     feeds = {"key": asked("tensorflow")}
     cut(exports[2], tmp_path / "cut", check=False)
@@ -155,15 +156,41 @@ def test_artifact_continues_where_its_lineage_says(tmp_path: Path) -> None:
 def test_forecast_writes_nothing(tmp_path: Path) -> None:
     base = export_at("deeprec", tmp_path / "model", 0)
     timeline = _timeline(tmp_path / "timeline", base, Delta())
-    assert apply_delta(base, timeline, None, dry_run=True).tables
+    assert cut(base, None, timeline=timeline, dry_run=True).tables
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "timeline"]
 
 
 def test_artifacts_are_refused(tmp_path: Path) -> None:
     base = export_at("tensorflow", tmp_path / "model", 0)
     cut(base, tmp_path / "cut", check=False)
-    message = f"{tmp_path / 'cut'}: an artifact of graph-tools, expected the export that it was made from"
+    message = f"{tmp_path / 'cut'}: was written by graph-tools, which has changed its variables"
     with pytest.raises(UsageError, match=message):
-        apply_delta(tmp_path / "cut", tmp_path / "timeline", tmp_path / "out")
+        cut(tmp_path / "cut", tmp_path / "out", timeline=tmp_path / "timeline")
     with pytest.raises(UsageError, match=message):
         make_delta(base, tmp_path / "cut", tmp_path / "timeline")
+
+
+@pytest.mark.parametrize("live", [False])
+def test_optimized_model_at_an_epoch_equals_the_optimized_export(tmp_path: Path, live: bool) -> None:
+    exports = [export_at("tfplus", tmp_path / str(moment) / "model", moment) for moment in range(MOMENTS)]
+    timeline = tmp_path / "timeline"
+    for old, new in itertools.pairwise(exports):
+        make_delta(old, new, timeline)
+    found, expected = tmp_path / "found", tmp_path / "expected"
+    optimize(exports[0], found, timeline=timeline, live=live, precision="fp32", accept_weak_proof=True)
+    optimize(exports[-1], expected, live=live, precision="fp32", accept_weak_proof=True)
+    feeds = {"key": asked("tfplus")}
+    first, second = answers(found, feeds), answers(expected, feeds)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    position = read_lineage(found)
+    assert position is not None
+    assert (position.epoch, position.lineage) == (MOMENTS - 1, find_position(exports[0]).lineage)
+    if live:
+        described = json.loads((found / "assets" / "live.json").read_text())
+        assert (described["epoch"], described["chain"]) == (position.epoch, position.chain.hex())
+
+
+def test_epoch_without_a_timeline_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--to 3: no timeline, expected --timeline"):
+        cut(export_at("tfplus", tmp_path / "model", 0), tmp_path / "out", last_epoch=3)
