@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
+from graph_tools.store.block_sums import BLOCK_BYTES
 
 MAGIC = b"RECEMB\r\n"
-VERSION = 1
+#: What writers write; readers read version 1, too.
+VERSION = 2
 HEADER_BYTES = 256
 ROW_ALIGNMENT = 4096
 INDEX_ALIGNMENT = 64
@@ -26,8 +28,13 @@ BUCKET_KEYS = 5
 
 _FIXED = struct.Struct("<8sIIQQQIIIIIIQQ")
 _SECTION = struct.Struct("<QQII")
+_MASKS = struct.Struct("<QQ")
+_BLOCK_SIZE = struct.Struct("<I")
 _CRC = struct.Struct("<I")
 _SECTIONS = ("row_data", "index", "key_offsets", "key_bytes")
+_MASKS_OFFSET = _FIXED.size + len(_SECTIONS) * _SECTION.size
+_CHECKSUMS_OFFSET = _MASKS_OFFSET + _MASKS.size
+_BLOCK_SIZE_OFFSET = _CHECKSUMS_OFFSET + _SECTION.size
 _CRC_OFFSET = HEADER_BYTES - _CRC.size
 
 
@@ -39,7 +46,7 @@ class Section:
     ----------
     offset, size : int [bytes]
     crc : int
-        CRC-32C of its bytes.
+        CRC-32C of its bytes; 0 in version 2, except for `checksums`.
     """
 
     offset: int = 0
@@ -53,7 +60,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a file; the fields are those of the format."""
+    """The header of a file; the fields are those of the format. Version 1 has no `compatible` and no `checksums`."""
 
     file_size: int
     rows: int
@@ -69,16 +76,24 @@ class Header:
     index: Section = Section()
     key_offsets: Section = Section()
     key_bytes: Section = Section()
+    checksums: Section = Section()
+    compatible: int = 0
+    version: int = VERSION
+
+    @property
+    def blocks(self) -> int:
+        """Return the number of blocks with a checksum."""
+        return self.checksums.size // _CRC.size
 
     def sections(self) -> dict[str, Section]:
-        """Return the sections by name, in the order of the header."""
+        """Return the sections with data by name, in the order of the header."""
         return {name: getattr(self, name) for name in _SECTIONS}
 
     def pack(self) -> bytes:
         """Return the header as 256 bytes."""
         packed = _FIXED.pack(
             MAGIC,
-            VERSION,
+            self.version,
             HEADER_BYTES,
             self.file_size,
             self.rows,
@@ -95,6 +110,10 @@ class Header:
         packed += b"".join(
             _SECTION.pack(section.offset, section.size, section.crc, 0) for section in self.sections().values()
         )
+        if self.version > 1:
+            sums = self.checksums
+            packed += _MASKS.pack(0, self.compatible) + _SECTION.pack(sums.offset, sums.size, sums.crc, 0)
+            packed += _BLOCK_SIZE.pack(BLOCK_BYTES)
         packed = packed.ljust(_CRC_OFFSET, b"\0")
         return packed + _CRC.pack(checksum.extend(0, packed))
 
@@ -112,33 +131,34 @@ def unpack(raw: bytes, file_size: int, where: str) -> Header:
     Raises
     ------
     UnreadableError
-        The header has another version, or is not consistent with itself or with the file.
+        The header has another version or an unknown feature, or is not consistent with itself or with the file.
     """
     try:
-        _check_format(raw)
-        header = _parse(raw[:HEADER_BYTES])
+        header = _parse(raw[:HEADER_BYTES], _check_format(raw))
         _check_sizes(header, file_size)
     except _WrongError as error:
         raise UnreadableError(f"{where}: {error}") from error
     return header
 
 
-def _check_format(raw: bytes) -> None:
-    """Raise an error unless `raw` begins with an intact header of this version."""
+def _check_format(raw: bytes) -> int:
+    """Return the version of the header with which `raw` begins; raise an error if it is unknown or damaged."""
     if len(raw) < HEADER_BYTES:
         raise _WrongError(f"{len(raw)} bytes", f"an embedding table of at least {HEADER_BYTES} bytes")
     magic, version, *_ = _FIXED.unpack_from(raw)
     if magic != MAGIC:
         raise _WrongError(f"begins with {bytes(magic)!r}", f"an embedding table, which begins with {MAGIC!r}")
-    if version != VERSION:
-        raise _WrongError(f"format version {version}", f"{VERSION}; write it again with this version of graph-tools")
+    if not 1 <= version <= VERSION:
+        expected = f"1 to {VERSION}; write it again with this version of graph-tools"
+        raise _WrongError(f"format version {version}", expected)
     (crc,) = _CRC.unpack_from(raw, _CRC_OFFSET)
     found = checksum.extend(0, raw[:_CRC_OFFSET])
     if crc != found:
         raise _WrongError(f"header checksum {found:#010x}", f"{crc:#010x}; the file is damaged")
+    return int(version)
 
 
-def _parse(raw: bytes) -> Header:
+def _parse(raw: bytes, version: int) -> Header:
     """Return the header, with sizes that may contradict each other."""
     header_size, *fields = _FIXED.unpack_from(raw)[2:]
     size, rows, default_rows, dim, row_type, stride, index_kind, absent_key, reserved, home, buckets = fields
@@ -150,12 +170,17 @@ def _parse(raw: bytes) -> Header:
         if value >= len(names):
             raise _WrongError(f"{name} {value}", f"a number below {len(names)}")
     sections = {}
-    for place, name in enumerate(_SECTIONS):
-        offset, length, crc, zero = _SECTION.unpack_from(raw, _FIXED.size + place * _SECTION.size)
+    parts: tuple[str, ...] = _SECTIONS
+    compatible, end = 0, _MASKS_OFFSET
+    if version > 1:
+        compatible, end = _parse_features(raw), _BLOCK_SIZE_OFFSET + _BLOCK_SIZE.size
+        parts = (*_SECTIONS, "checksums")
+    for place, name in enumerate(parts):
+        begin = _CHECKSUMS_OFFSET if name == "checksums" else _FIXED.size + place * _SECTION.size
+        offset, length, crc, zero = _SECTION.unpack_from(raw, begin)
         sections[name] = Section(offset, length, crc)
-        reserved |= zero
-    rest = raw[_FIXED.size + len(_SECTIONS) * _SECTION.size : _CRC_OFFSET]
-    if reserved or any(rest) or header_size != HEADER_BYTES:
+        reserved |= zero | (crc if version > 1 and name != "checksums" else 0)
+    if reserved or any(raw[end:_CRC_OFFSET]) or header_size != HEADER_BYTES:
         raise _WrongError("reserved bytes that are set, or another header size", f"zeros and {HEADER_BYTES}")
     return Header(
         file_size=size,
@@ -168,8 +193,21 @@ def _parse(raw: bytes) -> Header:
         absent_key=ABSENT_KEYS[absent_key],
         home_buckets=home,
         buckets=buckets,
+        compatible=compatible,
+        version=version,
         **sections,
     )
+
+
+def _parse_features(raw: bytes) -> int:
+    """Return the features that a reader may ignore; raise an error for any other and for another size of blocks."""
+    incompatible, compatible = _MASKS.unpack_from(raw, _MASKS_OFFSET)
+    if incompatible:
+        raise _WrongError(f"incompatible features {incompatible:#x}", "none that this version does not know")
+    (size,) = _BLOCK_SIZE.unpack_from(raw, _BLOCK_SIZE_OFFSET)
+    if size != BLOCK_BYTES:
+        raise _WrongError(f"block_size {size}", BLOCK_BYTES)
+    return int(compatible)
 
 
 def _check_sizes(header: Header, file_size: int) -> None:
@@ -216,6 +254,21 @@ def _check_sections(header: Header, sizes: dict[str, int]) -> None:
             within = f"a multiple of {alignments[name]}, between {end} and {header.file_size}"
             raise _WrongError(f"{name} at {section.offset} to {section.end}", within)
         end = section.end
+    if header.version > 1:
+        _check_checksums(header, end)
+
+
+def _check_checksums(header: Header, end: int) -> None:
+    """Raise an error unless there is a checksum for each block up to the last of them, and nothing behind."""
+    sums = header.checksums
+    offset = -(-end // INDEX_ALIGNMENT) * INDEX_ALIGNMENT
+    blocks = -(-(offset - HEADER_BYTES) // BLOCK_BYTES)
+    expected = (offset, _CRC.size * blocks) if blocks else (0, 0)
+    if (sums.offset, sums.size) != expected or (not blocks and sums.crc):
+        found = f"checksums of {sums.size} bytes at {sums.offset}"
+        raise _WrongError(found, f"{expected[1]} bytes at {expected[0]}")
+    if header.file_size != max(sums.end, HEADER_BYTES):
+        raise _WrongError(f"{header.file_size} bytes", f"{sums.end}, the end of the checksums")
 
 
 def row_size(row_type: str, dim: int) -> int:

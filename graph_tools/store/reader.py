@@ -12,6 +12,7 @@ import numpy as np
 
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
+from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.fingerprint import fingerprints, homes
 from graph_tools.store.index import buckets_of
 from graph_tools.store.layout import BUCKET_BYTES, BUCKET_KEYS, HEADER_BYTES, Header, Section, row_size, unpack
@@ -19,7 +20,7 @@ from graph_tools.store.quantize import decode
 from graph_tools.store.spec import EncodedRows, TableSpec
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 
-_BLOCK_BYTES = 4 << 20
+_CHUNK_BYTES = 4 << 20
 
 
 def read_header(path: Path) -> Header:
@@ -72,25 +73,41 @@ class TableReader:
         UnreadableError
             The file is damaged; the message names the section.
         """
-        for name, section in self.header.sections().items():
-            crc = 0
-            for begin in range(section.offset, section.end, _BLOCK_BYTES):
-                crc = checksum.extend(crc, self._raw[begin : min(begin + _BLOCK_BYTES, section.end)])
-            if crc != section.crc:
-                raise self._damaged(f"checksum {crc:#010x} of {name}", f"{section.crc:#010x}")
+        if self.header.version == 1:
+            for name, section in self.header.sections().items():
+                self._check_sum(f"of {name}", section, section.crc)
+        else:
+            self._check_blocks()
         counts = self._index["count"]
         if (counts > BUCKET_KEYS).any():
             raise self._damaged(f"a bucket of {counts.max()} keys", f"at most {BUCKET_KEYS}")
         if len(counts) and counts[-1] == BUCKET_KEYS:
             raise self._damaged("a last bucket that is full", "a free slot in it")
-        for begin in range(0, len(self._index), _BLOCK_BYTES // BUCKET_BYTES):
-            buckets = self._index[begin : begin + _BLOCK_BYTES // BUCKET_BYTES]
+        for begin in range(0, len(self._index), _CHUNK_BYTES // BUCKET_BYTES):
+            buckets = self._index[begin : begin + _CHUNK_BYTES // BUCKET_BYTES]
             used = np.arange(BUCKET_KEYS) < buckets["count"][:, None]
             if (buckets["rows"][used] >= self.header.rows).any():
                 raise self._damaged("a key of a row that does not exist", f"rows below {self.header.rows}")
         ends = self._offsets
         if len(ends) and (ends[0] or ends[-1] != len(self._key_bytes) or (ends[1:] < ends[:-1]).any()):
             raise self._damaged("offsets of keys out of order", f"0 to {len(self._key_bytes)}, ascending")
+
+    def _check_sum(self, what: str, section: Section, expected: int) -> None:
+        crc = 0
+        for begin in range(section.offset, section.end, _CHUNK_BYTES):
+            crc = checksum.extend(crc, self._raw[begin : min(begin + _CHUNK_BYTES, section.end)])
+        if crc != expected:
+            raise self._damaged(f"checksum {crc:#010x} {what}", f"{expected:#010x}")
+
+    def _check_blocks(self) -> None:
+        header = self.header
+        self._check_sum("of checksums", header.checksums, header.checksums.crc)
+        sums = self._bytes(header.checksums).view("<u4").tolist()
+        for number, expected in enumerate(sums):
+            begin = HEADER_BYTES + number * BLOCK_BYTES
+            block = Section(begin, min(BLOCK_BYTES, header.checksums.offset - begin))
+            inside = [n for n, s in header.sections().items() if s.offset < block.end and s.end > begin]
+            self._check_sum(f"of block {number} ({', '.join(inside)})", block, expected)
 
     def _damaged(self, found: str, expected: str) -> UnreadableError:
         return UnreadableError(f"{self.path}: {found}, expected {expected}; the file is damaged")
@@ -183,7 +200,7 @@ class TableReader:
         count = int(self._index["count"].sum(dtype=np.int64))
 
         def blocks(rows: int, field: str, dtype: Any) -> Iterator[Array]:
-            step = max(1, min(rows, _BLOCK_BYTES // 8) // BUCKET_KEYS)
+            step = max(1, min(rows, _CHUNK_BYTES // 8) // BUCKET_KEYS)
             for begin in range(0, len(self._index), step):
                 buckets = self._index[begin : begin + step]
                 used = buckets[field][np.arange(BUCKET_KEYS) < buckets["count"][:, None]].astype(dtype)

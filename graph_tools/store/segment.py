@@ -16,6 +16,7 @@ import numpy as np
 
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
+from graph_tools.store.block_sums import BLOCK_BYTES
 from graph_tools.store.delta import Delta, StringKeys, TableDelta
 from graph_tools.store.segment_directory import (
     Directory,
@@ -26,7 +27,6 @@ from graph_tools.store.segment_directory import (
     place_table,
 )
 from graph_tools.store.segment_layout import (
-    BLOCK_BYTES,
     HASH_BYTES,
     HEADER_BYTES,
     SegmentHeader,

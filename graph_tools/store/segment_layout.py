@@ -7,11 +7,11 @@ import struct
 from dataclasses import dataclass
 
 from graph_tools.bundle import checksum
+from graph_tools.store.block_sums import BLOCK_BYTES
 
 MAGIC = b"RECDEL\r\n"
 VERSION = 1
 HEADER_BYTES = 256
-BLOCK_BYTES = 65_536
 ALIGNMENT = 64
 HASH_BYTES = 32
 LINEAGE_BYTES = 16

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from graph_tools.bundle import checksum
 from graph_tools.bundle.output_file import OutputFile
 from graph_tools.errors import ConversionError
+from graph_tools.store.block_sums import SummedBlocks
 from graph_tools.store.delta import Delta, TableDelta
 from graph_tools.store.segment_directory import (
     Directory,
@@ -23,7 +23,7 @@ from graph_tools.store.segment_directory import (
     VariableEntry,
     place_table,
 )
-from graph_tools.store.segment_layout import BLOCK_BYTES, HASH_BYTES, HEADER_BYTES, SegmentHeader, aligned
+from graph_tools.store.segment_layout import HASH_BYTES, HEADER_BYTES, SegmentHeader, aligned
 from graph_tools.tensors import Array, ArrayTensor, TensorSource, rows_per_chunk
 
 _CHUNK_BYTES = 4 << 20
@@ -57,7 +57,7 @@ def write_segment(path: Path, header: SegmentHeader, delta: Delta) -> SegmentHea
     file.purpose = "a segment"
     try:
         file.write(np.frombuffer(header.pack(), np.uint8))
-        data = _SummedBlocks(file)
+        data = _SummedArrays(file)
         for table, arrays in zip(tables.values(), places.arrays, strict=True):
             _write_table(data, table, arrays)
         for entry in places.variables:
@@ -147,46 +147,21 @@ def _string_bytes(keys: TensorSource) -> int:
     return 8 * count + sum(len(key) for block in keys.chunks(rows_per_chunk(keys, _CHUNK_BYTES)) for key in block)
 
 
-class _SummedBlocks:
+class _SummedArrays(SummedBlocks):
     """Writes arrays at their places, and computes the checksums of the blocks."""
-
-    def __init__(self, file: OutputFile) -> None:
-        self.file = file
-        self.sums: list[int] = []
-        self._crc = self._filled = 0
 
     def add(self, begin: int, size: int, blocks: Iterator[Array]) -> None:
         """Write zeros up to `begin` and then blocks of bytes, which must have `size` bytes together."""
         if not size:
             return
-        self._write(np.zeros(begin - self.file.size, np.uint8))
+        self.write(np.zeros(begin - self.file.size, np.uint8))
         for block in blocks:
-            self._write(np.ascontiguousarray(block).reshape(-1).view(np.uint8))
+            self.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8))
         if self.file.size != begin + size:
             raise ConversionError(f"segment: an array of {self.file.size - begin} bytes, expected {size}")
 
-    def _write(self, raw: Array) -> None:
-        self.file.write(raw)
-        while len(raw):
-            piece = raw[: BLOCK_BYTES - self._filled]
-            self._crc = checksum.extend(self._crc, piece)
-            self._filled += len(piece)
-            raw = raw[len(piece) :]
-            if self._filled == BLOCK_BYTES:
-                self._end_block()
 
-    def _end_block(self) -> None:
-        self.sums.append(self._crc)
-        self._crc = self._filled = 0
-
-    def finish(self) -> list[int]:
-        """Return the checksums of all blocks, the last of which may be shorter."""
-        if self._filled:
-            self._end_block()
-        return self.sums
-
-
-def _write_table(data: _SummedBlocks, table: TableDelta, arrays: TablePlaces) -> None:
+def _write_table(data: _SummedArrays, table: TableDelta, arrays: TablePlaces) -> None:
     def add(place: Place, blocks: Callable[[], Iterable[Array]]) -> None:
         data.add(place.begin, place.size, iter(blocks()))
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write embedding tables as files; the bytes depend on the table alone, so that equal tables have one file.
 
-The order in the file is rows, key bytes, key offsets, index. Rows and the bytes of strings pass through memory in
-pieces; about 20 bytes per key stay in memory. The header contains the checksums of everything after it. The name is the
-SHA-256 of the whole file, so the file is read once more after it is written, from the page cache if it fits there.
+The order in the file is rows, key bytes, key offsets, index, checksums. Rows and the bytes of strings pass through
+memory in pieces; about 20 bytes per key stay in memory. The header comes last, because it has the places of all others.
+The name is the SHA-256 of the whole file, so the file is read once more after it is written, from the page cache if it
+fits there.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_tools.bundle import checksum
 from graph_tools.bundle.output_file import OutputFile
 from graph_tools.errors import ConversionError
+from graph_tools.store.block_sums import SummedBlocks
 from graph_tools.store.fingerprint import fingerprints
 from graph_tools.store.index import KEY_BYTES, Index
 from graph_tools.store.layout import (
@@ -159,6 +162,7 @@ class _Writer:
 
     def __init__(self, file: OutputFile, spec: TableSpec, memory_limit: int, progress: Progress | None) -> None:
         self.file, self.spec, self.memory_limit, self.progress = file, spec, memory_limit, progress
+        self.blocks = SummedBlocks(file)
         self.stride = row_stride(spec.row_type, spec.dim)
         self.rows = spec.rows.shape[0]
         self.default_rows = spec.default_rows.shape[0] if spec.default_rows is not None else 0
@@ -190,6 +194,7 @@ class _Writer:
             home_buckets, buckets = index.home_buckets, index.buckets
             if index.suspects:
                 _check_strings(spec.keys, np.sort(np.concatenate(index.suspects)))
+        checksums = self._write_checksums()
         return Header(
             file_size=self.file.size,
             rows=self.rows,
@@ -205,23 +210,33 @@ class _Writer:
             index=index_section,
             key_offsets=key_offsets,
             key_bytes=key_bytes,
+            checksums=checksums,
         )
 
     def _section(self, alignment: int, blocks: Iterator[Array]) -> Section:
         """Write blocks of bytes from the next multiple of `alignment` on; without bytes there is no section."""
-        offset = size = crc = 0
+        offset = size = 0
         for block in blocks:
             raw = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
             if not len(raw):
                 continue
             if not size:
-                self.file.write(np.zeros(-self.file.size % alignment, np.uint8))
+                self.blocks.write(np.zeros(-self.file.size % alignment, np.uint8))
                 offset = self.file.size
-            crc = self.file.write_summed(raw, crc)
+            self.blocks.write(raw)
             size += len(raw)
             if self.progress is not None:
                 self.progress(len(raw))
-        return Section(offset, size, crc)
+        return Section(offset, size)
+
+    def _write_checksums(self) -> Section:
+        """Write the checksums of all blocks behind them, and return where they are."""
+        if self.file.size == HEADER_BYTES:
+            return Section()
+        self.blocks.write(np.zeros(-self.file.size % INDEX_ALIGNMENT, np.uint8))
+        offset, raw = self.file.size, np.array(self.blocks.finish(), "<u4").view(np.uint8)
+        self.file.write(raw)
+        return Section(offset, len(raw), checksum.extend(0, raw))
 
     def _row_blocks(self) -> Iterator[Array]:
         size = row_size(self.spec.row_type, self.spec.dim)

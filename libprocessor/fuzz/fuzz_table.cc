@@ -2,7 +2,7 @@
 // Any bytes as a table's file: it is refused, or every key leads to a row inside it, the one that its index holds.
 //
 // The first byte of an input: 1, make the checksums right, else hardly any file would get past them; 2, take the header as
-// it is, without making magic number, version and sizes right. The rest is the file without the zeros between header and
+// it is, without making magic number, version and sizes right; 4, make it one of version 2. The rest is the file without the zeros between header and
 // row data, which a search would waste its time on.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ std::string FileOf(const uint8_t* data, size_t size) {
   bytes.insert(kTableHeaderBytes, bytes.size() == kTableHeaderBytes ? 0 : 4096 - kTableHeaderBytes, '\0');
   if ((mode & 2) == 0) {
     bytes.replace(0, 8, "RECEMB\r\n");
-    processor::Put<uint32_t>(&bytes, 8, 1);
+    processor::Put<uint32_t>(&bytes, 8, 1 + (mode >> 2 & 1));
     processor::Put<uint32_t>(&bytes, 12, 256);
     processor::Put<uint64_t>(&bytes, 16, bytes.size());
   }

@@ -13,6 +13,7 @@ const char* const kTarget = "fuzz_table";
 // The first byte says what fuzz_table.cc is to make right; the rest is a file without the gap behind its header.
 std::string RandomInput(int number, std::mt19937_64* random) {
   TableFileContent content;
+  content.version = 1 + (*random)() % 2;
   content.index_kind = static_cast<IndexKind>(number % 3);
   content.row_type = static_cast<RowType>((*random)() % 5);
   content.absent_key = static_cast<AbsentKey>((*random)() % 3);
@@ -26,7 +27,7 @@ std::string RandomInput(int number, std::mt19937_64* random) {
   if ((*random)() % 2 == 0) content.home_buckets = 1 + (*random)() % 4;
   const std::string bytes = content.Bytes();
   const std::string rest = bytes.size() > 4096 ? bytes.substr(4096) : "";
-  return static_cast<char>((*random)() % 4) + bytes.substr(0, kTableHeaderBytes) + rest;
+  return static_cast<char>((*random)() % 4 + 4 * (content.version - 1)) + bytes.substr(0, kTableHeaderBytes) + rest;
 }
 
 std::string DamagedInput(const std::string& input, std::mt19937_64* random) {

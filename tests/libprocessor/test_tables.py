@@ -83,8 +83,8 @@ def test_faulty_files_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    path = write_direct_table(tmp_path / "table.emb", 10, DIM, version=2)
-    text = f"table '{path}': version 2 of the format, expected 1; update recprocessor"
+    path = write_direct_table(tmp_path / "table.emb", 10, DIM, version=3)
+    text = f"table '{path}': version 3 of the format, expected at most 2; update recprocessor"
     with pytest.raises(tf.errors.FailedPreconditionError, match=re.escape(text)):
         initialize(path)
 

@@ -88,9 +88,54 @@ class OffsetCheck {
   uint64_t last_ = 0;
 };
 
+// The checksums of blocks, which version 2 has.
+class BlockCheck {
+ public:
+  /// Reads the checksums, if there are any, and checks their own.
+  absl::Status Load(const TableFile& file, const TableHeader& header) {
+    const TableSection& section = header.checksums;
+    if (section.size == 0) return absl::OkStatus();
+    blocks_ = section.size / sizeof(uint32_t);
+    expected_.reset(new (std::nothrow) uint32_t[blocks_]);
+    if (expected_ == nullptr) return file.Named(absl::ResourceExhaustedError("no memory for its checksums"));
+    auto* const bytes = reinterpret_cast<uint8_t*>(expected_.get());
+    if (absl::Status s = file.Read(section.offset, section.size, bytes); !s.ok()) return s;
+    if (ExtendTableCrc(0, bytes, section.size) == section.crc) return absl::OkStatus();
+    return file.Named(absl::DataLossError("checksums: wrong checksum"));
+  }
+
+  /// Adds the next bytes behind the header. Blocks that end with them are checked.
+  absl::Status Add(const uint8_t* bytes, size_t size) {
+    while (size > 0) {
+      const size_t part = std::min(size, kTableBlockBytes - filled_);
+      crc_ = ExtendTableCrc(crc_, bytes, part);
+      bytes += part, size -= part, filled_ += part;
+      if (filled_ < kTableBlockBytes) break;
+      if (absl::Status s = Finish(); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+  /// Checks the last block, which may be shorter.
+  absl::Status Finish() {
+    if (filled_ == 0) return absl::OkStatus();
+    const uint64_t number = number_++;
+    const uint32_t crc = crc_;
+    crc_ = 0, filled_ = 0;
+    if (crc == expected_[number]) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("block ", number, " of ", blocks_, ": wrong checksum"));
+  }
+
+ private:
+  std::unique_ptr<uint32_t[]> expected_;
+  uint64_t blocks_ = 0, number_ = 0;
+  uint32_t crc_ = 0;
+  size_t filled_ = 0;
+};
+
 class Reader {
  public:
-  Reader(const TableFile& file, uint8_t* buffer) : file_(file), buffer_(buffer) {}
+  Reader(const TableFile& file, uint8_t* buffer, BlockCheck* blocks) : file_(file), buffer_(buffer), blocks_(blocks) {}
 
   /// Reads from where it is to `end` and hands all of it to `check`.
   template <typename Check>
@@ -98,7 +143,11 @@ class Reader {
     while (at_ < end) {
       const size_t size = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, end - at_));
       if (absl::Status s = file_.Read(at_, size, buffer_); !s.ok()) return s;
-      crc_ = ExtendTableCrc(crc_, buffer_, size);
+      if (blocks_ == nullptr) {
+        crc_ = ExtendTableCrc(crc_, buffer_, size);
+      } else if (absl::Status s = blocks_->Add(buffer_, size); !s.ok()) {
+        return file_.Named(s);
+      }
       if (absl::Status s = check(buffer_, size); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
       at_ += size;
     }
@@ -110,23 +159,30 @@ class Reader {
   absl::Status ReadSection(const char* name, const TableSection& section, Check&& check) {
     if (section.size == 0) return absl::OkStatus();
     if (absl::Status s = ReadTo(section.offset, CheckZeros); !s.ok()) return s;
-    if (!problem_.ok()) return problem_;
+    if (blocks_ == nullptr && !problem_.ok()) return problem_;
     crc_ = 0;
     if (absl::Status s = ReadTo(section.offset + section.size, check); !s.ok()) return s;
+    // A block may go on behind the section.
+    if (blocks_ != nullptr) return absl::OkStatus();
     if (crc_ != section.crc) {
       return file_.Named(absl::DataLossError(absl::StrCat(name, ": wrong checksum")));
     }
     return problem_;
   }
 
-  absl::Status ReadRest(uint64_t file_size) {
-    if (absl::Status s = ReadTo(file_size, CheckZeros); !s.ok()) return s;
+  /// Reads up to the end of what is neither a section nor a checksum.
+  absl::Status ReadRest(uint64_t end) {
+    if (absl::Status s = ReadTo(end, CheckZeros); !s.ok()) return s;
+    if (blocks_ != nullptr) {
+      if (absl::Status s = blocks_->Finish(); !s.ok()) return file_.Named(s);
+    }
     return problem_;
   }
 
  private:
   const TableFile& file_;
   uint8_t* const buffer_;
+  BlockCheck* const blocks_;  // null in version 1, whose sections have checksums
   uint64_t at_ = kTableHeaderBytes;
   uint32_t crc_ = 0;
   absl::Status problem_;
@@ -138,7 +194,9 @@ absl::Status CheckTableContents(const TableFile& file, const TableHeader& header
   const size_t buffer_bytes = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, header.file_size));
   const std::unique_ptr<uint8_t[]> buffer(new (std::nothrow) uint8_t[buffer_bytes]);
   if (buffer == nullptr) return file.Named(absl::ResourceExhaustedError("no memory to read it"));
-  Reader reader(file, buffer.get());
+  BlockCheck blocks;
+  if (absl::Status s = blocks.Load(file, header); !s.ok()) return s;
+  Reader reader(file, buffer.get(), header.version == 1 ? nullptr : &blocks);
 
   // In the order of the file, which the sections may have in any.
   const TableSection* sections[] = {&header.row_data, &header.index, &header.key_offsets, &header.key_bytes};
@@ -152,7 +210,7 @@ absl::Status CheckTableContents(const TableFile& file, const TableHeader& header
     if (section == &header.key_bytes) status = reader.ReadSection("key_bytes", *section, CheckKeyBytes);
     if (!status.ok()) return status;
   }
-  return reader.ReadRest(header.file_size);
+  return reader.ReadRest(header.checksums.size > 0 ? header.checksums.offset : header.file_size);
 }
 
 }  // namespace processor

@@ -10,7 +10,7 @@
 namespace processor {
 
 /// Reads the whole file and checks
-/// * the checksums of all sections, and that there are zeros between them,
+/// * the checksums of all sections or, in version 2, of all blocks, and that there are zeros between sections,
 /// * that a search finds every key of the index, and that its row exists,
 /// * that the offsets of strings are in order and end inside their bytes.
 /// \return DATA_LOSS for a damaged file, UNAVAILABLE if it cannot be read, RESOURCE_EXHAUSTED without memory for a

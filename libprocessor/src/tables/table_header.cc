@@ -13,7 +13,9 @@ namespace {
 
 constexpr char kMagic[] = "RECEMB\r\n";
 constexpr uint64_t kRowLimit = (uint64_t{1} << 32) - 16;
-constexpr size_t kSectionsOffset = 80, kSectionBytes = 24, kReservedOffset = 176, kCrcOffset = 252;
+constexpr size_t kSectionsOffset = 80, kSectionBytes = 24, kFeaturesOffset = 176, kCrcOffset = 252;
+// Of version 2.
+constexpr size_t kChecksumsOffset = 192, kBlockSizeOffset = 216, kReservedOffset = 220;
 
 template <typename T>
 T Load(const uint8_t* bytes, size_t offset) {
@@ -88,6 +90,23 @@ absl::Status CheckSection(const Expectation& expected, uint64_t file_size) {
   return absl::OkStatus();
 }
 
+// There is a checksum for each block up to the first checksum, and nothing behind the last one. `end` is that of the other
+// sections, which lie inside the file.
+absl::Status CheckChecksums(const TableHeader& header, uint64_t end) {
+  const TableSection& found = header.checksums;
+  const uint64_t offset = (end + 63) / 64 * 64;
+  const uint64_t blocks = (offset - kTableHeaderBytes + kTableBlockBytes - 1) / kTableBlockBytes;
+  const uint64_t expected_offset = blocks == 0 ? 0 : offset, size = 4 * blocks;
+  if (found.offset != expected_offset || found.size != size || (blocks == 0 && found.crc != 0)) {
+    return Damaged("checksums: ", found.size, " bytes from ", found.offset, ", expected ", size, " from ",
+                   expected_offset);
+  }
+  if (const uint64_t expected = blocks == 0 ? kTableHeaderBytes : offset + size; header.file_size != expected) {
+    return absl::DataLossError(absl::StrCat(header.file_size, " bytes, expected ", expected));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSections(const TableHeader& header) {
   const bool strings = header.index_kind == IndexKind::kString;
   // The number of buckets may be anything up to here: it is compared with a count that cannot wrap.
@@ -112,6 +131,20 @@ absl::Status CheckSections(const TableHeader& header) {
     if (expected.section->offset < end) return Damaged(expected.name, ": overlaps the section before it");
     end = expected.section->offset + expected.section->size;
   }
+  return header.version == 1 ? absl::OkStatus() : CheckChecksums(header, end);
+}
+
+// Reads what version 2 has more: features, of which the compatible ones are ignored, and checksums.
+absl::Status ReadFeatures(const uint8_t* bytes, TableHeader* header) {
+  if (const auto features = Load<uint64_t>(bytes, kFeaturesOffset); features != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("incompatible features 0x", absl::Hex(features),
+                                                      ", expected none that this version does not know"));
+  }
+  if (const auto size = Load<uint32_t>(bytes, kBlockSizeOffset); size != kTableBlockBytes) {
+    return Damaged("block_size ", size, ", expected ", kTableBlockBytes);
+  }
+  header->checksums = {Load<uint64_t>(bytes, kChecksumsOffset), Load<uint64_t>(bytes, kChecksumsOffset + 8),
+                       Load<uint32_t>(bytes, kChecksumsOffset + 16)};
   return absl::OkStatus();
 }
 
@@ -138,14 +171,17 @@ absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHea
   }
   if (std::memcmp(bytes, kMagic, 8) != 0) return Damaged("no table's magic number");
   // Before the checksum: what that covers may differ in another version.
-  if (const uint32_t version = Load<uint32_t>(bytes, 8); version != kTableVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("version ", version, " of the format, expected ", kTableVersion));
+  const uint32_t version = Load<uint32_t>(bytes, 8);
+  if (version < 1 || version > kTableVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("version ", version, " of the format, expected at most ", kTableVersion));
   }
   if (ExtendTableCrc(0, bytes, kCrcOffset) != Load<uint32_t>(bytes, kCrcOffset)) return Damaged("wrong checksum");
   if (const uint32_t size = Load<uint32_t>(bytes, 12); size != kTableHeaderBytes) {
     return Damaged("header_size ", size, ", expected ", kTableHeaderBytes);
   }
   TableHeader found;
+  found.version = version;
   found.file_size = Load<uint64_t>(bytes, 16);
   found.rows = Load<uint64_t>(bytes, 24);
   found.default_rows = Load<uint64_t>(bytes, 32);
@@ -160,10 +196,16 @@ absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHea
   size_t at = kSectionsOffset;
   for (TableSection* section : {&found.row_data, &found.index, &found.key_offsets, &found.key_bytes}) {
     *section = {Load<uint64_t>(bytes, at), Load<uint64_t>(bytes, at + 8), Load<uint32_t>(bytes, at + 16)};
-    reserved_is_zero &= Load<uint32_t>(bytes, at + 20) == 0;
+    reserved_is_zero &= Load<uint32_t>(bytes, at + 20) == 0 && (version == 1 || section->crc == 0);
     at += kSectionBytes;
   }
-  reserved_is_zero &= std::all_of(bytes + kReservedOffset, bytes + kCrcOffset, [](uint8_t byte) { return byte == 0; });
+  size_t reserved = kFeaturesOffset;
+  if (version > 1) {
+    if (absl::Status s = ReadFeatures(bytes, &found); !s.ok()) return s;
+    reserved_is_zero &= Load<uint32_t>(bytes, kChecksumsOffset + 20) == 0;
+    reserved = kReservedOffset;
+  }
+  reserved_is_zero &= std::all_of(bytes + reserved, bytes + kCrcOffset, [](uint8_t byte) { return byte == 0; });
   if (!reserved_is_zero) return Damaged("reserved bytes that are not zero");
   if (found.file_size != file_size) {
     return absl::DataLossError(absl::StrCat(file_size, " bytes, expected ", found.file_size));

@@ -15,9 +15,11 @@ enum class IndexKind : uint32_t { kDirect = 0, kInt64 = 1, kString = 2 };
 enum class AbsentKey : uint32_t { kZeros = 0, kError = 1, kDefaultRows = 2 };
 
 constexpr size_t kTableHeaderBytes = 256;
-constexpr uint32_t kTableVersion = 1;
+/// The newest version that can be read; version 1 can be, too.
+constexpr uint32_t kTableVersion = 2;
+constexpr size_t kTableBlockBytes = 65536;
 
-/// Where a section of the file is, and the CRC-32C of its bytes.
+/// Where a section of the file is, and the CRC-32C of its bytes, which only `checksums` has in version 2.
 struct TableSection {
   uint64_t offset = 0;
   uint64_t size = 0;
@@ -25,6 +27,7 @@ struct TableSection {
 };
 
 struct TableHeader {
+  uint32_t version = 0;
   uint64_t file_size = 0;
   uint64_t rows = 0;
   uint64_t default_rows = 0;
@@ -39,6 +42,7 @@ struct TableHeader {
   TableSection index;
   TableSection key_offsets;
   TableSection key_bytes;
+  TableSection checksums;  // of the blocks between the header and these; empty in version 1
 };
 
 /// Returns the bytes of one row without the padding after it.
@@ -46,7 +50,7 @@ uint64_t RowBytes(RowType type, uint32_t dim);
 
 /// Parses the header of a file of `file_size` bytes, and checks that every section is aligned, lies inside the file and
 /// overlaps no other. CheckTableContents() checks what is inside the sections.
-/// \return DATA_LOSS, or FAILED_PRECONDITION for another version; the messages do not name the file.
+/// \return DATA_LOSS, or FAILED_PRECONDITION for another version or an unknown feature; the messages do not name the file.
 absl::Status ParseTableHeader(const uint8_t* bytes, uint64_t file_size, TableHeader* header);
 
 }  // namespace processor

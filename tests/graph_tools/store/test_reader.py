@@ -10,8 +10,10 @@ import pytest
 from graph_tools.bundle import checksum
 from graph_tools.errors import UnreadableError
 from graph_tools.store import TableReader, read_header
-from graph_tools.store.layout import BUCKET_BYTES
+from graph_tools.store.layout import BUCKET_BYTES, HEADER_BYTES
 from helpers.models.embedding_tables import altered, spec_of, written
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "table"
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
@@ -39,18 +41,51 @@ def test_every_section_is_checked(tmp_path: Path, section: str) -> None:
     for offset in (place.offset, place.end - 1):
         byte = file.read_bytes()[offset]
         reader = TableReader(altered(file, offset, bytes([byte ^ 1])))
-        with pytest.raises(UnreadableError, match=f"of {section}"):
+        with pytest.raises(UnreadableError, match=f"of block 0 .*{section}"):
             reader.check()
 
 
+def test_damaged_checksums_are_detected(tmp_path: Path) -> None:
+    file = written(tmp_path, spec_of("int64", 101))
+    with pytest.raises(UnreadableError, match="of checksums"):
+        TableReader(altered(file, file.stat().st_size - 1, b"\xff")).check()
+
+
+def test_a_damaged_block_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, spec_of("direct", 4000, dim=16))
+    assert read_header(file).blocks == 4
+    with pytest.raises(UnreadableError, match=r"of block 3 \(row_data\)"):
+        TableReader(altered(file, HEADER_BYTES + 3 * 65536, b"\xff")).check()
+
+
+def test_files_of_version_1_are_read() -> None:
+    rows = (np.arange(40)[:, None] + np.arange(4) / 8).astype(np.float32)
+    integers, strings = (TableReader(GOLDEN / f"version_1_{kind}.emb") for kind in ("int64", "string"))
+    for reader in (integers, strings):
+        reader.check()
+        assert reader.header.version == 1
+    keys = np.arange(40) * 37 - 100
+    np.testing.assert_array_equal(integers.lookup(keys), rows)
+    np.testing.assert_array_equal(integers.lookup(np.array([-101])), -rows[2:3])
+    texts = np.array([f"key {number}".encode() for number in range(40)], object)
+    np.testing.assert_allclose(strings.lookup(texts), rows, rtol=1 / 256)
+
+
+def test_damage_in_files_of_version_1_is_found(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.emb"
+    copy.write_bytes((GOLDEN / "version_1_int64.emb").read_bytes())
+    place = read_header(copy).index.offset
+    with pytest.raises(UnreadableError, match="of index"):
+        TableReader(altered(copy, place, b"\xff")).check()
+
+
 def forged(file: Path, section: str, place: int, value: bytes) -> Path:
-    """Alter a section and make all checksums right again."""
+    """Alter a section and make all checksums right again; the file has fewer bytes than a block."""
     header = read_header(file)
-    where = header.sections()[section]
-    copy = altered(file, where.offset + place, value)
-    raw = copy.read_bytes()[where.offset : where.end]
-    field = 80 + 24 * list(header.sections()).index(section) + 16
-    return altered(copy, field, checksum.extend(0, raw).to_bytes(4, "little"), recount=True)
+    copy = altered(file, header.sections()[section].offset + place, value)
+    sums = header.checksums
+    crc = checksum.extend(0, copy.read_bytes()[HEADER_BYTES : sums.offset]).to_bytes(4, "little")
+    return altered(altered(copy, sums.offset, crc), 208, checksum.extend(0, crc).to_bytes(4, "little"), recount=True)
 
 
 @pytest.mark.parametrize(

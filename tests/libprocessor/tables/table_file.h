@@ -46,12 +46,28 @@ T Get(const std::string& bytes, size_t offset) {
 /// Where the header has its sections: row_data, index, key_offsets, key_bytes.
 constexpr size_t kSectionFields[] = {80, 104, 128, 152};
 
+/// Where the header of version 2 has the section of checksums, and whether a file is of this version.
+constexpr size_t kChecksumsField = 192;
+inline bool HasBlockChecksums(const std::string& bytes) { return Get<uint32_t>(bytes, 8) == 2; }
+
+/// Makes the checksums of the blocks right again, if they lie in the file.
+inline void RepairBlocks(std::string* bytes) {
+  const uint64_t offset = Get<uint64_t>(*bytes, kChecksumsField), size = Get<uint64_t>(*bytes, kChecksumsField + 8);
+  if (offset > bytes->size() || size > bytes->size() - offset) return;
+  uint64_t at = kTableHeaderBytes;
+  for (uint64_t place = offset; place + 4 <= offset + size && at < offset; place += 4, at += 65536) {
+    Put<uint32_t>(bytes, place, Crc32c(bytes->data() + at, std::min<uint64_t>(65536, offset - at)));
+  }
+  Put<uint32_t>(bytes, kChecksumsField + 16, Crc32c(bytes->data() + offset, size));
+}
+
 /// Makes all checksums right again, of sections that lie in the file.
 inline void RepairChecksums(std::string* bytes) {
   if (bytes->size() < kTableHeaderBytes) return;
+  if (HasBlockChecksums(*bytes)) RepairBlocks(bytes);
   for (size_t field : kSectionFields) {
     const uint64_t offset = Get<uint64_t>(*bytes, field), size = Get<uint64_t>(*bytes, field + 8);
-    if (offset > bytes->size() || size > bytes->size() - offset) continue;
+    if (HasBlockChecksums(*bytes) || offset > bytes->size() || size > bytes->size() - offset) continue;
     Put<uint32_t>(bytes, field + 16, Crc32c(bytes->data() + offset, size));
   }
   Put<uint32_t>(bytes, 252, Crc32c(bytes->data(), 252));
@@ -68,6 +84,7 @@ inline uint64_t HomeOf(uint64_t key, uint64_t home_buckets) {
 
 /// What a file is made of. Key i leads to row i.
 struct TableFileContent {
+  uint32_t version = 2;
   RowType row_type = RowType::kFloat32;
   IndexKind index_kind = IndexKind::kDirect;
   AbsentKey absent_key = AbsentKey::kZeros;
@@ -156,8 +173,18 @@ inline std::string TableFileContent::Bytes() const {
     Put<uint64_t>(&bytes, kSectionFields[i] + 8, sections[i].size());
     bytes += sections[i];
   }
-  Put<uint32_t>(&bytes, 8, 1);
+  Put<uint32_t>(&bytes, 8, version);
   Put<uint32_t>(&bytes, 12, 256);
+  if (version == 2) {
+    Put<uint32_t>(&bytes, 216, 65536);
+    if (bytes.size() > kTableHeaderBytes) {
+      bytes.resize((bytes.size() + 63) / 64 * 64);
+      Put<uint64_t>(&bytes, kChecksumsField, bytes.size());
+      const size_t size = 4 * ((bytes.size() - kTableHeaderBytes + 65535) / 65536);
+      Put<uint64_t>(&bytes, kChecksumsField + 8, size);
+      bytes.resize(bytes.size() + size);
+    }
+  }
   Put<uint64_t>(&bytes, 16, bytes.size());
   Put<uint64_t>(&bytes, 24, NumRows());
   Put<uint64_t>(&bytes, 32, default_rows);

@@ -100,14 +100,36 @@ TEST(EmbeddingTable, ErrorsNameUnreadableFiles) {
 TEST(EmbeddingTable, ANewerVersionIsRefused) {
   const TemporaryFolder folder;
   std::string bytes = Strings().Bytes();
-  Put<uint32_t>(&bytes, 8, 2);
+  Put<uint32_t>(&bytes, 8, 3);
   RepairChecksums(&bytes);
   ExpectError(folder.Write("table.emb", bytes), absl::StatusCode::kFailedPrecondition, "update recprocessor");
 }
 
-TEST(EmbeddingTable, ATruncatedFileIsRefused) {
-  const TemporaryFolder folder;
-  const std::string good = Strings().Bytes();
+TEST(EmbeddingTable, FilesOfVersionOneAreReadAsTheyWere) {
+  const std::string folder = PROCESSOR_GOLDEN "/table/";
+  std::shared_ptr<const EmbeddingTable> integers, strings;
+  const absl::Status status = EmbeddingTable::Open(folder + "version_1_int64.emb", &integers);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(EmbeddingTable::Open(folder + "version_1_string.emb", &strings).ok());
+  std::vector<int64_t> keys = {-101};
+  std::vector<tensorflow::tstring> texts = {"key"};
+  for (int i = 0; i < 40; ++i) {
+    keys.push_back(37 * i - 100);
+    texts.emplace_back("key " + std::to_string(i));
+  }
+  std::vector<uint32_t> rows(41), text_rows(41);
+  integers->FindRows(keys, rows.data());
+  strings->FindRows(texts, text_rows.data());
+  EXPECT_EQ(rows[0], 41) << "-101 mod 2, behind 40 rows";
+  EXPECT_EQ(text_rows[0], kZeroRow);
+  for (uint32_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(rows[i + 1], i);
+    EXPECT_EQ(text_rows[i + 1], i);
+    EXPECT_EQ(reinterpret_cast<const float*>(integers->row(i))[3], static_cast<float>(i) + 0.375f);
+  }
+}
+
+void ExpectTruncationsRefused(const TemporaryFolder& folder, const std::string& good) {
   std::vector<size_t> sizes = {1, 7, 8, 255, 256, 257, 4095, 4096, good.size() - 1};
   for (size_t field : kSectionFields) {
     const size_t begin = Get<uint64_t>(good, field), end = begin + Get<uint64_t>(good, field + 8);
@@ -120,12 +142,13 @@ TEST(EmbeddingTable, ATruncatedFileIsRefused) {
   ExpectError(folder.Write("t.emb", good + "x"), absl::StatusCode::kDataLoss, "bytes, expected");
 }
 
-// The checksums know every byte of the file.
-TEST(EmbeddingTable, DetectsEveryAlteredByte) {
+TEST(EmbeddingTable, ATruncatedFileIsRefused) {
   const TemporaryFolder folder;
   TableFileContent content = Strings();
-  content.dim = 1;
-  const std::string good = content.Bytes();
+  for (content.version = 1; content.version <= 2; ++content.version) ExpectTruncationsRefused(folder, content.Bytes());
+}
+
+void ExpectAlteredBytesDetected(const TemporaryFolder& folder, const std::string& good) {
   for (size_t at = 0; at < good.size(); at += at < 256 || at > 4000 ? 1 : 97) {
     std::string bytes = good;
     bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
@@ -133,6 +156,27 @@ TEST(EmbeddingTable, DetectsEveryAlteredByte) {
     const bool version = at >= 8 && at < 12;
     ASSERT_EQ(status.code(), version ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kDataLoss) << at;
   }
+}
+
+// The checksums know every byte of the file.
+TEST(EmbeddingTable, DetectsEveryAlteredByte) {
+  const TemporaryFolder folder;
+  TableFileContent content = Strings();
+  content.dim = 1;
+  for (content.version = 1; content.version <= 2; ++content.version) {
+    ExpectAlteredBytesDetected(folder, content.Bytes());
+  }
+}
+
+TEST(EmbeddingTable, ADamagedBlockIsNamed) {
+  const TemporaryFolder folder;
+  TableFileContent content;
+  content.dim = 16;
+  content.rows = 4000;
+  std::string bytes = content.Bytes();
+  ASSERT_TRUE(Open(folder.Write("table.emb", bytes)).ok());
+  bytes[kTableHeaderBytes + 3 * kTableBlockBytes] ^= 1;
+  ExpectError(folder.Write("table.emb", bytes), absl::StatusCode::kDataLoss, "block 3 of 4: wrong checksum");
 }
 
 struct WrongContent {
@@ -167,6 +211,7 @@ TEST(EmbeddingTable, ErrorsNameWrongContent) {
 
 TEST(EmbeddingTable, AFullLastBucketIsRefused) {
   TableFileContent content;
+  content.version = 1;  // in which the index is at the end
   content.index_kind = IndexKind::kInt64;
   content.keys = {1, 2, 3, 4, 5};
   content.home_buckets = 1;
@@ -231,7 +276,7 @@ TEST(EmbeddingTable, EqualFilesOfOneHashAreMappedOnce) {
   // A copy is checked although it is not needed: its damage would come out when the process starts again.
   std::string damaged = bytes;
   damaged[4096] = static_cast<char>(damaged[4096] ^ 1);
-  ExpectError(there.Write(name, damaged), absl::StatusCode::kDataLoss, "row_data: wrong checksum");
+  ExpectError(there.Write(name, damaged), absl::StatusCode::kDataLoss, "block 0 of 1: wrong checksum");
   // And a name is no proof.
   TableFileContent content = Strings();
   content.texts.pop_back();

@@ -51,13 +51,15 @@ TEST(TableHeader, ReadsAllFields) {
 }
 
 TEST(TableHeader, DetectsEveryAlteredByte) {
-  const std::string good = FourTexts().Bytes();
-  for (size_t at = 0; at < kTableHeaderBytes; ++at) {
-    for (int bit = 0; bit < 8; ++bit) {
+  for (uint32_t version : {1, 2}) {
+    TableFileContent content = FourTexts();
+    content.version = version;
+    const std::string good = content.Bytes();
+    for (size_t i = 0; i < 8 * kTableHeaderBytes; ++i) {
       std::string bytes = good;
-      bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+      bytes[i / 8] = static_cast<char>(bytes[i / 8] ^ (1 << i % 8));
       TableHeader header;
-      EXPECT_FALSE(ParseHeader(bytes, &header).ok()) << "byte " << at << " bit " << bit;
+      EXPECT_FALSE(ParseHeader(bytes, &header).ok()) << "version " << version << " byte " << i / 8;
     }
   }
 }
@@ -100,6 +102,10 @@ const WrongHeader kWrongHeaders[] = {
     {"offsets", [](std::string* b) { Put<uint64_t>(b, 136, 32); }, "key_offsets: 32 bytes, expected 40"},
     {"key bytes", [](std::string* b) { Put<uint64_t>(b, 160, 1 << 20); }, "key_bytes"},
     {"direct", [](std::string* b) { Put<uint32_t>(b, 52, 0); }, "without index"},
+    {"section checksum", [](std::string* b) { Put<uint32_t>(b, 96, 1); }, "reserved"},
+    {"block size", [](std::string* b) { Put<uint32_t>(b, 216, 4096); }, "block_size 4096"},
+    {"few checksums", [](std::string* b) { Put<uint64_t>(b, 200, 0); }, "checksums: 0 bytes"},
+    {"place of checksums", [](std::string* b) { Put<uint64_t>(b, 192, Get<uint64_t>(*b, 192) - 64); }, "checksums: 4"},
     {"integer keys", [](std::string* b) { Put<uint32_t>(b, 52, 1); }, "key_offsets: 40 bytes, expected 0"},
 };
 
@@ -127,13 +133,26 @@ TEST(TableHeader, EmptySectionMustHaveNoOffset) {
   EXPECT_EQ(ParseHeader(bytes, &header).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(TableHeader, UnknownFeaturesAreRefusedOnlyIfTheyMustBeKnown) {
+  std::string bytes = FourTexts().Bytes();
+  TableHeader header;
+  Put<uint64_t>(&bytes, 184, 6);
+  RepairChecksums(&bytes);
+  EXPECT_TRUE(ParseHeader(bytes, &header).ok());
+  Put<uint64_t>(&bytes, 176, 16);
+  RepairChecksums(&bytes);
+  const absl::Status status = ParseHeader(bytes, &header);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("incompatible features 0x10"), std::string::npos) << status;
+}
+
 TEST(TableHeader, ErrorsNameNewerVersion) {
   std::string bytes = FourTexts().Bytes();
-  Put<uint32_t>(&bytes, 8, 2);  // its checksum may be another one, too
+  Put<uint32_t>(&bytes, 8, 3);  // its checksum may be another one, too
   TableHeader header;
   const absl::Status status = ParseHeader(bytes, &header);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("version 2 of the format, expected 1"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("version 3 of the format, expected at most 2"), std::string::npos) << status;
 }
 
 }  // namespace
