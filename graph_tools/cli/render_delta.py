@@ -72,15 +72,22 @@ def _changes(segment: dict[str, Any], console: Console) -> None:
             entry["key_kind"].replace("_", " "),
             f"{entry['dim']:,}",
             *(f"{entry[key]:,}" for key in ("changed", "deleted", "default_rows")),
+            _not_finite_text(entry),
         ]
         for entry in segment["tables"]
     ]
     columns: Columns = {"table": "name", "keys": "left", "dim": "right", "changed": "right", "deleted": "right"}
-    show(console, table("Tables", columns | {"default rows": "right"}, rows, console.width))
-    rows = [[escape(entry["name"]), str(entry["shape"])] for entry in segment["variables"]]
-    show(console, table("Variables", {"variable": "name", "shape": "left"}, rows, console.width))
+    show(console, table("Tables", columns | {"default rows": "right", "not finite": "right"}, rows, console.width))
+    rows = [[escape(entry["name"]), str(entry["shape"]), _not_finite_text(entry)] for entry in segment["variables"]]
+    columns = {"variable": "name", "shape": "left", "not finite": "right"}
+    show(console, table("Variables", columns, rows, console.width))
     rows = [[escape(name), f"{position:,}"] for name, position in segment["streams"].items()]
     show(console, table("Streams", {"stream": "name", "position": "right"}, rows, console.width))
+
+
+def _not_finite_text(entry: dict[str, Any]) -> str:
+    """Return the number of rows or elements that servers refuse; "" if there are none."""
+    return f"[yellow]{entry['not_finite']:,}[/]" if entry["not_finite"] else ""
 
 
 def _time_text(microseconds: int | None) -> str:

@@ -28,6 +28,8 @@ class TableChanges:
         Number of keys that are no longer in the table.
     default_rows : int
         Number of default rows that have changed.
+    not_finite : int
+        Number of changed rows and default rows with a NaN or an infinity, which servers refuse by default.
     """
 
     name: str
@@ -36,14 +38,22 @@ class TableChanges:
     changed: Count
     deleted: Count
     default_rows: Count
+    not_finite: Count
 
 
 @dataclass
 class VariableChange:
-    """A variable that a segment gives a new value."""
+    """A variable that a segment gives a new value.
+
+    Attributes
+    ----------
+    not_finite : int
+        Number of elements that are NaN or infinite.
+    """
 
     name: str
     shape: list[Count]
+    not_finite: Count
 
 
 @dataclass

@@ -6,12 +6,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
+
 from graph_tools.errors import UnreadableError
 from graph_tools.report.delta import DeltaInspectReport, DeltaWriteReport, SegmentInfo, TableChanges, VariableChange
 from graph_tools.store.compaction import compact
+from graph_tools.store.delta import TableDelta
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import UNKNOWN_TIME
 from graph_tools.store.timeline import Position, TimelineReader, list_segments, list_terms
+from graph_tools.tensors import ArrayTensor, TensorSource, rows_per_chunk
+
+_CHUNK_BYTES = 4 << 20
 
 
 def inspect_delta(path: str | Path) -> DeltaInspectReport:
@@ -77,9 +83,26 @@ def describe_segment(segment: Segment) -> SegmentInfo:
                 changed=table.changed.shape[0],
                 deleted=table.deleted.shape[0],
                 default_rows=len(table.default_numbers),
+                not_finite=_not_finite_rows(table.rows) + _not_finite_rows(_default_rows(table)),
             )
             for table in delta.tables
         ],
-        variables=[VariableChange(name, list(tensor.shape)) for name, tensor in delta.variables.items()],
+        variables=[
+            VariableChange(name, list(tensor.shape), _not_finite(tensor)) for name, tensor in delta.variables.items()
+        ],
         streams=delta.streams,
     )
+
+
+def _default_rows(table: TableDelta) -> TensorSource:
+    return ArrayTensor(np.empty((0, table.dim), np.float32) if table.default_rows is None else table.default_rows)
+
+
+def _not_finite_rows(rows: TensorSource) -> int:
+    blocks = rows.chunks(rows_per_chunk(rows, _CHUNK_BYTES))
+    return sum(int(np.count_nonzero(~np.isfinite(block).all(axis=1))) for block in blocks)
+
+
+def _not_finite(tensor: TensorSource) -> int:
+    blocks = tensor.chunks(rows_per_chunk(tensor, _CHUNK_BYTES))
+    return sum(int(np.count_nonzero(~np.isfinite(block))) for block in blocks)

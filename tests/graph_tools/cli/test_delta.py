@@ -50,6 +50,21 @@ def test_timeline_is_shown_up_to_its_fault(name: str) -> None:
             assert part in text
 
 
+def test_rows_that_servers_refuse_are_counted() -> None:
+    path = GOLDEN / "segments" / "everything.delta"
+    (segment,) = _valid(run("delta", "inspect", path, "--json").out)["segments"]
+    counts = {entry["name"]: entry["not_finite"] for entry in (*segment["tables"], *segment["variables"])}
+    # Golden numbers begin with -0, NaN, both infinities, and finite ones.
+    assert (counts["user/embedding"], counts["category/embedding"], counts["dense/kernel"], counts["bias"]) == (
+        2,
+        0,
+        3,
+        0,
+    )
+    assert "not finite" in run("delta", "inspect", path).out
+    assert "not finite" not in run("delta", "inspect", GOLDEN / "segments" / "row_numbers.delta").out
+
+
 def test_damaged_segment_is_an_error() -> None:
     found = run("delta", "inspect", GOLDEN / "damaged" / "block_1.delta")
     assert (found.code, found.out) == (2, "")

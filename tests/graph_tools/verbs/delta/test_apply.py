@@ -170,15 +170,14 @@ def test_artifacts_are_refused(tmp_path: Path) -> None:
         make_delta(base, tmp_path / "cut", tmp_path / "timeline")
 
 
-@pytest.mark.parametrize("live", [False])
-def test_optimized_model_at_an_epoch_equals_the_optimized_export(tmp_path: Path, live: bool) -> None:
+def test_optimized_model_at_an_epoch_equals_the_optimized_export(tmp_path: Path) -> None:
     exports = [export_at("tfplus", tmp_path / str(moment) / "model", moment) for moment in range(MOMENTS)]
     timeline = tmp_path / "timeline"
     for old, new in itertools.pairwise(exports):
         make_delta(old, new, timeline)
     found, expected = tmp_path / "found", tmp_path / "expected"
-    optimize(exports[0], found, timeline=timeline, live=live, precision="fp32", accept_weak_proof=True)
-    optimize(exports[-1], expected, live=live, precision="fp32", accept_weak_proof=True)
+    optimize(exports[0], found, timeline=timeline, precision="fp32", accept_weak_proof=True)
+    optimize(exports[-1], expected, precision="fp32", accept_weak_proof=True)
     feeds = {"key": asked("tfplus")}
     first, second = answers(found, feeds), answers(expected, feeds)
     for name in first:
@@ -186,9 +185,17 @@ def test_optimized_model_at_an_epoch_equals_the_optimized_export(tmp_path: Path,
     position = read_lineage(found)
     assert position is not None
     assert (position.epoch, position.lineage) == (MOMENTS - 1, find_position(exports[0]).lineage)
-    if live:
-        described = json.loads((found / "assets" / "live.json").read_text())
-        assert (described["epoch"], described["chain"]) == (position.epoch, position.chain.hex())
+
+
+def test_live_model_begins_at_the_last_epoch(tmp_path: Path) -> None:
+    base, new = (export_at("tfplus", tmp_path / str(moment) / "model", moment) for moment in (0, 2))
+    timeline = tmp_path / "timeline"
+    make_delta(base, new, timeline)
+    optimize(base, tmp_path / "out", timeline=timeline, live=True, precision="fp32", accept_weak_proof=True)
+    position = read_lineage(tmp_path / "out")
+    assert position is not None
+    described = json.loads((tmp_path / "out" / "assets" / "live.json").read_text())
+    assert (described["epoch"], described["chain"]) == (1, position.chain.hex())
 
 
 def test_epoch_without_a_timeline_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_delta_has_changed_new_and_deleted_keys(tmp_path: Path) -> None:
     assert table.changed.read().tolist() == expected
     assert table.deleted.read().tolist() == sorted(before - now)
     np.testing.assert_array_equal(table.rows.read(), rows_at(1, np.array(expected)))
-    assert report.segment.tables == [TableChanges("scope/item", "int64", 3, len(expected), len(before - now), 0)]
+    assert report.segment.tables == [TableChanges("scope/item", "int64", 3, len(expected), len(before - now), 0, 0)]
     assert [variable.name for variable in report.segment.variables] == ["dense/w"]
 
 
