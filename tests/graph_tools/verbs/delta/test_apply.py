@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -201,3 +202,15 @@ def test_live_model_begins_at_the_last_epoch(tmp_path: Path) -> None:
 def test_epoch_without_a_timeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--to 3: no timeline, expected --timeline"):
         cut(export_at("tfplus", tmp_path / "model", 0), tmp_path / "out", last_epoch=3)
+
+
+def test_documented_trainer_publishes_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).resolve().parents[4] / "docs" / "graph_tools.md").read_text(encoding="utf-8")
+    (program,) = [code for code in re.findall(r"^```python\n(.*?)^```", text, re.S | re.M) if "TimelineWriter" in code]
+    export = export_at("deeprec", tmp_path / "export" / "7", 0)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "docs/graph_tools.md", "exec"), {})
+    cut(export, tmp_path / "out", timeline=tmp_path / "timeline", accept_weak_proof=True)
+    found = answers(tmp_path / "out", {"key": np.array([3, 17], np.int64)})
+    np.testing.assert_array_equal(found["rows"], [[0.5, 1], [2, 0.25]])
+    np.testing.assert_allclose(found["score"], 1 / (1 + np.exp([[-2.5], [-2.5]])), rtol=1e-6)
