@@ -16,6 +16,7 @@ import tensorflow as tf
 from graph_tools.graph import attribute
 from graph_tools.passes.fuse.fuse_recurrent_layers import FuseRecurrentLayers
 from helpers.graph_tools.interaction_checks import Fused, floats, fuse, fuse_model
+from helpers.graph_tools.live_checks import check_follows
 
 OP = "RecRecurrentLayer"
 LENGTH, DIM, UNITS = 6, 4, 5
@@ -103,6 +104,16 @@ def test_last_state_and_all_states_come_from_one_node(tmp_path: Path) -> None:
     found = fuse_model(tmp_path / "source", tmp_path / "fused", [{"x": sequences(3)}], FuseRecurrentLayers())
     assert found.ops[OP] == len(found.model.signatures), found.reasons
     assert "While" not in found.ops
+
+
+def test_weights_follow_variables(tmp_path: Path) -> None:
+    x = tf.keras.Input((LENGTH, DIM), name="x")
+    outputs = {"gru": tf.keras.layers.GRU(UNITS)(x), "lstm": tf.keras.layers.LSTM(UNITS)(x)}
+    tf.keras.Model(x, outputs).export(str(tmp_path / "source"), verbose=False)
+    model, formulas = check_follows(tmp_path / "source", [{"x": sequences(3)}], signature="serving_default")
+    assert len(model.graph.of(OP)) == 2 * len(model.signatures)
+    assert model.live is not None
+    assert len(model.live.sources_of(formulas.values())) == 6
 
 
 def run(tmp_path: Path, *layers: Any, **more: Callable[[int], np.ndarray]) -> Fused:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from graph_tools.passes.fuse.fuse_target_attention import FuseTargetAttention
 from helpers.graph_tools.interaction_checks import Fused, floats, fuse, requests
+from helpers.graph_tools.live_checks import check_follows
 
 OP = "RecTargetAttention"
 LENGTH, DIM = 7, 4
@@ -82,9 +83,11 @@ def deepctr(network: Network, softmax: bool, by_length: bool = False) -> Callabl
     return function
 
 
+FEEDS: dict[str, Any] = {"query": (1, DIM), "keys": (LENGTH, DIM)}
+
+
 def run(tmp_path: Path, function: Callable[..., Any], network: Network, history: Any = ids) -> Fused:
-    feeds = requests(query=(1, DIM), keys=(LENGTH, DIM), history=history)
-    return fuse(tmp_path, function, feeds, FuseTargetAttention(), **network.held)
+    return fuse(tmp_path, function, requests(**FEEDS, history=history), FuseTargetAttention(), **network.held)
 
 
 @pytest.mark.parametrize("softmax", [False, True])
@@ -101,6 +104,15 @@ def test_deepctr_attention_becomes_one_node(activation: str, softmax: bool, tmp_
         True,
     ]
     assert not found.reasons
+
+
+@pytest.mark.parametrize("activation", ["dice", "prelu"])
+def test_weights_follow_variables(activation: str, tmp_path: Path) -> None:
+    network = Network(4, activation=activation)
+    run(tmp_path, deepctr(network, True), network)
+    model, formulas = check_follows(tmp_path / "source", requests(**FEEDS, history=ids))
+    assert len(model.graph.of(OP)) == 1
+    assert len(formulas) == (10 if activation == "dice" else 8)
 
 
 def test_mask_from_lengths_becomes_an_input(tmp_path: Path) -> None:
