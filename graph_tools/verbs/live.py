@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from graph_tools.model import Model
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
 from graph_tools.report.live import FollowedTable, Live
+from graph_tools.report.manifest import sha256
 from graph_tools.rewriting.live_ops import INITIALIZER, LiveGraph, add_live_ops, nothing_changes, origin_of
 from graph_tools.store.spec import TableSpec
 from graph_tools.store.table_file import TableFile
@@ -79,6 +81,11 @@ def make_live(
 def _add_initializer(model: Model, found: LiveGraph, assets: Path) -> None:
     """Add the node that reads the description when the model is loaded."""
     graph = model.graph
+    digest = hashlib.sha256()
+    for name in (DESCRIPTION, FORMULAS):
+        digest.update(sha256(assets / name).encode())
+    # A process may have one resource manager for several models.
+    graph.set_attr(graph[found.handle.node], "shared_name", f"live/{digest.hexdigest()}")
     paths = [graph.add_const(name, f"live/{name}") for name in (DESCRIPTION, FORMULAS)]
     model.assets |= {path.node: assets / name for path, name in zip(paths, (DESCRIPTION, FORMULAS), strict=True)}
     inputs = [found.handle, *(Output(name) for name in found.tables), *paths]
