@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import re
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from graph_tools.errors import UnreadableError
 from graph_tools.store.segment import Segment
+from graph_tools.store.segment_layout import GREATEST
 
 SUFFIX = ".delta"
 _DIGITS = 16
@@ -105,6 +107,7 @@ class TimelineReader:
 
     def __init__(self, folder: Path, position: Position) -> None:
         self.folder, self.position = folder, position
+        self._files: list[SegmentFile] = []
 
     def __iter__(self) -> Iterator[Segment]:
         while (segment := self.next()) is not None:
@@ -119,7 +122,10 @@ class TimelineReader:
             The segment is damaged or does not continue the timeline; the position stays.
         """
         while True:
-            file = choose_next(self.folder, list_segments(self.folder), self.position.epoch)
+            file = find_following(self._files, self.position.epoch)
+            if file is None:
+                self._files = list_segments(self.folder)
+                file = choose_next(self.folder, self._files, self.position.epoch)
             if file is None:
                 return None
             path = self.folder / file.name
@@ -128,10 +134,17 @@ class TimelineReader:
             except UnreadableError as error:
                 # A compaction may have deleted the file after the folder was listed.
                 if isinstance(error.__cause__, FileNotFoundError):
+                    self._files = []
                     continue
                 raise
             self.position = continue_from(self.position, segment)
             return segment
+
+
+def find_following(files: list[SegmentFile], epoch: int) -> SegmentFile | None:
+    """Return the segment of an ascending list that begins after an epoch and has the greatest last epoch, or None."""
+    place = bisect.bisect_right(files, SegmentFile(epoch + 1, GREATEST))
+    return files[place - 1] if place and files[place - 1].first == epoch + 1 else None
 
 
 def choose_next(folder: Path, files: list[SegmentFile], epoch: int) -> SegmentFile | None:
@@ -142,10 +155,10 @@ def choose_next(folder: Path, files: list[SegmentFile], epoch: int) -> SegmentFi
     UnreadableError
         Segments end after the epoch, but none begins with the next one.
     """
+    following = find_following(files, epoch)
+    if following is not None:
+        return following
     later = [file for file in files if file.last > epoch]
-    following = [file for file in later if file.first == epoch + 1]
-    if following:
-        return max(following)
     if not later:
         return None
     path = folder / later[0].name
