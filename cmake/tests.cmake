@@ -37,10 +37,12 @@ compile_in_batches(processor_tests 8)
 
 # Kernels and tables, without the runtime.
 file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
+                                                          tests/libprocessor/live/test_*.cc
                                                           tests/libprocessor/tables/test_*.cc)
 add_unit_tests(processor_kernel_tests ${PROCESSOR_KERNEL_TEST_SOURCES})
 target_link_libraries(processor_kernel_tests PRIVATE processor_kernels)
-target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/tables)
+target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
+                                                          tests/libprocessor/tables)
 target_compile_definitions(processor_kernel_tests PRIVATE PROCESSOR_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
 compile_in_batches(processor_kernel_tests 8)
 
@@ -61,13 +63,24 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
   libprocessor/src/kernels/huge_memory.cc
+  libprocessor/src/live/overlay_index.cc
+  libprocessor/src/live/overlay_memory.cc
+  libprocessor/src/live/row_encoder.cc
+  libprocessor/src/live/table_view.cc
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc
   libprocessor/src/runtime/threads/pinned_pool.cc
-  libprocessor/src/runtime/threads/thread_slice.cc)
+  libprocessor/src/runtime/threads/thread_slice.cc
+  libprocessor/src/tables/embedding_table.cc
+  libprocessor/src/tables/table_check.cc
+  libprocessor/src/tables/table_crc.cc
+  libprocessor/src/tables/table_file.cc
+  libprocessor/src/tables/table_header.cc
+  libprocessor/src/tables/table_index.cc
+  libprocessor/src/tables/table_registry.cc)
 foreach(source
     base/byte_budget base/log host/control/idle_time
-    host/control/maintenance host/request_log/sample_queue kernels/cache_domains kernels/tower_team
+    host/control/maintenance host/request_log/sample_queue kernels/cache_domains kernels/tower_team live/overlay_table
     runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
     runtime/stats/histogram runtime/threads/adaptive_spin runtime/threads/cpu_mask runtime/threads/cpuset
@@ -80,7 +93,8 @@ endforeach()
 list(APPEND PROCESSOR_THREAD_TEST_SOURCES tests/libprocessor/base/test_kept_objects.cc
                                           tests/libprocessor/base/test_published.cc)
 add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
-target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/runtime)
+target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
+                                                          tests/libprocessor/runtime tests/libprocessor/tables)
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
 

@@ -68,13 +68,25 @@ absl::Status EmbeddingTable::Load(const TableFile& file, std::shared_ptr<const E
   return absl::OkStatus();
 }
 
-template <typename DefaultRow>
-void EmbeddingTable::FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& default_row) const {
+uint32_t EmbeddingTable::AbsentRow(int64_t key) const {
+  if (header_.absent_key == AbsentKey::kZeros) return kZeroRow;
+  if (header_.absent_key == AbsentKey::kError) return kRefusedRow;
+  const auto divisor = static_cast<int64_t>(header_.default_rows);
+  const int64_t remainder = key % divisor;
+  return static_cast<uint32_t>(header_.rows + static_cast<uint64_t>(remainder < 0 ? remainder + divisor : remainder));
+}
+
+uint32_t EmbeddingTable::AbsentRow(const tensorflow::tstring& key) const {
+  if (header_.absent_key == AbsentKey::kZeros) return kZeroRow;
+  if (header_.absent_key == AbsentKey::kError) return kRefusedRow;
+  return static_cast<uint32_t>(header_.rows + StringKey({key.data(), key.size()}) % header_.default_rows);
+}
+
+template <typename Key>
+void EmbeddingTable::FillAbsent(absl::Span<const Key> keys, uint32_t* rows) const {
   if (header_.absent_key == AbsentKey::kZeros) return;  // what the index wrote
-  for (size_t i = 0; i < num_keys; ++i) {
-    if (rows[i] != kNotFound) continue;
-    rows[i] =
-        header_.absent_key == AbsentKey::kError ? kRefusedRow : static_cast<uint32_t>(header_.rows + default_row(i));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (rows[i] == kNotFound) rows[i] = AbsentRow(keys[i]);
   }
 }
 
@@ -88,23 +100,28 @@ void EmbeddingTable::FetchIndex(absl::Span<const tensorflow::tstring> keys) cons
   for (const tensorflow::tstring& key : keys) index_.Fetch(StringKey({key.data(), key.size()}));
 }
 
+size_t EmbeddingTable::FindKeys(absl::Span<const int64_t> keys, uint32_t* rows) const {
+  if (header_.index_kind == IndexKind::kString) {
+    std::fill_n(rows, keys.size(), kNotFound);
+    return keys.size();
+  }
+  return header_.index_kind == IndexKind::kDirect ? FindDirect(keys, header_.rows, rows) : index_.Find(keys, rows);
+}
+
+size_t EmbeddingTable::FindKeys(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const {
+  if (header_.index_kind == IndexKind::kString) return index_.Find(keys, rows);
+  std::fill_n(rows, keys.size(), kNotFound);
+  return keys.size();
+}
+
 void EmbeddingTable::FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const {
   if (header_.index_kind == IndexKind::kString) return static_cast<void>(std::fill_n(rows, keys.size(), kRefusedRow));
-  const bool direct = header_.index_kind == IndexKind::kDirect;
-  const size_t absent = direct ? FindDirect(keys, header_.rows, rows) : index_.Find(keys, rows);
-  if (absent == 0) return;
-  const auto divisor = static_cast<int64_t>(header_.default_rows);
-  FillAbsent(keys.size(), rows, [&](size_t i) {
-    const int64_t remainder = keys[i] % divisor;
-    return static_cast<uint64_t>(remainder < 0 ? remainder + divisor : remainder);
-  });
+  if (FindKeys(keys, rows) != 0) FillAbsent(keys, rows);
 }
 
 void EmbeddingTable::FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const {
   if (header_.index_kind != IndexKind::kString) return static_cast<void>(std::fill_n(rows, keys.size(), kRefusedRow));
-  if (index_.Find(keys, rows) == 0) return;
-  FillAbsent(keys.size(), rows,
-             [&](size_t i) { return StringKey({keys[i].data(), keys[i].size()}) % header_.default_rows; });
+  if (FindKeys(keys, rows) != 0) FillAbsent(keys, rows);
 }
 
 }  // namespace processor

@@ -52,6 +52,17 @@ class EmbeddingTable {
   void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
   void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
 
+  /// Finds the rows of keys of the index's kind; an absent key, or one of the other kind, gets kZeroRow.
+  /// \return the number of keys that got kZeroRow.
+  size_t FindKeys(absl::Span<const int64_t> keys, uint32_t* rows) const;
+  size_t FindKeys(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
+
+  /// Returns the row that an absent key reads: a default row, kZeroRow or kRefusedRow.
+  uint32_t AbsentRow(int64_t key) const;
+  uint32_t AbsentRow(const tensorflow::tstring& key) const;
+
+  const TableIndex& index() const { return index_; }
+
   /// Prefetches what FindRows() will read first for these keys, for callers with few keys for each of many tables.
   void FetchIndex(absl::Span<const int64_t> keys) const;
   void FetchIndex(absl::Span<const tensorflow::tstring> keys) const;
@@ -61,9 +72,9 @@ class EmbeddingTable {
 
   static absl::Status Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table);
 
-  /// Replaces each kNotFound by the row that absent keys read. `default_row(i)` returns it for key number i.
-  template <typename DefaultRow>
-  void FillAbsent(size_t num_keys, uint32_t* rows, DefaultRow&& default_row) const;
+  /// Replaces each kNotFound by the row that absent keys read.
+  template <typename Key>
+  void FillAbsent(absl::Span<const Key> keys, uint32_t* rows) const;
 
   std::string path_;
   TableHeader header_;

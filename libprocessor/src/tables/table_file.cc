@@ -41,14 +41,16 @@ const char* WhatToDo(absl::StatusCode code, const FileTerms& terms) {
 
 }  // namespace
 
-TableMapping::~TableMapping() {
-  // From the end, so that what is left is still one mapping that begins at data_.
-  while (size_ > 0) {
-    const size_t slice = size_ % kSlice == 0 ? kSlice : size_ % kSlice;
-    size_ -= slice;
-    munmap(data_ + size_, slice);
+void UnmapInSlices(uint8_t* data, size_t size) {
+  // From the end, so that what is left is still one mapping that begins at `data`.
+  while (size > 0) {
+    const size_t slice = size % kSlice == 0 ? kSlice : size % kSlice;
+    size -= slice;
+    munmap(data + size, slice);
   }
 }
+
+TableMapping::~TableMapping() { UnmapInSlices(data_, size_); }
 
 TableMapping::TableMapping(TableMapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -59,15 +61,15 @@ TableMapping& TableMapping::operator=(TableMapping&& other) noexcept {
   return *this;
 }
 
-void TableMapping::Prefault() const {
+void PrefaultPages(uint8_t* data, size_t size) {
   for (size_t at = 0;; at += kSlice) {
-    if (at >= size_) return;
-    if (madvise(data_ + at, std::min(kSlice, size_ - at), MADV_POPULATE_READ) == 0) continue;
+    if (at >= size) return;
+    if (madvise(data + at, std::min(kSlice, size - at), MADV_POPULATE_READ) == 0) continue;
     if (errno != EINVAL) return;  // memory or disk will not have it; requests may still find what they need
     break;
   }
   constexpr size_t kPage = 4096;
-  for (size_t at = 0; at < size_; at += kPage) static_cast<void>(static_cast<const volatile uint8_t*>(data_)[at]);
+  for (size_t at = 0; at < size; at += kPage) static_cast<void>(static_cast<const volatile uint8_t*>(data)[at]);
 }
 
 TableFile::~TableFile() {

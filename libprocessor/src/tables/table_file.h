@@ -25,6 +25,12 @@ struct FileIdentity {
   }
 };
 
+/// Reads all pages of mapped memory, which begins with a page.
+void PrefaultPages(uint8_t* data, size_t size);
+
+/// Unmaps memory in slices, so that other threads that map memory do not wait for long.
+void UnmapInSlices(uint8_t* data, size_t size);
+
 /// Owns mapped memory and unmaps it. Any thread may read the memory.
 class TableMapping {
  public:
@@ -37,7 +43,7 @@ class TableMapping {
   size_t size() const { return size_; }
 
   /// Reads all pages into memory, so that no request has to wait for them.
-  void Prefault() const;
+  void Prefault() const { PrefaultPages(data_, size_); }
 
  private:
   friend class TableFile;

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas of a live model: a TensorFlow graph from source variables to what kernels read.
+#ifndef PROCESSOR_LIVE_FORMULA_GRAPH_H_
+#define PROCESSOR_LIVE_FORMULA_GRAPH_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/public/session.h"
+
+namespace processor {
+
+/// Owns a session, which computes on the calling thread. One thread at a time.
+class FormulaGraph {
+ public:
+  /// Reads a GraphDef. \return errors that name the file.
+  static absl::Status Open(const std::string& path, std::unique_ptr<FormulaGraph>* graph);
+  ~FormulaGraph();
+  FormulaGraph(const FormulaGraph&) = delete;
+  FormulaGraph& operator=(const FormulaGraph&) = delete;
+
+  /// The value of a source variable that was fed; of those that were not, the graph has the value of epoch 0.
+  struct Feed {
+    int variable;
+    tensorflow::Tensor value;
+  };
+
+  /// Computes a formula. \return INVALID_ARGUMENT if it is not in the graph, or what TensorFlow returns.
+  absl::Status Formula(int number, const std::vector<Feed>& feeds, tensorflow::Tensor* value);
+  /// Returns a source variable at epoch 0.
+  absl::Status Variable(int number, tensorflow::Tensor* value);
+
+ private:
+  FormulaGraph() = default;
+  absl::Status Run(const std::vector<Feed>& feeds, const std::string& node, tensorflow::Tensor* value);
+
+  std::string path_;
+  std::unique_ptr<tensorflow::Session> session_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_LIVE_FORMULA_GRAPH_H_

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/live/overlay_index.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace processor {
+namespace {
+
+constexpr size_t kTextChunkBytes = size_t{64} << 10;
+
+}  // namespace
+
+OverlayIndex::OverlayIndex(size_t capacity, bool strings)
+    : capacity_(std::max<size_t>(capacity, 64)),
+      // Six tenths are used at most, so that most keys are found in the line in which the search begins.
+      places_(capacity_ * 10 / 6 + 1),
+      entries_(new Entry[places_]),
+      texts_(strings ? places_ : 0) {}
+
+bool OverlayIndex::Is(size_t place, uint64_t key, std::string_view text) const {
+  if (entries_[place].key != key) return false;
+  if (texts_.empty()) return true;
+  const Text& found = texts_[place];
+  return std::string_view(found.data, found.size) == text;
+}
+
+const std::atomic<VersionRef>* OverlayIndex::Find(uint64_t key, std::string_view text) const {
+  for (size_t place = HomeBucket(key, places_);; place = Next(place)) {
+    if (entries_[place].newest.load(std::memory_order_acquire) == 0) return nullptr;
+    if (Is(place, key, text)) return &entries_[place].newest;
+  }
+}
+
+std::atomic<VersionRef>* OverlayIndex::FindOrAdd(uint64_t key, std::string_view text) {
+  size_t place = HomeBucket(key, places_);
+  for (; entries_[place].newest.load(std::memory_order_relaxed) != 0; place = Next(place)) {
+    if (Is(place, key, text)) return &entries_[place].newest;
+  }
+  entries_[place].key = key;
+  if (!texts_.empty()) {
+    ReserveText(text.size());
+    if (!text.empty()) std::memcpy(free_text_, text.data(), text.size());
+    texts_[place] = {free_text_, text.size()};
+    free_text_ += text.size();
+    free_text_bytes_ -= text.size();
+  }
+  ++size_;
+  return &entries_[place].newest;
+}
+
+std::atomic<VersionRef>* OverlayIndex::FindForWriting(uint64_t key, VersionRef newest) {
+  for (size_t place = HomeBucket(key, places_);; place = Next(place)) {
+    const VersionRef found = entries_[place].newest.load(std::memory_order_relaxed);
+    if (found == 0) return nullptr;
+    if (found == newest && entries_[place].key == key) return &entries_[place].newest;
+  }
+}
+
+void OverlayIndex::ReserveText(size_t bytes) {
+  if (texts_.empty() || bytes <= free_text_bytes_) return;
+  const size_t chunk = std::max(bytes, kTextChunkBytes);
+  chunks_.emplace_back(new char[chunk]);
+  free_text_ = chunks_.back().get();
+  free_text_bytes_ = chunk;
+  text_bytes_ += chunk;
+}
+
+std::unique_ptr<OverlayIndex> OverlayIndex::Copy(size_t capacity, VersionRef dropped) const {
+  auto copy = std::make_unique<OverlayIndex>(capacity, !texts_.empty());
+  for (size_t place = 0; place < places_; ++place) {
+    const VersionRef newest = entries_[place].newest.load(std::memory_order_relaxed);
+    if (newest == 0 || newest == dropped) continue;
+    const std::string_view text =
+        texts_.empty() ? std::string_view() : std::string_view(texts_[place].data, texts_[place].size);
+    copy->FindOrAdd(entries_[place].key, text)->store(newest, std::memory_order_relaxed);
+  }
+  return copy;
+}
+
+}  // namespace processor

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table at one epoch of its overlay.
+#ifndef PROCESSOR_LIVE_TABLE_VIEW_H_
+#define PROCESSOR_LIVE_TABLE_VIEW_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "src/live/overlay_table.h"
+
+namespace processor {
+
+/// Immutable; any thread may search. Its owner must keep the writer from giving back what the epoch reads.
+class TableView {
+ public:
+  /// `epoch`: the newest one of the overlay.
+  TableView(std::shared_ptr<const OverlayTable> overlay, uint32_t epoch)
+      : overlay_(std::move(overlay)),
+        row_index_(overlay_->row_index()),
+        key_index_(overlay_->key_index()),
+        epoch_(epoch) {}
+
+  const OverlayTable& overlay() const { return *overlay_; }
+  const EmbeddingTable& base() const { return overlay_->base(); }
+
+  /// Finds rows as EmbeddingTable::FindRows() does, at this epoch. Numbers refer to overlay().rows().
+  void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
+  void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
+
+ private:
+  template <typename Key>
+  void Find(absl::Span<const Key> keys, uint32_t* rows) const;
+  template <typename Key>
+  void LayOver(const Key* keys, size_t n, uint32_t* rows) const;
+  template <typename Key>
+  VersionRef VersionOfKey(const Key& key) const;
+  template <typename Key>
+  uint32_t AbsentRow(const Key& key) const;
+
+  std::shared_ptr<const OverlayTable> overlay_;
+  std::shared_ptr<const OverlayIndex> row_index_, key_index_;  // null: no changes
+  uint32_t epoch_;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_LIVE_TABLE_VIEW_H_
