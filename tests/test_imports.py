@@ -75,6 +75,8 @@ INCLUDES = {
     "runtime": {
         "src/base/",
         "src/codec/",
+        # One view for all runs of a request.
+        "src/live/",
         "src/kernels/precision.h",
         "src/kernels/prepared_kernel.h",
         "src/kernels/tower_plan.h",
@@ -85,6 +87,15 @@ INCLUDES = {
         "src/base/json_value.h",
         "src/base/kept_objects.h",
         "src/base/mapped_memory.h",
+        "src/base/thread_number.h",
+        "src/live/",
+        "src/tables/",
+    },
+    # The epochs of live models. It knows no ops; kernels give it what they make of weights.
+    "live": {
+        "src/base/json_value.h",
+        "src/base/mapped_memory.h",
+        "src/base/published.h",
         "src/base/thread_number.h",
         "src/tables/",
     },

@@ -66,7 +66,7 @@ class CrossNetworkOp : public WeightedKernel<CrossNetwork> {
     OP_REQUIRES_OK(context, context->GetAttr("num_biases", &num_biases_));
     is_vector_ = version == "vector";
     low_rank_ = version == "low_rank";
-    SetWeights(1, num_kernels_ + num_biases_);
+    OP_REQUIRES_OK(context, SetWeights(context, 1, num_kernels_ + num_biases_));
     const int64_t layers = low_rank_ ? num_kernels_ / 2 : num_kernels_;
     OP_REQUIRES(context, !low_rank_ || num_kernels_ % 2 == 0,
                 absl::InvalidArgumentError(
@@ -74,6 +74,8 @@ class CrossNetworkOp : public WeightedKernel<CrossNetwork> {
     OP_REQUIRES(context, num_biases_ == 0 || num_biases_ == layers,
                 absl::InvalidArgumentError(absl::StrCat("num_biases: ", num_biases_, ", expected none or ", layers)));
   }
+
+  ~CrossNetworkOp() override { ForgetViews(); }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& x = context->input(0);

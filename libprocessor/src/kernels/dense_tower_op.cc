@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -13,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "src/kernels/dense_tower.h"
 #include "src/kernels/interruption.h"
+#include "src/kernels/live_weights.h"
 #include "src/kernels/precision.h"
 #include "src/kernels/prepared_kernel.h"
+#include "src/kernels/ready_tower.h"
 #include "src/kernels/tower_layout.h"
 #include "src/kernels/tower_run.h"
 #include "src/kernels/tower_team.h"
@@ -40,7 +41,6 @@ using tensorflow::shape_inference::InferenceContext;
 constexpr const char* kContainer = "recprocessor_packed";
 // Fewer rows than this are not worth another thread: it would read all weights for them.
 constexpr int64_t kRowsPerThread = 32;
-constexpr size_t kMaxLayouts = 8;
 // From about this many rows on, a request computes for longer than it waits for weights.
 constexpr int64_t kTeamRows = 4;
 
@@ -75,16 +75,13 @@ precision: fp32, bf16, bf16_weights (only weights are rounded), int8, or auto, w
 // A packed tower in the resource manager, which the sessions of a model version share.
 class PackedTower : public tensorflow::ResourceBase {
  public:
-  explicit PackedTower(std::shared_ptr<const DenseTower> tower)
-      : tower_(std::move(tower)), teams_(TowerTeams::MembersFor(tower_->bytes()), kTeamRows) {}
-  const std::shared_ptr<const DenseTower>& tower() const { return tower_; }
-  TowerTeams& teams() { return teams_; }
-  std::string DebugString() const override { return absl::StrCat("dense tower of ", tower_->bytes(), " bytes"); }
-  int64_t MemoryUsed() const override { return static_cast<int64_t>(tower_->bytes()); }
+  explicit PackedTower(std::shared_ptr<const ReadyTower> tower) : tower_(std::move(tower)) {}
+  const ReadyTower& tower() const { return *tower_; }
+  std::string DebugString() const override { return absl::StrCat("dense tower of ", MemoryUsed(), " bytes"); }
+  int64_t MemoryUsed() const override { return static_cast<int64_t>(tower_->tower().bytes()); }
 
  private:
-  const std::shared_ptr<const DenseTower> tower_;
-  TowerTeams teams_;
+  const std::shared_ptr<const ReadyTower> tower_;
 };
 
 WeightView ViewOf(const Tensor& tensor) {
@@ -98,9 +95,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
  public:
   explicit DenseTowerOp(OpKernelConstruction* context) : OpKernel(context) {
     std::string precision;
-    int num_outputs = 0, views = 0;
-    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
-    OP_REQUIRES(context, views == 0, absl::UnimplementedError("dense tower: views of live models"));
+    int num_outputs = 0;
     OP_REQUIRES_OK(context, context->GetAttr("num_inputs", &num_inputs_));
     OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights_));
     OP_REQUIRES_OK(context, context->GetAttr("num_outputs", &num_outputs));
@@ -111,6 +106,13 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     OP_REQUIRES_OK(context, Named(ChoosePrecision(precision, ThisCpu(), &chosen)));
     options_ = TowerOptions::For(chosen, ThisCpu());
     options_.stock_onednn = tensorflow::IsMKLEnabled();
+    const auto make = [this](const LiveWeights::Weights& weights, std::shared_ptr<const void>* object) {
+      std::shared_ptr<const ReadyTower> tower;
+      if (absl::Status s = MakeTower(weights, &tower); !s.ok()) return s;
+      *object = tower;
+      return tower->PrepareLayouts(num_inputs_);
+    };
+    OP_REQUIRES_OK(context, live_.Read(context, num_inputs_, num_weights_, make));
   }
 
   absl::Status Prepare(absl::Span<const Tensor* const> constant_inputs, ResourceMgr* resources) override {
@@ -121,7 +123,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
       weights.push_back(constant_inputs[at]);
     }
     if (absl::Status s = FindTower(weights, resources); !s.ok()) return s;
-    return PrepareLayouts();
+    return Named(packed_->tower().PrepareLayouts(num_inputs_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -130,13 +132,16 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
       for (int i = 0; i < num_weights_; ++i) weights.push_back(&context->input(num_inputs_ + i));
       OP_REQUIRES_OK(context, FindTower(weights, context->resource_manager()));
     }
+    const void* changed = nullptr;
+    OP_REQUIRES_OK(context, live_.Find(context, print_, &changed));
+    const ReadyTower& tower = changed == nullptr ? packed_->tower() : *static_cast<const ReadyTower*>(changed);
     absl::InlinedVector<TowerInput, 8> inputs;
     int64_t rows = 1;
     int shape_from = 0;
     OP_REQUIRES_OK(context, TakeInputs(context, &inputs, &rows, &shape_from));
     const TowerLayout* layout = nullptr;
     std::shared_ptr<const TowerLayout> own_layout;  // if too many are kept already
-    OP_REQUIRES_OK(context, FindLayout(inputs, rows, &layout, &own_layout));
+    OP_REQUIRES_OK(context, Named(tower.FindLayout(inputs, rows, &layout, &own_layout)));
 
     absl::InlinedVector<float*, 8> outputs;
     for (int i = 0; i < num_outputs(); ++i) {
@@ -146,7 +151,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
       OP_REQUIRES_OK(context, context->allocate_output(i, shape, &output));
       outputs.push_back(output->flat<float>().data());
     }
-    if (rows == 0 || RunInTeam(*layout, inputs, outputs, rows)) return;
+    if (rows == 0 || RunInTeam(tower.teams(), *layout, inputs, outputs, rows)) return;
     OP_REQUIRES_OK(context, Named(Run(context, *layout, inputs, outputs, rows)));
   }
 
@@ -159,28 +164,35 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
   absl::Status FindTower(const std::vector<const Tensor*>& weights, ResourceMgr* resources) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (ready_.load(std::memory_order_relaxed)) return absl::OkStatus();
-    std::vector<WeightView> views;
     // Equal nodes of two signatures share what is packed; whatever differs has another name.
     const auto hash = [](std::string_view text, uint64_t seed) {
       return tensorflow::Hash64(text.data(), text.size(), seed);
     };
     uint64_t print = hash(PrecisionName(options_.precision), hash(plan_text_, 0));
     for (const Tensor* weight : weights) {
-      views.push_back(ViewOf(*weight));
       print = hash(weight->tensor_data(), hash(weight->shape().DebugString(), print));
     }
     PackedTower* found = nullptr;
     const absl::Status status = resources->LookupOrCreate<PackedTower>(
         kContainer, absl::StrCat(name(), "/", absl::Hex(print)), &found, [&](PackedTower** made) {
-          std::shared_ptr<const DenseTower> tower;
-          if (absl::Status s = DenseTower::Create(plan_, views, options_, &tower); !s.ok()) return s;
+          std::shared_ptr<const ReadyTower> tower;
+          if (absl::Status s = MakeTower(weights, &tower); !s.ok()) return s;
           *made = new PackedTower(std::move(tower));
           return absl::OkStatus();
         });
     if (!status.ok()) return Named(status);
     packed_.reset(found);
-    tower_ = found->tower();
+    print_ = print;
     ready_.store(true, std::memory_order_release);
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeTower(const std::vector<const Tensor*>& weights, std::shared_ptr<const ReadyTower>* made) const {
+    std::vector<WeightView> views;
+    for (const Tensor* weight : weights) views.push_back(ViewOf(*weight));
+    std::shared_ptr<const DenseTower> tower;
+    if (absl::Status s = DenseTower::Create(plan_, views, options_, &tower); !s.ok()) return s;
+    *made = std::make_shared<const ReadyTower>(std::move(tower), kTeamRows);
     return absl::OkStatus();
   }
 
@@ -210,53 +222,9 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     return absl::OkStatus();
   }
 
-  // Makes what requests of one row and of many rows need if the weights tell the widths of all inputs. Otherwise requests
-  // make their layouts, and oneDNN's kernels for their numbers of rows.
-  absl::Status PrepareLayouts() {
-    std::vector<int64_t> widths(static_cast<size_t>(num_inputs_));
-    for (size_t i = 0; i < plan_.layers.size(); ++i) {
-      for (size_t j = 0; j < tower_->dense(i).products.size(); ++j) {
-        const TowerValue& value = plan_.layers[i].inputs[j];
-        if (!value.is_layer) widths[static_cast<size_t>(value.number)] = tower_->dense(i).products[j].shape.k;
-      }
-    }
-    if (std::find(widths.begin(), widths.end(), 0) != widths.end()) return absl::OkStatus();
-    for (int64_t rows : {int64_t{1}, OnednnMatmul::kMaxRows}) {
-      absl::InlinedVector<TowerInput, 8> inputs;
-      for (int64_t width : widths) inputs.push_back({nullptr, rows, width});
-      const TowerLayout* layout = nullptr;
-      std::shared_ptr<const TowerLayout> own_layout;
-      if (absl::Status s = FindLayout(inputs, rows, &layout, &own_layout); !s.ok()) return s;
-      if (absl::Status s = TowerRun::PrepareKernels(*layout); !s.ok()) return Named(s);
-    }
-    return absl::OkStatus();
-  }
-
-  // Finds the layout for inputs of these widths, or makes it. Most models need one or two: for one row and for more.
-  absl::Status FindLayout(absl::Span<const TowerInput> inputs, int64_t rows, const TowerLayout** layout,
-                          std::shared_ptr<const TowerLayout>* own) {
-    if ((*layout = FindKept(inputs, rows)) != nullptr) return absl::OkStatus();
-    std::lock_guard<std::mutex> lock(mutex_);
-    if ((*layout = FindKept(inputs, rows)) != nullptr) return absl::OkStatus();
-    if (absl::Status s = TowerLayout::Create(tower_, inputs, rows, own); !s.ok()) return Named(s);
-    *layout = own->get();
-    if (kept_layouts_ == kMaxLayouts) return absl::OkStatus();
-    layouts_[kept_layouts_] = *own;
-    found_layouts_[kept_layouts_++].store(*layout, std::memory_order_release);
-    return absl::OkStatus();
-  }
-
-  const TowerLayout* FindKept(absl::Span<const TowerInput> inputs, int64_t rows) const {
-    for (const std::atomic<const TowerLayout*>& kept : found_layouts_) {
-      const TowerLayout* layout = kept.load(std::memory_order_acquire);
-      if (layout == nullptr || layout->Fits(inputs, rows)) return layout;
-    }
-    return nullptr;
-  }
-
   // Computes a few rows together with other requests that are here now. False: there are none, or one of them failed.
-  bool RunInTeam(const TowerLayout& layout, absl::Span<const TowerInput> inputs, absl::Span<float* const> outputs,
-                 int64_t rows) {
+  static bool RunInTeam(TowerTeams& teams, const TowerLayout& layout, absl::Span<const TowerInput> inputs,
+                        absl::Span<float* const> outputs, int64_t rows) {
     if (rows > kTeamRows || !layout.MayBeShared()) return false;
     constexpr int64_t kMostRows = kTeamRows * TowerTeams::kMostMembers;
     // A cache line for each, so that members do not write to one.
@@ -275,7 +243,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     all_inputs.reserve(inputs.size());
     all_outputs.reserve(outputs.size());
     TowerTeams::Seat seat;
-    if (!packed_->teams().Join(rows, kind, floats, &seat)) return false;
+    if (!teams.Join(rows, kind, floats, &seat)) return false;
     float* next = seat.memory();
     for (const TowerInput& input : inputs) {
       all_inputs.push_back({next, seat.team_rows(), input.width});
@@ -340,11 +308,8 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
   std::atomic<bool> ready_{false};
   std::mutex mutex_;
   tensorflow::core::RefCountPtr<PackedTower> packed_;
-  std::shared_ptr<const DenseTower> tower_;
-  // Layouts are only added, so that they are found without a lock.
-  size_t kept_layouts_ = 0;
-  std::array<std::shared_ptr<const TowerLayout>, kMaxLayouts> layouts_;
-  std::array<std::atomic<const TowerLayout*>, kMaxLayouts> found_layouts_{};
+  uint64_t print_ = 0;
+  LiveWeights live_;  // the last member, because it uses the others until it is destroyed
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecDenseTower").Device(tensorflow::DEVICE_CPU), DenseTowerOp);

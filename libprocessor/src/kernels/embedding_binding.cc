@@ -26,8 +26,8 @@ enum Cell : uint8_t { kUntouched = 0, kAddedTo = 1, kWritten = 2 };
 }  // namespace
 
 absl::Status EmbeddingBinding::Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps,
-                                    std::vector<std::shared_ptr<const EmbeddingTable>> tables,
-                                    const EmbeddingRequest& request, std::shared_ptr<const EmbeddingBinding>* binding) {
+                                    std::vector<Table> tables, const EmbeddingRequest& request,
+                                    std::shared_ptr<const EmbeddingBinding>* binding) {
   std::shared_ptr<EmbeddingBinding> made(new EmbeddingBinding());
   made->tables_ = std::move(tables);
   for (size_t i = 0; i < plan.columns.size(); ++i) {
@@ -43,18 +43,19 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
   const PlanColumn& planned = plan.columns[number];
   Column column{&planned, -1, {}, 0, nullptr, nullptr};
   if (planned.kind == ColumnKind::kLookup) {
-    const EmbeddingTable& table = *tables_[planned.table];
+    const EmbeddingTable& table = *tables_[planned.table].table;
     const bool strings = steps[planned.key].gives_strings();
     if (strings != (table.index_kind() == IndexKind::kString)) {
       return WrongColumn(number, "key ", planned.key, " gives ", strings ? "strings" : "numbers", ", expected ",
                          strings ? "numbers" : "strings", " for table ", table.path());
     }
-    Lookup lookup{planned.key, &table, kNoRow};
+    const Lookup lookup{planned.key, &table, tables_[planned.table].live, planned.has_empty ? &planned : nullptr};
     const auto same = std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& other) {
-      return other.key == lookup.key && other.table == lookup.table && other.empty_row == kNoRow;
+      return other.key == lookup.key && other.table == lookup.table && other.live == lookup.live &&
+             other.empty == nullptr;
     });
     if (planned.has_empty) {
-      if (absl::Status found = FindEmptyRow(planned, number, &lookup.empty_row); !found.ok()) return found;
+      if (absl::Status found = CheckEmptyKey(planned, number); !found.ok()) return found;
     }
     column.lookup = static_cast<int>(same - lookups_.begin());
     // One with a row for those without a value is not shared: it may stand in the list of rows.
@@ -64,7 +65,7 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
     }
     const RowKernels& kernels = BestRowKernels();
     const int type = static_cast<int>(table.row_type());
-    column.source = {table.row(0), table.row_stride(), table.dim()};
+    column.source = {tables_[planned.table].rows, table.row_stride(), table.dim()};
     column.row_bytes = static_cast<uint32_t>(RowBytes(table.row_type(), table.dim()));
     column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];
     column.pool = planned.accumulate ? kernels.add_pooled[type] : kernels.pool[type];
@@ -73,20 +74,36 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
   return absl::OkStatus();
 }
 
-absl::Status EmbeddingBinding::FindEmptyRow(const PlanColumn& column, int number, uint32_t* row) const {
-  const EmbeddingTable& table = *tables_[column.table];
-  if (column.empty_is_string != (table.index_kind() == IndexKind::kString)) {
-    return WrongColumn(number, "'empty' is not a key of table ", table.path(), ", expected a ",
-                       column.empty_is_string ? "number" : "string");
+absl::Status EmbeddingBinding::CheckEmptyKey(const PlanColumn& column, int number) const {
+  const EmbeddingTable& table = *tables_[column.table].table;
+  if (column.empty_is_string == (table.index_kind() == IndexKind::kString)) return absl::OkStatus();
+  return WrongColumn(number, "'empty' is not a key of table ", table.path(), ", expected a ",
+                     column.empty_is_string ? "number" : "string");
+}
+
+absl::Status EmbeddingBinding::FindEmptyRows(const EpochView* view, std::vector<uint32_t>* rows) const {
+  rows->resize(lookups_.size());
+  for (size_t l = 0; l < lookups_.size(); ++l) {
+    uint32_t& row = (*rows)[l];
+    row = kNoRow;
+    const PlanColumn* const column = lookups_[l].empty;
+    if (column == nullptr) continue;
+    const tensorflow::tstring text(column->empty_string);
+    const auto find = [&](const auto& table) {
+      if (column->empty_is_string) {
+        table.FindRows(absl::MakeConstSpan(&text, 1), &row);
+      } else {
+        table.FindRows(absl::MakeConstSpan(&column->empty_integer, 1), &row);
+      }
+    };
+    lookups_[l].live < 0 ? find(*lookups_[l].table) : find(view->table(lookups_[l].live));
+    if (row != kRefusedRow) continue;
+    const auto number =
+        std::find_if(columns_.begin(), columns_.end(), [&](const Column& c) { return c.plan == column; }) -
+        columns_.begin();
+    return WrongColumn(static_cast<int>(number), "the key 'empty' is not in table ", lookups_[l].table->path(),
+                       ", expected a key of the table");
   }
-  if (column.empty_is_string) {
-    const tensorflow::tstring key(column.empty_string);
-    table.FindRows(absl::MakeConstSpan(&key, 1), row);
-  } else {
-    table.FindRows(absl::MakeConstSpan(&column.empty_integer, 1), row);
-  }
-  if (*row == kRefusedRow)
-    return WrongColumn(number, "the key 'empty' is not in table ", table.path(), ", expected a key of the table");
   return absl::OkStatus();
 }
 

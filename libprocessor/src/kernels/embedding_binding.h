@@ -14,6 +14,7 @@
 #include "src/kernels/embedding_request.h"
 #include "src/kernels/key_steps.h"
 #include "src/kernels/row_kernels.h"
+#include "src/live/epoch_view.h"
 #include "src/tables/embedding_table.h"
 
 namespace processor {
@@ -24,7 +25,8 @@ class EmbeddingBinding {
   struct Lookup {
     int key;
     const EmbeddingTable* table;
-    uint32_t empty_row;  // for rows without a value; kNoRow: zeros
+    int live;                 // number of the table in a live model, or -1
+    const PlanColumn* empty;  // whose key `empty` is for rows without a value; null: zeros
   };
 
   struct Column {
@@ -44,12 +46,21 @@ class EmbeddingBinding {
     int64_t width;
   };
 
+  struct Table {
+    std::shared_ptr<const EmbeddingTable> table;
+    int live = -1;                  // its number in a live model
+    const uint8_t* rows = nullptr;  // row 0, where epochs of a live model have it
+  };
+
   /// Binds the tables to the plan. The width of values that lie side by side also depends on the request, so a binding
   /// holds only for requests with the same numbers of values.
   /// \return INVALID_ARGUMENT that names the column that does not fit.
-  static absl::Status Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps,
-                           std::vector<std::shared_ptr<const EmbeddingTable>> tables, const EmbeddingRequest& request,
-                           std::shared_ptr<const EmbeddingBinding>* binding);
+  static absl::Status Make(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, std::vector<Table> tables,
+                           const EmbeddingRequest& request, std::shared_ptr<const EmbeddingBinding>* binding);
+
+  /// Finds for each lookup the row for those without a value; kNoRow: zeros. `view`: of the live model, if there is one.
+  /// \return INVALID_ARGUMENT if a table refuses the key.
+  absl::Status FindEmptyRows(const EpochView* view, std::vector<uint32_t>* rows) const;
 
   /// Whether the binding holds for a request.
   bool Fits(const EmbeddingRequest& request) const {
@@ -59,7 +70,6 @@ class EmbeddingBinding {
     return true;
   }
 
-  absl::Span<const std::shared_ptr<const EmbeddingTable>> tables() const { return tables_; }
   /// Returns the lookups in the order of their keys.
   absl::Span<const Lookup> lookups() const { return lookups_; }
   absl::Span<const Column> columns() const { return columns_; }
@@ -69,11 +79,11 @@ class EmbeddingBinding {
   EmbeddingBinding() = default;
 
   absl::Status AddColumn(const EmbeddingPlan& plan, absl::Span<const KeySteps> steps, int number);
-  absl::Status FindEmptyRow(const PlanColumn& column, int number, uint32_t* row) const;
+  absl::Status CheckEmptyKey(const PlanColumn& column, int number) const;
   void SortLookups();
   absl::Status Cover(const EmbeddingPlan& plan, const EmbeddingRequest& request);
 
-  std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
+  std::vector<Table> tables_;
   std::vector<Lookup> lookups_;
   std::vector<Column> columns_;
   std::vector<Gap> gaps_;

@@ -44,7 +44,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   const PlanColumn& planned = *column.plan;
   const PlanOutput& output = plan.outputs[planned.output];
   const KeyValues& key = request.keys[planned.key];
-  const uint32_t empty_row = binding.lookups()[column.lookup].empty_row;
+  const uint32_t empty_row = request.empty_rows[column.lookup];
   const int64_t repeats = request.Repeats(output);
   const size_t width = output.width;
   const int64_t first = key.Begin(begin);
@@ -106,7 +106,8 @@ void Gather::FillGaps(int64_t begin, int64_t end) const {
   for (const EmbeddingBinding::Gap& gap : binding.gaps()) {
     const PlanOutput& output = plan.outputs[gap.output];
     const int64_t repeats = request.Repeats(output);
-    const float* initial = output.initial.empty() ? nullptr : output.initial.data() + gap.offset;
+    const absl::Span<const float> given = request.initial[gap.output];
+    const float* initial = given.empty() ? nullptr : given.data() + gap.offset;
     float* dst = outputs[gap.output] + begin * repeats * output.width + gap.offset;
     for (int64_t row = begin * repeats; row < end * repeats; ++row, dst += output.width) {
       if (initial == nullptr) {
@@ -143,7 +144,8 @@ absl::Status Gather::Rows(int64_t begin, int64_t end, GatherScratch* scratch) co
     if (planned.kind == ColumnKind::kCopy) {
       CopyNumbers(view, begin, end, planned.width, planned.accumulate, dst, width);
     } else {
-      MultiplyByMatrix(view, begin, end, planned.matrix, planned.width, planned.accumulate, dst, width);
+      MultiplyByMatrix(view, begin, end, request.matrices[&column - binding.columns().data()], planned.width,
+                       planned.accumulate, dst, width);
     }
   }
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "src/kernels/embedding_table_resource.h"
 #include "src/kernels/interruption.h"
 #include "src/kernels/key_steps.h"
+#include "src/live/epoch_view.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -120,9 +121,8 @@ class EmbeddingGroupOp : public OpKernel {
     std::vector<tensorflow::DataType> types;
     OP_REQUIRES_OK(context, ReadPlan(*context, &types, &plan_));
     OP_REQUIRES_OK(context, context->GetAttr("max_rows", &max_rows_));
-    int views = 0;
-    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
-    OP_REQUIRES(context, views == 0, absl::UnimplementedError("embedding group: views of live models"));
+    OP_REQUIRES_OK(context, context->GetAttr("num_tables", &tables_));
+    OP_REQUIRES_OK(context, ReadLive(context));
     OP_REQUIRES_OK(context, CheckFeatureTypes(plan_, types));
     features_ = static_cast<int>(types.size());
     for (size_t k = 0; k < plan_.keys.size(); ++k) {
@@ -147,7 +147,14 @@ class EmbeddingGroupOp : public OpKernel {
       return context->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}), &reserved);
     };
     OP_REQUIRES_OK(context, LayOutRequest(plan_, reserve, &request));
+    request.view = nullptr;
+    if (views_ > 0) OP_REQUIRES_OK(context, ReadViewTensor(context->input(features_ + tables_), &request.view));
     OP_REQUIRES_OK(context, Bind(context, request, &work->bound));
+    if (request.view != nullptr || work->taken != work->bound.get()) {
+      work->taken = nullptr;
+      OP_REQUIRES_OK(context, TakeEpoch(*work->bound, &request));
+      work->taken = work->bound.get();
+    }
     work->outputs.resize(plan_.outputs.size());
     for (size_t i = 0; i < work->outputs.size(); ++i) {
       OP_REQUIRES_OK(context, Allocate(context, request, static_cast<int>(i), &work->outputs[i]));
@@ -161,12 +168,15 @@ class EmbeddingGroupOp : public OpKernel {
   // Tables, and the handles that they were found by. The handles are held, so that an equal address is an equal handle.
   struct Bound {
     std::vector<Tensor> handles;
+    std::shared_ptr<const WeightSlots> live;            // of the live model whose numbers these are
+    std::vector<int> output_formulas, column_formulas;  // -1: never changes
     std::shared_ptr<const EmbeddingBinding> binding;
   };
 
   // The memory of a request, which later requests reuse, and the tables that it looked up.
   struct Work {
     std::shared_ptr<const Bound> bound;
+    const Bound* taken = nullptr;  // whose rows and numbers `request` has; those of a view are taken for each request
     EmbeddingRequest request;
     std::vector<float*> outputs;
     GatherScratch scratch;
@@ -189,8 +199,9 @@ class EmbeddingGroupOp : public OpKernel {
 
   bool Fits(OpKernelContext* context, const EmbeddingRequest& request, const Bound* bound) const {
     if (bound == nullptr || !bound->binding->Fits(request)) return false;
-    for (int i = features_; i < context->num_inputs(); ++i) {
-      if (context->input(i).data() != bound->handles[i - features_].data()) return false;
+    if (request.view != nullptr && request.view->parts().slots != bound->live) return false;
+    for (int i = 0; i < tables_; ++i) {
+      if (context->input(features_ + i).data() != bound->handles[i].data()) return false;
     }
     return true;
   }
@@ -203,10 +214,9 @@ class EmbeddingGroupOp : public OpKernel {
       *bound = bound_;
     }
     if (Fits(context, request, bound->get())) return absl::OkStatus();
-    const int tables = context->num_inputs() - features_;
     auto made = std::make_shared<Bound>();
-    std::vector<std::shared_ptr<const EmbeddingTable>> found;
-    for (int i = 0; i < tables; ++i) {
+    std::vector<EmbeddingBinding::Table> found;
+    for (int i = 0; i < tables_; ++i) {
       const Tensor& handle = context->input(features_ + i);
       if (handle.NumElements() != 1) {
         return absl::InvalidArgumentError(
@@ -215,14 +225,74 @@ class EmbeddingGroupOp : public OpKernel {
       tensorflow::core::RefCountPtr<EmbeddingTableResource> resource;
       if (absl::Status s = LookupEmbeddingTable(context, features_ + i, &resource); !s.ok()) return s;
       made->handles.push_back(handle);
-      found.push_back(resource->shared_table());
+      EmbeddingBinding::Table& table = found.emplace_back();
+      table.table = resource->shared_table();
+      table.rows = table.table->row(0);
+      if (request.view == nullptr) continue;
+      const auto& numbers = request.view->parts().tables;
+      const auto number = numbers.find(TableResourceName(handle.scalar<tensorflow::ResourceHandle>()()));
+      if (number == numbers.end()) continue;
+      table.live = number->second;
+      table.rows = request.view->table(table.live).overlay().rows();
     }
+    if (absl::Status s = BindFormulas(request, made.get()); !s.ok()) return s;
     absl::Status fitted = EmbeddingBinding::Make(plan_, steps_, std::move(found), request, &made->binding);
     if (!fitted.ok()) return fitted;
     *bound = made;
     absl::MutexLock lock(&mutex_);
     bound_ = std::move(made);
     return absl::OkStatus();
+  }
+
+  absl::Status ReadLive(OpKernelConstruction* context) {
+    if (absl::Status s = context->GetAttr("num_views", &views_); !s.ok()) return s;
+    if (absl::Status s = context->GetAttr("formulas", &formulas_); !s.ok()) return s;
+    const size_t most = views_ == 0 ? 0 : plan_.outputs.size() + plan_.columns.size();
+    if (views_ > 1 || (!formulas_.empty() && formulas_.size() != most)) {
+      return absl::InvalidArgumentError(absl::StrCat("embedding group: ", views_, " views and ", formulas_.size(),
+                                                     " formulas, expected at most one view, and no formulas or ",
+                                                     most));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BindFormulas(const EmbeddingRequest& request, Bound* bound) const {
+    if (request.view == nullptr) return absl::OkStatus();
+    bound->live = request.view->parts().slots;
+    for (size_t i = 0; i < formulas_.size(); ++i) {
+      const int number = formulas_[i].empty() ? -1 : request.view->parts().description.FormulaOf(formulas_[i]);
+      if (number < 0 && !formulas_[i].empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("embedding group: formula '", formulas_[i], "', expected one of live.json"));
+      }
+      (i < plan_.outputs.size() ? bound->output_formulas : bound->column_formulas).push_back(number);
+    }
+    return absl::OkStatus();
+  }
+
+  // Collects what the epoch of the request has instead of the numbers of the plan.
+  absl::Status TakeEpoch(const Bound& bound, EmbeddingRequest* request) const {
+    if (absl::Status s = bound.binding->FindEmptyRows(request->view, &request->empty_rows); !s.ok()) return s;
+    const auto take = [&](const std::vector<int>& formulas, size_t i, absl::Span<const float> planned,
+                          absl::Span<const float>* numbers) {
+      *numbers = planned;
+      const Tensor* const changed = formulas.empty() || formulas[i] < 0 ? nullptr : request->view->formula(formulas[i]);
+      if (changed == nullptr) return absl::OkStatus();
+      *numbers = {changed->flat<float>().data(), static_cast<size_t>(changed->NumElements())};
+      if (numbers->size() == planned.size()) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat("embedding group: a formula has ", numbers->size(),
+                                                     " elements, expected ", planned.size(), " as the plan has"));
+    };
+    request->initial.resize(plan_.outputs.size());
+    request->matrices.resize(plan_.columns.size());
+    absl::Status status;
+    for (size_t i = 0; i < plan_.outputs.size() && status.ok(); ++i) {
+      status = take(bound.output_formulas, i, plan_.outputs[i].initial, &request->initial[i]);
+    }
+    for (size_t i = 0; i < plan_.columns.size() && status.ok(); ++i) {
+      status = take(bound.column_formulas, i, plan_.columns[i].matrix, &request->matrices[i]);
+    }
+    return status;
   }
 
   absl::Status Allocate(OpKernelContext* context, const EmbeddingRequest& request, int number, float** data) {
@@ -277,6 +347,9 @@ class EmbeddingGroupOp : public OpKernel {
   EmbeddingPlan plan_;
   std::vector<KeySteps> steps_;
   int features_ = 0;
+  int tables_ = 0;
+  int views_ = 0;
+  std::vector<std::string> formulas_;
   int64_t max_rows_ = 0;
   KeptObjects<Work> works_;
   absl::Mutex mutex_;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "src/kernels/embedding_plan.h"
+#include "src/live/epoch_view.h"
 #include "tensorflow/core/framework/types.pb.h"
 
 namespace processor {
@@ -46,6 +47,12 @@ struct EmbeddingRequest {
   std::vector<std::vector<int64_t>> splits;  // by key
 
   std::vector<int64_t> lengths;  // by key: the second dimension of its feature
+
+  // What a live model may change with its epochs:
+  const EpochView* view = nullptr;                // null: none is read
+  std::vector<uint32_t> empty_rows;               // by lookup: for rows without a value; kNoRow: zeros
+  std::vector<absl::Span<const float>> initial;   // by output; empty: zeros
+  std::vector<absl::Span<const float>> matrices;  // by column
 
   size_t bytes() const {
     size_t sum = 0;

@@ -106,7 +106,14 @@ absl::Status EmbeddingRows::Find(const EmbeddingPlan& plan, absl::Span<const Key
     const EmbeddingTable& table = *lookups[l].table;
     lookups_[l] = rows;
     bool all_there = false;
-    if (key.strings != nullptr) {
+    if (lookups[l].live >= 0) {
+      const TableView& at_epoch = request.view->table(lookups[l].live);
+      if (key.strings != nullptr) {
+        at_epoch.FindRows(absl::MakeConstSpan(key.strings, key.n), rows);
+      } else {
+        at_epoch.FindRows(absl::MakeConstSpan(key.numbers, key.n), rows);
+      }
+    } else if (key.strings != nullptr) {
       table.FindRows(absl::MakeConstSpan(key.strings, key.n), rows);
     } else if (table.index_kind() == IndexKind::kDirect && DirectRows(key.numbers, key.n, table.rows(), rows)) {
       all_there = true;

@@ -36,6 +36,11 @@ class EmbeddingTableResource : public tensorflow::ResourceBase {
   const std::shared_ptr<const EmbeddingTable> table_;
 };
 
+/// Returns the name by which a live model knows a table.
+inline std::string TableResourceName(const tensorflow::ResourceHandle& handle) {
+  return absl::StrCat(handle.container(), "/", handle.name());
+}
+
 /// Finds the table to which an input of a kernel refers. The reference keeps the table mapped.
 /// \return FAILED_PRECONDITION if it has not been initialized; INVALID_ARGUMENT if the input is not a table.
 inline absl::Status LookupEmbeddingTable(tensorflow::OpKernelContext* context, int input,

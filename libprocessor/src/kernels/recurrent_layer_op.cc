@@ -79,8 +79,10 @@ class RecurrentLayerOp : public WeightedKernel<RecurrentLayer> {
     OP_REQUIRES(context, num_biases_ <= most,
                 absl::InvalidArgumentError(
                     absl::StrCat("biases: ", num_biases_, " of them, expected at most ", most, " for '", cell, "'")));
-    SetWeights(1 + num_masks_, 2 + num_biases_);
+    OP_REQUIRES_OK(context, SetWeights(context, 1 + num_masks_, 2 + num_biases_));
   }
+
+  ~RecurrentLayerOp() override { ForgetViews(); }
 
   void Compute(tf::OpKernelContext* context) override {
     const RecurrentLayer* made = nullptr;

@@ -107,7 +107,7 @@ class TargetAttentionOp : public WeightedKernel<TargetAttention> {
     OP_REQUIRES_OK(context, context->GetAttr("num_masks", &num_masks_));
     int64_t num_weights = 0;
     OP_REQUIRES_OK(context, context->GetAttr("num_weights", &num_weights));
-    SetWeights(2 + num_masks_, num_weights);
+    OP_REQUIRES_OK(context, SetWeights(context, 2 + num_masks_, num_weights));
     for (const std::string& part : parts) parts_.push_back(PartOf(part));
     int64_t weights = 0;
     for (const std::string& activation : activations) {
@@ -123,6 +123,8 @@ class TargetAttentionOp : public WeightedKernel<TargetAttention> {
         context, alphas_.empty() || alphas_.size() == layers_.size(),
         absl::InvalidArgumentError(absl::StrCat("alphas: ", alphas_.size(), ", expected none or ", layers_.size())));
   }
+
+  ~TargetAttentionOp() override { ForgetViews(); }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor &query = context->input(0), &keys = context->input(1);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "src/kernels/live_weights.h"
 #include "src/kernels/prepared_kernel.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -23,15 +24,11 @@
 namespace processor {
 
 /// A kernel that makes a T of its weights once for all sessions of a model version, and owns a share of it. Its weights do
-/// not change after the first run.
+/// not change after the first run, apart from those of a live model, which has a T for each epoch that changes them.
 template <typename T>
 class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
  public:
-  explicit WeightedKernel(tensorflow::OpKernelConstruction* context) : OpKernel(context) {
-    int views = 0;
-    OP_REQUIRES_OK(context, context->GetAttr("num_views", &views));
-    OP_REQUIRES(context, views == 0, absl::UnimplementedError("weights: views of live models"));
-  }
+  using OpKernel::OpKernel;
   using Weights = std::vector<const tensorflow::Tensor*>;
 
   absl::Status Prepare(absl::Span<const tensorflow::Tensor* const> constant_inputs,
@@ -45,24 +42,37 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
   }
 
  protected:
-  /// The weights are `count` inputs, beginning with input `first`.
-  void SetWeights(size_t first, size_t count) {
+  /// The weights are `count` inputs, beginning with input `first`. Reads the attributes `num_views` and `formulas`. The
+  /// destructor of a kernel must call ForgetViews().
+  absl::Status SetWeights(tensorflow::OpKernelConstruction* context, size_t first, size_t count) {
     first_ = first;
     count_ = count;
+    return live_.Read(context, first, count, [this](const Weights& weights, std::shared_ptr<const void>* object) {
+      std::unique_ptr<T> made;
+      if (absl::Status s = Make(weights, &made); !s.ok()) return s;
+      *object = std::move(made);
+      return absl::OkStatus();
+    });
   }
+  /// Waits until no epoch is made with this kernel.
+  void ForgetViews() { live_.Forget(); }
 
   /// Makes a T, which copies what it needs of the weights. \return INVALID_ARGUMENT for shapes that do not fit.
   virtual absl::Status Make(const Weights& weights, std::unique_ptr<T>* object) const = 0;
 
-  /// Returns the T; makes it in the first request if it was not prepared.
+  /// Returns the T at the epoch of the request; that of the inputs is made in the first request if it was not prepared.
   absl::Status Get(tensorflow::OpKernelContext* context, const T** object) {
     *object = made_.load(std::memory_order_acquire);
-    if (*object != nullptr) return absl::OkStatus();
-    Weights weights;
-    for (size_t i = first_; i < first_ + count_; ++i) weights.push_back(&context->input(static_cast<int>(i)));
-    const absl::Status found = Find(weights, context->resource_manager());
-    *object = made_.load(std::memory_order_acquire);
-    return found;
+    if (*object == nullptr) {
+      Weights weights;
+      for (size_t i = first_; i < first_ + count_; ++i) weights.push_back(&context->input(static_cast<int>(i)));
+      if (absl::Status s = Find(weights, context->resource_manager()); !s.ok()) return s;
+      *object = made_.load(std::memory_order_acquire);
+    }
+    const void* changed = nullptr;
+    if (absl::Status s = live_.Find(context, print_, &changed); !s.ok()) return s;
+    if (changed != nullptr) *object = static_cast<const T*>(changed);
+    return absl::OkStatus();
   }
 
  private:
@@ -87,6 +97,7 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
         });
     if (!status.ok()) return status;
     resource_.reset(found);
+    print_ = print;
     made_.store(found->object(), std::memory_order_release);
     return absl::OkStatus();
   }
@@ -102,6 +113,8 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
   };
 
   size_t first_ = 0, count_ = 0;
+  uint64_t print_ = 0;
+  LiveWeights live_;
   std::mutex mutex_;
   tensorflow::core::RefCountPtr<Resource> resource_;
   std::atomic<const T*> made_{nullptr};

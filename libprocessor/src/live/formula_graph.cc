@@ -12,6 +12,8 @@
 namespace processor {
 namespace {
 
+using tensorflow::Tensor;
+
 // The arithmetic must be that of the pass which made the formula, so nothing is rewritten.
 tensorflow::SessionOptions PlainOptions() {
   tensorflow::SessionOptions options;
@@ -29,11 +31,13 @@ tensorflow::SessionOptions PlainOptions() {
 }  // namespace
 
 FormulaGraph::~FormulaGraph() {
+  for (const auto& value : first_values_) delete value.load(std::memory_order_relaxed);
   if (session_ != nullptr) session_->Close().IgnoreError();
 }
 
-absl::Status FormulaGraph::Open(const std::string& path, std::unique_ptr<FormulaGraph>* graph) {
-  std::unique_ptr<FormulaGraph> made(new FormulaGraph());
+absl::Status FormulaGraph::Open(const std::string& path, size_t formulas, size_t variables,
+                                std::unique_ptr<FormulaGraph>* graph) {
+  std::unique_ptr<FormulaGraph> made(new FormulaGraph(formulas, variables));
   made->path_ = path;
   tensorflow::GraphDef definition;
   if (absl::Status s = tensorflow::ReadBinaryProto(tensorflow::Env::Default(), path, &definition); !s.ok()) {
@@ -56,6 +60,20 @@ absl::Status FormulaGraph::Variable(int number, tensorflow::Tensor* value) {
   return Run({}, absl::StrCat("source/", number), value);
 }
 
+absl::Status FormulaGraph::AtFirstEpoch(bool formula, int number, const Tensor** value) {
+  std::atomic<const Tensor*>& kept = first_values_[formula ? number : num_formulas_ + number];
+  *value = kept.load(std::memory_order_acquire);
+  if (*value != nullptr) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(mutex_);
+  *value = kept.load(std::memory_order_relaxed);
+  if (*value != nullptr) return absl::OkStatus();
+  auto made = std::make_unique<Tensor>();
+  if (absl::Status s = formula ? Formula(number, {}, made.get()) : Variable(number, made.get()); !s.ok()) return s;
+  *value = made.release();
+  kept.store(*value, std::memory_order_release);
+  return absl::OkStatus();
+}
+
 absl::Status FormulaGraph::Run(const std::vector<Feed>& feeds, const std::string& node, tensorflow::Tensor* value) {
   std::vector<std::pair<std::string, tensorflow::Tensor>> inputs;
   for (const Feed& feed : feeds) inputs.emplace_back(absl::StrCat("source/", feed.variable, ":0"), feed.value);
@@ -64,8 +82,8 @@ absl::Status FormulaGraph::Run(const std::vector<Feed>& feeds, const std::string
   std::vector<tensorflow::Tensor> outputs;
   absl::Status status = session_->Run(options, inputs, {node}, {}, &outputs, nullptr);
   if (status.ok() && outputs[0].dtype() != tensorflow::DT_FLOAT) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat(tensorflow::DataTypeString(outputs[0].dtype()), ", expected float"));
+    status =
+        absl::InvalidArgumentError(absl::StrCat(tensorflow::DataTypeString(outputs[0].dtype()), ", expected float"));
   }
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("formulas '", path_, "': node '", node, "': ", status.message()));

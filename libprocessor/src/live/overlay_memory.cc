@@ -86,8 +86,8 @@ absl::Status OverlayMemory::MapTable() {
   void* const mapped =
       mremap(const_cast<uint8_t*>(table_.row(0)), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(rows_));
   if (mapped == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("table '", table_.path(), "': rows cannot be mapped once more: ",
-                                                     std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table '", table_.path(), "': rows cannot be mapped once more: ", std::strerror(errno)));
   }
   madvise(mapped, bytes, MADV_HUGEPAGE);  // advice: an error changes nothing
   PrefaultPages(rows_, bytes);

@@ -58,7 +58,7 @@ class OverlayMemory {
   size_t link_bytes_ = 0;
   uint32_t first_row_ = 0;
   uint32_t capacity_ = 0;
-  size_t committed_row_bytes_ = 0;   // from the first page of overlay rows on
+  size_t committed_row_bytes_ = 0;  // from the first page of overlay rows on
   size_t committed_link_bytes_ = 0;
 };
 

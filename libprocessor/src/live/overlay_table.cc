@@ -61,13 +61,14 @@ absl::Status OverlayTable::CheckSource() {
   const bool strings = base_->index_kind() == IndexKind::kString;
   if (key_kind_ != DeltaKeyKind::kRowNumber && strings != (key_kind_ == DeltaKeyKind::kString)) {
     return absl::InvalidArgumentError(absl::StrCat("table '", base_->path(), "': keys are ",
-                                                   strings ? "strings" : "numbers", ", expected the kind of its source"));
+                                                   strings ? "strings" : "numbers",
+                                                   ", expected the kind of its source"));
   }
   const uint64_t rows = base_->rows() + base_->default_rows();
   if (source_.rows.empty()) return absl::OkStatus();
   if (source_.rows.size() != rows) {
-    return absl::InvalidArgumentError(absl::StrCat("table '", base_->path(), "': ", source_.rows.size(),
-                                                   " rows of the source, expected ", rows));
+    return absl::InvalidArgumentError(
+        absl::StrCat("table '", base_->path(), "': ", source_.rows.size(), " rows of the source, expected ", rows));
   }
   for (uint32_t row = 0; row < rows; ++row) {
     if (source_.rows[row] >= 0) rows_of_source_.emplace_back(source_.rows[row], row);

@@ -39,8 +39,9 @@ constexpr uint64_t kMostOverlayEpochs = (uint64_t{1} << 31) - 1;
 /// Where the rows of a file are in the variable from which it was made.
 struct SourceRows {
   int64_t first_row = 0;
-  std::vector<int64_t> rows;  // of each row of the file and each default row, or -1; empty: consecutive from first_row on
-  int64_t num_rows = -1;      // of the variable; -1: not known
+  std::vector<int64_t>
+      rows;               // of each row of the file and each default row, or -1; empty: consecutive from first_row on
+  int64_t num_rows = -1;  // of the variable; -1: not known
 };
 
 class OverlayTable {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model whose rows and weights follow a timeline of deltas while it is served.
+#ifndef PROCESSOR_LIVE_LIVE_MODEL_H_
+#define PROCESSOR_LIVE_LIVE_MODEL_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/base/published.h"
+#include "src/live/epoch_view.h"
+#include "src/live/formula_graph.h"
+#include "src/tables/delta_segment.h"
+#include "tensorflow/core/framework/resource_base.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace processor {
+
+/// Owns the overlays of its tables and the newest epochs. Any thread may pin an epoch, without a lock; segments are applied
+/// one at a time.
+class LiveModel : public tensorflow::ResourceBase {
+ public:
+  /// How many epochs before the newest one a roll-back may return to.
+  static constexpr size_t kKeptEpochs = 8;
+
+  /// `tables` are those of the description; `names` are the names of their resources.
+  /// \return INVALID_ARGUMENT for tables that do not fit, or RESOURCE_EXHAUSTED.
+  static absl::Status Create(LiveDescription description, std::vector<std::shared_ptr<const EmbeddingTable>> tables,
+                             const std::vector<std::string>& names, std::unique_ptr<FormulaGraph> formulas,
+                             tensorflow::core::RefCountPtr<LiveModel>* model);
+
+  /// Returns the epoch that is served, as a tensor that keeps it. Takes no lock and no memory.
+  tensorflow::Tensor Pin() const;
+
+  /// Makes the next epoch of a segment and serves it. A failure leaves everything as it was.
+  /// \return FAILED_PRECONDITION for a segment that does not follow the newest epoch, and while the model is held;
+  /// INVALID_ARGUMENT for one that does not fit the model; RESOURCE_EXHAUSTED. All name the segment.
+  absl::Status Apply(const DeltaSegment& segment);
+
+  /// The changes of a segment, in memory of the caller.
+  struct Changes {
+    std::string name;  // for messages
+    DeltaHeader header;
+    absl::Span<const DeltaTable> tables;
+    absl::Span<const DeltaVariable> variables;
+  };
+  absl::Status Apply(const Changes& changes);
+
+  /// Serves an earlier epoch until Resume(); meanwhile no segment is applied.
+  /// \return FAILED_PRECONDITION that lists the epochs that are kept.
+  absl::Status RollBack(uint64_t epoch);
+  /// Serves the newest epoch again.
+  void Resume();
+
+  struct Status {
+    EpochFacts served, newest;
+    bool held = false;
+    uint64_t oldest_kept = 0;
+    uint64_t changed_rows = 0;  // versions that the overlays have
+    uint64_t overlay_bytes = 0;
+    uint64_t applied_rows = 0;  // since the model was made
+  };
+  Status status() const;
+  const LiveDescription& description() const { return parts_->description; }
+
+  std::string DebugString() const override;
+
+ private:
+  // A tensor for each group of threads, so that they do not count references in the same memory.
+  struct ViewTensors {
+    static constexpr size_t kParts = 16;
+    std::array<tensorflow::Tensor, kParts> tensors;
+  };
+  // The changes of all tables, which are given back unless they are committed.
+  struct PreparedRows;
+
+  LiveModel() = default;
+
+  absl::Status Follows(const DeltaHeader& header) const;
+  absl::Status ApplyChecked(const Changes& changes);
+  absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
+                            PreparedRows* rows);
+  absl::Status ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
+                               std::vector<bool>* changed_variables);
+  absl::Status ChangeRowsOfVariable(const DeltaTable& delta, int number, EpochView* view);
+  absl::Status ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
+                               std::vector<bool>* changed_formulas);
+  void Serve(std::shared_ptr<const EpochView> view);
+  uint64_t OldestPinned();
+  absl::Status ValueOf(int variable, const EpochView& view, tensorflow::Tensor* value);
+
+  std::shared_ptr<LiveParts> parts_;
+  std::vector<std::shared_ptr<OverlayTable>> overlays_;
+  Published<const ViewTensors> published_;
+
+  mutable std::mutex mutex_;                               // of everything below, and of those that change the model
+  std::deque<std::shared_ptr<const EpochView>> kept_;      // ascending; the last is the newest
+  std::vector<std::shared_ptr<const EpochView>> retired_;  // ascending; requests may still read them
+  std::shared_ptr<const EpochView> served_;
+  bool held_ = false;
+  uint64_t applied_rows_ = 0;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_LIVE_LIVE_MODEL_H_
