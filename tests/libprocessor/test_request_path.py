@@ -8,12 +8,14 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from helpers.hosts.contract_messages import encode
+from helpers.oracles.live_graphs import tower_graph
 from helpers.system.programs import require, run_ok
 
 SOURCE = Path(__file__).parent / "request_path" / "count_calls.cc"
@@ -58,14 +60,25 @@ def export_model(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
-    """Count the calls of requests that run on the caller's thread."""
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the library that counts."""
     require("g++")
-    folder = tmp_path_factory.mktemp("request_path")
-    counter, request, found = folder / "libcount_calls.so", folder / "request", folder / "calls"
+    counter = tmp_path_factory.mktemp("counter") / "libcount_calls.so"
     run_ok(["g++", "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", SOURCE, "-o", counter, "-ldl"])
-    model = export_model(folder / "model")
-    request.write_bytes(encode({"x": np.ones((2, 3), np.float32)}))
+    return counter
+
+
+@pytest.fixture(scope="module")
+def calls(counter: Path, tmp_path_factory: pytest.TempPathFactory) -> Calls:
+    """Count the calls of requests that run on the caller's thread."""
+    folder = tmp_path_factory.mktemp("request_path")
+    return count(counter, export_model(folder / "model"), {"x": np.ones((2, 3), np.float32)}, folder)
+
+
+def count(counter: Path, model: Path, inputs: dict[str, Any], folder: Path) -> Calls:
+    """Count the calls of requests."""
+    request, found = folder / "request", folder / "calls"
+    request.write_bytes(encode(inputs))
     command = [sys.executable, "-c", PROGRAM, counter, model, request, found, REQUESTS]
     run_ok(command, env={**os.environ, "LD_PRELOAD": str(counter), "TF_CPP_MIN_LOG_LEVEL": "3"})
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -98,3 +111,17 @@ def test_tensorflow_session_is_not_on_the_request_path(calls: Calls) -> None:
     """Kernels allocate their outputs; a run through the session would copy names and make a rendezvous as well."""
     assert calls.of("allocation", "libtensorflow") <= 8
     assert calls.of("lock", "libtensorflow") == 0
+
+
+def test_views_cost_no_lock_and_no_allocation(counter: Path, tmp_path: Path) -> None:
+    graph = tower_graph(tmp_path)
+    found = []
+    for live in (False, True):
+        model = graph.save(tmp_path / f"live_{live}", live=live, applies=False)
+        found.append(count(counter, model, {"feature0": np.array([2, 4])}, tmp_path))
+    graph.close()
+    without, with_view = found
+    for library in ("libprocessor", "libtensorflow"):
+        assert with_view.of("lock", library) == without.of("lock", library)
+        assert with_view.of("system call", library) == 0
+    assert with_view.of("allocation", "libprocessor") == without.of("allocation", "libprocessor")

@@ -67,10 +67,10 @@ tensorflow::Executor::Args InlineStep::Begin(tensorflow::CallFrameInterface* fra
 }
 
 absl::Status InlineFrame::GetArg(int index, const tensorflow::Tensor** value) {
-  if (index < 0 || static_cast<size_t>(index) >= feeds_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("argument ", index, ": ", feeds_.size(), " were given"));
+  if (index < 0 || static_cast<size_t>(index) >= num_args()) {
+    return absl::InvalidArgumentError(absl::StrCat("argument ", index, ": ", num_args(), " were given"));
   }
-  *value = &feeds_[index];
+  *value = static_cast<size_t>(index) == feeds_.size() ? last_ : &feeds_[index];
   return absl::OkStatus();
 }
 

@@ -29,8 +29,9 @@ class InlineGraph {
   virtual ~InlineGraph() = default;
 
   /// Runs a step as TensorFlow's session would. Cancellation::Current() of the calling thread stops it.
-  /// `feeds` [arguments of the graph], `outputs` [results of the graph].
-  virtual absl::Status RunInline(const std::vector<tensorflow::Tensor>& feeds,
+  /// `feeds` [arguments of the graph], without `last` if that is not null, which is the last one; `outputs` [results of the
+  /// graph].
+  virtual absl::Status RunInline(const std::vector<tensorflow::Tensor>& feeds, const tensorflow::Tensor* last,
                                  std::vector<tensorflow::Tensor>* outputs) = 0;
 };
 
@@ -90,16 +91,18 @@ class InlineStep {
 /// The arguments and results of a step.
 class InlineFrame : public tensorflow::CallFrameInterface {
  public:
-  InlineFrame(const std::vector<tensorflow::Tensor>& feeds, std::vector<tensorflow::Tensor>* outputs)
-      : feeds_(feeds), outputs_(*outputs) {}
+  InlineFrame(const std::vector<tensorflow::Tensor>& feeds, const tensorflow::Tensor* last,
+              std::vector<tensorflow::Tensor>* outputs)
+      : feeds_(feeds), last_(last), outputs_(*outputs) {}
 
-  size_t num_args() const override { return feeds_.size(); }
+  size_t num_args() const override { return feeds_.size() + (last_ == nullptr ? 0 : 1); }
   size_t num_retvals() const override { return outputs_.size(); }
   absl::Status GetArg(int index, const tensorflow::Tensor** value) override;
   absl::Status SetRetval(int index, const tensorflow::Tensor& value) override;
 
  private:
   const std::vector<tensorflow::Tensor>& feeds_;
+  const tensorflow::Tensor* const last_;
   std::vector<tensorflow::Tensor>& outputs_;
 };
 

@@ -99,11 +99,11 @@ class SequentialExecutor : public tensorflow::Executor, public InlineGraph {
     return status;
   }
 
-  absl::Status RunInline(const std::vector<Tensor>& feeds, std::vector<Tensor>* outputs) override {
+  absl::Status RunInline(const std::vector<Tensor>& feeds, const Tensor* last, std::vector<Tensor>* outputs) override {
     outputs->clear();
     outputs->resize(num_results_);
     tensorflow::CancellationManager manager;
-    InlineFrame frame(feeds, outputs);
+    InlineFrame frame(feeds, last, outputs);
     std::unique_ptr<Step> step = TakeStep();
     if (!step->inline_step.has_value()) step->inline_step.emplace(session_, params_.device->resource_manager());
     const StepCancellation cancellation(&manager);

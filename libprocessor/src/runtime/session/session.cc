@@ -41,6 +41,7 @@ absl::Status Session::Create(const tensorflow::GraphDef& graph, const SessionOpt
   devices.push_back(std::move(device));
   const tensorflow::SessionOptions tensorflow_options = TensorFlowOptions(options);
   result->config_ = tensorflow_options.config;
+  result->view_ = options.view;
   auto* const device_manager = new tensorflow::StaticDeviceMgr(std::move(devices));
   result->devices_ = device_manager;
   result->session_ = std::make_unique<tensorflow::DirectSession>(tensorflow_options, device_manager, nullptr);
@@ -59,6 +60,7 @@ void Session::Claim(ScratchUse use) { device_->Claim(use); }
 absl::Status Session::Make(const Signature& signature, absl::Span<const int> outputs, bool traced, Handle* handle) {
   tensorflow::CallableOptions options;
   for (const TensorSpec& input : signature.inputs()) options.add_feed(input.tensor_name);
+  if (!view_.empty()) options.add_feed(view_);
   for (int output : outputs) options.add_fetch(signature.outputs()[output].tensor_name);
   if (traced) options.mutable_run_options()->set_trace_level(tensorflow::RunOptions::FULL_TRACE);
   const InlineGraphScope scope({&config_, devices_});
@@ -96,11 +98,14 @@ absl::Status Session::Failure(int callable) {
   return failures_.at(callable);
 }
 
-absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
+absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds, const tensorflow::Tensor* view,
                           std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata) {
   const auto run = [&] {
-    if (handle.graph != nullptr) return handle.graph->RunInline(feeds, outputs);
-    return session_->RunCallable(handle.number, feeds, outputs, metadata);
+    if (handle.graph != nullptr) return handle.graph->RunInline(feeds, view, outputs);
+    if (view == nullptr) return session_->RunCallable(handle.number, feeds, outputs, metadata);
+    std::vector<tensorflow::Tensor> all_feeds = feeds;
+    all_feeds.push_back(*view);
+    return session_->RunCallable(handle.number, all_feeds, outputs, metadata);
   };
   Cancellation* const cancellation = Cancellation::Current();
   if (cancellation == nullptr) return run();
@@ -112,7 +117,8 @@ absl::Status Session::Run(Handle handle, const std::vector<tensorflow::Tensor>& 
 }
 
 absl::Status Session::RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
-                                std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats) {
+                                const tensorflow::Tensor* view, std::vector<tensorflow::Tensor>* outputs,
+                                tensorflow::StepStats* stats) {
   Handle handle;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -128,7 +134,7 @@ absl::Status Session::RunTraced(const Signature& signature, const std::vector<te
     handle = *found->second;
   }
   tensorflow::RunMetadata metadata;
-  const absl::Status status = Run(handle, feeds, outputs, &metadata);
+  const absl::Status status = Run(handle, feeds, view, outputs, &metadata);
   stats->Swap(metadata.mutable_step_stats());
   return status;
 }

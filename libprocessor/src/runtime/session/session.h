@@ -38,6 +38,8 @@ struct SessionOptions {
   tensorflow::thread::ThreadPoolInterface* inter_op_pool = nullptr;
   /// Tells the single-threaded executor that no signature changes a variable, so that each is read once.
   bool variables_are_constant = false;
+  /// The tensor of a live model's view, which runs feed after the inputs of the signature; empty: none.
+  std::string view;
 };
 
 class Session {
@@ -60,14 +62,16 @@ class Session {
   absl::Status Prepare(int callable, const Signature& signature, absl::Span<const int> outputs, Handle* handle);
 
   /// Runs a callable by the handle that Prepare() has given. `feeds` [signature inputs]. Cancellation::Current() of the
-  /// calling thread stops it. `metadata`: of a callable that traces; may be null.
+  /// calling thread stops it. `view`: what is fed as SessionOptions::view; null if that is empty. `metadata`: of a callable
+  /// that traces; may be null.
   /// \return the reason of a cancellation that has stopped it, among others.
-  absl::Status Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds,
+  absl::Status Run(Handle handle, const std::vector<tensorflow::Tensor>& feeds, const tensorflow::Tensor* view,
                    std::vector<tensorflow::Tensor>* outputs, tensorflow::RunMetadata* metadata = nullptr);
 
   /// Runs all outputs of a signature with full tracing.
   absl::Status RunTraced(const Signature& signature, const std::vector<tensorflow::Tensor>& feeds,
-                         std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
+                         const tensorflow::Tensor* view, std::vector<tensorflow::Tensor>* outputs,
+                         tensorflow::StepStats* stats);
 
   /// Sets the budget that pays for the memory of runs from now on. At first, none does.
   void Claim(ScratchUse use);
@@ -92,6 +96,7 @@ class Session {
 
   SessionDevice* device_ = nullptr;  // of the session
   tensorflow::ConfigProto config_;
+  std::string view_;
   const tensorflow::DeviceMgr* devices_ = nullptr;  // of the session
   std::unique_ptr<tensorflow::DirectSession> session_;
   std::mutex mutex_;  // held while callables are made

@@ -139,8 +139,22 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
       return absl::Status(s.code(), absl::StrCat(prefix.empty() ? "variables" : prefix, ": ", s.message()));
     }
   }
+  if (absl::Status s = result->FindLiveModel(meta_graph.graph_def()); !s.ok()) return s;
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, cancellation); !s.ok()) return s;
   *version = std::move(result);
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::FindLiveModel(const tensorflow::GraphDef& graph) {
+  std::string model;
+  if (absl::Status s = FindView(graph, &view_, &model); !s.ok() || model.empty()) return s;
+  tensorflow::ResourceMgr& resources = *base_device_->resource_manager();
+  LiveModel* found = nullptr;
+  if (!resources.Lookup(resources.default_container(), model, &found).ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("live model '", model, "': not initialized, expected the initializer of the graph to do so"));
+  }
+  live_.reset(found);
   return absl::OkStatus();
 }
 
@@ -174,6 +188,7 @@ ModelVersion::ModelVersion() { ++versions_alive; }
 ModelVersion::~ModelVersion() {
   subsets_.reset();
   sessions_.clear();
+  live_.reset();
   base_device_.reset();
   // Its tensors have been unmapped (mapped_memory.h). The small objects of its graphs are still kept by malloc, for the
   // next version. They are given back only when no version is left whose requests would wait for the locks of malloc.
@@ -205,6 +220,7 @@ absl::Status ModelVersion::MakeSession(const ModelConfig& config, const tensorfl
   options.executor = traces ? ExecutorChoice::kDefault : config.executor;
   if (has_pool) options.inter_op_pool = &slot.inter_op_pool();
   options.variables_are_constant = !writes_state_;
+  options.view = view_;
   std::unique_ptr<Session> made;
   if (absl::Status s = Session::Create(graph, options, base_device_.get(), &slot.intra_op_pool(), &made); !s.ok()) {
     return s;

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "src/base/signature.h"
 #include "src/codec/codec.h"
+#include "src/live/live_model.h"
 #include "src/runtime/config/model_config.h"
 #include "src/runtime/requests/cancellation.h"
 #include "src/runtime/rows/output_rows.h"
@@ -50,14 +51,17 @@ class ModelVersion {
   ~ModelVersion();
 
   /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that
-  /// order. `timeline`: decides whether the request is traced; may be null.
+  /// order. All runs of the request read the same epoch of a live model. `timeline`: decides whether the request is traced;
+  /// may be null. `epoch`: set to that epoch if the model is live; may be null.
   absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
-                   Timeline* timeline = nullptr);
+                   Timeline* timeline = nullptr, EpochFacts* epoch = nullptr);
 
   /// Sets the budget that pays for the memory of runs from now on.
   void Claim(ScratchUse use);
 
   const SignatureSet& signatures() const { return signatures_; }
+  /// The live model of the graph; null if it has none.
+  LiveModel* live() const { return live_.get(); }
   const VersionSource& source() const { return source_; }
   /// Of a signature, by its position in signatures().
   Executor executor(int signature) const { return executors_[signature]; }
@@ -82,10 +86,13 @@ class ModelVersion {
  private:
   ModelVersion();
   /// As Run(), without request.next.
-  absl::Status RunOne(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs);
+  absl::Status RunOne(int session, const DecodedRequest& request, const tensorflow::Tensor* view,
+                      std::vector<tensorflow::Tensor>* outputs);
   /// As RunOne(), traced.
-  absl::Status RunTraced(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
-                         tensorflow::StepStats* stats);
+  absl::Status RunTraced(int session, const DecodedRequest& request, const tensorflow::Tensor* view,
+                         std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
+  /// Finds the live model of the graph, which the initializer has made.
+  absl::Status FindLiveModel(const tensorflow::GraphDef& graph);
   void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status Specialize(const ModelConfig& config, tensorflow::GraphDef* graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
@@ -97,11 +104,12 @@ class ModelVersion {
   static std::vector<int> AllOutputs(const Signature& signature);
 
   /// Runs the callable of outputs (ascending) of a signature; `outputs` is set to theirs.
-  absl::Status RunCallable(Session& session, int callable, const DecodedRequest& request, absl::Span<const int> wanted,
+  absl::Status RunCallable(Session& session, int callable, const DecodedRequest& request,
+                           const tensorflow::Tensor* view, absl::Span<const int> wanted,
                            std::vector<tensorflow::Tensor>* outputs);
   /// Runs a request for some outputs; `outputs` is set to those of `wanted`, which is ascending.
-  absl::Status RunSubset(Session& session, const DecodedRequest& request, absl::Span<const int> wanted,
-                         std::vector<tensorflow::Tensor>* outputs);
+  absl::Status RunSubset(Session& session, const DecodedRequest& request, const tensorflow::Tensor* view,
+                         absl::Span<const int> wanted, std::vector<tensorflow::Tensor>* outputs);
 
   VersionSource source_;
   SignatureSet signatures_;
@@ -111,6 +119,8 @@ class ModelVersion {
 
   // Sessions are destroyed before the device whose resources they use.
   std::unique_ptr<tensorflow::Device> base_device_;
+  tensorflow::core::RefCountPtr<LiveModel> live_;
+  std::string view_;  // the tensor of its view
   std::vector<std::unique_ptr<Session>> sessions_;
 
   // The callable of all outputs of signature i has the number i.

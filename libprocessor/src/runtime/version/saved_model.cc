@@ -202,6 +202,25 @@ void ShareTables(GraphDef* graph) {
   }
 }
 
+absl::Status FindView(const GraphDef& graph, std::string* view, std::string* model) {
+  int views = 0;
+  ForEachNode(graph, [&](const NodeDef& node) { views += node.op() == "RecPinView"; });
+  if (views == 0) return absl::OkStatus();
+  std::map<std::string_view, const NodeDef*> nodes;
+  for (const NodeDef& node : graph.node()) nodes[node.name()] = &node;
+  for (const NodeDef& node : graph.node()) {
+    if (node.op() != "RecPinView" || views > 1 || node.input_size() == 0) continue;
+    const auto live = nodes.find(node.input(0));
+    if (live == nodes.end() || live->second->op() != "RecLiveModel") continue;
+    const auto name = live->second->attr().find("shared_name");
+    *view = absl::StrCat(node.name(), ":0");
+    *model = name == live->second->attr().end() || name->second.s().empty() ? live->second->name() : name->second.s();
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "graph: ", views, " nodes RecPinView, expected one, outside of functions, that takes a RecLiveModel"));
+}
+
 void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph) {
   std::map<std::string_view, const NodeDef*> nodes;
   for (const NodeDef& node : meta_graph->graph_def().node()) nodes[node.name()] = &node;

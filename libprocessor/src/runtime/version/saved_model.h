@@ -34,6 +34,10 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
                               const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session);
 
+/// Finds the view of a live model: the tensor that a run feeds, and the resource. Both are empty if the graph has none.
+/// \return INVALID_ARGUMENT if the graph has several, or one in a function: a request could read two epochs.
+absl::Status FindView(const tensorflow::GraphDef& graph, std::string* view, std::string* model);
+
 /// Whether the signatures change state that outlives a request (variables, tables, queues). If so, inputs must be
 /// copied, because a kernel might keep memory of the caller, and variables must not be treated as constants.
 bool WritesState(const tensorflow::MetaGraphDef& meta_graph);

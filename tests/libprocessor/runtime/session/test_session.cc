@@ -87,7 +87,7 @@ TEST_P(SessionTest, RunsPreparedCallables) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(session_->Prepare(7, signature, {0}, &handle_).ok());
     std::vector<tensorflow::Tensor> outputs;
-    ASSERT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
+    ASSERT_TRUE(session_->Run(handle_, Feeds(), nullptr, &outputs).ok());
     EXPECT_EQ(outputs.at(0).scalar<float>()(), -2);
   }
 }
@@ -103,8 +103,8 @@ TEST_P(SessionTest, GraphsRunWithoutTheSessionIfTheyDoNotNeedIt) {
 TEST_P(SessionTest, MissingFeedsAreRefused) {
   ASSERT_TRUE(session_->Prepare(7, SignatureOf("y:0"), {0}, &handle_).ok());
   std::vector<tensorflow::Tensor> outputs;
-  EXPECT_TRUE(absl::IsInvalidArgument(session_->Run(handle_, {}, &outputs)));
-  EXPECT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok()) << "the next step is not affected";
+  EXPECT_TRUE(absl::IsInvalidArgument(session_->Run(handle_, {}, nullptr, &outputs)));
+  EXPECT_TRUE(session_->Run(handle_, Feeds(), nullptr, &outputs).ok()) << "the next step is not affected";
 }
 
 TEST_P(SessionTest, RequestedCancellationsStopSteps) {
@@ -112,20 +112,20 @@ TEST_P(SessionTest, RequestedCancellationsStopSteps) {
   Cancellation cancellation;
   const Cancellation::Scope scope(&cancellation);
   std::vector<tensorflow::Tensor> outputs;
-  EXPECT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
+  EXPECT_TRUE(session_->Run(handle_, Feeds(), nullptr, &outputs).ok());
   cancellation.Request(absl::DeadlineExceededError("late"));
-  EXPECT_EQ(session_->Run(handle_, Feeds(), &outputs), absl::DeadlineExceededError("late"));
+  EXPECT_EQ(session_->Run(handle_, Feeds(), nullptr, &outputs), absl::DeadlineExceededError("late"));
 }
 
 TEST_P(SessionTest, OnlyTheDefaultExecutorUsesThePoolBetweenOps) {
   const Signature signature = SignatureOf("y:0");
   std::vector<tensorflow::Tensor> outputs;
   ASSERT_TRUE(session_->Prepare(7, signature, {0}, &handle_).ok());
-  ASSERT_TRUE(session_->Run(handle_, Feeds(), &outputs).ok());
+  ASSERT_TRUE(session_->Run(handle_, Feeds(), nullptr, &outputs).ok());
   const int untraced = inter_op_pool_.scheduled;
   EXPECT_EQ(untraced > 0, GetParam() == Executor::kDefault);
   tensorflow::StepStats stats;
-  ASSERT_TRUE(session_->RunTraced(signature, Feeds(), &outputs, &stats).ok());
+  ASSERT_TRUE(session_->RunTraced(signature, Feeds(), nullptr, &outputs, &stats).ok());
   EXPECT_EQ(inter_op_pool_.scheduled > untraced, GetParam() == Executor::kDefault);
 }
 
@@ -143,9 +143,9 @@ TEST_P(SessionTest, FailedTracedCallablesAreNotRetried) {
   const Signature signature = SignatureOf("missing:0");
   std::vector<tensorflow::Tensor> outputs;
   tensorflow::StepStats stats;
-  const absl::Status first = session_->RunTraced(signature, Feeds(), &outputs, &stats);
+  const absl::Status first = session_->RunTraced(signature, Feeds(), nullptr, &outputs, &stats);
   EXPECT_TRUE(absl::IsInvalidArgument(first)) << first;
-  const absl::Status second = session_->RunTraced(signature, Feeds(), &outputs, &stats);
+  const absl::Status second = session_->RunTraced(signature, Feeds(), nullptr, &outputs, &stats);
   EXPECT_EQ(second.message().data(), first.message().data()) << "made again";
 }
 
