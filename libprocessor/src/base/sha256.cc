@@ -62,6 +62,7 @@ __attribute__((target("sha,sse4.1"))) void AddBlocksSha(uint32_t* state, const u
     for (int i = 0; i < 4; ++i) {
       w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data) + i), order);
     }
+#pragma GCC unroll 16  // so that the words stay in their registers
     for (int i = 0; i < 16; ++i) {
       if (i >= 4) {
         // The words w[t] of four rounds, from those of the sixteen rounds before.
