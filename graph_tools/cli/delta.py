@@ -50,7 +50,7 @@ _MAKE = """Add the changes up to a later export to a timeline.
 
 OLD is the export with which the timeline begins, or the state at another epoch of it. Both exports must have the same
 graph: only the content of variables and sparse tables may differ. They are only read. NEW may be an incremental
-checkpoint of DeepRec or a delta export of TFPlus that belongs to OLD.
+checkpoint of DeepRec or a delta export of TFPlus, which continues the last epoch.
 
 **Examples**
 

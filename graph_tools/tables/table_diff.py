@@ -7,6 +7,7 @@ are held, sorted and compared. The results, which ascend from range to range, ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -101,9 +102,14 @@ def _check_alike(old: SparseTable, new: SparseTable) -> None:
     check_float(new.dtype, f"table '{new.name}'")
 
 
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether fp32 represents all values of a type."""
+    return dtype.kind in "fV" and dtype.itemsize <= 4
+
+
 def check_float(dtype: np.dtype[Any], what: str) -> None:
     """Raise `ConversionError` unless fp32 represents all values of a type."""
-    if dtype.kind not in "fV" or dtype.itemsize > 4:
+    if not is_float(dtype):
         raise ConversionError(f"{what}: values of type {dtype} have changed, expected a type that fp32 represents")
 
 
@@ -169,13 +175,12 @@ def _diff_default_rows(old: SparseTable, new: SparseTable) -> tuple[Array, Array
 
 
 def diff_rows(name: str, old: TensorSource, new: TensorSource, spill: SpillFolder) -> TableDelta:
-    """Return the rows of a variable [n, dim] that have changed, by their numbers."""
-    check_float(new.dtype, f"variable '{name}'")
-    dim = new.shape[1]
+    """Return the rows of a float variable [n, ...] that have changed, by their numbers."""
+    dim = math.prod(new.shape[1:])
     numbers, rows = spill.array(np.int64), spill.array(np.float32, (dim,))
     begin, step = 0, rows_per_chunk(new, _COMPARED_BYTES)
     for before, now in aligned([old, new], step):
-        differs = (bits(before) != bits(now)).any(axis=1)
+        differs = (bits(before) != bits(now)).reshape(len(now), dim).any(axis=1)
         numbers.add(np.flatnonzero(differs) + begin)
         rows.add(now[differs].astype(np.float32))
         begin += len(now)

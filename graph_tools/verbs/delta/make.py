@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from graph_tools.model import Model
 from graph_tools.model.same_graph import check_same_graph
 from graph_tools.options import CutOptions
 from graph_tools.passes.cut.prune_unreachable import PruneUnreachable
-from graph_tools.passes.cut.use_resource_variables import UseResourceVariables
 from graph_tools.progress import Progress, Silent
 from graph_tools.readers import read_model
 from graph_tools.readers.increments import find_increment, read_increment
@@ -25,15 +25,14 @@ from graph_tools.report.delta import DeltaWriteReport
 from graph_tools.store.delta import Delta
 from graph_tools.store.known_weights import KnownWeights, read_weights, write_weights
 from graph_tools.store.lineage import read_lineage
-from graph_tools.store.merging import read_to_end
+from graph_tools.store.merging import TimelineEnd, read_to_end
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import LINEAGE_BYTES
 from graph_tools.store.spill import SpillFolder
 from graph_tools.store.timeline import Position, list_segments
 from graph_tools.store.timeline_writer import TimelineWriter
 from graph_tools.tables.overlay import overlay
-from graph_tools.tables.plain import plain_tables
-from graph_tools.tables.table_diff import check_float, diff_rows, diff_tables, equal_content
+from graph_tools.tables.table_diff import check_float, diff_rows, diff_tables, equal_content, is_float
 from graph_tools.tensors import Array, StreamTensor, TensorSource
 from graph_tools.verbs.delta.inspect import describe_segment
 from graph_tools.verbs.exports import check_export
@@ -55,8 +54,8 @@ def make_delta(
     ----------
     old, new : path
         Exports with the same graph; or with `model`, checkpoints or folders of table files. `old` is the state at any
-        epoch of the timeline: later epochs are read from the timeline. `new` may be an increment that belongs to `old`:
-        an incremental checkpoint of DeepRec, or a delta export of TFPlus.
+        epoch of the timeline: later epochs are read from the timeline. `new` may be an increment, which continues the
+        last epoch: an incremental checkpoint of DeepRec, or a delta export of TFPlus.
     timeline : path
         Folder of the timeline; it is created if needed.
     model : path, optional
@@ -105,24 +104,29 @@ class _Making:
 
     def before(self) -> tuple[Position, Model]:
         """Return the end of the timeline, and the model at it, with the nodes that an output needs."""
-        start = self._start()
-        model = self._read(self.old)
-        if self.folder.is_dir():
-            end = read_to_end(self.folder, start)
-            with naming(self.folder):
-                overlay(model, end.delta, self.absent_key)
-            start = end.position
-        return start, _needed(model)
+        return self._end.position, _needed(self._read_at_end())
 
     def now(self) -> tuple[Model, bytes | None]:
         """Return the new model, and the SHA-256 of its weights; None: they are not saved as a whole."""
         increment = find_increment(self.new)
         if increment is None:
             return _needed(self._read(self.new)), digest_export(*self._source(self.new))
-        model = self._read(self.old)
+        model = self._read_at_end()
         with naming(self.new):
             overlay(model, read_increment(model, increment), self.absent_key)
         return _needed(model), None
+
+    @cached_property
+    def _end(self) -> TimelineEnd:
+        start = self._start()
+        return read_to_end(self.folder, start) if self.folder.is_dir() else TimelineEnd(start, Delta())
+
+    def _read_at_end(self) -> Model:
+        """Read the old export, and lay the later epochs of the timeline over it."""
+        model = self._read(self.old)
+        with naming(self.folder):
+            overlay(model, self._end.delta, self.absent_key)
+        return model
 
     def _source(self, place: Path) -> tuple[Path, Path | None]:
         return (place, None) if self.graph is None else (self.graph, place)
@@ -159,7 +163,6 @@ class _Making:
 def _needed(model: Model) -> Model:
     """Remove what no output needs, and return the model."""
     PruneUnreachable().apply(model)
-    UseResourceVariables().apply(model)
     return model
 
 
@@ -184,10 +187,10 @@ def _diff(old: Model, new: Model, spill: SpillFolder, memory_limit: int, steps: 
     for name, table in new.sparse_tables.items():
         tables.append(diff_tables(old.sparse_tables[name], table, spill, memory_limit, steps.advance))
     steps.begin("Comparing variables")
-    gathered = {table.handle for table in plain_tables(new)[0]}
     variables: dict[str, TensorSource] = {}
     for name, tensor in new.variables.items():
-        if name in gathered:
+        if len(tensor.shape) > 1 and is_float(tensor.dtype):
+            # A server may have any matrix as a table, whose rows it finds by number.
             tables.append(diff_rows(name, old.variables[name], tensor, spill))
         elif not equal_content(old.variables[name], tensor):
             check_float(tensor.dtype, f"variable '{name}'")

@@ -76,10 +76,9 @@ def test_incremental_checkpoints_of_deeprec_become_epochs(tmp_path: Path) -> Non
     for increment in (first, second):
         make_delta(full, increment, timeline, model=export)
     segments = list(TimelineReader(timeline, find_position(export, full)))
-    found = [[entry.changed.read().tolist() for entry in segment.delta.tables] for segment in segments]
-    # An increment has all changes since the full checkpoint; key 8 is in both.
-    assert found == [[[7, 8]], [[-2, 7]]]
-    assert [list(segment.delta.variables) for segment in segments] == [["dense/w"], []]
+    found = [{entry.name: entry.changed.read().tolist() for entry in segment.delta.tables} for segment in segments]
+    # An increment has all changes since the full checkpoint; key 8 and the weights are the same in both.
+    assert found == [{"dense/w": [0, 1], "item_emb": [7, 8]}, {"item_emb": [-2, 7]}]
     cut(export, tmp_path / "out", timeline=timeline, checkpoint=full, accept_weak_proof=True)
     state = dict(zip(KEYS.tolist(), ROWS.tolist(), strict=True)) | {8: [7, 8], 7: [9, 9], -2: [0, 1]}
     served = answers(tmp_path / "out", {"key": ASKED})
@@ -94,7 +93,7 @@ def test_next_full_checkpoint_continues_after_increments(tmp_path: Path) -> None
     make_delta(full, increment, timeline, model=export)
     # Key 7 has its first row again, and key 8 was evicted, which no increment says.
     make_delta(full, full, timeline, model=export)
-    last = list(TimelineReader(timeline, find_position(export, full)))[-1].delta.tables[0]
+    last = list(TimelineReader(timeline, find_position(export, full)))[-1].delta.tables[-1]
     assert (last.changed.read().tolist(), last.deleted.read().tolist()) == ([7], [8])
     np.testing.assert_array_equal(last.rows.read(), ROWS[2:3])
 
@@ -144,6 +143,23 @@ def test_delta_export_of_tfplus_has_changed_and_deleted_keys(tmp_path: Path) -> 
     assert (found.changed.read().tolist(), found.deleted.read().tolist()) == ([7, 8], [-2, 3])
     cut(old, tmp_path / "out", timeline=tmp_path / "timeline", accept_weak_proof=True)
     state = {7: [5.0, 6.0], 8: [7.0, 8.0], 2001: ROWS[4].tolist()}
+    np.testing.assert_array_equal(answers(tmp_path / "out", {"key": ASKED})["rows"], _expected(state))
+
+
+def test_delta_exports_of_tfplus_continue_each_other(tmp_path: Path) -> None:
+    old, timeline = _tfplus(tmp_path / "old", KEYS, ROWS), tmp_path / "timeline"
+    for number, key in enumerate((7, 8)):
+        place = slice(number, number + 1)
+        assert NEW_KEYS[number] == key
+        new = _tfplus(
+            tmp_path / str(number), NEW_KEYS[place], NEW_ROWS[place], full=False, delete_keys=[3 + 1000 * number]
+        )
+        make_delta(old, new, timeline)
+    found = [segment.delta.tables[0] for segment in TimelineReader(timeline, find_position(old))]
+    assert [entry.changed.read().tolist() for entry in found] == [[7], [8]]
+    assert [entry.deleted.read().tolist() for entry in found] == [[3], []]
+    cut(old, tmp_path / "out", timeline=timeline, accept_weak_proof=True)
+    state = dict(zip(KEYS[1:].tolist(), ROWS[1:].tolist(), strict=True)) | {7: [5.0, 6.0], 8: [7.0, 8.0]}
     np.testing.assert_array_equal(answers(tmp_path / "out", {"key": ASKED})["rows"], _expected(state))
 
 
