@@ -205,7 +205,7 @@ def test_epoch_without_a_timeline_is_refused(tmp_path: Path) -> None:
 
 
 def test_documented_trainer_publishes_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).resolve().parents[4] / "docs" / "graph_tools.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "graph_tools.md").read_text(encoding="utf-8")
     (program,) = [code for code in re.findall(r"^```python\n(.*?)^```", text, re.S | re.M) if "TimelineWriter" in code]
     export = export_at("deeprec", tmp_path / "export" / "7", 0)
     monkeypatch.chdir(tmp_path)
