@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,9 +18,14 @@ from graph_tools.bundle.output_file import OutputFile
 from graph_tools.store.delta import StringKeys
 from graph_tools.tensors import Array, ArrayTensor, TensorSource
 
+_PREFIX = ".spill."
+_ABANDONED_SECONDS = 86_400
+
 
 class SpillFolder:
     """A hidden folder for spilled arrays; it is removed at the end of the `with` block.
+
+    Folders that killed processes left behind are removed as well, if they were not written to for a day.
 
     Parameters
     ----------
@@ -26,7 +34,12 @@ class SpillFolder:
     """
 
     def __init__(self, parent: Path) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix=".spill.", dir=parent)
+        for left in parent.glob(f"{_PREFIX}*"):
+            # Another process may remove its own folder meanwhile.
+            with contextlib.suppress(OSError):
+                if time.time() - max(path.stat().st_mtime for path in (left, *left.glob("*"))) > _ABANDONED_SECONDS:
+                    shutil.rmtree(left, ignore_errors=True)
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent)
         self._count = 0
 
     def __enter__(self) -> SpillFolder:
