@@ -214,3 +214,23 @@ def test_documented_trainer_publishes_an_epoch(tmp_path: Path, monkeypatch: pyte
     found = answers(tmp_path / "out", {"key": np.array([3, 17], np.int64)})
     np.testing.assert_array_equal(found["rows"], [[0.5, 1], [2, 0.25]])
     np.testing.assert_allclose(found["score"], 1 / (1 + np.exp([[-2.5], [-2.5]])), rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_live_models_have_what_deltas_name(tmp_path: Path, family: str) -> None:
+    old, new = (export_at(family, tmp_path / str(moment) / "model", moment) for moment in (0, 1))
+    absent_key = {"0": "zero"} if family == "tensornet" else {}
+    make_delta(old, new, tmp_path / "timeline", absent_key=absent_key)
+    options = CutOptions(absent_key=absent_key)
+    optimize(old, tmp_path / "out", live=True, options=options, precision="fp32", check=False)
+    described = json.loads((tmp_path / "out" / "assets" / "live.json").read_text())
+    tables = {(table["source"], table["key_kind"], table["dim"]) for table in described["tables"]}
+    shapes = {variable["source"]: variable["shape"] for variable in described["variables"]}
+    (segment,) = TimelineReader(tmp_path / "timeline", find_position(old))
+    assert segment.delta.tables
+    for entry in segment.delta.tables:
+        if entry.key_kind != "row_number" or entry.name not in shapes:
+            assert (entry.name, entry.key_kind, entry.dim) in tables
+        else:
+            assert entry.dim == np.prod(shapes[entry.name][1:], dtype=int)
+    assert segment.delta.variables.keys() <= shapes.keys()
