@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -166,7 +167,7 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   std::vector<bool> changed_variables(view->variables_.size()), changed_formulas(view->formulas_.size());
   PreparedRows rows;
   absl::Status status = ChangeTables(changes.tables, view.get(), &changed_variables, &rows);
-  if (status.ok()) status = ChangeVariables(changes.variables, view.get(), &changed_variables);
+  if (status.ok()) status = ChangeVariables(changes.variables, view.get(), &changed_variables, &rows);
   if (status.ok()) status = ComputeFormulas(changed_variables, view.get(), &changed_formulas);
   if (status.ok()) status = view->PrepareWeights(before, changed_formulas);
   if (!status.ok()) return status;
@@ -247,12 +248,50 @@ absl::Status LiveModel::ChangeRowsOfVariable(const DeltaTable& delta, int number
   return absl::OkStatus();
 }
 
+absl::Status LiveModel::ChangeAllRows(const DeltaVariable& delta, PreparedRows* rows, bool* known) {
+  const size_t count = delta.shape.empty() ? 0 : static_cast<size_t>(delta.shape[0]);
+  size_t dim = 1;
+  for (size_t i = 1; i < delta.shape.size(); ++i) dim *= static_cast<size_t>(delta.shape[i]);
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    const LiveDescription::Table& table = description().tables[i];
+    if (table.source != delta.name || table.key_kind != DeltaKeyKind::kRowNumber) continue;
+    *known = true;
+    const int64_t expected = table.rows.num_rows;
+    if (dim != table.dim || (expected >= 0 && count != static_cast<size_t>(expected))) {
+      return DoesNotFit("shape ", ShapeText(delta.shape), ", expected ",
+                        expected >= 0 ? absl::StrCat(expected, " ") : "", "rows of ", table.dim);
+    }
+    for (const auto& [overlay, change] : rows->of_tables) {
+      if (overlay == overlays_[i].get()) {
+        return DoesNotFit("rows of it change in the same segment, expected all or some");
+      }
+    }
+    if (numbers.empty()) {
+      numbers.resize(count);
+      std::iota(numbers.begin(), numbers.end(), 0);
+    }
+    DeltaTable all;
+    all.name = delta.name;
+    all.key_kind = all.changed.kind = DeltaKeyKind::kRowNumber;
+    all.dim = table.dim;
+    all.changed.count = count;
+    all.changed.integers = numbers.data();
+    all.rows = delta.data;
+    auto& [overlay, change] = rows->of_tables.emplace_back(overlays_[i].get(), OverlayTable::Change());
+    if (absl::Status s = overlay->Prepare(all, &change); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LiveModel::ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
-                                        std::vector<bool>* changed_variables) {
+                                        std::vector<bool>* changed_variables, PreparedRows* rows) {
   for (const DeltaVariable& delta : variables) {
     const int number = description().VariableOf(delta.name);
     const std::string name = absl::StrCat("variable '", delta.name, "'");
-    if (number < 0 && description().IsUnserved(delta.name)) continue;
+    bool known = description().IsUnserved(delta.name);
+    if (absl::Status s = ChangeAllRows(delta, rows, &known); !s.ok()) return WithName(name, s);
+    if (number < 0 && known) continue;
     if (number < 0) return DoesNotFit(name, ": not in the model, expected one of its variables");
     const std::vector<int64_t>& expected = description().variables[number].shape;
     if (delta.shape != expected) {

@@ -86,7 +86,8 @@ class LiveModel : public tensorflow::ResourceBase {
   absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
                             PreparedRows* rows);
   absl::Status ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
-                               std::vector<bool>* changed_variables);
+                               std::vector<bool>* changed_variables, PreparedRows* rows);
+  absl::Status ChangeAllRows(const DeltaVariable& delta, PreparedRows* rows, bool* known);
   absl::Status ChangeRowsOfVariable(const DeltaTable& delta, int number, EpochView* view);
   absl::Status ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
                                std::vector<bool>* changed_formulas);
