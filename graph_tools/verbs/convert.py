@@ -108,6 +108,13 @@ class Conversion(ABC, Generic[Report]):
     def fuse(self, model: Model, report: Report, choice: Choice) -> None:
         """Run further passes on the model; by default none."""
 
+    def write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
+        """Write the model, and return the known SHA-256 of its files."""
+        size = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
+        self.steps.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
+        with naming(self.source, folder):
+            return write_saved_model(model, folder, self.advance, True, tables)
+
     def complete(self, model: Model, report: Report, folder: Path, tables: TableOutput) -> None:
         """Complete the written folder after its verification; by default it is complete."""
 
@@ -214,7 +221,7 @@ class Conversion(ABC, Generic[Report]):
         store = None if self.table_store is None else TableStore(self.table_store)
         tables = TableOutput(store, self.options.memory_limit)
         with staged(target) as folder:
-            digests = self._write(model, folder, tables)
+            digests = self.write(model, folder, tables)
             if self.check:
                 self._verify(model, folder, report)
             if not place:
@@ -225,12 +232,6 @@ class Conversion(ABC, Generic[Report]):
             write_manifest(report, folder, digests)
             report.target = describe_target(model, folder)
             report.target.path = str(target)
-
-    def _write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
-        size = sum(byte_size(tensor) for tensor in saved_tensors(model).values())
-        self.steps.begin("Writing", size + sum(table_bytes(model).values()), "bytes")
-        with naming(self.source, folder):
-            return write_saved_model(model, folder, self.advance, True, tables)
 
     def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
         found = verify(

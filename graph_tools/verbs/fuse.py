@@ -10,6 +10,7 @@ from pathlib import Path
 
 from graph_tools.analysis.contractions import drop_marks, mark_contractions
 from graph_tools.analysis.user_rows import all_user_inputs
+from graph_tools.graph import Output
 from graph_tools.graph.op_library import Libraries, load_library, require_for
 from graph_tools.model import Model
 from graph_tools.options import CutOptions, FuseOptions
@@ -22,6 +23,7 @@ from graph_tools.progress import Progress
 from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.report.cut import describe_source
 from graph_tools.report.fuse import FusedPass, FuseReport, describe_sites, our_nodes
+from graph_tools.report.live import Live
 from graph_tools.report.table_files import describe_table_files
 from graph_tools.rewriting.follow_variables import follow_variables, settle_weights
 from graph_tools.rewriting.protocol import Pass, PassResult
@@ -212,6 +214,11 @@ class _FuseConversion(Conversion[FuseReport]):
     fusing: FuseOptions = field(default_factory=FuseOptions)
     timing: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._formulas: dict[str, Output] = {}
+        self._live: Live | None = None
+
     def load_libraries(self) -> None:
         super().load_libraries()
         self.library = str(load_library())
@@ -239,18 +246,23 @@ class _FuseConversion(Conversion[FuseReport]):
             refused = [site for found in report.fused for site in found.refused]
             report.timing = self._trace_of_source.weigh(model.graph, refused)
         report.passes += [pass_.apply(model) for pass_ in self._tidying_passes()]
-        self._formulas = settle_weights(model) if self.fusing.live else {}
+        if self.fusing.live:
+            self._formulas = settle_weights(model)
         require_for(model.graph, model.path)
         set_precision(model, "fp32")
         report.note_ops(model)
+
+    def write(self, model: Model, folder: Path, tables: TableOutput) -> dict[Path, str]:
+        digests = super().write(model, folder, tables)
+        if self.fusing.live:
+            self._live = make_live(model, self._formulas, folder, tables.files, self.position)
+        return digests
 
     def complete(self, model: Model, report: FuseReport, folder: Path, tables: TableOutput) -> None:
         compare = self._compare_precisions if self.check else None
         report.table_files = describe_table_files(tables.files)
         report.precision = decide(model, folder, tables.files, self.fusing, compare)
-        if self.fusing.live:
-            # Its ops compute the same, from a view of the first epoch.
-            report.live = make_live(model, self._formulas, folder, tables.files, self.position)
+        report.live = self._live
         report.note_ops(model)
 
     def _tidying_passes(self) -> list[Pass]:
