@@ -190,7 +190,7 @@ def _diff(old: Model, new: Model, spill: SpillFolder, memory_limit: int, steps: 
     variables: dict[str, TensorSource] = {}
     for name, tensor in new.variables.items():
         if len(tensor.shape) > 1 and is_float(tensor.dtype):
-            # A server may have any matrix as a table, whose rows it finds by number.
+            # A server may have any matrix as a table, of which few rows change.
             tables.append(diff_rows(name, old.variables[name], tensor, spill))
         elif not equal_content(old.variables[name], tensor):
             check_float(tensor.dtype, f"variable '{name}'")
