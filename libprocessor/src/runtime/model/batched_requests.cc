@@ -237,7 +237,9 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
     } else if (request->version != version) {
       // The kinds of requests of two versions may be equal by chance.
       const Cancellation::Scope scope(&request->cancellation);
-      request->status = request->version->Run(session, request->request, &request->outputs, &parts_.timeline);
+      const PinnedEpoch epoch = request->version->Pin();
+      request->SetEpoch(epoch);
+      request->status = request->version->Run(session, request->request, epoch, &request->outputs, &parts_.timeline);
     } else {
       members.push_back(request);
     }
@@ -248,16 +250,18 @@ void BatchedRequests::RunChainOrThrow(int session, BatchEntry* first) {
 // Runs requests that were decoded for the same version. `start_ns`: when the run of their chain began.
 void BatchedRequests::RunBatch(int session, int64_t start_ns, const std::vector<Request*>& members) {
   ModelVersion& version = *members.front()->version;
+  const PinnedEpoch epoch = version.Pin();
   std::vector<JointRequest> requests;
   int64_t rows = 0;
-  for (const Request* member : members) {
+  for (Request* member : members) {
+    member->SetEpoch(epoch);
     requests.push_back({&member->request, member->rows, {}, absl::OkStatus()});
     rows += member->rows;
   }
   const auto run_for = [&](Cancellation& cancellation, const DecodedRequest& request,
                            std::vector<tensorflow::Tensor>* outputs) {
     const Cancellation::Scope scope(&cancellation);
-    return version.Run(session, request, outputs, &parts_.timeline);
+    return version.Run(session, request, epoch, outputs, &parts_.timeline);
   };
   const RunRequest run = [&](const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs) {
     std::vector<Cancellation*> cancellations;

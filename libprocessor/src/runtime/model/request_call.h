@@ -10,6 +10,7 @@
 #include "src/runtime/requests/request_watch.h"
 #include "src/runtime/session/session_slot.h"
 #include "src/runtime/stats/stats.h"
+#include "src/runtime/version/pinned_epoch.h"
 
 namespace processor {
 
@@ -48,6 +49,12 @@ class RequestCall : public RequestWatch::Entry {
   bool TakeEnd() noexcept { return !end_taken_.exchange(true); }
   /// As TakeEnd(), for the thread that runs the request: once true, it stays true.
   bool KeepEnd() noexcept { return kept_ || (kept_ = TakeEnd()); }
+
+  /// Notes the epoch that answers.
+  void SetEpoch(const PinnedEpoch& epoch) {
+    timing.epoch = epoch.epoch;
+    timing.knows_us = epoch.knows_us;
+  }
 
   Cancellation cancellation;
   /// Used by the thread that runs the request. Work::timing is written when the request ends.

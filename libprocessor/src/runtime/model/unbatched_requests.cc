@@ -147,7 +147,9 @@ absl::Status UnbatchedRequests::Execute(int session, Work& work, RequestCall& ca
     if (status.ok()) {
       {
         const Cancellation::Scope scope(&call.cancellation);
-        status = version->Run(session, request, &outputs, &parts_.timeline);
+        const PinnedEpoch epoch = version->Pin();
+        call.SetEpoch(epoch);
+        status = version->Run(session, request, epoch, &outputs, &parts_.timeline);
       }
       const int64_t ran_ns = NowNs();
       timing.run_ns = ran_ns - decoded_ns;

@@ -11,6 +11,11 @@ int64_t NowNs() {
   return int64_t{1000000000} * now.tv_sec + now.tv_nsec;
 }
 
+int64_t UnixUs() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
 void SessionStats::Record(absl::StatusCode code, const RequestTiming& timing) {
   const int index = static_cast<int>(code);
   responses_[index >= 0 && index < kCodes ? index : static_cast<int>(absl::StatusCode::kUnknown)].fetch_add(

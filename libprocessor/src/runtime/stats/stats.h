@@ -18,6 +18,8 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 /// Returns the time in nanoseconds on CLOCK_MONOTONIC.
 int64_t NowNs();
+/// Returns the time in microseconds since 1970 (UTC).
+int64_t UnixUs();
 
 /// Where the time of one request went, in nanoseconds, and which session and version ran it.
 struct RequestTiming {
@@ -30,6 +32,8 @@ struct RequestTiming {
   int64_t encode_ns = 0;
   int64_t total_ns = 0;
   int64_t batch_rows = 0;  // rows of the batch that it ran in; 0 if it ran alone
+  int64_t epoch = -1;      // of the timeline that the version follows; -1: none
+  int64_t knows_us = 0;    // time of what the epoch knows, in microseconds since 1970; 0: not known
 };
 
 class SessionStats {

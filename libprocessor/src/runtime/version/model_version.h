@@ -24,6 +24,7 @@
 #include "src/runtime/session/session_slots.h"
 #include "src/runtime/version/artifact.h"
 #include "src/runtime/version/output_subsets.h"
+#include "src/runtime/version/pinned_epoch.h"
 
 namespace processor {
 
@@ -50,11 +51,13 @@ class ModelVersion {
                            bool background, const Cancellation& cancellation, std::shared_ptr<ModelVersion>* version);
   ~ModelVersion();
 
-  /// Runs a decoded request on a session. `outputs` [request.fetches.size(), then those of request.next], in that
-  /// order. All runs of the request read the same epoch of a live model. `timeline`: decides whether the request is traced;
-  /// may be null. `epoch`: set to that epoch if the model is live; may be null.
-  absl::Status Run(int session, const DecodedRequest& request, std::vector<tensorflow::Tensor>* outputs,
-                   Timeline* timeline = nullptr, EpochFacts* epoch = nullptr);
+  /// Runs a decoded request on a session. `epoch`: of Pin(). `outputs` [request.fetches.size(), then those of
+  /// request.next], in that order. `timeline`: decides whether the request is traced; may be null.
+  absl::Status Run(int session, const DecodedRequest& request, const PinnedEpoch& epoch,
+                   std::vector<tensorflow::Tensor>* outputs, Timeline* timeline = nullptr);
+
+  /// Returns the epoch that serves now.
+  PinnedEpoch Pin() const;
 
   /// Sets the budget that pays for the memory of runs from now on.
   void Claim(ScratchUse use);
@@ -86,15 +89,15 @@ class ModelVersion {
  private:
   ModelVersion();
   /// As Run(), without request.next.
-  absl::Status RunOne(int session, const DecodedRequest& request, const tensorflow::Tensor* view,
+  absl::Status RunOne(int session, const DecodedRequest& request, const PinnedEpoch& epoch,
                       std::vector<tensorflow::Tensor>* outputs);
   /// As RunOne(), traced.
-  absl::Status RunTraced(int session, const DecodedRequest& request, const tensorflow::Tensor* view,
+  absl::Status RunTraced(int session, const DecodedRequest& request, const PinnedEpoch& epoch,
                          std::vector<tensorflow::Tensor>* outputs, tensorflow::StepStats* stats);
-  /// Finds the live model of the graph, which the initializer has made.
-  absl::Status FindLiveModel(const tensorflow::GraphDef& graph);
   void FollowRows(const tensorflow::MetaGraphDef& meta_graph);
   absl::Status Specialize(const ModelConfig& config, tensorflow::GraphDef* graph);
+  /// Finds the live model that the initializer has made, if the graph has one.
+  absl::Status FindLiveModel(const tensorflow::GraphDef& graph);
   absl::Status MakeSessions(const ModelConfig& config, const tensorflow::GraphDef& graph, const SessionSlots& slots,
                             const Cancellation& cancellation);
   absl::Status MakeSession(const ModelConfig& config, const tensorflow::GraphDef& graph, bool has_pool,
@@ -104,11 +107,10 @@ class ModelVersion {
   static std::vector<int> AllOutputs(const Signature& signature);
 
   /// Runs the callable of outputs (ascending) of a signature; `outputs` is set to theirs.
-  absl::Status RunCallable(Session& session, int callable, const DecodedRequest& request,
-                           const tensorflow::Tensor* view, absl::Span<const int> wanted,
-                           std::vector<tensorflow::Tensor>* outputs);
+  absl::Status RunCallable(Session& session, int callable, const DecodedRequest& request, const PinnedEpoch& epoch,
+                           absl::Span<const int> wanted, std::vector<tensorflow::Tensor>* outputs);
   /// Runs a request for some outputs; `outputs` is set to those of `wanted`, which is ascending.
-  absl::Status RunSubset(Session& session, const DecodedRequest& request, const tensorflow::Tensor* view,
+  absl::Status RunSubset(Session& session, const DecodedRequest& request, const PinnedEpoch& epoch,
                          absl::Span<const int> wanted, std::vector<tensorflow::Tensor>* outputs);
 
   VersionSource source_;

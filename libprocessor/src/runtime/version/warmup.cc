@@ -32,7 +32,7 @@ absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t nu
   for (size_t session = 0; session < num_sessions; ++session) {
     for (int run = 0; run < runs; ++run) {
       if (absl::Status s = CheckWanted(cancellation); !s.ok()) return s;
-      if (absl::Status s = version.Run(static_cast<int>(session), request, &outputs); !s.ok()) return s;
+      if (absl::Status s = version.Run(static_cast<int>(session), request, version.Pin(), &outputs); !s.ok()) return s;
     }
   }
   return absl::OkStatus();

@@ -30,7 +30,7 @@ class CountingPool : public PinnedPool {
   std::atomic<int> scheduled{0};
 };
 
-// y = -x, and signatures that ask for it and for what the graph does not have.
+// y = -x and z = x + view, and signatures that ask for these and for what the graph does not have.
 class SessionTest : public testing::TestWithParam<Executor> {
  protected:
   void SetUp() override {
@@ -40,11 +40,24 @@ class SessionTest : public testing::TestWithParam<Executor> {
                     ->CreateDevices(tensorflow_options, "/job:localhost/replica:0/task:0", &devices)
                     .ok());
     base_ = std::move(devices.front());
+    Make("");
+  }
+
+  // `view`: as in SessionOptions.
+  void Make(const std::string& view) {
     tensorflow::GraphDef graph;
-    tensorflow::NodeDef& x = *graph.add_node();
-    x.set_name("x");
-    x.set_op("Placeholder");
-    (*x.mutable_attr())["dtype"].set_type(tensorflow::DT_FLOAT);
+    for (const char* name : {"x", "view"}) {
+      tensorflow::NodeDef& placeholder = *graph.add_node();
+      placeholder.set_name(name);
+      placeholder.set_op("Placeholder");
+      (*placeholder.mutable_attr())["dtype"].set_type(tensorflow::DT_FLOAT);
+    }
+    tensorflow::NodeDef& z = *graph.add_node();
+    z.set_name("z");
+    z.set_op("AddV2");
+    z.add_input("x");
+    z.add_input("view");
+    (*z.mutable_attr())["T"].set_type(tensorflow::DT_FLOAT);
     tensorflow::NodeDef& y = *graph.add_node();
     y.set_name("y");
     y.set_op("Neg");
@@ -58,6 +71,7 @@ class SessionTest : public testing::TestWithParam<Executor> {
     SessionOptions options;
     options.executor = GetParam() == Executor::kDefault ? ExecutorChoice::kDefault : ExecutorChoice::kSingleThreaded;
     options.inter_op_pool = &inter_op_pool_;
+    options.view = view;
     const absl::Status status = Session::Create(graph, options, base_.get(), &intra_op_pool_, &session_);
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -69,11 +83,12 @@ class SessionTest : public testing::TestWithParam<Executor> {
     return Signature("wanted", def);
   }
 
-  static std::vector<tensorflow::Tensor> Feeds() {
-    tensorflow::Tensor x(tensorflow::DT_FLOAT, {});
-    x.scalar<float>()() = 2;
-    return {x};
+  static tensorflow::Tensor Number(float value) {
+    tensorflow::Tensor number(tensorflow::DT_FLOAT, {});
+    number.scalar<float>()() = value;
+    return number;
   }
+  static std::vector<tensorflow::Tensor> Feeds() { return {Number(2)}; }
 
   std::unique_ptr<tensorflow::Device> base_;
   PinnedPool intra_op_pool_{"intra", 1, CpuSet()};
@@ -98,6 +113,25 @@ TEST_P(SessionTest, GraphsRunWithoutTheSessionIfTheyDoNotNeedIt) {
   EXPECT_EQ(handle_.graph != nullptr, GetParam() == Executor::kSingleThreaded);
   ASSERT_TRUE(session_->Prepare(8, SignatureOf("kept:0"), {0}, &handle_).ok());
   EXPECT_EQ(handle_.graph, nullptr) << "it keeps a tensor in the session";
+}
+
+TEST_P(SessionTest, EachRunReadsTheViewThatItGets) {
+  Make("view:0");
+  for (const char* output : {"z:0", "kept:0"}) {
+    ASSERT_TRUE(session_->Prepare(output[0], SignatureOf(output), {0}, &handle_).ok());
+    const tensorflow::Tensor first = Number(10), second = Number(20);
+    std::vector<tensorflow::Tensor> outputs;
+    EXPECT_TRUE(absl::IsInvalidArgument(session_->Run(handle_, Feeds(), nullptr, &outputs)));
+    ASSERT_TRUE(session_->Run(handle_, Feeds(), &first, &outputs).ok());
+    if (output[0] == 'z') EXPECT_EQ(outputs.at(0).scalar<float>()(), 12);
+    ASSERT_TRUE(session_->Run(handle_, Feeds(), &second, &outputs).ok());
+    if (output[0] == 'z') EXPECT_EQ(outputs.at(0).scalar<float>()(), 22);
+  }
+  tensorflow::StepStats stats;
+  std::vector<tensorflow::Tensor> outputs;
+  const tensorflow::Tensor third = Number(30);
+  ASSERT_TRUE(session_->RunTraced(SignatureOf("z:0"), Feeds(), &third, &outputs, &stats).ok());
+  EXPECT_EQ(outputs.at(0).scalar<float>()(), 32);
 }
 
 TEST_P(SessionTest, MissingFeedsAreRefused) {
