@@ -31,6 +31,10 @@ class Answer(NamedTuple):
         When to retry, if the request was refused because too many requests wait; otherwise 0.
     header_length : int [bytes]
         For "kserve_json": length of the JSON that precedes binary data; 0 if the whole response is JSON.
+    epoch : int
+        Epoch of the timeline that the version follows; -1 if it follows none.
+    age_us : int [us]
+        Time since the newest sample that the epoch knows of; -1 if that is not known.
     """
 
     data: bytes
@@ -47,3 +51,5 @@ class Answer(NamedTuple):
     batch_rows: int
     retry_after_us: int
     header_length: int
+    epoch: int
+    age_us: int

@@ -64,6 +64,8 @@ class Result:
             batch_rows=info.batch_rows,
             retry_after_us=info.retry_after_us,
             header_length=info.header_length,
+            epoch=info.epoch,
+            age_us=info.age_us,
         )
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:

@@ -81,6 +81,8 @@ INCLUDES = {
         "src/kernels/prepared_kernel.h",
         "src/kernels/tower_plan.h",
         "src/kernels/tower_team.h",
+        # It applies the segments of a timeline to live models.
+        "src/tables/delta_timeline.h",
     },
     # TensorFlow can load the ops without the runtime.
     "kernels": {

@@ -34,6 +34,10 @@ type Answer struct {
 	BatchRows int
 	// HeaderLength is the size of the JSON in a response of "kserve_json" with binary data behind it; 0: all is JSON.
 	HeaderLength int
+	// Epoch of the timeline that the version follows, -1 if it follows none.
+	Epoch int64
+	// Age is the time since the newest sample that the epoch knows of, -1 ns if that is not known.
+	Age time.Duration
 	// RetryAfter is the time after which a refused request may be sent again; 0 if it is not known.
 	RetryAfter time.Duration
 }
@@ -75,6 +79,11 @@ func (h *Host) answerOf(call *C.shim_host_call) *Answer {
 		BatchRows:    int(info.batch_rows),
 		HeaderLength: int(info.header_length),
 		RetryAfter:   time.Duration(info.retry_after_us) * time.Microsecond,
+		Epoch:        int64(info.epoch),
+		Age:          -1,
+	}
+	if info.age_us >= 0 {
+		answer.Age = time.Duration(info.age_us) * time.Microsecond
 	}
 	if call.bytes != nil {
 		answer.bytes = unsafe.Slice((*byte)(call.bytes), int(call.size))

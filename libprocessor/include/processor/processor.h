@@ -70,7 +70,7 @@ extern "C" {
  * @{ */
 
 /** Version of the ABI that this header describes: major << 16 | minor. */
-#define PROCESSOR_ABI_VERSION 0x00010002
+#define PROCESSOR_ABI_VERSION 0x00010003
 
 /** \brief Return the ABI version of the library, major << 16 | minor. */
 PROCESSOR_API uint32_t processor_abi_version(void);
@@ -398,6 +398,11 @@ typedef struct processor_result_info {
   /** Of a host, in "kserve_json": size in bytes of the JSON that precedes binary data, for the header
    *  Inference-Header-Content-Length; 0 if the whole response is JSON. */
   uint64_t header_length;
+  /** The epoch of the timeline that the model follows, see docs/delta_format.md; -1 if it follows none. Since 1.3. */
+  int64_t epoch;
+  /** Microseconds since the newest sample that this epoch knows of, or, if the trainer did not tell it, since the epoch
+   *  was written; -1 if that is not known. Since 1.3. */
+  int64_t age_us;
 } processor_result_info;
 
 /** \brief Return the time on the clock of deadlines: CLOCK_MONOTONIC in microseconds. */
@@ -636,8 +641,10 @@ typedef struct processor_host_request {
   int64_t model_version;
   /** NULL or "": none. */
   const char *version_label;
-  /** [num_metadata]. "x-routing-key" decides the arm of an experiment. "inference-header-content-length" is the size in
-   *  bytes of the JSON of a "kserve_json" request, if binary data follow. Other keys are ignored. */
+  /** [num_metadata]. "x-routing-key" decides the arm of an experiment. "x-min-epoch" is the least epoch that may answer,
+   *  for a model that follows a timeline: the request waits for it until its deadline, or 10 s if it has none, and then
+   *  ends with FAILED_PRECONDITION. "inference-header-content-length" is the size in bytes of the JSON of a "kserve_json"
+   *  request, if binary data follow. Other keys are ignored. */
   const processor_pair *metadata;
   /** Number of entries in `metadata`. */
   size_t num_metadata;

@@ -31,6 +31,7 @@ using processor::HostRequest;
 using processor::ModelHost;
 
 constexpr char kRoutingKey[] = "x-routing-key";
+constexpr char kMinEpoch[] = "x-min-epoch";
 constexpr char kHeaderLength[] = "inference-header-content-length";
 
 std::string_view ViewOrEmpty(const char *text) { return text == nullptr ? std::string_view() : std::string_view(text); }
@@ -68,6 +69,11 @@ absl::Status ReadHostRequest(const processor_host_request *given, HostRequest *d
     }
     const std::string_view value(static_cast<const char *>(pair.value), pair.value_size);
     if (absl::EqualsIgnoreCase(pair.key, kRoutingKey)) dst->routing_key = value;
+    if (absl::EqualsIgnoreCase(pair.key, kMinEpoch) &&
+        (!absl::SimpleAtoi(value, &dst->min_epoch) || dst->min_epoch < 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "request: metadata '", kMinEpoch, "' '", processor::Printable(value), "', expected the number of an epoch"));
+    }
     if (!absl::EqualsIgnoreCase(pair.key, kHeaderLength)) continue;
     size_t length = 0;
     if (!absl::SimpleAtoi(value, &length)) {

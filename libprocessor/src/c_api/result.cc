@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/c_api/result.h"
 
+#include <algorithm>
 #include <new>
 
 #include "src/c_api/boundary.h"
@@ -50,6 +51,8 @@ processor_status processor_result_get_info(const processor_result *result, proce
   answer.encode_ns = timing.encode_ns;
   answer.total_ns = timing.total_ns;
   answer.batch_rows = timing.batch_rows;
+  answer.epoch = timing.epoch;
+  answer.age_us = timing.knows_us == 0 ? -1 : std::max<int64_t>(processor::UnixUs() - timing.knows_us, 0);
   answer.arm = result->arm;
   answer.retry_after_us = result->retry_after_us;
   answer.header_length = result->header_length;

@@ -118,9 +118,9 @@ func (s *grpcServer) begin(ctx context.Context, info *tap.Info) (context.Context
 // answer passes a message and its metadata to the library.
 func (s *grpcServer) answer(ctx context.Context, what operation, header metadata.MD, data []byte) (*processor.Answer, error) {
 	request := processor.HostRequest{Protocol: what.protocol, Method: what.method, Data: data}
-	var pairs [2]processor.Pair
+	var pairs [3]processor.Pair
 	request.Metadata = pairs[:0]
-	for _, key := range [...]string{routingKey, traceParent} {
+	for _, key := range [...]string{routingKey, minEpoch, traceParent} {
 		if values := header[key]; len(values) > 0 {
 			request.Metadata = append(request.Metadata, processor.Pair{Key: key, Value: values[len(values)-1]})
 		}

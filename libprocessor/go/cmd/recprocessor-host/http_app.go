@@ -95,10 +95,11 @@ func (a *application) answer(w http.ResponseWriter, r *http.Request, where *rout
 		return nil, err
 	}
 	defer cancel()
-	var pairs [3]processor.Pair
+	var pairs [4]processor.Pair
 	request.Metadata = pairs[:0]
 	for _, name := range [...]struct{ key, header string }{
-		{routingKey, "X-Routing-Key"}, {traceParent, "Traceparent"}, {headerLength, "Inference-Header-Content-Length"},
+		{routingKey, "X-Routing-Key"}, {minEpoch, "X-Min-Epoch"},
+		{traceParent, "Traceparent"}, {headerLength, "Inference-Header-Content-Length"},
 	} {
 		if value, ok := lastValue(r.Header, name.header); ok {
 			request.Metadata = append(request.Metadata, processor.Pair{Key: name.key, Value: value})

@@ -104,7 +104,7 @@ func (s *httpServer) stop(ctx context.Context) {
 
 // provenanceNames are the headers that a page may read.
 var provenanceNames = []string{
-	"x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us",
+	"x-model-name", "x-model-version", "x-model-epoch", "x-model-age-ms", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us",
 }
 
 // canonical are the names of headers as Go writes them.

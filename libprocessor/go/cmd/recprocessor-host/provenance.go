@@ -21,6 +21,12 @@ func provenance(answer *processor.Answer, tell func(name, value string)) {
 			tell("x-model-version", strconv.FormatInt(answer.Version, 10))
 		}
 	}
+	if answer.Epoch >= 0 {
+		tell("x-model-epoch", strconv.FormatInt(answer.Epoch, 10))
+		if answer.Age >= 0 {
+			tell("x-model-age-ms", strconv.FormatInt(answer.Age.Milliseconds(), 10))
+		}
+	}
 	if answer.Arm != "" {
 		tell("x-arm", answer.Arm)
 	}

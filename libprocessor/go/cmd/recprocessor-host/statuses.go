@@ -71,6 +71,7 @@ func invalid(text string) error {
 const (
 	routingKey   = "x-routing-key"
 	priority     = "x-priority"
+	minEpoch     = "x-min-epoch"
 	traceParent  = "traceparent"
 	headerLength = "inference-header-content-length" // of HTTP, whose body may hold JSON and, behind it, binary data
 )

@@ -235,6 +235,8 @@ void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wante
     instance.version->SetBatching(wanted.batching);
   }
   settings.batching = wanted.batching;
+  if (instance.version != nullptr) instance.version->HoldEpoch(wanted.epoch);
+  settings.epoch = wanted.epoch;
   settings.limits = wanted.limits;
   settings.priority = wanted.priority;
   settings.traffic = wanted.traffic;

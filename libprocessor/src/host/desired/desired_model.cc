@@ -28,7 +28,8 @@ void ReadVersionNumber(const JsonValue& value, const std::map<int64_t, DesiredVe
 void ReadConfig(const JsonValue& config, std::string* dst) {
   if (!config.present()) return;
   if (!config.json().is_object()) return config.Refuse("an object");
-  for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets", "batching"}) {
+  for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets", "batching",
+                          "follow", "follow_epoch"}) {
     if (config.Member(key).present()) {
       config.Member(key).Fault("set, expected nothing: the version says it by keys of its own");
     }
@@ -52,14 +53,23 @@ void ReadFiles(const JsonValue& files, DesiredFiles* dst) {
   if (seal.present() && !is_hash(dst->seal)) seal.Refuse("64 hexadecimal digits");
 }
 
+void ReadTimelineToFollow(const JsonValue& value, DesiredVersion* dst) {
+  const JsonValue follow = value.Member("follow"), epoch = value.Member("epoch");
+  follow.String(&dst->follow, /*nonempty=*/true);
+  if (!dst->follow.empty() && dst->follow.front() != '/') follow.Refuse("a path that begins with '/'");
+  if (!epoch.present()) return;
+  epoch.Integer(0, INT64_MAX, &dst->epoch.emplace());
+  if (!follow.present()) epoch.Fault("set, expected nothing: the version follows no timeline");
+}
+
 // Keys that only the control plane uses.
 void PassOver(const JsonValue& annotations) {
   if (annotations.present() && !annotations.json().is_object()) annotations.Refuse("an object");
 }
 
 void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
-  value.Allow(
-      {"path", "config", "warmup_file", "cpuset", "batching", "limits", "priority", "traffic", "files", "annotations"});
+  value.Allow({"path", "config", "warmup_file", "cpuset", "batching", "limits", "priority", "traffic", "follow",
+               "epoch", "files", "annotations"});
   value.Required("path", "the folder of a SavedModel").String(&dst->path, /*nonempty=*/true);
   if (!dst->path.empty() && dst->path.front() != '/') value.Member("path").Refuse("a path that begins with '/'");
   ReadConfig(value.Member("config"), &dst->config);
@@ -72,6 +82,7 @@ void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
   limits.Member("max_in_flight").Integer(1, kMaxCount, &dst->limits.max_in_flight);
   value.Member("priority").Integer(INT32_MIN, INT32_MAX, &dst->priority);
   value.Member("traffic").Boolean(&dst->traffic);
+  ReadTimelineToFollow(value, dst);
   ReadFiles(value.Member("files"), &dst->files);
   PassOver(value.Member("annotations"));
   value.Check([&] {

@@ -64,6 +64,8 @@ struct DesiredVersion {
   AdmissionLimits limits;
   int priority = 0;
   bool traffic = true;
+  std::string follow;            // the folder of a timeline of deltas; empty: none
+  std::optional<int64_t> epoch;  // at which to stay; none: the newest
 
   /// Returns a text of all settings that require a load: an entry with another identity is loaded again. Faulty entries
   /// differ by their faults.

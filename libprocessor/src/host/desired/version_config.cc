@@ -16,6 +16,8 @@ std::string KeysOf(const DesiredVersion& wanted, int64_t number) {
   nlohmann::json keys = nlohmann::json::parse(wanted.config);
   keys["model_version"] = number;
   if (!wanted.warmup_file.empty()) keys["warmup_file_name"] = wanted.warmup_file;
+  if (!wanted.follow.empty()) keys["follow"] = wanted.follow;
+  if (wanted.epoch.has_value()) keys["follow_epoch"] = *wanted.epoch;
   // The host itself waits for folders and limits queues, so that other loads do not wait.
   keys["init_timeout_minutes"] = -1;
   keys["batching"] = BatchOptionsJson(wanted.batching);

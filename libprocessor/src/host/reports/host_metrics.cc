@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/byte_budget.h"
@@ -29,6 +31,7 @@ class MetricsText {
     WriteShadows();
     WriteLogs();
     WriteStates();
+    WriteLive();
   }
 
  private:
@@ -189,6 +192,34 @@ class MetricsText {
         writer_.Sample(labels, loaded->output_rows.differed() ? 1 : 0);
       }
     });
+  }
+
+  // Metrics of versions that follow timelines.
+  void WriteLive() {
+    using Value = std::function<double(const FollowState&)>;
+    const auto write = [&](std::string_view name, std::string_view type, std::string_view help, const Value& value) {
+      bool first = true;
+      view_.ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+        const std::optional<FollowState> live = version.model().following();
+        if (!live.has_value()) return;
+        if (std::exchange(first, false)) writer_.Metric(name, type, help);
+        writer_.Sample(labels, value(*live));
+      });
+    };
+    write("recprocessor_live_epoch", "gauge", "The epoch of its timeline that a version serves.",
+          [](const FollowState& state) { return static_cast<double>(state.live.served.epoch); });
+    write("recprocessor_live_held", "gauge", "1 if a rollback holds a version at its epoch.",
+          [](const FollowState& state) { return state.live.held ? 1.0 : 0.0; });
+    write("recprocessor_live_age_seconds", "gauge", "Time since the newest sample that the served epoch knows of.",
+          [](const FollowState& state) {
+            return state.knows_us() == 0 ? 0.0 : static_cast<double>(UnixUs() - state.knows_us()) / 1e6;
+          });
+    write("recprocessor_live_rows_total", "counter", "Rows that were changed or deleted.",
+          [](const FollowState& state) { return static_cast<double>(state.live.applied_rows); });
+    write("recprocessor_live_overlay_bytes", "gauge", "Memory of changed rows.",
+          [](const FollowState& state) { return static_cast<double>(state.live.overlay_bytes); });
+    write("recprocessor_live_refused_total", "counter", "Segments of deltas, and timelines, that were refused.",
+          [](const FollowState& state) { return static_cast<double>(state.refused); });
   }
 
   // Metrics of the whole process.

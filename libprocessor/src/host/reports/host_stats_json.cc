@@ -118,6 +118,7 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
       const BatchStats& batches = route.servable->version->model().batch_stats();
       version["batch_rows"] = batches.rows.Json();
       version["batch_requests"] = batches.requests.Json();
+      if (const auto live = route.servable->version->model().following()) version["live"] = live->Json();
       if (const auto loaded = route.servable->version->model().version(); loaded != nullptr) {
         version["batch_checks"] = loaded->output_rows.checks();
         version["batch_signatures"] = loaded->output_rows.Json(loaded->signatures().all());

@@ -24,6 +24,7 @@ namespace processor {
 struct HostRequest {
   int32_t priority = 0;
   int64_t deadline_us = 0;
+  int64_t min_epoch = 0;
   std::string_view protocol;
   std::string_view method;  // "": the default method of the protocol
   std::string_view data;
@@ -56,6 +57,7 @@ class HostCall : public AsyncWork {
   explicit HostCall(const HostRequest& request) : request_(request) {
     priority = request.priority;
     deadline_us = request.deadline_us;
+    min_epoch = request.min_epoch;
   }
 
   absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override;

@@ -54,9 +54,7 @@ void InferenceTotals::Add(absl::StatusCode code, const RequestTiming& timing, in
   add(kDecodeNs, timing.decode_ns);
   add(kRunNs, timing.run_ns);
   add(kEncodeNs, timing.encode_ns);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  last_ms_.store(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()),
-                 std::memory_order_relaxed);
+  last_ms_.store(static_cast<uint64_t>(UnixUs() / 1000), std::memory_order_relaxed);
 }
 
 InferenceTotals::Value InferenceTotals::Get() const {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,8 @@ class HostedVersion {
 
   /// Sets how requests are batched from now on.
   void SetBatching(const BatchOptions& options) { model_->SetBatching(options); }
+  /// Holds the version at an epoch of its timeline; none: it follows the newest.
+  void HoldEpoch(std::optional<int64_t> epoch) { model_->HoldEpoch(epoch); }
   BatchOptions batching() const { return model_->batching(); }
 
   Model& model() const { return *model_; }

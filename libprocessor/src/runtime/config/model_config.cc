@@ -100,6 +100,21 @@ void ReadLifecycle(ConfigReader& reader, ModelConfig* dst) {
   reader.Member("batch_process_count").Integer(1, 1 << 20, &dst->batch_process_count);
 }
 
+void ReadFollow(ConfigReader& reader, ModelConfig* dst) {
+  const JsonValue follow = reader.Member("follow");
+  follow.String(&dst->follow);
+  const JsonValue epoch = reader.Member("follow_epoch");
+  if (epoch.present()) epoch.Integer(0, INT64_MAX, &dst->follow_epoch.emplace());
+  if (dst->follow.empty()) {
+    if (epoch.present()) epoch.Fault("set, expected nothing: the model follows no timeline");
+    return;
+  }
+  if (dst->follow.front() != '/') follow.Refuse("a path that begins with '/'");
+  if (!dst->checkpoint_dir.empty()) {
+    follow.Fault("set besides checkpoint_dir, expected one of them: a version follows deltas or checkpoints");
+  }
+}
+
 void ReadTimeline(ConfigReader& reader, ModelConfig* dst) {
   const std::vector<std::string> keys = {"timeline_start_step", "timeline_interval_step", "timeline_trace_count",
                                          "timeline_path"};
@@ -228,6 +243,7 @@ absl::Status Read(ConfigReader& reader, std::string_view json, ConfigDialect dia
   ReadSource(reader, dialect, &config);
   ReadSessions(reader, dialect, &config);
   ReadLifecycle(reader, &config);
+  ReadFollow(reader, &config);
   ReadTimeline(reader, &config);
   ReadStores(reader);
   RefuseUnserved(reader);

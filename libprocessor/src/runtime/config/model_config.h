@@ -51,6 +51,8 @@ struct ModelConfig {
   std::string signature_name;
   std::string checkpoint_dir;
   std::string warmup_file_name;
+  std::string follow;                   // the folder of a timeline of deltas; empty: none
+  std::optional<int64_t> follow_epoch;  // at which to stay; none: the newest
   std::optional<std::string> model_name;
   std::optional<int64_t> model_version;
 

@@ -43,6 +43,7 @@ class WaitedWork : public AsyncWork {
   explicit WaitedWork(Work& work) : work_(work) {
     priority = work.priority;
     deadline_us = work.deadline_us;
+    min_epoch = work.min_epoch;
     caller_keeps_deadline = true;
   }
   absl::Status Decode(const ModelVersion& version, DecodedRequest* request) override {
@@ -77,7 +78,61 @@ absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::s
   if (progress == nullptr) progress = std::make_shared<LoadProgress>();
   std::shared_ptr<Model> result(new Model(std::move(config), base_dir, std::move(progress)));
   if (absl::Status s = result->parts_.versions.Start(); !s.ok()) return s;
+  if (absl::Status s = result->StartFollowing(); !s.ok()) return s;
   *model = std::move(result);
+  return absl::OkStatus();
+}
+
+absl::Status Model::StartFollowing() {
+  if (parts_.config.follow.empty()) return absl::OkStatus();
+  LiveModel* const live = version()->live();
+  if (live == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("config key 'follow': '", parts_.config.follow,
+                                                      "' found for a model that is not live, expected ",
+                                                      "what `graph-tools optimize --live` has written"));
+  }
+  live->Ref();
+  follower_ = std::make_unique<DeltaFollower>(parts_.config.follow, tensorflow::core::RefCountPtr<LiveModel>(live));
+  follower_->Hold(parts_.config.follow_epoch);
+  return follower_->Start(parts_.versions.load_cancellation());
+}
+
+void Model::HoldEpoch(std::optional<int64_t> epoch) {
+  if (follower_ != nullptr) follower_->Hold(epoch);
+}
+
+std::optional<FollowState> Model::following() const {
+  if (follower_ == nullptr) return std::nullopt;
+  return follower_->state();
+}
+
+absl::Status Model::WaitForEpoch(const Work& work) {
+  if (follower_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("request: epoch ", work.min_epoch, " expected, the model follows no timeline"));
+  }
+  Latch latch;
+  absl::Status status;
+  follower_->WaitFor(work.min_epoch, work.deadline_us, [&](const absl::Status& found) {
+    status = found;
+    latch.Set();
+  });
+  latch.Wait();
+  return status;
+}
+
+// The request waits without a thread of its own; the follower starts it.
+absl::Status Model::StartAtEpoch(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns) {
+  if (follower_ == nullptr) return WaitForEpoch(*work);
+  const int64_t epoch = work->min_epoch, deadline_us = work->deadline_us;
+  const auto start = [this, work, session, start_ns](const absl::Status& reached) {
+    Admission waited(&parts_.gate);
+    const absl::Status status = reached.ok() ? StartAdmitted(waited, work, session, start_ns, /*id=*/nullptr) : reached;
+    if (!reached.ok()) parts_.RecordRefusal(reached, start_ns);
+    if (!status.ok()) work->Done(status);
+  };
+  admission.HandOver();
+  follower_->WaitFor(epoch, deadline_us, start);
   return absl::OkStatus();
 }
 
@@ -88,6 +143,16 @@ absl::Status Model::Run(Work& work) {
     return s;
   }
   Admission admission(&parts_.gate);
+  if (work.min_epoch > 0) {
+    if (absl::Status s = WaitForEpoch(work); !s.ok()) {
+      parts_.RecordRefusal(s, start_ns);
+      return s;
+    }
+  }
+  return RunAdmitted(admission, work, start_ns);
+}
+
+absl::Status Model::RunAdmitted(Admission& admission, Work& work, int64_t start_ns) {
   const int session = parts_.slots.Pick();
   if (execution() == Execution::kPinned) return RunPinned(admission, work, session, start_ns);
   if (batched_.on() && !work.alone) return batched_.Run(work, session);
@@ -119,7 +184,9 @@ absl::Status Model::Start(std::shared_ptr<AsyncWork> work, int preferred_session
   }
   Admission admission(&parts_.gate);
   const int session = preferred_session >= 0 ? preferred_session % parts_.slots.size() : parts_.slots.Pick();
-  return StartAdmitted(admission, std::move(work), session, start_ns, id);
+  if (work->min_epoch <= 0) return StartAdmitted(admission, std::move(work), session, start_ns, id);
+  if (id != nullptr) *id = 0;
+  return StartAtEpoch(admission, std::move(work), session, start_ns);
 }
 
 absl::Status Model::StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns,
@@ -166,6 +233,10 @@ void Model::Close() noexcept {
   if (closed_.exchange(true)) return;
   Refuse();
   parts_.versions.Stop();
+  if (follower_ != nullptr) {
+    follower_->Stop(
+        StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited"));
+  }
   parts_.gate.WaitUntilIdleFor(drained_.load() ? 0 : parts_.config.drain_seconds);
   StopRequests(StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it ran"));
   parts_.slots.Stop();

@@ -11,11 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "src/runtime/batching/batch_stats.h"
+#include "src/runtime/follow/delta_follower.h"
 #include "src/runtime/model/batched_requests.h"
 #include "src/runtime/model/model_parts.h"
 #include "src/runtime/model/unbatched_requests.h"
@@ -62,6 +64,11 @@ class Model {
   void SetBatching(const BatchOptions& options) { batched_.SetOptions(options); }
   BatchOptions batching() const { return batched_.options(); }
 
+  /// Holds the model at an epoch of its timeline; none: it follows the newest. Does nothing without a timeline.
+  void HoldEpoch(std::optional<int64_t> epoch);
+  /// The state of following a timeline; none without one.
+  std::optional<FollowState> following() const;
+
   /// Whether the work of a request is bounded by its size, because the graph has no loops.
   bool IsBounded() const { return parts_.versions.bounded(); }
   /// The version that new requests use; null once the model is closed.
@@ -81,6 +88,12 @@ class Model {
  private:
   Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgress> progress);
 
+  /// Begins to follow the timeline of the configuration, if there is one.
+  absl::Status StartFollowing();
+  /// Waits for the epoch that a request asks for.
+  absl::Status WaitForEpoch(const Work& work);
+  absl::Status StartAtEpoch(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns);
+  absl::Status RunAdmitted(Admission& admission, Work& work, int64_t start_ns);
   /// `start_ns`: when the request came.
   absl::Status RunPinned(Admission& admission, Work& work, int session, int64_t start_ns);
   absl::Status StartAdmitted(Admission& admission, std::shared_ptr<AsyncWork> work, int session, int64_t start_ns,
@@ -89,6 +102,7 @@ class Model {
   ModelParts parts_;
   UnbatchedRequests unbatched_{&parts_};
   BatchedRequests batched_{&parts_};
+  std::unique_ptr<DeltaFollower> follower_;  // null: the model follows no timeline
   std::atomic<Execution> execution_;
   std::atomic<bool> drained_{false};  // Close() does not wait for running requests
   std::atomic<bool> closed_{false};

@@ -126,6 +126,8 @@ std::string Model::InfoJson() const {
                     {"error", following.error},
                     {"refused", following.refused},
                     {"retired_versions", following.retired}};
+  const std::optional<FollowState> live = this->following();
+  info["live"] = live.has_value() ? live->Json() : Json(nullptr);
   if (version != nullptr) info["signatures"] = SignaturesList(*version);
   info["config"] = config().source;
   return JsonText(info);

@@ -35,6 +35,9 @@ class ModelVersions {
   /// Loads the first version and warms it up; then starts to follow `checkpoint_dir`, if there is one. Called once.
   absl::Status Start();
 
+  /// Cancels the load of the model, also what follows it.
+  const Cancellation& load_cancellation() const { return progress_->cancellation; }
+
   /// The version that new requests use; null before Start() and after Release(). Any thread may call.
   std::shared_ptr<ModelVersion> current() const { return current_.Read(); }
   /// Whether the work of a request is bounded by its size, as the graph of the current version has no loops.

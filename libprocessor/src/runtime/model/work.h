@@ -23,6 +23,7 @@ class Work {
 
   int32_t priority = 0;
   int64_t deadline_us = 0;  // on CLOCK_MONOTONIC; 0: none
+  int64_t min_epoch = 0;    // the least epoch that may answer, of a version that follows a timeline
   bool alone = false;       // Model::Run() does not batch it
   /// Written when the request ends.
   RequestTiming timing;

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models follow a timeline of deltas while they are served."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import processor
+from graph_tools.store.timeline_writer import TimelineWriter
+from helpers.hosts.state_directory import StateDirectory, entry, model_of
+from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
+from helpers.models.live_models import START, epoch_of, export_live, publish
+from helpers.system.waiting import wait_until
+
+A = {"a": np.arange(8, dtype=np.int64)}
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_live(tmp_path_factory.mktemp("live"))
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> TimelineWriter:
+    return TimelineWriter(tmp_path / "timeline", START, "a test")
+
+
+@pytest.fixture
+def model(artifact: Path, writer: TimelineWriter) -> Iterator[processor.Model]:
+    with processor.Model(artifact, {"follow": str(writer.folder), "warmup_runs": 1}) as loaded:
+        yield loaded
+
+
+def wait_for_epoch(model: processor.Model, epoch: int) -> dict[str, Any]:
+    wait_until(lambda: model.info["live"]["epoch"] == epoch, f"epoch {epoch}")
+    live: dict[str, Any] = model.info["live"]
+    return live
+
+
+def test_each_answer_is_of_one_epoch_and_the_last_one_is_reached(
+    model: processor.Model, writer: TimelineWriter
+) -> None:
+    seen: list[list[float]] = [[], [], []]
+    ended = threading.Event()
+
+    def ask(epochs: list[float]) -> None:
+        while not ended.is_set():
+            epochs.append(epoch_of(model.run(A)))
+
+    threads = [threading.Thread(target=ask, args=[epochs]) for epochs in seen]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        publish(writer)
+    wait_for_epoch(model, 30)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert all(epochs == sorted(epochs) and epochs for epochs in seen)
+    assert epoch_of(model.run(A)) == 30
+    live = model.info["live"]
+    assert (live["refused"], live["error"], live["held"]) == (0, None, False)
+    assert (live["oldest_epoch"], live["newest_epoch"]) == (22, 30)
+
+
+def test_a_model_that_is_loaded_late_begins_at_the_newest_epoch(artifact: Path, writer: TimelineWriter) -> None:
+    for _ in range(3):
+        publish(writer)
+    config = {"follow": str(writer.folder), "warmup_runs": 1}
+    with processor.Model(artifact, config) as model:
+        assert epoch_of(model.run(A)) == 3
+    with processor.Model(artifact, config | {"follow_epoch": 2}) as model:
+        assert epoch_of(model.run(A)) == 2
+        assert model.info["live"]["held"]
+
+
+def test_a_faulty_segment_is_refused_until_the_right_one_is_there(
+    model: processor.Model, writer: TimelineWriter, tmp_path: Path
+) -> None:
+    publish(writer)
+    wait_for_epoch(model, 1)
+    copy = shutil.copytree(writer.folder, tmp_path / "copy")
+    right = publish(TimelineWriter(copy, START)).path
+    damaged = bytearray(right.read_bytes())
+    damaged[300] ^= 1
+    place = writer.folder / right.name
+    (copy / "damaged").write_bytes(damaged)
+    (copy / "damaged").rename(place)
+    wait_until(lambda: model.info["live"]["refused"] == 1, "the refusal")
+    live = model.info["live"]
+    assert str(place) in live["error"]
+    assert epoch_of(model.run(A)) == live["epoch"] == 1
+    right.replace(place)
+    assert wait_for_epoch(model, 2)["error"] is None
+
+
+def test_nan_is_refused(model: processor.Model, writer: TimelineWriter) -> None:
+    publish(writer)
+    wait_for_epoch(model, 1)
+    publish(writer, float("nan"))
+    wait_until(lambda: model.info["live"]["refused"] == 1, "the refusal")
+    assert "finite" in model.info["live"]["error"]
+    assert epoch_of(model.run(A)) == 1
+
+
+def test_a_timeline_that_disappears_changes_nothing(model: processor.Model, writer: TimelineWriter) -> None:
+    publish(writer)
+    wait_for_epoch(model, 1)
+    kept = writer.folder.rename(writer.folder.with_name("elsewhere"))
+    wait_until(lambda: model.info["live"]["error"] is not None, "the error")
+    assert str(writer.folder) in model.info["live"]["error"]
+    assert epoch_of(model.run(A)) == 1
+    kept.rename(writer.folder)
+    publish(writer)
+    assert wait_for_epoch(model, 2)["error"] is None
+
+
+def test_only_live_models_follow(artifact: Path, scaled_models: dict[int, Path], tmp_path: Path) -> None:
+    with pytest.raises(processor.FailedPreconditionError, match="a model that is not live, expected what"):
+        processor.Model(scaled_models[2], {"follow": str(tmp_path)})
+    with pytest.raises(processor.InvalidArgumentError, match="'follow': \"deltas\" found, expected a path that begins"):
+        processor.Model(artifact, {"follow": "deltas"})
+    with pytest.raises(processor.InvalidArgumentError, match=r"'follow_epoch'.*follows no timeline"):
+        processor.Model(artifact, {"follow_epoch": 3})
+    with processor.Model(artifact) as model:
+        assert epoch_of(model.run(A)) == 0
+        assert model.info["live"] is None
+
+
+def ask_host(host: processor.Host, **more: Any) -> processor.Answer:
+    return host.process("tfserving", tfserving_request(A, name="m"), **more)
+
+
+def test_a_host_follows_holds_and_resumes(
+    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+) -> None:
+    follow = {"follow": str(writer.folder)}
+    state.serve(host, {"m": model_of(artifact, 1, **follow)})
+    assert ask_host(host).epoch == 0
+    now_us = time.time_ns() // 1000
+    for _ in range(3):
+        publish(writer, event_time=now_us - 5_000_000)
+    wait_until(lambda: ask_host(host).epoch == 3, "epoch 3")
+    answer = ask_host(host)
+    assert epoch_of(tfserving_outputs(answer.data)) == 3
+    assert 5_000_000 <= answer.age_us < 60_000_000
+
+    state.serve(host, {"m": model_of(artifact, 1, **follow, epoch=2)})
+    wait_until(lambda: ask_host(host).epoch == 2, "the roll-back")
+    publish(writer)
+    time.sleep(0.3)
+    assert ask_host(host).epoch == 2, "it holds until it is told to resume"
+    assert entry(host, "m", 1)["state"] == "ready"
+    assert 'recprocessor_live_held{model="m",version="1"} 1' in host.metrics()
+    state.serve(host, {"m": model_of(artifact, 1, **follow)})
+    wait_until(lambda: ask_host(host).epoch == 4, "epoch 4")
+    text = host.metrics()
+    assert 'recprocessor_live_epoch{model="m",version="1"} 4' in text
+    assert 'recprocessor_live_refused_total{model="m",version="1"} 0' in text
+
+
+def test_requests_wait_for_the_epoch_that_they_ask_for(
+    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter, scaled_models: dict[int, Path]
+) -> None:
+    models = {"m": model_of(artifact, 1, follow=str(writer.folder)), "tiny": model_of(scaled_models[2])}
+    state.serve(host, models)
+    publish(writer)
+    assert ask_host(host, metadata={"x-min-epoch": "1"}).epoch == 1
+    later = threading.Timer(0.2, publish, [writer])
+    later.start()
+    assert ask_host(host, metadata={"x-min-epoch": "2"}, deadline=time.monotonic() + 30).epoch == 2
+    later.join()
+    begin = time.monotonic()
+    with pytest.raises(processor.FailedPreconditionError, match="epoch 9 expected, the model has reached 2"):
+        ask_host(host, metadata={"x-min-epoch": "9"}, deadline=time.monotonic() + 0.2)
+    assert time.monotonic() - begin < 10
+    with pytest.raises(processor.InvalidArgumentError, match="'x-min-epoch' 'new', expected the number of an epoch"):
+        ask_host(host, metadata={"x-min-epoch": "new"})
+
+
+def test_asynchronous_requests_wait_for_an_epoch_too(
+    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+) -> None:
+    import asyncio
+
+    state.serve(host, {"m": model_of(artifact, 1, follow=str(writer.folder))})
+
+    async def ask(epoch: int, deadline: float) -> Any:
+        request = tfserving_request(A, name="m")
+        return await host.aprocess(
+            "tfserving", request, metadata={"x-min-epoch": str(epoch)}, deadline=time.monotonic() + deadline
+        )
+
+    async def ask_both() -> list[Any]:
+        asked = [asyncio.create_task(ask(1, 30)), asyncio.create_task(ask(2, 0.2))]
+        await asyncio.sleep(0.4)
+        publish(writer)
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    answer, error = asyncio.run(ask_both())
+    assert answer.epoch == 1
+    assert isinstance(error, processor.FailedPreconditionError)
+
+
+_HOST = """
+import sys, time, processor
+with processor.Host(sys.argv[1], "host-0") as host:
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_host_comes_back_to_its_epoch(state: StateDirectory, artifact: Path, writer: TimelineWriter) -> None:
+    state.desire({"m": model_of(artifact, 1, follow=str(writer.folder))})
+    for _ in range(5):
+        publish(writer)
+    child = subprocess.Popen([sys.executable, "-c", _HOST, str(state.path)], stdout=subprocess.PIPE)
+    try:
+        stats = state.path / "hosts/host-0/stats.json"
+        wait_until(lambda: stats.exists() and '"epoch":5' in stats.read_text().replace(" ", ""), "epoch 5")
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    with processor.Host(state.path, "host-0") as host:
+        wait_until(lambda: entry(host, "m", 1)["state"] == "ready", "the version")
+        assert ask_host(host).epoch == 5
