@@ -13,6 +13,8 @@ from serving_proxy.api.requests import (
     PauseBody,
     PromoteBody,
     RampBody,
+    ResumeBody,
+    RollbackBody,
     TrafficBody,
     UndeployBody,
 )
@@ -20,6 +22,7 @@ from serving_proxy.control.plane import Plane
 from serving_proxy.cores.views import core_lines
 from serving_proxy.deploy.explain import explain
 from serving_proxy.deploy.views import ExplainView, ModelView, job_view, model_view
+from serving_proxy.errors import InvalidError
 from serving_proxy.request_log.operations import LAST
 
 
@@ -94,9 +97,20 @@ def _add_shares(router: APIRouter, plane: Plane) -> None:
         return shown(name)
 
     @router.post("/models/{name}/rollback")
-    async def rollback(name: Name) -> ModelView:
-        """Send everything to the last good baseline."""
-        operations.rollback(name)
+    async def rollback(name: Name, body: RollbackBody | None = None) -> ModelView:
+        """Send everything to the last good baseline, or hold a version at an earlier epoch of its timeline."""
+        if body is None or body.epoch is None:
+            if body is not None and body.version is not None:
+                raise InvalidError("rollback: a version without an epoch, expected both or none")
+            operations.rollback(name)
+        else:
+            operations.hold(name, body.epoch, body.version)
+        return shown(name)
+
+    @router.post("/models/{name}/resume")
+    async def resume(name: Name, body: ResumeBody) -> ModelView:
+        """Let a version that is held at an epoch follow its timeline again."""
+        operations.hold(name, None, body.version)
         return shown(name)
 
     @router.post("/models/{name}/pause")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving_proxy.deploy.options import DeployOptions, Percent, Place
 from serving_proxy.deploy.views import JobView, ModelView
-from serving_proxy.records.models import VersionNumber
+from serving_proxy.records.models import Epoch, VersionNumber
 from serving_proxy.records.view import View
 
 
@@ -49,6 +49,19 @@ class PromoteBody(Body):
     """The version that is to be the baseline."""
 
     version: VersionNumber
+
+
+class RollbackBody(Body):
+    """An epoch at which a version is to be held; null: roll the model back to its last good baseline."""
+
+    epoch: Epoch | None = None
+    version: VersionNumber | None = None
+
+
+class ResumeBody(Body):
+    """The version that is to follow its timeline again; null: the baseline."""
+
+    version: VersionNumber | None = None
 
 
 class PauseBody(Body):

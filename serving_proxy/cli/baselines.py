@@ -12,7 +12,7 @@ from serving_proxy.cli.commands import proxy_command
 from serving_proxy.cli.options import Name, Timeout, VersionArgument, seconds
 from serving_proxy.cli.rendering import render_model
 from serving_proxy.client import Client, Json
-from serving_proxy.errors import LateError, PreconditionError
+from serving_proxy.errors import InvalidError, LateError, PreconditionError
 
 _PROMOTE = """Make a version the baseline as soon as it is ready; the previous baseline stays loaded for a rollback.
 
@@ -23,9 +23,13 @@ _PROMOTE = """Make a version the baseline as soon as it is ready; the previous b
 """
 _ROLLBACK = """Return to the last good baseline at once: it gets all requests, and no variant gets any.
 
+With --epoch, hold a version that follows a timeline at one of its last epochs, until --resume.
+
 **Examples**
 
 - `serving-proxy rollback ranking`
+- `serving-proxy rollback ranking --epoch 4711`
+- `serving-proxy rollback ranking --resume`
 - `serving-proxy rollback ranking --json`
 """
 _POLL_S = 0.2
@@ -52,8 +56,21 @@ def rollback_command(
     *,
     client: Client,
     name: Name,
+    epoch: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, show_default=False, help="Hold the version at this epoch of its timeline."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="Follow the newest epoch again.")] = False,
+    version: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, show_default=False, help="With --epoch or --resume; default: the baseline."),
+    ] = None,
 ) -> Json:
-    return client.rollback(name)
+    if resume and epoch is not None:
+        raise InvalidError("--epoch and --resume: expected one of them")
+    if version is not None and epoch is None and not resume:
+        raise InvalidError("--version: expected --epoch or --resume with it")
+    return client.resume(name, version) if resume else client.rollback(name, epoch, version)
 
 
 def _wait_for_promotion(client: Client, model: dict[str, Any], version: int, limit: float | None) -> dict[str, Any]:

@@ -126,9 +126,14 @@ class Client:
         """Make a version the baseline once it is ready; the previous baseline stays warm."""
         return self._ask("POST", f"/v1/models/{name}/promote", {"version": version})
 
-    def rollback(self, name: str) -> Json:
-        """Send everything to the last good baseline."""
-        return self._ask("POST", f"/v1/models/{name}/rollback")
+    def rollback(self, name: str, epoch: int | None = None, version: int | None = None) -> Json:
+        """Send everything to the last good baseline, or hold a version (the baseline) at an epoch of its timeline."""
+        body = None if epoch is None and version is None else {"epoch": epoch, "version": version}
+        return self._ask("POST", f"/v1/models/{name}/rollback", body)
+
+    def resume(self, name: str, version: int | None = None) -> Json:
+        """Let a version (the baseline) that is held at an epoch follow its timeline again."""
+        return self._ask("POST", f"/v1/models/{name}/resume", {"version": version})
 
     def pause(self, name: str, paused: bool = True) -> Json:
         """Send everything to the baseline for a while, or resume experiments."""

@@ -30,9 +30,19 @@ def read_tallies(stats: Mapping[str, Any]) -> dict[Key, Tally]:
 
 def in_flight(stats: Mapping[str, Any], model: str, number: int) -> int | None:
     """Return how many requests of a version wait or run; None if the host does not count them."""
-    versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
-    counted = _mapping(versions.get(str(number)))
+    counted = _version(stats, model, number)
     return _count(counted["in_flight"]) if "in_flight" in counted else None
+
+
+def live_state(stats: Mapping[str, Any], model: str, number: int) -> dict[str, Any] | None:
+    """Return the state of a version that follows a timeline; None if it follows none."""
+    live = _mapping(_version(stats, model, number).get("live"))
+    return dict(live) if {"epoch", "oldest_epoch", "newest_epoch"} <= live.keys() else None
+
+
+def _version(stats: Mapping[str, Any], model: str, number: int) -> Mapping[str, Any]:
+    versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
+    return _mapping(versions.get(str(number)))
 
 
 def _versions(data: Mapping[str, Any]) -> dict[Key, Mapping[str, Any]]:

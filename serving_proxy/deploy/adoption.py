@@ -110,6 +110,7 @@ def _version(number: int, entry: Any, now: float) -> Version:
         "held": entry.get("traffic") is False,
         "sha256": files.get("sha256"),
         "seal": files.get("seal"),
+        "epoch": entry.get("epoch"),
     }
     kept = dict(_mapping(entry.get("annotations")))
     own = kept.pop("settings", None)

@@ -240,6 +240,26 @@ def _nothing_to_roll_back(model: Model, earlier: Version | None) -> str:
     )
 
 
+def hold_epoch(model: Model, number: int, epoch: int | None) -> Change:
+    """Hold a version at an epoch of its timeline; None: it follows the newest one again.
+
+    Raises
+    ------
+    NotFoundError, PreconditionError
+        It was never deployed, has failed, is being taken out, or follows no timeline.
+    """
+    version = usable(model, number)
+    name = f"{model.name}/{number}"
+    if version.settings.follow is None:
+        raise PreconditionError(f"{name}: follows no timeline, expected a version that was deployed with --follow")
+    if version.epoch == epoch:
+        return Change(model)
+    message = f"{name}: " + ("follows the newest epoch again" if epoch is None else f"held at epoch {epoch}")
+    kind = "resume" if epoch is None else "rollback"
+    note = Note(kind=kind, message=message, model=model.name, version=number, data={"epoch": epoch})
+    return Change(model.with_version(version.model_copy(update={"epoch": epoch})), (note,))
+
+
 def pause(model: Model, paused: bool) -> Change:
     """Set or clear the kill switch: while paused, all requests go to the baseline; arms and ramps stay as they are."""
     if model.paused == paused:

@@ -155,6 +155,8 @@ def _version(model: Model, version: Version, host: HostSettings) -> dict[str, An
     if most is not None:
         own = rendered.setdefault("limits", {})
         own["max_in_flight"] = min(most, own.get("max_in_flight", most))
+    if version.epoch is not None:
+        rendered["epoch"] = version.epoch
     reachable = version.number in {*model.published.values(), *model.weights, model.baseline}
     if version.held and not reachable and not version.chosen:
         rendered["traffic"] = False

@@ -16,6 +16,7 @@ from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.deeprec import parse_deeprec
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
+from serving_proxy.deploy.epochs import check_epoch
 from serving_proxy.deploy.jobs import Job, Jobs
 from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.pipeline import DeployPipeline
@@ -141,6 +142,29 @@ class Operations:
         """
         self._commit_and_step(changes.roll_back(self._control.model(name)), urgent=True)
 
+    def hold(self, name: str, epoch: int | None, version: int | None = None) -> None:
+        """Serve an epoch of the timeline that a version follows, and stay there; None: follow the newest again.
+
+        A full disk does not prevent it.
+
+        Parameters
+        ----------
+        version : int or None
+            None: the baseline.
+
+        Raises
+        ------
+        PreconditionError
+            The version follows no timeline, or a host that serves it no longer has the epoch.
+        """
+        model = self._control.model(name)
+        number = model.baseline if version is None else version
+        if number is None:
+            raise PreconditionError(f"{name}: has no baseline, expected a deployed version")
+        if epoch is not None:
+            check_epoch(self._control.hosts, name, number, epoch)
+        self._commit_and_step(changes.hold_epoch(model, number, epoch), urgent=epoch is not None)
+
     def pause(self, name: str, paused: bool = True) -> None:
         """Send all requests to the baseline, which a full disk does not prevent, or resume the experiments."""
         self._commit_and_step(changes.pause(self._control.model(name), paused), urgent=paused)
@@ -172,6 +196,11 @@ class Operations:
         checkpoints = settings.config.get("checkpoint_dir")
         if isinstance(checkpoints, str) and checkpoints:
             check_tree(resolved(checkpoints, roots, "checkpoint_dir"), roots)
+        if settings.follow is not None:
+            folder = resolved(settings.follow, roots, "follow")
+            if not os.path.isdir(folder):
+                raise InvalidError(f"follow {settings.follow}: not a folder, expected a timeline of deltas")
+            settings = settings.model_copy(update={"follow": str(folder)})
         for key in ("timeline_path", "ev_storage_path"):
             place_of_key = settings.config.get(key)
             if isinstance(place_of_key, str) and place_of_key:

@@ -23,6 +23,8 @@ Op = Annotated[str, Field(max_length=128)]
 
 # Given instead of CPUs: removes the CPUs of an earlier deployment.
 _ANY_CPUS = "auto"
+# Given instead of a timeline: removes the timeline of an earlier deployment.
+_FOLLOW_NONE = "none"
 
 
 class CommonOptions(BaseModel):
@@ -82,6 +84,14 @@ class CommonOptions(BaseModel):
         Annotated[int, Field(ge=-1000, le=1000)] | None,
         CliOption("N", "Under overload, requests of versions with lower priority are refused first."),
     ] = None
+    follow: Annotated[
+        Place | None,
+        CliOption(
+            "TIMELINE|none",
+            "Directory of deltas that change the version while it is served; none: it no longer follows.",
+            word=_FOLLOW_NONE,
+        ),
+    ] = None
     other_signature: Annotated[bool, CliOption("", "Permit a signature that differs from the baseline's.")] = False
     allow_ops: Annotated[
         list[Op],
@@ -96,6 +106,8 @@ class CommonOptions(BaseModel):
         given = {name: value for name, value in given.items() if value is not None}
         if self.cpuset == _ANY_CPUS:
             given["cpuset"] = None
+        if self.follow == _FOLLOW_NONE:
+            given["follow"] = None
         return Settings(**given)
 
     def _deployment(self, source: str, number: int | None, settings: Settings, **weights: int | None) -> Deployment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from serving_proxy.counters.stats_file import in_flight
+from serving_proxy.counters.stats_file import in_flight, live_state
 from serving_proxy.deploy.jobs import Job
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
 from serving_proxy.records.hosts import HostSeen
@@ -76,6 +76,7 @@ class VersionView(View):
     optimize: str | None
     slo_p99_ms: float | None
     settings: dict[str, Any]
+    epoch: int | None
     hosts: dict[str, dict[str, Any]]
 
 
@@ -157,6 +158,7 @@ def version_view(model: Model, version: Version, hosts: Sequence[HostSeen]) -> V
         optimize=version.optimize,
         slo_p99_ms=version.slo_p99_ms,
         settings=version.settings.model_dump(exclude_defaults=True),
+        epoch=version.epoch,
         hosts={host.name: details for host in hosts if host.alive and (details := _on_host(host, model.name, number))},
     )
 
@@ -200,5 +202,6 @@ def _on_host(host: HostSeen, model: str, number: int) -> dict[str, Any]:
         return {}
     details = {key: seen.details[key] for key in _DETAILS if seen.details.get(key) is not None}
     # `actual.json` is from the last change, statistics are from the last second.
-    now = in_flight(host.stats, model, number)
-    return details if now is None else details | {"in_flight": now}
+    now, live = in_flight(host.stats, model, number), live_state(host.stats, model, number)
+    details |= {} if now is None else {"in_flight": now}
+    return details if live is None else details | {"live": live}

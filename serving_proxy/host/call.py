@@ -12,10 +12,11 @@ from processor.errors import InvalidArgumentError
 # Keys that clients may send with a request, in gRPC's metadata and in HTTP's headers alike.
 ROUTING_KEY = "x-routing-key"
 PRIORITY = "x-priority"
+MIN_EPOCH = "x-min-epoch"
 TRACE = "traceparent"
 # Only over HTTP, where the body may contain JSON followed by binary data.
 HEADER_LENGTH = "inference-header-content-length"
-PASSED_ON = frozenset({ROUTING_KEY, TRACE, HEADER_LENGTH})
+PASSED_ON = frozenset({ROUTING_KEY, MIN_EPOCH, TRACE, HEADER_LENGTH})
 
 _INT32_MAX = 2**31 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")

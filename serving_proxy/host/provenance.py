@@ -8,7 +8,17 @@ from processor import Answer
 Pairs = list[tuple[str, str]]
 
 # The names that a client may find in a response, in the order in which they are sent.
-NAMES = ("x-model-name", "x-model-version", "x-arm", "x-session", "x-cpuset", "x-queue-us", "x-run-us")
+NAMES = (
+    "x-model-name",
+    "x-model-version",
+    "x-model-epoch",
+    "x-model-age-ms",
+    "x-arm",
+    "x-session",
+    "x-cpuset",
+    "x-queue-us",
+    "x-run-us",
+)
 
 
 def provenance(answer: Answer | None) -> Pairs:
@@ -20,6 +30,10 @@ def provenance(answer: Answer | None) -> Pairs:
         pairs.append(("x-model-name", answer.model_name))
         if answer.model_version >= 0:
             pairs.append(("x-model-version", str(answer.model_version)))
+    if answer.epoch >= 0:
+        pairs.append(("x-model-epoch", str(answer.epoch)))
+        if answer.age_us >= 0:
+            pairs.append(("x-model-age-ms", str(answer.age_us // 1000)))
     if answer.arm is not None:
         pairs.append(("x-arm", answer.arm))
     if answer.session >= 0:

@@ -16,6 +16,7 @@ from serving_proxy.records.states import ACTIVE, SERVED, State
 
 Weight = Annotated[int, Field(ge=0, le=10_000)]
 VersionNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Epoch = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class Record(BaseModel):
@@ -44,7 +45,13 @@ class Limits(Record):
 
 
 class Settings(Record):
-    """The settings with which a version is run, as in `desired.json`."""
+    """The settings with which a version is run, as in `desired.json`.
+
+    Attributes
+    ----------
+    follow : str or None
+        Folder of the timeline whose deltas change the version while it is served.
+    """
 
     config: dict[str, Any] = Field(default_factory=dict)
     warmup_file: str | None = None
@@ -52,6 +59,7 @@ class Settings(Record):
     batching: Batching | None = None
     limits: Limits | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    follow: str | None = None
 
 
 class VersionOptions(Record):
@@ -110,6 +118,8 @@ class Version(VersionOptions):
     ops : tuple of str or None
         Ops that touch files, the process or the network, and that it reaches; None: it was deployed before ops were
         checked.
+    epoch : int or None
+        The epoch of its timeline at which it is held; None: the newest one.
     """
 
     number: VersionNumber
@@ -130,6 +140,7 @@ class Version(VersionOptions):
     seal: str | None = None
     bytes: int | None = None
     ops: tuple[str, ...] | None = None
+    epoch: Epoch | None = None
 
     @property
     def active(self) -> bool:
