@@ -82,6 +82,8 @@ def check_epochs(
     found = live_answers(folder / "live", folder / "timeline", feeds, signature)
     expected = [all_answers(path, feeds, signature) for path in answered]
     assert any(not np.array_equal(a[key], b[key]) for a, b in zip(*expected, strict=True) for key in a)
+    # Scores that are all 0 or 1 would prove little.
+    assert any(np.unique(each[key]).size > 2 for each in expected[1] for key in each)
     for answers, wanted in zip(found, expected, strict=True):
         assert_same(answers, wanted)
 

@@ -48,9 +48,11 @@ def by(*passes: Pass) -> Rewrite:
 
 
 def perturbed(name: str, value: Array) -> Array:
-    """Return other values of a variable; those of a variance stay positive."""
+    """Return other values of a variable, of about the same size; those of a variance stay positive."""
     random = np.random.default_rng(len(name) + value.size)
-    return (value * random.uniform(0.5, 1.5, value.shape) + random.uniform(0.0, 0.2, value.shape)).astype(value.dtype)
+    added = random.uniform(-0.05, 0.05, value.shape)
+    added = np.abs(added) if np.all(value >= 0) else added
+    return (value * random.uniform(0.5, 1.5, value.shape) + added).astype(value.dtype)
 
 
 def check_follows(
