@@ -24,23 +24,23 @@ namespace {
 
 using tensorflow::tstring;
 
-constexpr uint32_t kDim = 4;
+constexpr uint32_t kOverlayDim = 4;
 
-std::vector<float> Row(float value) { return {value, value + 1, value + 2, value + 3}; }
+std::vector<float> FourFrom(float value) { return {value, value + 1, value + 2, value + 3}; }
 
-std::string FloatRows(uint64_t rows) {
+std::string RowsOfFloats(uint64_t rows) {
   std::string bytes;
   for (uint64_t row = 0; row < rows; ++row) {
-    const std::vector<float> values = Row(-static_cast<float>(row));
-    bytes.append(reinterpret_cast<const char*>(values.data()), 4 * kDim);
+    const std::vector<float> values = FourFrom(-static_cast<float>(row));
+    bytes.append(reinterpret_cast<const char*>(values.data()), 4 * kOverlayDim);
   }
   return bytes;
 }
 
-TableFileContent Content(IndexKind kind, uint64_t rows, AbsentKey absent = AbsentKey::kDefaultRows) {
+TableFileContent OverlayContent(IndexKind kind, uint64_t rows, AbsentKey absent = AbsentKey::kDefaultRows) {
   TableFileContent content;
   content.index_kind = kind;
-  content.dim = kDim;
+  content.dim = kOverlayDim;
   content.absent_key = absent;
   content.default_rows = absent == AbsentKey::kDefaultRows ? 3 : 0;
   content.rows = rows;
@@ -48,7 +48,7 @@ TableFileContent Content(IndexKind kind, uint64_t rows, AbsentKey absent = Absen
     content.keys.push_back(static_cast<int64_t>(row) * 7 - 50);
     content.texts.push_back("key " + std::to_string(row));
   }
-  content.row_data = FloatRows(rows + content.default_rows);
+  content.row_data = RowsOfFloats(rows + content.default_rows);
   return content;
 }
 
@@ -75,8 +75,8 @@ class OverlayTableTest : public testing::Test {
     uint32_t row = 0;
     view.FindRows(absl::MakeConstSpan(&key, 1), &row);
     if (row >= kRefusedRow) return std::nullopt;
-    std::vector<float> values(kDim);
-    std::memcpy(values.data(), view.overlay().rows() + size_t{row} * view.base().row_stride(), 4 * kDim);
+    std::vector<float> values(kOverlayDim);
+    std::memcpy(values.data(), view.overlay().rows() + size_t{row} * view.base().row_stride(), 4 * kOverlayDim);
     return values;
   }
 
@@ -86,39 +86,39 @@ class OverlayTableTest : public testing::Test {
 };
 
 TEST_F(OverlayTableTest, ReadersOfEachEpochSeeItsRows) {
-  Open(Content(IndexKind::kInt64, 100).Bytes());
+  Open(OverlayContent(IndexKind::kInt64, 100).Bytes());
   const TableView before(overlay_, 0);
   DeltaFixture<int64_t> delta;
-  delta.changed = {{-50, Row(100)}, {9999, Row(200)}};
+  delta.changed = {{-50, FourFrom(100)}, {9999, FourFrom(200)}};
   delta.deleted = {-43, 12345};
-  delta.defaults = {{1, Row(300)}};
+  delta.defaults = {{1, FourFrom(300)}};
   ASSERT_TRUE(Apply(1, delta).ok());
   const TableView first(overlay_, 1);
   DeltaFixture<int64_t> next;
-  next.changed = {{-43, Row(400)}, {-50, Row(500)}};
+  next.changed = {{-43, FourFrom(400)}, {-50, FourFrom(500)}};
   next.deleted = {9999};
   ASSERT_TRUE(Apply(2, next).ok());
   const TableView second(overlay_, 2);
 
-  EXPECT_EQ(Read(before, int64_t{-50}), Row(0));
-  EXPECT_EQ(Read(before, int64_t{-43}), Row(-1));
-  EXPECT_EQ(Read(before, int64_t{9999}), Row(-100));  // 9999 % 3 = 0: the first default row
-  EXPECT_EQ(Read(before, int64_t{1}), Row(-101));
+  EXPECT_EQ(Read(before, int64_t{-50}), FourFrom(0));
+  EXPECT_EQ(Read(before, int64_t{-43}), FourFrom(-1));
+  EXPECT_EQ(Read(before, int64_t{9999}), FourFrom(-100));  // 9999 % 3 = 0: the first default row
+  EXPECT_EQ(Read(before, int64_t{1}), FourFrom(-101));
 
-  EXPECT_EQ(Read(first, int64_t{-50}), Row(100));
-  EXPECT_EQ(Read(first, int64_t{9999}), Row(200));
-  EXPECT_EQ(Read(first, int64_t{-43}), Row(-102)) << "deleted: -43 modulo 3 is 2";
-  EXPECT_EQ(Read(first, int64_t{1}), Row(300)) << "a default row that has changed";
-  EXPECT_EQ(Read(first, int64_t{-36}), Row(-2)) << "not changed";
+  EXPECT_EQ(Read(first, int64_t{-50}), FourFrom(100));
+  EXPECT_EQ(Read(first, int64_t{9999}), FourFrom(200));
+  EXPECT_EQ(Read(first, int64_t{-43}), FourFrom(-102)) << "deleted: -43 modulo 3 is 2";
+  EXPECT_EQ(Read(first, int64_t{1}), FourFrom(300)) << "a default row that has changed";
+  EXPECT_EQ(Read(first, int64_t{-36}), FourFrom(-2)) << "not changed";
 
-  EXPECT_EQ(Read(second, int64_t{-50}), Row(500));
-  EXPECT_EQ(Read(second, int64_t{-43}), Row(400));
-  EXPECT_EQ(Read(second, int64_t{9999}), Row(-100));
-  EXPECT_EQ(Read(second, int64_t{1}), Row(300));
+  EXPECT_EQ(Read(second, int64_t{-50}), FourFrom(500));
+  EXPECT_EQ(Read(second, int64_t{-43}), FourFrom(400));
+  EXPECT_EQ(Read(second, int64_t{9999}), FourFrom(-100));
+  EXPECT_EQ(Read(second, int64_t{1}), FourFrom(300));
 }
 
 TEST_F(OverlayTableTest, KeysThatShareARowChangeAlone) {
-  TableFileContent content = Content(IndexKind::kInt64, 20);
+  TableFileContent content = OverlayContent(IndexKind::kInt64, 20);
   std::string bytes = content.Bytes();
   // The key of row 1 leads to row 0 as well.
   const uint64_t offset = Get<uint64_t>(bytes, 104), size = Get<uint64_t>(bytes, 112);
@@ -130,68 +130,68 @@ TEST_F(OverlayTableTest, KeysThatShareARowChangeAlone) {
   RepairChecksums(&bytes);
   Open(bytes);
   DeltaFixture<int64_t> delta;
-  delta.changed = {{-50, Row(100)}};
+  delta.changed = {{-50, FourFrom(100)}};
   ASSERT_TRUE(Apply(1, delta).ok());
   const TableView first(overlay_, 1);
-  EXPECT_EQ(Read(first, int64_t{-50}), Row(100));
-  EXPECT_EQ(Read(first, int64_t{-43}), Row(0));
+  EXPECT_EQ(Read(first, int64_t{-50}), FourFrom(100));
+  EXPECT_EQ(Read(first, int64_t{-43}), FourFrom(0));
   DeltaFixture<int64_t> next;
   next.deleted = {-43};
   ASSERT_TRUE(Apply(2, next).ok());
-  EXPECT_EQ(Read(TableView(overlay_, 2), int64_t{-50}), Row(100));
-  EXPECT_EQ(Read(TableView(overlay_, 2), int64_t{-43}), Row(-22));
-  EXPECT_EQ(Read(first, int64_t{-43}), Row(0));
+  EXPECT_EQ(Read(TableView(overlay_, 2), int64_t{-50}), FourFrom(100));
+  EXPECT_EQ(Read(TableView(overlay_, 2), int64_t{-43}), FourFrom(-22));
+  EXPECT_EQ(Read(first, int64_t{-43}), FourFrom(0));
 }
 
 TEST_F(OverlayTableTest, RowNumbersOfAVariableReachTheRowsOfTheFile) {
   SourceRows source;
   source.first_row = 10;
   source.num_rows = 1000;
-  Open(Content(IndexKind::kString, 20).Bytes(), DeltaKeyKind::kRowNumber, source);
+  Open(OverlayContent(IndexKind::kString, 20).Bytes(), DeltaKeyKind::kRowNumber, source);
   DeltaFixture<int64_t> delta;
   delta.kind = DeltaKeyKind::kRowNumber;
-  delta.changed = {{9, Row(1)}, {10, Row(100)}, {31, Row(200)}, {33, Row(2)}};
+  delta.changed = {{9, FourFrom(1)}, {10, FourFrom(100)}, {31, FourFrom(200)}, {33, FourFrom(2)}};
   ASSERT_TRUE(Apply(1, delta).ok());
   const TableView view(overlay_, 1);
-  EXPECT_EQ(Read(view, tstring("key 0")), Row(100));
-  EXPECT_EQ(Read(view, tstring("key 1")), Row(-1));
+  EXPECT_EQ(Read(view, tstring("key 0")), FourFrom(100));
+  EXPECT_EQ(Read(view, tstring("key 1")), FourFrom(-1));
   std::set<float> absent;
   for (int i = 0; i < 50; ++i) absent.insert((*Read(view, tstring("absent " + std::to_string(i))))[0]);
   EXPECT_EQ(absent, (std::set<float>{-20, 200, -22}));
-  delta.changed = {{1000, Row(1)}};
+  delta.changed = {{1000, FourFrom(1)}};
   EXPECT_EQ(Apply(2, delta).message(), "row 1000, expected one from 0 to 999");
 }
 
 TEST_F(OverlayTableTest, RowsOfTheSourceMayBeInAnyOrder) {
   SourceRows source;
   source.rows = {5, 4, -1, 4};
-  Open(Content(IndexKind::kString, 4, AbsentKey::kZeros).Bytes(), DeltaKeyKind::kRowNumber, source);
+  Open(OverlayContent(IndexKind::kString, 4, AbsentKey::kZeros).Bytes(), DeltaKeyKind::kRowNumber, source);
   DeltaFixture<int64_t> delta;
   delta.kind = DeltaKeyKind::kRowNumber;
-  delta.changed = {{4, Row(100)}, {6, Row(200)}};
+  delta.changed = {{4, FourFrom(100)}, {6, FourFrom(200)}};
   ASSERT_TRUE(Apply(1, delta).ok());
   const TableView view(overlay_, 1);
-  EXPECT_EQ(Read(view, tstring("key 0")), Row(0));
-  EXPECT_EQ(Read(view, tstring("key 1")), Row(100));
-  EXPECT_EQ(Read(view, tstring("key 2")), Row(-2));
-  EXPECT_EQ(Read(view, tstring("key 3")), Row(100));
+  EXPECT_EQ(Read(view, tstring("key 0")), FourFrom(0));
+  EXPECT_EQ(Read(view, tstring("key 1")), FourFrom(100));
+  EXPECT_EQ(Read(view, tstring("key 2")), FourFrom(-2));
+  EXPECT_EQ(Read(view, tstring("key 3")), FourFrom(100));
 }
 
 TEST_F(OverlayTableTest, ChangesThatDoNotFitLeaveTheTableAsItWas) {
-  Open(Content(IndexKind::kInt64, 20, AbsentKey::kError).Bytes());
+  Open(OverlayContent(IndexKind::kInt64, 20, AbsentKey::kError).Bytes());
   DeltaFixture<int64_t> delta;
-  delta.changed = {{-50, Row(100)}, {5, Row(std::numeric_limits<float>::infinity())}};
+  delta.changed = {{-50, FourFrom(100)}, {5, FourFrom(std::numeric_limits<float>::infinity())}};
   EXPECT_EQ(Apply(1, delta).message(), "key 5: element 0 is inf, expected a finite number");
   delta.changed.erase(5);
-  delta.defaults = {{0, Row(1)}};
+  delta.defaults = {{0, FourFrom(1)}};
   EXPECT_EQ(Apply(1, delta).message(), "default row 0, expected one of 0");
   EXPECT_EQ(overlay_->live_rows(), 0);
-  EXPECT_EQ(Read(TableView(overlay_, 1), int64_t{-50}), Row(0));
+  EXPECT_EQ(Read(TableView(overlay_, 1), int64_t{-50}), FourFrom(0));
   EXPECT_EQ(Read(TableView(overlay_, 1), int64_t{5}), std::nullopt);
 }
 
 TEST_F(OverlayTableTest, RowsAreReusedOnceNoEpochNeedsThem) {
-  Open(Content(IndexKind::kInt64, 50).Bytes());
+  Open(OverlayContent(IndexKind::kInt64, 50).Bytes());
   DeltaFixture<int64_t> delta;
   for (uint32_t epoch = 1; epoch <= 200; ++epoch) {
     if (epoch > 3) overlay_->Reclaim(epoch - 3);
@@ -199,9 +199,9 @@ TEST_F(OverlayTableTest, RowsAreReusedOnceNoEpochNeedsThem) {
     delta.deleted.clear();
     for (int64_t i = 0; i < 20; ++i) {
       // New keys that come and go, and rows of the file.
-      delta.changed[static_cast<int64_t>(epoch + 1) * 1000 + i] = Row(static_cast<float>(epoch));
+      delta.changed[static_cast<int64_t>(epoch + 1) * 1000 + i] = FourFrom(static_cast<float>(epoch));
       delta.deleted.insert(static_cast<int64_t>(epoch) * 1000 + i);
-      delta.changed[i * 7 - 50] = Row(static_cast<float>(epoch));
+      delta.changed[i * 7 - 50] = FourFrom(static_cast<float>(epoch));
     }
     ASSERT_TRUE(Apply(epoch, delta).ok());
     EXPECT_LE(overlay_->live_rows(), 20 * 2 * 6);
@@ -211,34 +211,34 @@ TEST_F(OverlayTableTest, RowsAreReusedOnceNoEpochNeedsThem) {
 
 // What the keys of a table read at an epoch.
 template <typename Key>
-struct State {
+struct TableState {
   std::map<Key, std::vector<float>> rows;
   std::vector<std::vector<float>> defaults;
 };
 
 template <typename Key>
-Key KeyOf(uint32_t number);
+Key NumberedKey(uint32_t number);
 template <>
-int64_t KeyOf<int64_t>(uint32_t number) {
+int64_t NumberedKey<int64_t>(uint32_t number) {
   return static_cast<int64_t>(number) * 7 - 50;
 }
 template <>
-std::string KeyOf<std::string>(uint32_t number) {
+std::string NumberedKey<std::string>(uint32_t number) {
   return "key " + std::to_string(number);
 }
 
 template <typename Key>
-void ChangeAtRandom(std::mt19937* random, State<Key>* state, DeltaFixture<Key>* delta) {
+void ChangeAtRandom(std::mt19937* random, TableState<Key>* state, DeltaFixture<Key>* delta) {
   static float value = 1000;
   for (int i = 0; i < 60; ++i) {
-    const Key key = KeyOf<Key>((*random)() % 300);
+    const Key key = NumberedKey<Key>((*random)() % 300);
     if ((*random)() % 4 == 0) {
       if (delta->changed.count(key) == 0) delta->deleted.insert(key);
     } else if (delta->deleted.count(key) == 0) {
-      delta->changed[key] = Row(++value);
+      delta->changed[key] = FourFrom(++value);
     }
   }
-  if ((*random)() % 3 == 0) delta->defaults[(*random)() % 3] = Row(++value);
+  if ((*random)() % 3 == 0) delta->defaults[(*random)() % 3] = FourFrom(++value);
   for (const auto& [key, row] : delta->changed) state->rows[key] = row;
   for (const Key& key : delta->deleted) state->rows.erase(key);
   for (const auto& [number, row] : delta->defaults) state->defaults[number] = row;
@@ -249,10 +249,10 @@ template <typename Key, typename Find>
 void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, DeltaFixture<Key>&)>& apply,
                      OverlayTable* overlay, const std::function<TableView(uint32_t)>& view_of, Find&& read) {
   std::mt19937 random(kind == IndexKind::kString ? 5 : 4);
-  State<Key> state;
-  for (uint32_t row = 0; row < 150; ++row) state.rows[KeyOf<Key>(row)] = Row(-static_cast<float>(row));
-  for (int i = 0; i < 3; ++i) state.defaults.push_back(Row(-150.0f - static_cast<float>(i)));
-  std::deque<std::pair<TableView, State<Key>>> epochs;
+  TableState<Key> state;
+  for (uint32_t row = 0; row < 150; ++row) state.rows[NumberedKey<Key>(row)] = FourFrom(-static_cast<float>(row));
+  for (int i = 0; i < 3; ++i) state.defaults.push_back(FourFrom(-150.0f - static_cast<float>(i)));
+  std::deque<std::pair<TableView, TableState<Key>>> epochs;
   epochs.emplace_back(view_of(0), state);
   uint32_t oldest = 0;
   for (uint32_t epoch = 1; epoch <= 60; ++epoch) {
@@ -267,7 +267,7 @@ void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, 
     epochs.emplace_back(view_of(epoch), state);
     for (const auto& [view, expected] : epochs) {
       for (uint32_t number = 0; number < 310; ++number) {
-        const Key key = KeyOf<Key>(number);
+        const Key key = NumberedKey<Key>(number);
         const auto it = expected.rows.find(key);
         const auto found = read(view, key);
         if (it != expected.rows.end()) {
@@ -287,7 +287,7 @@ void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, 
 }
 
 TEST_F(OverlayTableTest, RandomChangesOfIntegersEqualMaps) {
-  Open(Content(IndexKind::kInt64, 150).Bytes());
+  Open(OverlayContent(IndexKind::kInt64, 150).Bytes());
   CompareWithMaps<int64_t>(
       IndexKind::kInt64, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); }, overlay_.get(),
       [&](uint32_t epoch) { return TableView(overlay_, epoch); },
@@ -295,7 +295,7 @@ TEST_F(OverlayTableTest, RandomChangesOfIntegersEqualMaps) {
 }
 
 TEST_F(OverlayTableTest, RandomChangesOfStringsEqualMaps) {
-  Open(Content(IndexKind::kString, 150).Bytes(), DeltaKeyKind::kString);
+  Open(OverlayContent(IndexKind::kString, 150).Bytes(), DeltaKeyKind::kString);
   CompareWithMaps<std::string>(
       IndexKind::kString, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); }, overlay_.get(),
       [&](uint32_t epoch) { return TableView(overlay_, epoch); },
@@ -312,7 +312,7 @@ struct PinnedEpoch {
 
 TEST_F(OverlayTableTest, ReadersSeeOneEpochWhileTheNextOnesAreWritten) {
   constexpr uint32_t kEpochs = 400, kKeys = 200;
-  Open(Content(IndexKind::kInt64, 100).Bytes());
+  Open(OverlayContent(IndexKind::kInt64, 100).Bytes());
   std::mutex mutex;  // of the newest epoch; everything else is read without a lock
   std::deque<PinnedEpoch> epochs;
   epochs.emplace_back(TableView(overlay_, 0), 0);
@@ -328,13 +328,13 @@ TEST_F(OverlayTableTest, ReadersSeeOneEpochWhileTheNextOnesAreWritten) {
       }
       for (int i = 0; i < 50; ++i) {
         const uint32_t number = random() % kKeys;
-        const auto row = Read(pinned->view, KeyOf<int64_t>(number));
+        const auto row = Read(pinned->view, NumberedKey<int64_t>(number));
         const bool deleted = (number + pinned->epoch) % 5 == 0;
         ASSERT_TRUE(row.has_value());
         if (pinned->epoch == 0 || deleted) {
           ASSERT_LE((*row)[0], 0) << "key " << number;
         } else {
-          ASSERT_EQ(*row, Row(static_cast<float>(pinned->epoch))) << "key " << number;
+          ASSERT_EQ(*row, FourFrom(static_cast<float>(pinned->epoch))) << "key " << number;
         }
       }
       pinned->readers.fetch_sub(1);
@@ -351,9 +351,9 @@ TEST_F(OverlayTableTest, ReadersSeeOneEpochWhileTheNextOnesAreWritten) {
     DeltaFixture<int64_t> delta;
     for (uint32_t number = 0; number < kKeys; ++number) {
       if ((number + epoch) % 5 == 0) {
-        delta.deleted.insert(KeyOf<int64_t>(number));
+        delta.deleted.insert(NumberedKey<int64_t>(number));
       } else {
-        delta.changed[KeyOf<int64_t>(number)] = Row(static_cast<float>(epoch));
+        delta.changed[NumberedKey<int64_t>(number)] = FourFrom(static_cast<float>(epoch));
       }
     }
     ASSERT_TRUE(Apply(epoch, delta).ok());
