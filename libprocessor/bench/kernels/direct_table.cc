@@ -63,6 +63,7 @@ std::shared_ptr<const EmbeddingTable> MakeDirectTable(RowType type, uint32_t dim
   TableFileContent content;
   content.row_type = type;
   content.dim = dim;
+  content.version = 1;  // with one checksum for all rows
   const uint64_t stride = content.Stride();
   std::string head = content.Bytes();
   head.resize(kRowData);
