@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/live/overlay_index.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace processor {
 namespace {
@@ -15,8 +18,18 @@ OverlayIndex::OverlayIndex(size_t capacity, bool strings)
     : capacity_(std::max<size_t>(capacity, 64)),
       // Six tenths are used at most, so that most keys are found in the line in which the search begins.
       places_(capacity_ * 10 / 6 + 1),
-      entries_(new Entry[places_]),
+      entries_(MapEntries(places_ * sizeof(Entry)), {places_ * sizeof(Entry)}),
       texts_(strings ? places_ : 0) {}
+
+// Pages of zeros are empty entries.
+OverlayIndex::Entry* OverlayIndex::MapEntries(size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  void* const mapped = MapMemory(bytes, bytes < kHugePage ? alignof(Entry) : kHugePage);
+  if (mapped == nullptr) throw std::bad_alloc();
+  // Searches jump; with small pages, each would also look for the page.
+  if (bytes >= kHugePage) madvise(mapped, bytes, MADV_HUGEPAGE);
+  return static_cast<Entry*>(mapped);
+}
 
 bool OverlayIndex::Is(size_t place, uint64_t key, std::string_view text) const {
   if (entries_[place].key != key) return false;

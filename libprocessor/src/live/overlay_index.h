@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/mapped_memory.h"
 #include "src/live/overlay_memory.h"
 #include "src/tables/table_index.h"
 
@@ -47,18 +48,23 @@ class OverlayIndex {
     std::atomic<VersionRef> newest{0};  // 0: no entry; the key is written before it
     uint64_t key = 0;
   };
+  struct UnmapEntries {
+    size_t bytes;
+    void operator()(Entry* entries) const { UnmapMemory(entries, bytes); }
+  };
   struct Text {
     const char* data = nullptr;
     size_t size = 0;
   };
 
+  static Entry* MapEntries(size_t bytes);
   bool Is(size_t place, uint64_t key, std::string_view text) const;
   size_t Next(size_t place) const { return place + 1 == places_ ? 0 : place + 1; }
 
   const size_t capacity_;
   const size_t places_;
   size_t size_ = 0;
-  const std::unique_ptr<Entry[]> entries_;
+  const std::unique_ptr<Entry[], UnmapEntries> entries_;
   std::vector<Text> texts_;  // [places], of strings only
   std::vector<std::unique_ptr<char[]>> chunks_;
   char* free_text_ = nullptr;

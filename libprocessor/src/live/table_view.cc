@@ -7,8 +7,9 @@
 namespace processor {
 namespace {
 
-// Keys whose memory is on the way while others are looked up.
-constexpr size_t kBlockKeys = 64;
+// Keys of which each round fetches what the next one reads: so many that enough of them have changed to be on the way
+// together.
+constexpr size_t kBlockKeys = 1024;
 
 uint64_t NumberOf(int64_t key) { return static_cast<uint64_t>(key); }
 uint64_t NumberOf(const tensorflow::tstring& key) { return StringKey({key.data(), key.size()}); }
