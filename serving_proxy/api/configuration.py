@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 
-from serving_proxy.api.errors import RESPONSES
+from serving_proxy.api.errors import LATE, RESPONSES
 from serving_proxy.api.parameters import Name, Wait
 from serving_proxy.api.requests import Done, ReloadAnswer
 from serving_proxy.control.plane import Plane
@@ -26,7 +26,7 @@ _REPOSITORY: dict[str, Any] = {
 
 def configuration_routes(plane: Plane) -> APIRouter:
     """Make the routes."""
-    router = APIRouter(prefix="/v1", responses=RESPONSES)
+    router = APIRouter(prefix="/v1", responses=RESPONSES | LATE)
     _add_repository(router, plane)
 
     @router.post("/reload", tags=["proxy"], openapi_extra=_RELOAD)

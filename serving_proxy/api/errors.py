@@ -63,6 +63,8 @@ RESPONSES: dict[int | str, dict[str, object]] = {
     for code in (400, 401, 403, 404, 405, 408, 409, 413, 429, 500, 503)
 }
 """The errors that any verb may return, for the OpenAPI description."""
+LATE: dict[int | str, dict[str, object]] = {504: {"model": ErrorAnswer, "description": HTTPStatus(504).phrase}}
+"""The error of verbs that wait for hosts."""
 
 
 def answer(status: str, message: str, code: int | None = None) -> JSONResponse:

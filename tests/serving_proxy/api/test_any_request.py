@@ -31,6 +31,8 @@ def test_any_request_is_answered_as_described(proxy: ProxyThread, client: Client
         client.deploy("ranking", write_model(tmp_path / "ranking" / str(number)), wait=True)
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{proxy.url}/openapi.json", "--seed", "1"]
     command += ["--checks", ",".join(CHECKS), "--max-examples", "8", "--no-color", "--exclude-path", "/v1/stream"]
+    # A load waits for hosts, which another generated request may have drained.
+    command += ["--exclude-path", "/v1/repository/{verb}"]
     command += [word for name, value in proxy.headers().items() for word in ("--header", f"{name}: {value}")]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert answer.returncode == 0, answer.stdout[-6000:] + answer.stderr[-2000:]
