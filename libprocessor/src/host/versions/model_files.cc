@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/json_text.h"
-#include "src/host/files/file.h"
 #include "src/base/sha256.h"
+#include "src/host/files/file.h"
 
 namespace processor {
 namespace {
