@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from serving_proxy.counters.stats_file import live_text
+
 _STYLES = {"ready": "green", "failed": "bold red", "draining": "yellow", "stopped": "dim"}
 _WIDE = 140
 
@@ -183,7 +185,13 @@ def _remarks(model: dict[str, Any]) -> list[tuple[str, str]]:
         targets = [ramp["to"] for ramp in model["ramps"] if ramp["version"] == version["version"]]
         found += [(name, f"ramp of the traffic to {target:g} %") for target in targets]
         found.append((name, version["reason"]))
+        found += [(name, text) for text in sorted({live_text(host["live"]) for host in _following(version)})]
     return found
+
+
+def _following(version: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the reports of hosts on which a version follows a timeline."""
+    return [host for host in version["hosts"].values() if host.get("live")]
 
 
 def _on_hosts(version: dict[str, Any], detail: str) -> str:

@@ -40,6 +40,14 @@ def live_state(stats: Mapping[str, Any], model: str, number: int) -> dict[str, A
     return dict(live) if {"epoch", "oldest_epoch", "newest_epoch"} <= live.keys() else None
 
 
+def live_text(live: Mapping[str, Any]) -> str:
+    """Return the state of a version that follows a timeline, as text."""
+    text = f"epoch {live['epoch']}"
+    if live.get("held"):
+        text += f", held; the newest is {live['newest_epoch']}"
+    return text + (f"; refused: {live['error']}" if live.get("error") else "")
+
+
 def _version(stats: Mapping[str, Any], model: str, number: int) -> Mapping[str, Any]:
     versions = _mapping(_mapping(_mapping(stats.get("models")).get(model)).get("versions"))
     return _mapping(versions.get(str(number)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from serving_proxy.counters.stats_file import live_state, live_text
 from serving_proxy.deploy.views import ExplainView, policy_text, role, share
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
@@ -102,6 +103,9 @@ def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) ->
             lines.append(
                 f"Its traffic moves to {to_percent(ramp.target):g} %, {ramps.remaining(ramp):.0f} s left{waits}."
             )
+    if version.settings.follow is not None:
+        held = "" if version.epoch is None else f", and is held at epoch {version.epoch} until `rollback --resume`"
+        lines.append(f"It follows {version.settings.follow}{held}.")
     if version.optimize is not None:
         lines.append(f"It was optimized by `graph-tools optimize --precision {version.optimize}`.")
     for host in hosts:
@@ -112,6 +116,9 @@ def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) ->
             lines.append(
                 f"{host.name}: {seen.state}{cores}{precision}" + (f", {seen.error}" if seen.error else "") + "."
             )
+            live = live_state(host.stats, model.name, version.number)
+            if live is not None:
+                lines.append(f"{host.name}: {live_text(live)}.")
     return lines
 
 

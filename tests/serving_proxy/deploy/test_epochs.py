@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from helpers.proxies.lifecycle_records import deployed, host, settled
+from serving_proxy.cli.rendering import _remarks
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import hold_epoch
 from serving_proxy.deploy.desired_state import HostSettings, render
 from serving_proxy.deploy.epochs import check_epoch
+from serving_proxy.deploy.explain import explain
 from serving_proxy.deploy.options import DeployOptions
 from serving_proxy.deploy.views import model_view
 from serving_proxy.errors import NotFoundError, PreconditionError
@@ -27,7 +29,7 @@ def following() -> Model:
 
 
 def with_live(epochs: tuple[int, int], name: str = "host-0", **more: Any) -> HostSeen:
-    live = {"epoch": epochs[1], "oldest_epoch": epochs[0], "newest_epoch": epochs[1], **more}
+    live = {"epoch": epochs[1], "oldest_epoch": epochs[0], "newest_epoch": epochs[1]} | more
     return replace(host({3: "ready"}, name), stats={"models": {"ranking": {"versions": {"3": {"live": live}}}}})
 
 
@@ -82,3 +84,12 @@ def test_views_show_the_held_epoch_and_what_hosts_have(following: Model) -> None
     assert version.epoch == 40
     live = {"epoch": 41, "oldest_epoch": 33, "newest_epoch": 41, "refused": 2}
     assert version.hosts["host-0"]["live"] == live
+
+
+def test_explanations_tell_epoch_hold_and_refusal(following: Model) -> None:
+    hosts = [with_live((33, 41), held=True, epoch=40, error="DATA_LOSS: damaged")]
+    lines = explain(hold_epoch(following, 3, 40).model, hosts, 1).versions["3"]
+    assert "It follows /deltas/ranking, and is held at epoch 40 until `rollback --resume`." in lines
+    assert "host-0: epoch 40, held; the newest is 41; refused: DATA_LOSS: damaged." in lines
+    shown = model_view(following, hosts).model_dump()
+    assert ("ranking/3", "epoch 40, held; the newest is 41; refused: DATA_LOSS: damaged") in _remarks(shown)
