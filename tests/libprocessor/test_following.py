@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import processor
+from graph_tools.store.compaction import compact
 from graph_tools.store.timeline_writer import TimelineWriter
 from helpers.hosts.state_directory import StateDirectory, entry, model_of
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
@@ -84,6 +85,18 @@ def test_a_model_that_is_loaded_late_begins_at_the_newest_epoch(artifact: Path, 
     with processor.Model(artifact, config | {"follow_epoch": 2}) as model:
         assert epoch_of(model.run(A)) == 2
         assert model.info["live"]["held"]
+
+
+def test_a_hold_survives_a_compaction_of_its_epoch(artifact: Path, writer: TimelineWriter) -> None:
+    for _ in range(3):
+        publish(writer)
+    compact(writer.folder)
+    with processor.Model(artifact, {"follow": str(writer.folder), "warmup_runs": 1, "follow_epoch": 2}) as model:
+        assert epoch_of(model.run(A)) == 0, "rather an older epoch than one that was rolled back"
+        time.sleep(0.3)
+        live = model.info["live"]
+        assert live["refused"] == 1
+        assert "expected a segment that ends with epoch 2" in live["error"]
 
 
 def test_a_faulty_segment_is_refused_until_the_right_one_is_there(

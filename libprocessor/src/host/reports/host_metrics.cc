@@ -196,14 +196,15 @@ class MetricsText {
 
   // Metrics of versions that follow timelines.
   void WriteLive() {
-    using Value = std::function<double(const FollowState&)>;
+    using Value = std::function<std::optional<double>(const FollowState&)>;
     const auto write = [&](std::string_view name, std::string_view type, std::string_view help, const Value& value) {
       bool first = true;
       view_.ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
         const std::optional<FollowState> live = version.model().following();
-        if (!live.has_value()) return;
+        const std::optional<double> found = live.has_value() ? value(*live) : std::nullopt;
+        if (!found.has_value()) return;
         if (std::exchange(first, false)) writer_.Metric(name, type, help);
-        writer_.Sample(labels, value(*live));
+        writer_.Sample(labels, *found);
       });
     };
     write("recprocessor_live_epoch", "gauge", "The epoch of its timeline that a version serves.",
@@ -212,7 +213,8 @@ class MetricsText {
           [](const FollowState& state) { return state.live.held ? 1.0 : 0.0; });
     write("recprocessor_live_age_seconds", "gauge", "Time since the newest sample that the served epoch knows of.",
           [](const FollowState& state) {
-            return state.knows_us() == 0 ? 0.0 : static_cast<double>(UnixUs() - state.knows_us()) / 1e6;
+            if (state.knows_us() == 0) return std::optional<double>();
+            return std::optional<double>(static_cast<double>(UnixUs() - state.knows_us()) / 1e6);
           });
     write("recprocessor_live_rows_total", "counter", "Rows that were changed or deleted.",
           [](const FollowState& state) { return static_cast<double>(state.live.applied_rows); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/follow/delta_follower.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <system_error>
@@ -17,12 +19,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often the folder is listed even if the kernel reports no change, as on network file systems.
+// How often the folder is looked at even if the kernel reports no change, as on network file systems; and of how many such
+// times it is listed once although its time of change is the same, which some file systems write in whole seconds.
 constexpr milliseconds kFolderPoll{200};
+constexpr int kListingsApart = 10;
 // For requests without a deadline that ask for an epoch.
 constexpr int64_t kLongestWaitUs = 10'000'000;
 // So much before its deadline a request ends, so that its client learns why.
 constexpr int64_t kLastWordUs = 10'000;
+
+// Returns when a folder was changed; another value if it is another folder or cannot be looked at.
+int64_t ChangeOf(const std::string& folder) {
+  struct stat found{};
+  if (stat(folder.c_str(), &found) != 0) return -1;
+  const int64_t time_ns = int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec;
+  return time_ns ^ static_cast<int64_t>(found.st_ino << 1);
+}
 
 TimelinePosition NewestPosition(const LiveModel& live) {
   const EpochFacts newest = live.status().newest;
@@ -35,9 +47,10 @@ DeltaFollower::DeltaFollower(std::string folder, tensorflow::core::RefCountPtr<L
     : timeline_(std::move(folder)), live_(std::move(live)), watch_(timeline_.folder()) {}
 
 absl::Status DeltaFollower::Start(const Cancellation& cancellation) {
-  Report(ApplyPublished(&cancellation));
+  const absl::Status applied = ApplyPublished(&cancellation);
   if (cancellation.requested()) return cancellation.why();
-  GoToHeldEpoch();
+  const absl::Status held = GoToHeldEpoch();
+  Report(applied.ok() ? held : applied);
   waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
   try {
     thread_ = std::thread([this] { Follow(); });
@@ -74,17 +87,22 @@ void DeltaFollower::WaitFor(int64_t epoch, int64_t deadline_us, EpochWaiters::Co
 
 void DeltaFollower::Follow() {
   KeepThreadInPlace();
-  for (;;) {
+  int64_t change = -1;
+  for (int quiet = 0;;) {
     const int64_t next_us = waiters_.Expire(NowNs() / 1000);
     const int64_t left_us = std::clamp<int64_t>(next_us - NowNs() / 1000, 0, int64_t{kFolderPoll.count()} * 1000);
-    watch_.Wait(milliseconds((left_us + 999) / 1000));
+    const bool woken = watch_.Wait(milliseconds((left_us + 999) / 1000));
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (stopped_) return;
     }
+    const int64_t before = std::exchange(change, ChangeOf(timeline_.folder()));
+    if (!woken && change == before && ++quiet < kListingsApart) continue;
+    quiet = 0;
     Attempt([this] {
-      Report(ApplyPublished(nullptr));
-      GoToHeldEpoch();
+      const absl::Status applied = ApplyPublished(nullptr);
+      const absl::Status held = GoToHeldEpoch();
+      Report(applied.ok() ? held : applied);
       waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
       return absl::OkStatus();
     }).IgnoreError();
@@ -114,6 +132,13 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
   std::unique_ptr<const DeltaSegment> segment;
   if (absl::Status s = timeline_.Next(position, &segment); !s.ok()) return s;
   if (segment == nullptr) return absl::OkStatus();
+  const DeltaHeader& header = segment->header();
+  if (wanted.has_value() && header.last_epoch > static_cast<uint64_t>(*wanted)) {
+    // Rather an older state than one that was rolled back.
+    return absl::FailedPreconditionError(absl::StrCat(segment->path(), ": epochs ", header.first_epoch, " to ",
+                                                      header.last_epoch, ", expected a segment that ends with epoch ",
+                                                      *wanted, ", at which the model is to stay"));
+  }
   if (absl::Status s = live_->Apply(*segment); !s.ok()) return s;
   *applied = true;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -121,17 +146,20 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
   return absl::OkStatus();
 }
 
-void DeltaFollower::GoToHeldEpoch() {
+absl::Status DeltaFollower::GoToHeldEpoch() {
   std::optional<int64_t> wanted;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     wanted = wanted_;
   }
   const LiveModel::Status status = live_->status();
-  if (!wanted.has_value()) return live_->Resume();
+  if (!wanted.has_value()) {
+    live_->Resume();
+    return absl::OkStatus();
+  }
   const auto epoch = static_cast<uint64_t>(*wanted);
-  if (status.newest.epoch < epoch || (status.held && status.served.epoch == epoch)) return;
-  if (absl::Status s = live_->RollBack(epoch); !s.ok()) Report(s);
+  if (status.newest.epoch < epoch || (status.held && status.served.epoch == epoch)) return absl::OkStatus();
+  return live_->RollBack(epoch);
 }
 
 void DeltaFollower::Report(const absl::Status& status) {

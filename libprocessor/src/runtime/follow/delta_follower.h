@@ -71,7 +71,7 @@ class DeltaFollower {
   /// \return the status of the one that failed.
   absl::Status ApplyPublished(const Cancellation* cancellation);
   absl::Status ApplyNext(bool* applied);
-  void GoToHeldEpoch();
+  absl::Status GoToHeldEpoch();
   void Report(const absl::Status& status);
 
   const DeltaTimeline timeline_;

@@ -39,19 +39,19 @@ void FolderWatch::Empty(int descriptor) {
   }
 }
 
-void FolderWatch::Wait(std::chrono::milliseconds most) {
+bool FolderWatch::Wait(std::chrono::milliseconds most) {
   // The folder may have been removed and made again since: the kernel then says that it ignores the watch.
   Watch();
   pollfd files[] = {{wake_, POLLIN, 0}, {notify_, POLLIN, 0}};
   if (wake_ < 0) {
     std::this_thread::sleep_for(most);
-    return;
+    return false;
   }
   const nfds_t count = notify_ < 0 ? 1 : 2;
   const auto timeout = static_cast<int>(std::clamp<int64_t>(most.count(), 0, 1 << 30));
-  if (poll(files, count, timeout) <= 0) return;
+  if (poll(files, count, timeout) <= 0) return false;
   if ((files[0].revents & POLLIN) != 0) Empty(wake_);
-  if (count < 2 || (files[1].revents & POLLIN) == 0) return;
+  if (count < 2 || (files[1].revents & POLLIN) == 0) return true;
   alignas(inotify_event) char bytes[4096];
   for (ssize_t size; (size = read(notify_, bytes, sizeof bytes)) > 0;) {
     for (ssize_t at = 0; at < size;) {
@@ -61,6 +61,7 @@ void FolderWatch::Wait(std::chrono::milliseconds most) {
       at += static_cast<ssize_t>(sizeof event + event.len);
     }
   }
+  return true;
 }
 
 void FolderWatch::Wake() noexcept {

@@ -18,8 +18,8 @@ class FolderWatch {
   FolderWatch& operator=(const FolderWatch&) = delete;
 
   /// Returns when a file has been linked, renamed or written into the folder since the last call, after Wake(), or after
-  /// `most`. For one thread.
-  void Wait(std::chrono::milliseconds most);
+  /// `most`. For one thread. \return whether there was another reason than the time.
+  bool Wait(std::chrono::milliseconds most);
   /// Ends the present wait, or the next one. Any thread may call.
   void Wake() noexcept;
 
