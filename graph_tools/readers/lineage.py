@@ -30,6 +30,9 @@ def find_position(path: Path, checkpoint: Path | None = None) -> Position:
 
 def digest_export(path: Path, checkpoint: Path | None = None) -> bytes:
     """Return the SHA-256 of all weights of an export; parameters and errors are those of `find_position`."""
+    if checkpoint is None and path.is_file():
+        # A frozen graph has constants only, which may be so large that they are not read a second time.
+        raise _constant(path)
     # Some exports can only be read with an option for absent keys, whose values do not count.
     return digest_model(read_model(path, checkpoint=checkpoint, absent_key={"*": "zero"}))
 
@@ -46,9 +49,13 @@ def digest_model(model: Model) -> bytes:
     """
     files = {name: spec.file.stem for name, spec in model.embedding_tables.items() if spec.file is not None}
     if not (model.variables or model.sparse_tables or files):
-        raise ConversionError(f"{model.path}: no variables and no tables, expected weights that can change")
+        raise _constant(model.path)
     tables = {
         name: TableContent([part.keys for part in table.parts], [part.rows for part in table.parts])
         for name, table in model.sparse_tables.items()
     }
     return digest_weights(model.variables, tables, files)
+
+
+def _constant(path: Path) -> ConversionError:
+    return ConversionError(f"{path}: no variables and no tables, expected weights that can change")
