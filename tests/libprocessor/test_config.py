@@ -65,6 +65,8 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "shard_instance_count": ([], [0, 4], [-1, *NOT_AN_INTEGER]),
     "id_type": ([], ["string", "int64"], ["", "int32", *NOT_A_STRING]),
     # Ours
+    "follow": ([""], [], ["deltas", *NOT_A_STRING]),
+    "follow_epoch": ([], [], [0, -1, *NOT_AN_INTEGER]),
     "execution": (["inline", "pinned"], [], ["", "Inline", "thread", *NOT_A_STRING]),
     "worker_threads": ([1, 2], [], [0, 4097, *NOT_AN_INTEGER]),
     "max_queue_size": ([1, 4096], [], [0, -5, *NOT_AN_INTEGER]),

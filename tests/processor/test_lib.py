@@ -141,7 +141,7 @@ def test_struct_sizes_are_those_of_the_library() -> None:
     ("before", "after", "message"),
     [
         ("int32_t priority;", "int32_t priority;\n  int64_t drift;", "request has"),
-        ("PROCESSOR_ABI_VERSION 0x0001", "PROCESSOR_ABI_VERSION 0x0002", "ABI 1.2, expected 2.2"),
+        ("PROCESSOR_ABI_VERSION 0x0001", "PROCESSOR_ABI_VERSION 0x0002", "ABI 1.3, expected 2.3"),
     ],
 )
 def test_drifted_declarations_are_refused(
