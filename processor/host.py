@@ -109,8 +109,8 @@ class Host(Owner):
         priority : int
             A larger number is more urgent. It affects only requests that wait.
         only_if_bounded : bool
-            Do not run the request if its graph has loops, because its duration is then unknown. For callers that block
-            other work.
+            Do not run the request if its graph has loops, because its duration is then unknown, or if it asks for an
+            epoch. For callers that block other work.
 
         Returns
         -------

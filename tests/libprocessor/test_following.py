@@ -203,6 +203,17 @@ def test_requests_wait_for_the_epoch_that_they_ask_for(
         ask_host(host, metadata={"x-min-epoch": "new"})
 
 
+def test_a_request_for_an_epoch_never_waits_on_a_thread_that_others_need(
+    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+) -> None:
+    state.serve(host, {"m": model_of(artifact, 1, follow=str(writer.folder))})
+    begin = time.monotonic()
+    with pytest.raises(processor.AbortedError) as refused:
+        ask_host(host, metadata={"x-min-epoch": "9"}, only_if_bounded=True)
+    assert refused.value.answer is None, "the caller repeats it asynchronously"
+    assert time.monotonic() - begin < 5
+
+
 def test_asynchronous_requests_wait_for_an_epoch_too(
     host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
 ) -> None:

@@ -649,7 +649,7 @@ typedef struct processor_host_request {
   /** Number of entries in `metadata`. */
   size_t num_metadata;
   /** Not 0: processor_host_process() does not run the request if its graph has loops, since their duration is
-   *  unknown. It returns ABORTED without a result, and the request leaves no trace. This is for hosts that call on a
+   *  unknown, or if it asks for an epoch. It returns ABORTED without a result, and the request leaves no trace. This is for hosts that call on a
    *  thread that others wait for, and that then repeat the call asynchronously. */
   int32_t only_if_bounded;
 } processor_host_request;

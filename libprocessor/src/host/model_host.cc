@@ -58,10 +58,10 @@ absl::Status ModelHost::Route(HostCall& call) {
   if (absl::Status s = table->Find(wanted.spec.name, &routes); !s.ok()) return s;
   RouteChoice choice;
   if (absl::Status s = ChooseVersion(*routes, wanted, &choice); !s.ok()) return s;
-  if (request.only_if_bounded && !choice.servable->version->model().IsBounded()) {
+  if (request.only_if_bounded && (request.min_epoch > 0 || !choice.servable->version->model().IsBounded())) {
     call.answer.not_run = true;
     return absl::AbortedError(
-        "request: its graph has loops, expected one without, as it was only to be run if bounded");
+        "request: its graph has loops or it waits for an epoch, expected neither, as it was only to be run if bounded");
   }
   call.servable = std::move(choice.servable);
   // A refused request is counted as well; Finish() ends the count of every call that has a servable.
