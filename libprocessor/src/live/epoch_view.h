@@ -69,6 +69,9 @@ struct EpochFacts {
   uint64_t term = 0;
   int64_t event_time = kUnknownTime;  // µs since 1970
   int64_t write_time = 0;
+
+  /// The time of what the epoch knows, in microseconds since 1970; 0 if that is not known.
+  int64_t knows_us() const { return event_time != kUnknownTime ? event_time : write_time; }
 };
 
 /// Immutable, apart from weights that are made when they are first asked for. Any thread may read it.

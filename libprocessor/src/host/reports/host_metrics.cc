@@ -213,8 +213,8 @@ class MetricsText {
           [](const FollowState& state) { return state.live.held ? 1.0 : 0.0; });
     write("recprocessor_live_age_seconds", "gauge", "Time since the newest sample that the served epoch knows of.",
           [](const FollowState& state) {
-            if (state.knows_us() == 0) return std::optional<double>();
-            return std::optional<double>(static_cast<double>(UnixUs() - state.knows_us()) / 1e6);
+            if (state.live.served.knows_us() == 0) return std::optional<double>();
+            return std::optional<double>(static_cast<double>(UnixUs() - state.live.served.knows_us()) / 1e6);
           });
     write("recprocessor_live_rows_total", "counter", "Rows that were changed or deleted.",
           [](const FollowState& state) { return static_cast<double>(state.live.applied_rows); });

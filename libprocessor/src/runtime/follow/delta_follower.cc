@@ -47,11 +47,8 @@ DeltaFollower::DeltaFollower(std::string folder, tensorflow::core::RefCountPtr<L
     : timeline_(std::move(folder)), live_(std::move(live)), watch_(timeline_.folder()) {}
 
 absl::Status DeltaFollower::Start(const Cancellation& cancellation) {
-  const absl::Status applied = ApplyPublished(&cancellation);
+  CatchUp(&cancellation);
   if (cancellation.requested()) return cancellation.why();
-  const absl::Status held = GoToHeldEpoch();
-  Report(applied.ok() ? held : applied);
-  waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
   try {
     thread_ = std::thread([this] { Follow(); });
   } catch (const std::system_error&) {
@@ -100,13 +97,22 @@ void DeltaFollower::Follow() {
     if (!woken && change == before && ++quiet < kListingsApart) continue;
     quiet = 0;
     Attempt([this] {
-      const absl::Status applied = ApplyPublished(nullptr);
-      const absl::Status held = GoToHeldEpoch();
-      Report(applied.ok() ? held : applied);
-      waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
+      CatchUp(nullptr);
       return absl::OkStatus();
     }).IgnoreError();
   }
+}
+
+void DeltaFollower::CatchUp(const Cancellation* cancellation) {
+  const absl::Status applied = ApplyPublished(cancellation);
+  const absl::Status held = GoToHeldEpoch();
+  Report(applied.ok() ? held : applied);
+  waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
+}
+
+std::optional<int64_t> DeltaFollower::wanted() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return wanted_;
 }
 
 absl::Status DeltaFollower::ApplyPublished(const Cancellation* cancellation) {
@@ -147,11 +153,7 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
 }
 
 absl::Status DeltaFollower::GoToHeldEpoch() {
-  std::optional<int64_t> wanted;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    wanted = wanted_;
-  }
+  const std::optional<int64_t> wanted = this->wanted();
   const LiveModel::Status status = live_->status();
   if (!wanted.has_value()) {
     live_->Resume();
@@ -193,7 +195,7 @@ nlohmann::ordered_json FollowState::Json() const {
           {"oldest_epoch", live.oldest_kept},
           {"newest_epoch", live.newest.epoch},
           {"held", live.held},
-          {"knows_us", known(knows_us())},
+          {"knows_us", known(live.served.knows_us())},
           {"applied_us", known(applied_us)},
           {"rows", live.applied_rows},
           {"overlay_rows", live.changed_rows},

@@ -32,10 +32,6 @@ struct FollowState {
   std::string error;       // of the last attempt; empty if it succeeded
   int64_t applied_us = 0;  // when the newest epoch was served first, in microseconds since 1970; 0: none was applied
 
-  /// The time of what the served epoch knows, in microseconds since 1970; 0 if that is not known.
-  int64_t knows_us() const {
-    return live.served.event_time != kUnknownTime ? live.served.event_time : live.served.write_time;
-  }
   /// For processor_model_info() and the files of a host.
   nlohmann::ordered_json Json() const;
 };
@@ -67,6 +63,9 @@ class DeltaFollower {
 
  private:
   void Follow();
+  /// Applies what has been published, goes to the epoch to hold, and reports what failed. `cancellation`: may be null.
+  void CatchUp(const Cancellation* cancellation);
+  std::optional<int64_t> wanted() const;
   /// Applies segments until there is none, the held epoch is reached, or one fails.
   /// \return the status of the one that failed.
   absl::Status ApplyPublished(const Cancellation* cancellation);

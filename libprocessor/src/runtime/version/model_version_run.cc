@@ -38,7 +38,7 @@ PinnedEpoch ModelVersion::Pin() const {
   if (!ReadViewTensor(pinned.view, &view).ok()) return pinned;
   const EpochFacts& facts = view->facts();
   pinned.epoch = static_cast<int64_t>(facts.epoch);
-  pinned.knows_us = facts.event_time != kUnknownTime ? facts.event_time : facts.write_time;
+  pinned.knows_us = facts.knows_us();
   return pinned;
 }
 
