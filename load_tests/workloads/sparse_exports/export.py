@@ -59,7 +59,7 @@ class Export:
     def restored(self, name: str, dtype: Any) -> str:
         """Read a tensor of the checkpoint, in the restore graph."""
         names, slices = self.const([name.encode()]), self.const([b""])
-        return self.node("RestoreV2", ["save/Const", names, slices], dtypes=[dtype])
+        return self.node("RestoreV2", ["save/Const", names, slices], dtypes=[load_tensorflow().as_dtype(dtype)])
 
     def on_restore(self, node: str) -> None:
         self._restores.append(f"^{node}")
