@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -172,6 +172,11 @@ bench-deepctr: lib $(VENV)/.stamp-bench
 bench-kernels: lib
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_kernels
 	$(Q)$(BUILD)/bench/bench_kernels $(BENCH_ARGS)
+
+## bench-live: measure live models, and check answers over 10,000 epochs and 1,000 damaged deltas; an hour
+bench-live: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_kernels
+	$(Q)$(BIN)/python -m load_tests.bench_live $(BENCH_ARGS)
 
 ## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')
 bench-graph-tools: lib $(VENV)/.stamp-bench

@@ -22,6 +22,7 @@ add_bench(serving
 compile_in_batches(bench_serving 5)
 add_bench(lifecycle libprocessor/bench/request_file.cc)
 add_bench(open_loop libprocessor/bench/request_file.cc)
+add_bench(live)
 
 add_bench(codec libprocessor/bench/codec_requests.cc
           tests/libprocessor/codec/oracle.cc tests/libprocessor/codec/kserve_oracle.cc)

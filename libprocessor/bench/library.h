@@ -48,6 +48,8 @@ class Library {
     Find("processor_result_bytes", &result_bytes);
     Find("processor_result_free", &result_free);
     Find("processor_result_get_info", &result_get_info);
+    Find("processor_result_num_tensors", &result_num_tensors);
+    Find("processor_result_tensor", &result_tensor);
     if (abi_version() >> 16 != PROCESSOR_ABI_VERSION >> 16) {
       throw std::runtime_error(path + ": built for another ABI version");
     }
@@ -100,6 +102,8 @@ class Library {
   decltype(&::processor_result_bytes) result_bytes;
   decltype(&::processor_result_free) result_free;
   decltype(&::processor_result_get_info) result_get_info;
+  decltype(&::processor_result_num_tensors) result_num_tensors;
+  decltype(&::processor_result_tensor) result_tensor;
 
  private:
   template <typename Function>

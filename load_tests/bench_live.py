@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure live models: how fresh their answers are, what deltas cost, and that no answer is ever wrong.
+
+    python -m load_tests.bench_live                       # everything: about an hour
+    python -m load_tests.bench_live --only mixed damage   # some cases
+    python -m load_tests.bench_live --quick               # the same code with tiny sizes
+
+Prints a table for each case and the targets, and writes results/bench_live.json. docs/benchmarks/live_models.md
+explains the cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from load_tests._benchmark import BenchmarkParser
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT, ProgramError, find_library, find_program
+from load_tests._report import Target, finish, make_console
+from load_tests.live import damage, mixed
+from load_tests.live.setup import Setup
+
+__all__ = ["CASES", "main"]
+
+Measure = Callable[[Setup], dict[str, Any]]
+Judge = Callable[[dict[str, Any]], list[Target]]
+CASES: dict[str, tuple[Measure, Judge]] = {
+    "mixed": (mixed.measure, mixed.judge),
+    "damage": (damage.measure, damage.judge),
+}
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = BenchmarkParser("bench_live", "Measure live models.")
+    parser.add_argument("--only", nargs="+", choices=tuple(CASES), default=list(CASES), help="cases (default: all)")
+    parser.add_argument("--seed", type=int, help="seed of `damage` (default: a new one, which the results contain)")
+    parser.add_programs("bench_live")
+    return parser.parse(arguments)
+
+
+def _table(name: str, case: dict[str, Any]) -> Table:
+    table = Table(title=name, show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for key, value in case.items():
+        text = f"{value:,}" if isinstance(value, int) else value if isinstance(value, str) else json.dumps(value)
+        table.add_row(key, escape(text[:400]))
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if an answer was wrong, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    environment = describe_environment(ROOT)
+    cases, targets = dict[str, Any](), list[Target]()
+    try:
+        program, library = find_program("bench_live", options.bench_dir), find_library(options.library)
+        for name in options.only:
+            measure, judge = CASES[name]
+            with console.status(name) as shown:
+                tick = lambda text, name=name, shown=shown: shown.update(f"{name}: {text}")  # noqa: E731
+                setup = Setup(program, library, options.cache / "live", options.quick, options.seed, tick)
+                cases[name] = measure(setup)
+            console.print(_table(name, cases[name]))
+            targets += judge(cases[name])
+    except (FileNotFoundError, ProgramError) as error:
+        console.print(f"[bold red]The run failed:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    wrong = [name for name, case in cases.items() if case.get("wrong")]
+    if wrong:
+        console.print(f"[bold red]Wrong answers:[/] {', '.join(wrong)}")
+    if options.quick:
+        targets = []
+        console.print("A quick run: the answers are right; its figures are no measurement.")
+    results = {"benchmark": "live", "quick": options.quick, "environment": environment, "cases": cases}
+    status = finish(console, options.output, results, targets, options.strict)
+    return 1 if wrong else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
