@@ -103,7 +103,7 @@ class LiveClients:
                 if left <= 0 or self._process.poll() is not None:
                     raise self._failure(f"epoch {self.epoch} answers, expected {epoch}")
                 self._reached.wait(min(left, 1.0))
-            return self._first[min(number for number in self._first if number >= epoch)]
+            return min((at for number, at in self._first.items() if number >= epoch), default=0)
 
     def measure(self) -> dict[str, Any]:
         """Return the number of requests since the last call, and percentiles of their latency [µs]."""

@@ -205,7 +205,7 @@ def measure(setup: Setup) -> dict[str, Any]:
         killed = set(draw.sample(range(events), kills))
         all_keys = np.arange(SHAPE.keys).reshape(-1, SHAPE.features)
         kept = []
-        with LiveHost({1: (artifact, damage.timeline)}, folder / "host") as host:
+        with LiveHost(artifact, {1: damage.timeline}, folder / "host") as host:
             session = _Session(host, damage, checks, draw)
             with CheckingClients(host.port, SHAPE, checks):
                 for event in range(events):

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,8 @@ __all__ = ["Connection", "LiveAnswer", "LiveHost"]
 _MODEL = "ranking"
 _START_S = 120.0
 _TIMEOUT_S = 10.0
+# If all CPUs are busy, work that only uses idle time would never finish.
+_ALL_CPUS = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 _REFUSED = re.compile(r"^recprocessor_live_refused_total\{.*\} (\d+)", re.MULTILINE)
 
 
@@ -46,12 +49,13 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
 
-    def ask(self, keys: Array) -> LiveAnswer:
+    def ask(self, keys: Array, version: int = 1) -> LiveAnswer:
         """Send a request.
 
         Parameters
         ----------
         keys : ndarray [batch, features] int64
+        version : int
 
         Raises
         ------
@@ -60,12 +64,18 @@ class Connection:
         ValueError
             If it answers with another status than 200.
         """
-        response, body = self._exchange("POST", f"/v1/models/{_MODEL}:predict", {"inputs": {"a": keys.tolist()}})
+        path = f"/v1/models/{_MODEL}/versions/{version}:predict"
+        response, body = self._exchange("POST", path, {"inputs": {"a": keys.tolist()}})
         if response.status != 200:
             raise ValueError(f"status {response.status}: {body[:300]!r}")
         outputs = json.loads(body)["outputs"]
         rows, y = (np.array(outputs[name], np.float32) for name in ("rows", "y"))
         return LiveAnswer(int(response.headers["x-model-epoch"]), keys, rows, y)
+
+    def ready(self, version: int) -> bool:
+        """Return whether a version is ready."""
+        response, _ = self._exchange("GET", f"/v2/models/{_MODEL}/versions/{version}/ready", None)
+        return response.status == 200
 
     def refused(self) -> int:
         """Return how many segments the host has refused."""
@@ -92,27 +102,25 @@ class LiveHost:
 
     Parameters
     ----------
-    artifacts : dict of int to (Path, Path)
-        By version: its artifact and its timeline.
+    artifact : Path
+    timelines : mapping of int to Path
+        By version: the timeline that it follows; all begin with the artifact.
     folder : Path
-        An empty folder for its state and its log.
+        A folder for its state and its log.
+    sessions : int
+        Of each version.
     """
 
-    def __init__(self, artifacts: dict[int, tuple[Path, Path]], folder: Path) -> None:
+    def __init__(self, artifact: Path, timelines: Mapping[int, Path], folder: Path, sessions: int = 2) -> None:
         with contextlib.ExitStack() as stack:
             listeners = [stack.enter_context(socket.socket()) for _ in range(2)]
             for listener in listeners:
                 listener.bind(("127.0.0.1", 0))
             self.port, self._grpc = (int(listener.getsockname()[1]) for listener in listeners)
-        self._folder, self._log = folder, folder / "log"
-        config = {"session_num": 2, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
-        versions = {
-            str(number): {"path": str(artifact.resolve()), "follow": str(timeline.resolve()), "config": config}
-            for number, (artifact, timeline) in artifacts.items()
-        }
-        models = {_MODEL: {"baseline": min(artifacts), "versions": versions}}
+        self._artifact, self._folder, self._log = artifact.resolve(), folder, folder / "log"
+        self._generation, self._sessions = 0, sessions
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "desired.json").write_text(json.dumps({"schema": 1, "generation": 1, "models": models}))
+        self.desire(timelines)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> LiveHost:
@@ -127,6 +135,20 @@ class LiveHost:
         """Return the id of the process."""
         assert self._process is not None
         return self._process.pid
+
+    def desire(self, timelines: Mapping[int, Path]) -> None:
+        """Change the versions that the host serves."""
+        self._generation += 1
+        config = {"session_num": self._sessions, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
+        versions = {
+            str(number): {"path": str(self._artifact), "follow": str(timeline.resolve()), "config": config}
+            for number, timeline in timelines.items()
+        }
+        desired = {"schema": 1, "generation": self._generation, "maintenance_cpus": _ALL_CPUS}
+        desired["models"] = {_MODEL: {"baseline": min(timelines), "versions": versions}}
+        beside = self._folder / ".desired.json"
+        beside.write_text(json.dumps(desired))
+        beside.replace(self._folder / "desired.json")
 
     def start(self) -> None:
         """Start the host, and wait until it answers."""

@@ -27,11 +27,13 @@ from graph_tools.store.timeline import Position
 from graph_tools.tensors import Array, ArrayTensor
 from load_tests._programs import ROOT
 
-__all__ = ["SCALE", "TABLE", "Shape", "delta_of", "ensure_artifact", "variables_at"]
+__all__ = ["HOT", "SCALE", "TABLE", "Shape", "delta_of", "ensure_artifact", "variables_at"]
 
 TABLE = "items"
 #: y divided by the epoch.
 SCALE = 3
+#: Keys of features that are shown where not all are: their rows are those that change in each epoch.
+HOT = 1000
 _LINEAGE = b"load_tests/live\0"
 
 
@@ -126,7 +128,7 @@ def _export(folder: Path, shape: Shape) -> None:
     # Rows of features that are not shown are like those of a real model; shown rows are 0, the number of the epoch.
     rows = np.zeros((shape.keys, shape.dim), np.float32)
     if shape.shown < shape.features:
-        rows[1:] = np.random.default_rng(0).standard_normal((shape.keys - 1, shape.dim), np.float32)
+        rows[HOT:] = np.random.default_rng(0).standard_normal((shape.keys - HOT, shape.dim), np.float32)
     table = tfra_table(export, TABLE, keys, rows)
     ids = export.input("a", "int64", (None, shape.features))
     found = tfra_lookup(export, table, ids, export.const(np.zeros(shape.dim, np.float32)))

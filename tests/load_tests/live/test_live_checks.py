@@ -15,9 +15,11 @@ from graph_tools.store.lineage import read_lineage
 from graph_tools.store.timeline_writer import TimelineWriter
 from load_tests import bench_live
 from load_tests._programs import find_program
+from load_tests.live import footprint, latency, lookups
 from load_tests.live.client import LiveClients
 from load_tests.live.expected import Checks, Expected
 from load_tests.live.host import LiveAnswer
+from load_tests.live.memory import Population
 from load_tests.live.mixed import CONFIG, SHAPE, count_overlapped, judge
 from load_tests.live.model import SCALE, delta_of, ensure_artifact, variables_at
 from load_tests.live.setup import Setup
@@ -67,6 +69,55 @@ def test_the_cases_pass_and_check_every_answer(setup: Setup, cache: Path, tmp_pa
     assert damage["kinds"]["killed"] == 1
     assert sum(damage["kinds"].values()) == damage["events"] + 1
     assert damage["fully_applied"] == [damage["epochs"]]
+
+
+def test_the_population_keeps_its_size_and_deletes_only_live_keys() -> None:
+    population, live = Population(2000), set(range(2000))
+    for _ in range(50):
+        changed, deleted = population.turn()
+        assert set(deleted.tolist()) <= live
+        live = live - set(deleted.tolist()) | set(changed.tolist())
+        assert live == set(population.live.tolist())
+        assert len(live) == 2000
+        assert np.all(np.diff(changed) > 0), "the format asks for ascending keys"
+        assert not set(deleted.tolist()) & set(changed.tolist())
+
+
+def test_the_ratio_of_lookups_is_the_median_of_the_runs() -> None:
+    def run(changed: float, same: float) -> dict[str, Any]:
+        return {"case": "live", "ways": [{"way": "changed", "p50_us": changed}, {"way": "same", "p50_us": same}]}
+
+    case = lookups.summarize([run(12, 10), run(13, 10), run(22, 20)])
+    assert case["ratio"] == 1.2
+    assert case["interval"][0] <= 1.2 <= case["interval"][1]
+    assert not lookups.judge(case)[0].ok
+
+
+def test_latencies_are_judged_beyond_the_interval_of_the_same_side() -> None:
+    assert latency.judge({"ratio": 1.2, "same_interval": [0.9, 1.2]})[0].ok
+    assert not latency.judge({"ratio": 1.2, "same_interval": [0.9, 1.0]})[0].ok
+    assert not latency.judge({"ratio": 1.06, "same_interval": [0.5, 0.9]})[0].ok
+
+
+def test_the_footprint_counts_pages_once_and_libraries_in_full() -> None:
+    mappings = """\
+1000-2000 r--p 00000000 fe:00 7   /data/rows.emb
+Rss:   100 kB
+Pss:    50 kB
+Anonymous:  0 kB
+2000-3000 r-xp 00000000 fe:00 8   /lib/libtensorflow.so.2
+Rss:    30 kB
+Pss:     1 kB
+Anonymous:  10 kB
+3000-4000 rw-p 00000000 00:00 0
+Rss:     5 kB
+Pss:     5 kB
+Anonymous:  5 kB
+"""
+    found = footprint.sum_mappings(mappings.splitlines())
+    assert {name: size // 1024 for name, size in found.items()} == {
+        "total": 85, "anonymous": 15, "libraries": 20, "files": 50,
+    }  # fmt: skip
 
 
 def test_wrong_answers_fail_the_run(

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare lookups in a table of which a tenth has changed with lookups in one without changes."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from load_tests._programs import find_program, run_program
+from load_tests._report import Target
+from load_tests.live.latency import interval_of
+from load_tests.live.setup import Setup
+
+__all__ = ["judge", "measure", "summarize"]
+
+#: Largest time of lookups with changed rows over that without.
+MOST = 1.1
+_CASE = "live/lookups/changed:10%"
+
+
+def measure(setup: Setup) -> dict[str, Any]:
+    """Run the case of `bench_kernels` several times; it checks the answers, and both tables take turns in it."""
+    program = find_program("bench_kernels", setup.program.parent)
+    runs = []
+    for number in range(setup.size(7, 1)):
+        runs.append(run_program(program, {"filter": _CASE, "seconds": setup.size(8, 1)}))
+        setup.tick(f"run {number + 1}")
+    return summarize(runs)
+
+
+def summarize(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the ratio of the times, as the median of the runs, and its interval.
+
+    Parameters
+    ----------
+    runs : list of dict
+        Outputs of `bench_kernels` for one case.
+    """
+    times = [{way["way"]: way["p50_us"] for way in run["ways"]} for run in runs]
+    ratios = [turn["changed"] / turn["same"] for turn in times]
+    return {
+        "case": runs[0]["case"],
+        "ratio": round(median(ratios), 4),
+        "interval": [round(value, 4) for value in interval_of(ratios)],
+        "changed_us": median(turn["changed"] for turn in times),
+        "same_us": median(turn["same"] for turn in times),
+        "runs": runs,
+    }
+
+
+def judge(case: dict[str, Any]) -> list[Target]:
+    """Compare the ratio with the target."""
+    return [Target("lookups with 10 % changed rows, time over none", case["ratio"], MOST, at_least=False)]
