@@ -13,6 +13,15 @@ from serving_proxy.control.plane import Plane
 from serving_proxy.deploy.views import share
 
 _PREFIX = "recprocessor_proxy_"
+_LIVE = {
+    "epoch": "The epoch of its timeline that a version serves",
+    "age_seconds": "Time since the newest sample that the served epoch knows of",
+    "held": "1 if a rollback holds the version at its epoch",
+    "rows_per_second": "Number of rows that deltas change in a second",
+    "overlay_bytes": "Memory of changed rows beside the table files, of all hosts",
+    "refused": "Number of refused deltas and other faults of the timeline",
+}
+_FIELDS = {"age_seconds": "age_s", "rows_per_second": "rows_per_s"}
 
 
 class PlaneCollector(Collector):
@@ -41,6 +50,7 @@ class PlaneCollector(Collector):
                     state.add_metric([name, str(number), version.state.value], 1.0)
                     percent.add_metric([name, str(number)], share(model, number))
         yield from (up, restarts, state, percent)
+        yield from self._live()
         yield from self._guard()
         yield from self._cores()
         jobs = GaugeMetricFamily(f"{_PREFIX}jobs_running", "Number of running jobs", labels=["kind"])
@@ -76,6 +86,15 @@ class PlaneCollector(Collector):
         yield CounterMetricFamily(
             f"{_PREFIX}core_moves", "Number of changes of a pool's cores", value=allocator.moves_made
         )
+
+    def _live(self) -> Iterator[Metric]:
+        for name, text in _LIVE.items():
+            metric = GaugeMetricFamily(f"{_PREFIX}live_{name}", text, labels=["model", "version"])
+            for (model, number), live in self._plane.observer.live.figures.items():
+                value = getattr(live, _FIELDS.get(name, name))
+                if value is not None:
+                    metric.add_metric([model, str(number)], float(value))
+            yield metric
 
     def _guard(self) -> Iterator[Metric]:
         labels = ["model", "version", "ruling"]

@@ -10,7 +10,8 @@ from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.machine import Load, owners, topology
 from serving_proxy.cores.views import CpuView, MachineView, OwnerView, cores_view
 from serving_proxy.counters.history import History
-from serving_proxy.counters.views import point_views
+from serving_proxy.counters.live import LiveCounters
+from serving_proxy.counters.views import live_views, point_views
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.control import Control
 from serving_proxy.guard.loop import Guard
@@ -31,6 +32,7 @@ class Observer:
         self._cpus = topology()
         self._guard = guard
         self._history = history
+        self.live = LiveCounters()
         self._told = asyncio.Event()
 
     async def run(self) -> None:
@@ -51,6 +53,7 @@ class Observer:
             if version.desired
         }
         self._totals.keep(keys)
+        self.live.step(control.hosts, keys, now)
         self._guard.step(now)
         if self._history.step(keys, now):
             self._busy = self._load.percent()
@@ -62,10 +65,11 @@ class Observer:
         await self._told.wait()
 
     def view(self) -> WatchView:
-        """Return the newest point, the verdicts and the owners of CPUs."""
+        """Return the newest point, the epochs, the verdicts and the owners of CPUs."""
         models = self._control.models
         return WatchView(
             points=point_views(self._history.newest()),
+            live=live_views(self.live.figures),
             guards={name: guard_view(model, self._guard.watched(name)) for name, model in sorted(models.items())},
             machine=self.machine(),
         )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from serving_proxy.cores.views import MachineView
-from serving_proxy.counters.views import PointView
+from serving_proxy.counters.views import LiveView, PointView
 from serving_proxy.deploy.views import JobView, ModelView
 from serving_proxy.guard.views import GuardView
 from serving_proxy.hosts.views import HostView
@@ -43,9 +43,10 @@ class StatusView(View):
 
 
 class WatchView(View):
-    """The values that change all the time: `points` by model and version, verdicts, CPUs."""
+    """The values that change all the time: `points` and `live` by model and version, verdicts, CPUs."""
 
     points: dict[str, dict[str, PointView]]
+    live: dict[str, dict[str, LiveView]]
     guards: dict[str, GuardView]
     machine: MachineView
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API's view of the history: rates per second, latencies in milliseconds."""
+"""The API's views of counters: rates per second, latencies in milliseconds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated
 
 from pydantic import WithJsonSchema
 
 from serving_proxy.counters.history import Point
+from serving_proxy.counters.live import LiveFigures
 from serving_proxy.counters.stats_file import Key
 from serving_proxy.records.view import View
 
@@ -27,6 +29,29 @@ class HistoryView(View):
 
     period_s: float
     models: dict[str, dict[str, list[PointView]]]
+
+
+class LiveView(View):
+    """A version that follows a timeline: the epoch that it serves, and how long ago its newest sample was (`age_s`,
+    null at the first epoch).
+    """
+
+    epoch: int
+    newest_epoch: int
+    held: bool
+    age_s: float | None
+    rows_per_s: float
+    overlay_bytes: int
+    refused: int
+    error: str | None
+
+
+def live_views(figures: Mapping[Key, LiveFigures]) -> dict[str, dict[str, LiveView]]:
+    """Return the versions that follow timelines, by model and version."""
+    found: dict[str, dict[str, LiveView]] = {}
+    for (model, number), live in figures.items():
+        found.setdefault(model, {})[str(number)] = LiveView(**asdict(live))
+    return found
 
 
 def point_views(points: Mapping[Key, Point]) -> dict[str, dict[str, Point]]:

@@ -38,6 +38,9 @@ export function duration(seconds) {
   return `${Math.floor(minutes / 60)} h${rest ? ` ${rest} min` : ""}`;
 }
 
+/** Return the age of something, to a tenth of a second if it is young. */
+export const age = (seconds) => (seconds < 10 ? `${seconds.toFixed(1)} s` : duration(seconds));
+
 export function bytes(count) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let at = 0;

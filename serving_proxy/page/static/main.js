@@ -16,6 +16,7 @@ const MOST_POINTS = 150;
 const state = {
   status: null,
   guards: {},
+  live: {},
   machine: { cpus: [], owners: [], cores: { mode: "off", pools: [], notes: [] } },
   history: new Map(),
   spanSeconds: 300,
@@ -185,6 +186,7 @@ const listener = {
     }
     if (kind === "watch") {
       state.guards = data.guards;
+      state.live = data.live;
       state.machine = data.machine;
       for (const [model, versions] of Object.entries(data.points)) {
         for (const [version, point] of Object.entries(versions)) addPoint(model, version, point);

@@ -4,7 +4,7 @@
 import { promote, ramp } from "./actions.js";
 import { chart, scaleFor } from "./charts.js";
 import { h } from "./dom.js";
-import { bytes, clock, duration, milliseconds, NONE, percent, short } from "./format.js";
+import { age, bytes, clock, duration, milliseconds, NONE, percent, short } from "./format.js";
 
 export const GONE = new Set(["failed", "draining", "stopped"]);
 const COLUMNS = ["Version", "State", "Share", "Requests/s", "Latency", "Errors", "Guard", "Actions"];
@@ -69,6 +69,7 @@ function foldButton(model, idle, open, redraw) {
 
 function versionRow(model, version, color, points, scales, state, say) {
   const verdict = state.guards[model.name]?.versions[version.version];
+  const live = state.live[model.name]?.[version.version];
   const cell = (column, ...content) => {
     const empty = content.every((part) => part === null || part === NONE);
     return h("td", { role: "cell", "data-label": COLUMNS[column], class: empty ? "none" : null }, content);
@@ -86,7 +87,7 @@ function versionRow(model, version, color, points, scales, state, say) {
       version.labels.map((label) => h("span", { class: "badge", key: label }, label)),
       details(version),
     ),
-    cell(1, h("span", { class: `state ${version.state}` }, version.state), version.reason ? h("p", { class: "reason" }, version.reason) : null),
+    cell(1, h("span", { class: `state ${version.state}` }, version.state), version.reason ? h("p", { class: "reason" }, version.reason) : null, live ? liveView(live) : null),
     cell(2, percent(version.traffic), version.shadow > 0 ? h("p", { class: "muted" }, `${percent(version.shadow)} mirrored`) : null),
     cell(3, drawn ? rateChart(points, scales) : NONE),
     cell(4, drawn ? latencyChart(points, scales, version.slo_p99_ms) : NONE, drawn || version.slo_p99_ms === null ? null : h("p", { class: "muted" }, `SLO ${milliseconds(version.slo_p99_ms)}`)),
@@ -120,6 +121,19 @@ function latencyChart(points, { p99: top, seconds }, slo) {
       most > top ? h("span", { class: "muted" }, `peak ${milliseconds(most)}`) : null,
     ),
     chart({ points, seconds, lines: [["p50", POINT.p50], ["p99", POINT.p99]], top, unit: " ms", limit: slo, label }),
+  ];
+}
+
+function liveView(live) {
+  const facts = [
+    `${short(live.rows_per_s)} rows/s`,
+    `${bytes(live.overlay_bytes)} of changed rows`,
+    live.refused ? `${short(live.refused)} refused` : null,
+  ];
+  return [
+    h("p", { class: "epoch", key: "epoch" }, `epoch ${live.epoch}`, live.age_s === null ? null : `, ${age(live.age_s)} old `, live.held ? h("span", { class: "badge warn" }, "held") : null),
+    h("p", { class: "facts", key: "facts" }, facts.filter(Boolean).join(", ")),
+    live.error ? h("p", { class: "bad", key: "error" }, live.error) : null,
   ];
 }
 

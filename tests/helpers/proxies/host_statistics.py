@@ -39,6 +39,13 @@ def version_stats(
     return made
 
 
+def following(epoch: int) -> dict[str, Any]:
+    """Return the entry of a version that was held before the newest epoch, two minutes old, and has refused another."""
+    live: dict[str, Any] = {"epoch": epoch, "oldest_epoch": 0, "newest_epoch": epoch + 1, "held": True}
+    live |= {"knows_us": round((clock.time() - 120) * 1e6), "rows": 1500 * epoch, "overlay_bytes": 8_400_000}
+    return {"live": live | {"refused": 1, "error": "9.delta: <b>damaged</b>"}}
+
+
 def shadow_version(compared: int, failed: int = 0, correlation: float = 1.0, nan: int = 0) -> dict[str, Any]:
     """Return the entry of a shadow version, with one score per response."""
     spread = 0.05
@@ -79,7 +86,7 @@ def counting(state_dir: Path, *, failing: Callable[[], bool] = lambda: False) ->
             grown = {1.1: 300 * tick, 2.6: 88 * tick, 5.0: 8 * tick, 11.0: 4 * tick}
             small: dict[str, Any] = {"milliseconds": {1.1: 32 * tick, 4.0: 8 * tick}, "UNKNOWN": failed}
             versions = {
-                3: version_stats(ok=400 * tick, milliseconds=grown, scores=(25 * tick, 0)),
+                3: version_stats(ok=400 * tick, milliseconds=grown, scores=(25 * tick, 0)) | following(tick),
                 4: version_stats(ok=40 * tick, scores=(4 * tick, 0), **small),
             }
             now = clock.time()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from helpers.hosts.request_log_files import prediction_log, write_log
-from helpers.proxies.host_statistics import shadow_version, stats, version_stats, write_host_file
+from helpers.proxies.host_statistics import following, shadow_version, stats, version_stats, write_host_file
 from helpers.proxies.proxy_runs import Proxy, wait_for
 from serving_proxy import Client
 from serving_proxy.errors import InvalidError, NotFoundError
@@ -57,7 +57,7 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
     def more() -> bool:
         more.count += 100  # type: ignore[attr-defined]
         count = more.count  # type: ignore[attr-defined]
-        versions = {3: version_stats(ok=10 * count), 4: version_stats(ok=count, UNKNOWN=count)}
+        versions = {3: version_stats(ok=10 * count) | following(count), 4: version_stats(ok=count, UNKNOWN=count)}
         write_host_file(folder, "stats.json", stats(versions, name, time=float(count)))
         write_host_file(folder, "shadow.json", stats({4: shadow_version(count)}, name, time=float(count)))
         time.sleep(0.3)
@@ -71,10 +71,9 @@ def test_a_bad_variant_of_a_running_proxy_loses_its_traffic(
     shown = client.versions(name)["versions"][1]
     assert shown["role"] == "rolled back"
     assert client.guard(name)["versions"]["3"]["ruling"] in {"ok", "wait"}
-    assert (
-        f'recprocessor_proxy_guard_ruling{{model="{name}",ruling='
-        in httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
-    )
+    metrics = httpx.get(f"{proxy.url}/metrics", headers=proxy.headers()).text
+    assert f'recprocessor_proxy_guard_ruling{{model="{name}",ruling=' in metrics
+    assert f'recprocessor_proxy_live_overlay_bytes{{model="{name}",version="3"}} 8.4e+06' in metrics
     # Any point will do: the latest ones were taken when no requests came any more.
     wait_for(lambda: any(rate > 0 for _, rate, *_ in client.history()["models"].get(name, {}).get("3", ())))
     (folder / "stats.json").unlink()

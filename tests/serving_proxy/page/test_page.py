@@ -46,6 +46,18 @@ def test_the_page_shows_versions_and_charts(visit: Make, proxy: ProxyThread) -> 
         assert {re.match(r"http://[^/]+", url)[0] for url in seen.asked} == {proxy.url}  # type: ignore[index]
 
 
+def test_versions_that_follow_a_timeline_show_epoch_age_and_refusals(visit: Make, proxy: ProxyThread) -> None:
+    with counting(proxy.state_dir), visit() as seen:
+        page = seen.live().page
+        state = page.locator("table.versions tbody tr").first.locator("td[data-label=State]")
+        state.locator(".facts", has_text=re.compile("[1-9][0-9]* rows/s")).wait_for()
+        assert re.fullmatch(r"epoch \d+, 2 min old held", state.locator(".epoch").inner_text())
+        assert state.locator(".facts").inner_text().endswith(" rows/s, 8.4 MB of changed rows, 1 refused")
+        assert state.locator(".bad").inner_text() == "9.delta: <b>damaged</b>"
+        assert page.locator("table.versions .epoch").count() == 1
+        assert seen.complaints == []
+
+
 def test_charts_have_figures_units_and_a_legend(visit: Make, proxy: ProxyThread) -> None:
     with counting(proxy.state_dir), visit() as seen:
         page = seen.live().page
