@@ -23,6 +23,7 @@ Limits that are not given stay as they are; the value `none` removes a limit.
 - `serving-proxy guard ranking --error-percent 0.5 --window 5m --min-requests 1000`
 - `serving-proxy guard ranking --min-correlation 0.98 --promote-after 30m`
 - `serving-proxy guard ranking --action alert`
+- `serving-proxy guard ranking --action epoch`
 """
 
 

@@ -85,17 +85,21 @@ class Window:
     Attributes
     ----------
     seconds : float [s]
-    began : float [s]
-        When the window was started or restarted: earlier counts are ignored.
+    begins : float or None [s]
+        Counts before this time are ignored; None once it has passed.
     """
 
     seconds: float
-    began: float
+    begins: float | None = None
     _samples: deque[tuple[float, Tally]] = field(default_factory=deque)
 
     def add(self, now: float, total: Tally) -> Tally:
         """Add the counters of this moment, and return the counts within the window."""
         samples = self._samples
+        if self.begins is not None and now < self.begins:
+            samples.clear()
+        else:
+            self.begins = None
         if not samples or now - samples[-1][0] >= self.seconds / _SAMPLES:
             samples.append((now, total))
         # The oldest sample that is kept is at the window's start, or just before it.

@@ -1,13 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check epochs of a timeline against what hosts report."""
+"""Epochs of a timeline as hosts report them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from serving_proxy.counters.stats_file import live_state
 from serving_proxy.errors import PreconditionError
-from serving_proxy.records.hosts import HostSeen
+from serving_proxy.records.hosts import HUNG, HostSeen
+
+
+@dataclass(frozen=True)
+class ServedEpochs:
+    """The epochs of a version on all hosts that serve it.
+
+    Attributes
+    ----------
+    epoch : int
+        The earliest that a host serves.
+    last : int
+        The latest that a host serves.
+    oldest : int
+        The earliest to which all hosts can return.
+    """
+
+    epoch: int
+    last: int
+    oldest: int
+
+
+def served_epochs(hosts: Iterable[HostSeen], model: str, number: int) -> ServedEpochs | None:
+    """Return the epochs of a version; None if no host reports any."""
+    found = [live for _, live in _live_states(hosts, model, number)]
+    if not found:
+        return None
+    served = [live["epoch"] for live in found]
+    return ServedEpochs(min(served), max(served), max(live["oldest_epoch"] for live in found))
 
 
 def check_epoch(hosts: Iterable[HostSeen], model: str, number: int, epoch: int) -> None:
@@ -18,12 +48,33 @@ def check_epoch(hosts: Iterable[HostSeen], model: str, number: int, epoch: int) 
     PreconditionError
         A host has not reached the epoch, or no longer has it.
     """
-    for host in hosts:
-        live = live_state(host.stats, model, number) if host.alive else None
-        if live is None:
-            continue
+    for name, live in _live_states(hosts, model, number):
         oldest, newest = live["oldest_epoch"], live["newest_epoch"]
         if not oldest <= epoch <= newest:
             raise PreconditionError(
-                f"{model}/{number}: epoch {epoch} is not on host {host.name}, expected {oldest} to {newest}"
+                f"{model}/{number}: epoch {epoch} is not on host {name}, expected {oldest} to {newest}"
             )
+
+
+def hosts_that_lack(hosts: Sequence[HostSeen], model: str, number: int, timeline: str) -> list[str]:
+    """Return the live hosts that have not reported yet that a version follows a timeline.
+
+    Raises
+    ------
+    PreconditionError
+        The timeline has a fault; the version serves the epoch before it.
+    """
+    reported = {name: live for name, live in _live_states(hosts, model, number) if live.get("timeline") == timeline}
+    for name, live in reported.items():
+        if live.get("error"):
+            raise PreconditionError(
+                f"{model}/{number}: ready at epoch {live['epoch']}, but {name} does not follow {timeline}: "
+                f"{live['error']}"
+            )
+    return [host.name for host in hosts if host.alive and host.state != HUNG and host.name not in reported]
+
+
+def _live_states(hosts: Iterable[HostSeen], model: str, number: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name of each live host on which a version follows a timeline, and the state there."""
+    found = [(host.name, live_state(host.stats, model, number)) for host in hosts if host.alive]
+    return [(name, live) for name, live in found if live is not None]

@@ -19,7 +19,7 @@ class ActionTaken:
     Attributes
     ----------
     action : str
-        `rollback`, `pause`, `promote` or `alert`.
+        `rollback`, `epoch`, `pause`, `promote` or `alert`.
     change : Change
         The model after it, with the verdict as its first note.
     """

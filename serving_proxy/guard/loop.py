@@ -13,9 +13,11 @@ from serving_proxy.counters.tally import Tally
 from serving_proxy.counters.windows import Totals, Window
 from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.control import Control
+from serving_proxy.deploy.epochs import served_epochs
 from serving_proxy.errors import ProxyError
-from serving_proxy.guard.actions import action_for, judged_roles
+from serving_proxy.guard.actions import ActionTaken, action_for, judged_roles
 from serving_proxy.guard.alerts import Alerts
+from serving_proxy.guard.epochs import EpochTrail, return_to, suspects
 from serving_proxy.guard.judging import judge
 from serving_proxy.guard.verdict import Evidence, Role, Ruling, Verdict
 from serving_proxy.records.guard_settings import GuardSettings
@@ -25,6 +27,8 @@ from serving_proxy.records.states import State
 log = logging.getLogger("serving_proxy.guard")
 
 _STORED = "guard"
+# Counters of responses of the epoch before may arrive two seconds after a host has reported another one.
+_SETTLES_S = 3.0
 
 
 @dataclass
@@ -34,9 +38,12 @@ class WatchedVersion:
     Attributes
     ----------
     mark : tuple
-        Role and deployment time; if these change, judging starts again.
+        Role, deployment time, and the epochs at which it and its baseline are held; if these change, judging starts
+        again.
     recent : Tally
         Counters of the window.
+    epochs : dict of int to EpochTrail
+        The epochs of the version and of its baseline, by their numbers.
     within_since : float or None
         Since when every verdict has found it within its limits.
     recorded : str
@@ -50,6 +57,7 @@ class WatchedVersion:
     verdict: Verdict = field(default_factory=lambda: Verdict(Ruling.WAIT, "not judged yet"))
     within_since: float | None = None
     recorded: str = ""
+    epochs: dict[int, EpochTrail] = field(default_factory=dict)
 
 
 class Guard:
@@ -91,16 +99,30 @@ class Guard:
     def _add_counters(self, model: Model, number: int, role: Role, now: float) -> None:
         """Add the counters of a version up to now to its window."""
         key = (model.name, number)
-        mark = (role.value, model.versions[number].deployed_at)
+        compared = [number] if role == Role.BASELINE or model.baseline is None else [number, model.baseline]
+        held = [model.versions[other].epoch for other in compared]
+        mark = (role.value, model.versions[number].deployed_at, *held)
         watched = self._watched.get(key)
         if watched is None or watched.mark != mark:
             recorded = self._rulings.get(f"{model.name}/{number}", {})
             same = tuple(recorded.get("mark", ())) == mark
-            window = Window(model.guard.window_s, now)
+            window = Window(model.guard.window_s)
             watched = WatchedVersion(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
             self._watched[key] = watched
+        if not all(self._serves(model, other, epoch) for other, epoch in zip(compared, held, strict=True)):
+            watched.window = Window(model.guard.window_s, now + _SETTLES_S)
         watched.window.seconds = model.guard.window_s
         watched.recent = watched.window.add(now, self._totals.of(key))
+        for other in compared:
+            served = served_epochs(self._control.hosts, model.name, other)
+            if served is not None:
+                trail = watched.epochs.setdefault(other, EpochTrail())
+                trail.add(now, now - watched.window.covered(now), served.epoch)
+
+    def _serves(self, model: Model, number: int, epoch: int | None) -> bool:
+        """Return whether all hosts serve the epoch at which a version is held, if it is held."""
+        served = None if epoch is None else served_epochs(self._control.hosts, model.name, number)
+        return served is None or served.epoch == served.last == epoch
 
     def _judge_version(self, model: Model, number: int, now: float) -> bool:
         """Judge a version, and act the first time that it is found bad; return whether there is a new ruling."""
@@ -131,6 +153,8 @@ class Guard:
         ruling = watched.verdict.ruling
         if ruling in {Ruling.OK, Ruling.PROMOTE}:
             watched.within_since = watched.within_since or now
+            for trail in watched.epochs.values():
+                trail.approve()
         elif ruling == Ruling.BAD or watched.verdict.findings:
             # The verdict is in doubt; having too few requests is not a doubt.
             watched.within_since = None
@@ -143,12 +167,25 @@ class Guard:
             self._control.commit(Change(model, (note,)))
             return
         since = self._baselines.get(model.name, {}).get("since", now)
-        done = action_for(model, number, watched.role, verdict, now - since)
+        done = self._return_to_epoch(model, number, watched) or action_for(
+            model, number, watched.role, verdict, now - since
+        )
         note = done.change.notes[0].model_copy(update={"data": _data(watched, done.action)})
         self._control.commit(Change(done.change.model, (note, *done.change.notes[1:])))
         self._control.step()
         if self._alerts is not None:
             self._alerts.send(note.message, {"at": now, "model": model.name, "version": number, **note.data})
+
+    def _return_to_epoch(self, model: Model, number: int, watched: WatchedVersion) -> ActionTaken | None:
+        """Hold a version at an earlier epoch if its last ones may have caused a bad verdict."""
+        if model.guard.action != "epoch":
+            return None
+        for suspect in suspects(model, number, watched.role, watched.verdict):
+            trail = watched.epochs.get(suspect, EpochTrail())
+            epoch = trail.target(served_epochs(self._control.hosts, model.name, suspect))
+            if epoch is not None:
+                return return_to(model, suspect, epoch, trail.good, number, watched.verdict)
+        return None
 
     def _follow_baseline(self, model: Model, now: float) -> bool:
         """Remember since when a version has been the baseline."""

@@ -22,8 +22,9 @@ class GuardSettings(BaseModel):
     Attributes
     ----------
     action : str
-        `rollback` removes the version's traffic, or returns from a new baseline to the last good one; `pause` sends
-        everything to the baseline; `alert` only reports; `off` does not judge.
+        `rollback` removes the version's traffic, or returns from a new baseline to the last good one; `epoch` first
+        returns a version that follows a timeline to its last good epoch; `pause` sends everything to the baseline;
+        `alert` only reports; `off` does not judge.
     error_percent : float or None [%]
         Failed requests, in excess of the baseline's at the same time.
     nan_percent : float or None [%]
@@ -47,8 +48,8 @@ class GuardSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     action: Annotated[
-        Literal["rollback", "pause", "alert", "off"],
-        CliOption("rollback|pause|alert|off", "Action for a version that exceeds a limit."),
+        Literal["rollback", "epoch", "pause", "alert", "off"],
+        CliOption("rollback|epoch|pause|alert|off", "Action for a version that exceeds a limit."),
     ] = "rollback"
     error_percent: Annotated[
         Percentage | None,

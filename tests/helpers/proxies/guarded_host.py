@@ -45,6 +45,7 @@ class GuardedHost:
         self.host = host
         self.counted: dict[int, dict[str, Any]] = {}
         self.shadows: dict[int, dict[str, Any]] = {}
+        self.live: dict[int, dict[str, Any]] = {}
         self.now = NOW
         self.show({})
         self.begin()
@@ -80,10 +81,19 @@ class GuardedHost:
         """Set the total counters of a version."""
         self.counted[number] = version_stats(**values)
 
+    def serve_epoch(self, number: int, epoch: int) -> None:
+        """Let the host report that a version serves an epoch, and keeps the eight before the newest."""
+        newest = max(epoch, self.live.get(number, {}).get("newest_epoch", 0))
+        held = epoch < newest
+        epochs = {"epoch": epoch, "oldest_epoch": max(0, newest - 8), "newest_epoch": newest, "held": held}
+        self.live[number] = {"live": epochs}
+
     def look(self, seconds: float = 1.0) -> None:
         """Let time pass, and the guard look."""
         self.now += seconds
         data = stats(self.counted, time=self.now)
+        following = {number: self.counted.get(number, {}) | live for number, live in self.live.items()}
+        write_host_file(self.host, "stats.json", stats(following, time=self.now))
         if self.shadows:
             data["shadow"] = stats(self.shadows, time=self.now)
         self.totals.add("host-0", data)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,21 @@ import httpx
 import numpy as np
 import pytest
 
+from graph_tools.store.timeline_writer import TimelineWriter
 from helpers.hosts.contract_messages import encode
+from helpers.models.live_models import START, export_live, publish
 from helpers.models.model_builders import build_linear
 from helpers.proxies.proxy_runs import ProxyProcess, wait_for
 
 pytestmark = pytest.mark.slow
 
 LIMIT = 7.0
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    with ProxyProcess(tmp_path_factory.mktemp("proxy"), host="python") as running:
+        yield running
 
 
 def build_bad(path: Path, *, fails: bool) -> Path:
@@ -36,8 +45,10 @@ def build_bad(path: Path, *, fails: bool) -> Path:
     return path
 
 
-def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_taken_back(tmp_path: Path) -> None:
-    with ProxyProcess(tmp_path / "proxy", host="python") as proxy, proxy.client() as client:
+def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_taken_back(
+    proxy: ProxyProcess, tmp_path: Path
+) -> None:
+    with proxy.client() as client:
         client.deploy("ranking", build_linear(tmp_path / "3"), wait=True, timeout=120, slo_p99_ms=60_000)
         client.deploy("ranking", build_bad(tmp_path / "4", fails=True), traffic=40, wait=True, timeout=120)
         client.deploy("ranking", build_bad(tmp_path / "6", fails=False), traffic=40, wait=True, timeout=120)
@@ -80,6 +91,51 @@ def test_variants_that_fail_or_answer_nan_and_a_shadow_that_ranks_otherwise_are_
         assert {bad[number]["data"]["action"] for number in (4, 5, 6)} == {"rollback"}
         points = client.history()["models"]["ranking"]["3"]
         assert all(0 < point[3] <= point[4] for point in points if point[3] is not None)
-        owners = {owner["version"]: owner["cpus"] for owner in client.machine()["owners"]}
+        owners = {
+            owner["version"]: owner["cpus"] for owner in client.machine()["owners"] if owner["model"] == "ranking"
+        }
         assert set(owners) == {3, 4, 5, 6}
         assert all(owners.values())
+
+
+def test_a_real_baseline_returns_when_it_drifts_from_a_shadow_that_follows_nothing(
+    proxy: ProxyProcess, tmp_path: Path
+) -> None:
+    artifact = export_live(tmp_path)
+    writer = TimelineWriter(tmp_path / "timeline", START, "a test")
+    with proxy.client() as client:
+        client.deploy("live", artifact, version=1, follow=str(writer.folder), wait=True, timeout=120)
+        client.deploy("live", artifact, version=2, shadow=100, wait=True, timeout=120)
+        client.guard("live", action="epoch", min_requests=20, window_s=5, max_difference=1.0)
+        body = encode({"a": np.arange(8, dtype=np.int64)})
+        address = "http://" + client.status()["hosts"][0]["endpoints"]["rest"]
+
+        def shown() -> dict[str, Any]:
+            return client.versions("live")["versions"][0]
+
+        with httpx.Client(base_url=address, trust_env=False) as http:
+
+            def asked() -> str:
+                answers = [http.post("/v1/models/live:eas", content=body) for _ in range(5)]
+                assert {answer.status_code for answer in answers} == {200}
+                return answers[-1].headers["x-model-epoch"]
+
+            def judged(ruling: str) -> bool:
+                asked()
+                return client.guard("live")["versions"].get("2", {}).get("ruling") == ruling
+
+            wait_for(lambda: judged("ok"))
+            publish(writer, 1000.0)
+            wait_for(lambda: asked() == "1")
+            wait_for(lambda: asked() == "0")
+            assert shown()["epoch"] == 0
+            assert client.versions("live")["versions"][1]["shadow"] == 100
+            publish(writer, 0.01)
+            wait_for(lambda: judged("ok"))
+            assert asked() == "0", "it stays there"
+            client.resume("live")
+            wait_for(lambda: asked() == "2")
+        (event,) = [event for event in client.events(model="live") if event["data"].get("ruling") == "bad"]
+        assert event["version"] == 1
+        assert event["message"].startswith("live/1: held at epoch 0, the last one within its limits; compared with 2")
+        assert event["data"]["action"] == "epoch"
