@@ -25,7 +25,7 @@ from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.fingerprint import stamp_of
 from serving_proxy.gates.paths import check_tree, check_writable, resolved
 from serving_proxy.gates.profile import check_profile
-from serving_proxy.gates.saved_model import check_graph
+from serving_proxy.gates.saved_model import check_graph, check_live
 from serving_proxy.records.models import Model
 from serving_proxy.records.states import GATED
 from serving_proxy.system.cpus import parse_cpus
@@ -84,12 +84,16 @@ class Operations:
                 f"{name}: its versions come from {model.base_path}, expected the version in that directory"
             )
         before = model.versions.get(choose_number(model, asked))
+        follows = asked.settings.follow
+        if follows is not None and before is not None and before.active and before.path is not None:
+            check_live(Path(before.path))
         if not by_policy and (before is None or not before.active):
             asked = asked.model_copy(update={"settings": self._defaults.completed(asked.settings)})
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]
-        job = self._pipeline.begin(name, number) if version.state in GATED else None
+        follows_another = follows is not None and (before is None or before.settings.follow != follows)
+        job = self._pipeline.begin(name, number) if version.state in GATED or follows_another else None
         running = (job for job in self._jobs.running(name, number) if job.deployed_at == version.deployed_at)
         notes = _notes_without_effect(model, number, asked)
         if asked.given_profile is not None and self._control.options.cores == "off":
@@ -201,6 +205,8 @@ class Operations:
             if not os.path.isdir(folder):
                 raise InvalidError(f"follow {settings.follow}: not a folder, expected a timeline of deltas")
             settings = settings.model_copy(update={"follow": str(folder)})
+            if asked.optimize is None:
+                check_live(place)
         for key in ("timeline_path", "ev_storage_path"):
             place_of_key = settings.config.get(key)
             if isinstance(place_of_key, str) and place_of_key:

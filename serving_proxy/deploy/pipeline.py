@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from serving_proxy.deploy.changes import Change, move, stop
 from serving_proxy.deploy.control import Control
+from serving_proxy.deploy.epochs import hosts_that_lack
 from serving_proxy.deploy.jobs import Job, Jobs, Work
+from serving_proxy.deploy.reuse import made_before, read_before
 from serving_proxy.errors import CancelledError, ExhaustedError, PreconditionError, ProxyError, UnavailableError
 from serving_proxy.gates.hashing import fingerprint_apart
 from serving_proxy.gates.saved_model import Signatures, read_signatures
@@ -30,6 +32,9 @@ _VALIDATIONS = 2
 _WAITING_S = 5.0
 _FULL_DISK_S = 2.0
 _LONGEST_FORGETTING_S = 5.0
+# Hosts report once a second what they follow.
+_REPORT_PERIOD_S = 0.1
+_LONGEST_REPORT_S = 20.0
 
 _T = TypeVar("_T")
 Cancelled = Callable[[], bool]
@@ -141,7 +146,8 @@ class DeployPipeline:
                 path = await self._optimize(job, name, version, found.path)
             signatures = await asyncio.to_thread(read_signatures, path)
             # The hash that is shown must be that of the served files.
-            files = await self._in_thread(job, "reading the optimized model", partial(fingerprint_apart, path))
+            work = partial(fingerprint_apart, path, known=read_before(self._control.models))
+            files = await self._in_thread(job, "reading the optimized model", work)
             found = replace(found, path=path, signatures=signatures, files=files)
             expected = self._expected_signatures(name, version)
             if expected is not None:
@@ -165,7 +171,10 @@ class DeployPipeline:
         version = self._current_version(name, number, deployed_at)
         expected = self._expected_signatures(name, version)
         allowed = {*self._control.options.allowed_ops, *version.allowed_ops}
-        work = partial(validate, version.source, self._control.options.model_roots, expected, allowed_ops=allowed)
+        roots = self._control.options.model_roots
+        work = partial(
+            validate, version.source, roots, expected, allowed_ops=allowed, known=read_before(self._control.models)
+        )
         return await self._in_thread(job, "validating", work)
 
     async def _in_thread(self, job: Job, step: str, work: Callable[[Cancelled, Told, str | None], _T]) -> _T:
@@ -185,6 +194,9 @@ class DeployPipeline:
 
     async def _optimize(self, job: Job, name: str, version: Version, source: Path) -> Path:
         options = self._control.options
+        made = made_before(self._control.models, version)
+        if made is not None:
+            return made
         target = self.artifact(name, version)
         await asyncio.to_thread(shutil.rmtree, target, True)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -195,21 +207,41 @@ class DeployPipeline:
             table_store=options.tables,
             report=target.with_suffix(".json"),
             requests=Path(version.settings.warmup_file) if version.settings.warmup_file else None,
+            live=version.settings.follow is not None,
             cpus=self._control.host_settings.maintenance_cpus,
             progress=lambda step, done, total, unit: job.report(f"optimizing: {step}", done, total, unit),
         )
         return target.resolve(strict=True)
 
     async def _wait_until_loaded(self, job: Job, name: str, number: int, deployed_at: float) -> None:
-        """Wait until every host has the version, or one reports why not."""
+        """Wait until every host has the version and follows its timeline, or one reports why not."""
         while True:
             version = self._current_version(name, number, deployed_at)
             if version.state == State.READY:
+                await self._wait_until_followed(job, name, number, deployed_at)
                 return
             if version.state == State.FAILED:
                 raise PreconditionError(f"{name}/{number}: {version.reason}")
             job.report(str(version.state) + (f", {version.reason}" if version.reason else ""))
             await self._control.feed.change(_WAITING_S)
+
+    async def _wait_until_followed(self, job: Job, name: str, number: int, deployed_at: float) -> None:
+        """Wait until every host has read the timeline of a version, if it follows one."""
+        end = time.monotonic() + _LONGEST_REPORT_S
+        while True:
+            version = self._current_version(name, number, deployed_at)
+            timeline = version.settings.follow
+            if timeline is None or version.state != State.READY:
+                return
+            missing = hosts_that_lack(self._control.hosts, name, number, timeline)
+            if not missing:
+                return
+            if time.monotonic() >= end:
+                raise PreconditionError(
+                    f"{name}/{number}: ready, but {', '.join(missing)} does not report {timeline}, expected its epoch"
+                )
+            job.report(f"waiting until {', '.join(missing)} follows {timeline}")
+            await asyncio.sleep(_REPORT_PERIOD_S)
 
     def _version(self, name: str, number: int) -> Version:
         return self._control.model(name).versions[number]

@@ -13,12 +13,12 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from serving_proxy.errors import CancelledError, InvalidError, UnavailableError
-from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint
+from serving_proxy.gates.fingerprint import Fingerprint, files_of, fingerprint, seal_of
 from serving_proxy.workers.low_priority import lower_priority
 
 #: Smaller models are read in less time than a process needs to start.
@@ -27,7 +27,11 @@ _LOOK_S = 0.2
 
 
 def fingerprint_apart(
-    folder: Path, cancelled: Callable[[], bool], progress: Callable[[int, int], None], cpus: str | None
+    folder: Path,
+    cancelled: Callable[[], bool],
+    progress: Callable[[int, int], None],
+    cpus: str | None,
+    known: Mapping[Path, Fingerprint] | None = None,
 ) -> Fingerprint:
     """Read all files of a model as `fingerprint` does, without taking CPU time from serving.
 
@@ -37,11 +41,16 @@ def fingerprint_apart(
         As for `fingerprint`.
     cpus : str or None
         CPUs on which to read; None: in the idle time of all.
+    known : mapping of Path to Fingerprint, optional
+        By folder, what was found when it was read for another version; if its seal is the same, it is not read again.
 
     Raises
     ------
     CancelledError, InvalidError, UnavailableError
     """
+    before = (known or {}).get(folder)
+    if before is not None and seal_of(folder) == before.seal:
+        return before
     try:
         small = sum(path.stat().st_size for path in files_of(folder)) < SMALL_BYTES
     except OSError:

@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from serving_proxy import messages
-from serving_proxy.errors import InvalidError, NotFoundError
+from serving_proxy.errors import InvalidError, NotFoundError, PreconditionError
 from serving_proxy.system.files import read_regular
 
 # TensorFlow's DataType, by number.
@@ -32,6 +32,21 @@ def check_graph(folder: Path) -> None:
     """Raise `NotFoundError` if the folder is not that of a SavedModel."""
     if not any(os.path.isfile(folder / name) for name in ("saved_model.pb", "saved_model.pbtxt")):
         raise NotFoundError(f"{folder}: no saved_model.pb, expected the folder of a SavedModel")
+
+
+def is_live(folder: Path) -> bool:
+    """Return whether a SavedModel can follow a timeline."""
+    return os.path.isfile(folder / "assets" / "live.json")
+
+
+def check_live(folder: Path) -> None:
+    """Raise `PreconditionError` if a SavedModel cannot follow a timeline."""
+    if not is_live(folder):
+        raise PreconditionError(
+            f"{folder}: a model that is not live, expected what `graph-tools optimize --live` or `fuse --live` writes "
+            "(or deploy an export with --optimize --follow); a model that is only cut gets changes as a new version, "
+            "by `graph-tools delta apply`"
+        )
 
 
 def read_meta_graph(folder: Path) -> Any:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,7 @@ def validate(
     progress: Callable[[int, int], None],
     cpus: str | None = None,
     allowed_ops: Collection[str] = (),
+    known: Mapping[Path, Fingerprint] | None = None,
 ) -> Validated:
     """Check a model.
 
@@ -62,6 +63,8 @@ def validate(
         CPUs on which large files are read; by default in the idle time of all.
     allowed_ops : collection of str
         Ops that may be reached although they touch files, the process or the network.
+    known : mapping of Path to Fingerprint, optional
+        As for `fingerprint_apart`.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def validate(
     if expected is not None:
         check_signatures(source, expected, signatures)
     ops = check_ops(source, graph, allowed_ops)
-    return Validated(path, signatures, fingerprint_apart(path, cancelled, progress, cpus), ops)
+    return Validated(path, signatures, fingerprint_apart(path, cancelled, progress, cpus, known), ops)
 
 
 def check_signatures(source: str, expected: Signatures, found: Signatures) -> None:

@@ -18,6 +18,7 @@ async def optimize(
     table_store: Path,
     report: Path,
     requests: Path | None = None,
+    live: bool = False,
     cpus: str | None = None,
     progress: Progress,
 ) -> None:
@@ -25,10 +26,15 @@ async def optimize(
 
     Cancelling the task ends the process, which leaves no incomplete files behind.
 
+    Parameters
+    ----------
+    live : bool
+        The result must be able to follow a timeline.
+
     Raises
     ------
     PreconditionError
-        The model cannot be optimized, or its scores differ; with the tool's own message.
+        The model cannot be optimized or made live, or its scores differ; with the tool's own message.
     """
     asked = {
         "source": str(source),
@@ -37,6 +43,7 @@ async def optimize(
         "table_store": str(table_store),
         "report": str(report),
         "requests": [str(requests)] if requests else [],
+        "live": live,
         "cpus": cpus,
     }
     await run_worker(_WORKER, asked, f"graph-tools optimize {source}", progress)

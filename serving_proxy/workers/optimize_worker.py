@@ -60,6 +60,7 @@ def main(text: str) -> int:
             precision=asked["precision"],
             table_store=asked["table_store"],
             requests=asked["requests"],
+            live=asked["live"],
             progress=Lines(),
         )
         write_json(found.to_json(), report)
