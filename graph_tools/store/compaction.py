@@ -48,12 +48,19 @@ def compact(folder: Path, first: int | None = None, last: int | None = None) -> 
         return Compacted(segments[0], _remove_replaced(folder, segments[0]))
     headers = [segment.header for segment in segments]
     with naming(folder):
-        delta = merge_deltas([segment.delta for segment in segments])
+        delta = replace(merge_deltas([segment.delta for segment in segments]), chains=_chains(segments))
     header = replace(
         headers[-1], first_epoch=headers[0].first_epoch, previous=headers[0].previous, chain=segments[-1].chain
     )
     segment = publish(folder, header, delta)
     return Compacted(segment, _remove_replaced(folder, segment))
+
+
+def _chains(segments: list[Segment]) -> tuple[bytes, ...]:
+    """Return the chain hashes of all epochs of segments but the last; none if a segment does not list its own."""
+    chains = [chain for segment in segments for chain in (*segment.delta.chains, segment.chain)]
+    epochs = segments[-1].header.last_epoch - segments[0].header.first_epoch
+    return tuple(chains[:-1]) if len(chains) == epochs + 1 else ()
 
 
 def _inside(folder: Path, segment: Segment) -> tuple[Path, ...]:

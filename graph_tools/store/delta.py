@@ -90,8 +90,11 @@ class Delta:
         The new values of variables, by their names in the source model.
     streams : dict of str to int
         The position of the next message, by stream.
+    chains : tuple of bytes [32]
+        Of several epochs: the chain hashes of all but the last, or none.
     """
 
     tables: tuple[TableDelta, ...] = ()
     variables: dict[str, TensorSource] = field(default_factory=dict)
     streams: dict[str, int] = field(default_factory=dict)
+    chains: tuple[bytes, ...] = ()

@@ -67,7 +67,7 @@ class Segment:
                 raise WrongSegmentError(f"{len(self._raw)} bytes", f"file_size {self.header.file_size}")
             self._check_blocks()
             self.hash = self._check_hash()
-            directory = parse_directory(self._bytes(self._directory).tobytes())
+            directory = parse_directory(self._bytes(self._directory).tobytes(), self.header)
             self._check_places(directory)
             self.delta = self._delta(directory)
             self._check_zeros()
@@ -189,7 +189,7 @@ class Segment:
             entry.name: ArrayTensor(self._floats(Place(entry.offset, entry.size), entry.shape))
             for entry in directory.variables
         }
-        return Delta(tables, variables, dict(directory.streams))
+        return Delta(tables, variables, dict(directory.streams), directory.chains)
 
     def _floats(self, place: Place, shape: tuple[int, ...]) -> Array:
         return self._bytes(place).view("<f4").reshape(shape)

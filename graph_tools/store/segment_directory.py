@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graph_tools.errors import ConversionError
-from graph_tools.store.segment_layout import WrongSegmentError, aligned
+from graph_tools.store.segment_layout import HASH_BYTES, LISTS_CHAINS, SegmentHeader, WrongSegmentError, aligned
 
 KEY_KINDS = ("row_number", "int64", "string")
 MOST_NAME_BYTES = 65_535
@@ -57,11 +57,14 @@ class Directory:
     Attributes
     ----------
     streams : tuple of (name, position)
+    chains : tuple of bytes [32]
+        Those of all epochs but the last, or none.
     """
 
     tables: tuple[TableEntry, ...]
     variables: tuple[VariableEntry, ...]
     streams: tuple[tuple[str, int], ...]
+    chains: tuple[bytes, ...] = ()
 
     def pack(self) -> bytes:
         """Return the bytes of the directory.
@@ -81,7 +84,7 @@ class Directory:
             packed += [_NUMBER.pack(size) for size in (*variable.shape, variable.offset)]
         for name, position in self.streams:
             packed += [_pack_name(name), _NUMBER.pack(position)]
-        return b"".join(packed)
+        return b"".join([*packed, *self.chains])
 
 
 def _pack_name(name: str) -> bytes:
@@ -114,6 +117,12 @@ class _Records:
             raise WrongSegmentError(f"directory: {what} '{name}': bytes after the name that are set", "zeros")
         return name
 
+    def chains(self, count: int) -> tuple[bytes, ...]:
+        what = f"the chain hashes of {count} epochs"
+        if count > (len(self.raw) - self.place) // HASH_BYTES:
+            raise WrongSegmentError(f"directory: {what} that end after {len(self.raw)} bytes", "whole hashes")
+        return tuple(self._bytes(HASH_BYTES, what) for _ in range(count))
+
     def _bytes(self, count: int, what: str) -> bytes:
         if self.place + count > len(self.raw):
             raise WrongSegmentError(f"directory: {what} that ends after {len(self.raw)} bytes", "whole records")
@@ -121,7 +130,7 @@ class _Records:
         return self.raw[self.place - count : self.place]
 
 
-def parse_directory(raw: bytes) -> Directory:
+def parse_directory(raw: bytes, header: SegmentHeader) -> Directory:
     """Parse a directory, and check everything in it but the places of arrays.
 
     Raises
@@ -136,8 +145,10 @@ def parse_directory(raw: bytes) -> Directory:
         tuple(_table(records) for _ in range(tables)),
         tuple(_variable(records) for _ in range(variables)),
         tuple(_stream(records) for _ in range(streams)),
+        records.chains(header.last_epoch - header.first_epoch) if header.compatible & LISTS_CHAINS else (),
     )
-    if records.place != len(raw):
+    # Features that this version does not know may have more.
+    if records.place != len(raw) and not header.compatible & ~LISTS_CHAINS:
         raise WrongSegmentError(f"directory: {len(raw)} bytes", f"{records.place}, the end of the last record")
     names = [entry.name for entry in found.tables], [entry.name for entry in found.variables]
     for what, ordered in zip(("table", "variable", "stream"), (*names, [s[0] for s in found.streams]), strict=True):

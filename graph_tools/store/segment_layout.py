@@ -19,6 +19,8 @@ LINEAGE_BYTES = 16
 GREATEST = 10**16 - 1
 UNKNOWN_TIME = -(1 << 63)
 NO_HASH = bytes(HASH_BYTES)
+#: A compatible feature: the directory ends with the chain hashes of all epochs but the last.
+LISTS_CHAINS = 1
 #: The shortest directory has the counts only.
 COUNTS_BYTES = 16
 

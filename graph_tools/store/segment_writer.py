@@ -23,7 +23,7 @@ from graph_tools.store.segment_directory import (
     VariableEntry,
     place_table,
 )
-from graph_tools.store.segment_layout import HASH_BYTES, HEADER_BYTES, SegmentHeader, aligned
+from graph_tools.store.segment_layout import HASH_BYTES, HEADER_BYTES, LISTS_CHAINS, SegmentHeader, aligned
 from graph_tools.tensors import Array, ArrayTensor, TensorSource, rows_per_chunk
 
 _CHUNK_BYTES = 4 << 20
@@ -50,7 +50,9 @@ def write_segment(path: Path, header: SegmentHeader, delta: Delta) -> SegmentHea
     for table in tables.values():
         _check_table(table)
     places = _Places(tables, variables)
-    directory = Directory(places.tables, places.variables, tuple(_sorted(delta.streams).items())).pack()
+    directory = Directory(places.tables, places.variables, tuple(_sorted(delta.streams).items()), delta.chains).pack()
+    if delta.chains:
+        header = replace(header, compatible=header.compatible | LISTS_CHAINS)
     header = replace(header, directory_offset=places.end, directory_size=len(directory))
     header = replace(header, file_size=header.checksums_offset + 4 * header.blocks + HASH_BYTES)
     file = OutputFile(path, path, digest=True)

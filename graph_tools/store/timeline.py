@@ -125,7 +125,8 @@ class TimelineReader:
             file = find_following(self._files, self.position.epoch)
             if file is None:
                 self._files = list_segments(self.folder)
-                file = choose_next(self.folder, self._files, self.position.epoch)
+                file = find_across(self._files, self.position.epoch)
+                file = file or choose_next(self.folder, self._files, self.position.epoch)
             if file is None:
                 return None
             path = self.folder / file.name
@@ -145,6 +146,11 @@ def find_following(files: list[SegmentFile], epoch: int) -> SegmentFile | None:
     """Return the segment of an ascending list that begins after an epoch and has the greatest last epoch, or None."""
     place = bisect.bisect_right(files, SegmentFile(epoch + 1, GREATEST))
     return files[place - 1] if place and files[place - 1].first == epoch + 1 else None
+
+
+def find_across(files: list[SegmentFile], epoch: int) -> SegmentFile | None:
+    """Return the last segment of a list that begins after an epoch or before, and ends after it; None without one."""
+    return max((file for file in files if file.first <= epoch + 1 and file.last > epoch), default=None)
 
 
 def choose_next(folder: Path, files: list[SegmentFile], epoch: int) -> SegmentFile | None:
@@ -174,8 +180,8 @@ def continue_from(position: Position, segment: Segment) -> Position:
     Raises
     ------
     UnreadableError
-        The segment has other epochs than its name says, belongs to another lineage or history, or has been written by
-        an earlier writer.
+        The segment has other epochs than its name says, does not have the next one, belongs to another lineage or
+        history, or has been written by an earlier writer.
     """
     header = segment.header
     if segment.path.name != segment_name(header.first_epoch, header.last_epoch):
@@ -185,10 +191,22 @@ def continue_from(position: Position, segment: Segment) -> Position:
         raise UnreadableError(
             f"{segment.path}: lineage {header.lineage.hex()}, expected {position.lineage.hex()}; another lineage"
         )
-    if header.previous != position.chain:
-        found = f"previous {header.previous.hex()}"
-        expected = f"{position.chain.hex()}, the chain hash of epoch {position.epoch}; another history"
+    before = _chain_before(segment, position.epoch)
+    if before is None:
+        found = f"epochs {header.first_epoch} to {header.last_epoch} after epoch {position.epoch}"
+        expected = f"a segment that begins with epoch {position.epoch + 1}; out of order"
         raise UnreadableError(f"{segment.path}: {found}, expected {expected}")
+    if before != position.chain:
+        expected = f"{position.chain.hex()}, the chain hash of epoch {position.epoch}; another history"
+        raise UnreadableError(f"{segment.path}: follows {before.hex()}, expected {expected}")
     if header.term < position.term:
         raise UnreadableError(f"{segment.path}: term {header.term}, expected {position.term} or more; a second writer")
     return replace(position, epoch=header.last_epoch, chain=segment.chain, term=header.term)
+
+
+def _chain_before(segment: Segment, epoch: int) -> bytes | None:
+    """Return what a segment says is the chain hash of an epoch from which it continues, or None if it does not."""
+    first, chains = segment.header.first_epoch, segment.delta.chains
+    if epoch + 1 == first:
+        return segment.header.previous
+    return chains[epoch - first] if 0 <= epoch - first < len(chains) else None

@@ -172,7 +172,7 @@ def refusals() -> list[tuple[str, Any]]:
         ("variable 'nobody'", lambda t: t.publish(nobody=[1])),
         (r"shape \[2\], expected \[1\]", lambda t: t.publish(dense__bias=[1, 2])),
         ("element 0 is inf", lambda t: t.publish(dense__bias=[np.inf])),
-        ("expected 1, which follows", lambda t: (t.publish(), t.publish())[1]),
+        ("expected epoch 1; out of order", lambda t: (t.publish(), t.publish())[1]),
     ]
 
 

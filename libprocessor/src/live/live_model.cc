@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/thread_number.h"
+#include "src/tables/delta_timeline.h"
 
 namespace processor {
 namespace {
@@ -97,25 +98,12 @@ void LiveModel::Serve(std::shared_ptr<const EpochView> view) {
   published_.Exchange(std::move(tensors));
 }
 
-absl::Status LiveModel::Follows(const DeltaHeader& header) const {
+absl::Status LiveModel::Follows(const Changes& changes) const {
+  const DeltaHeader& header = changes.header;
   const EpochFacts& newest = kept_.back()->facts();
-  if (header.lineage != description().lineage) {
-    return absl::FailedPreconditionError(absl::StrCat("lineage ", HexText(header.lineage), ", expected ",
-                                                      HexText(description().lineage), " of the model"));
-  }
-  if (header.first_epoch != newest.epoch + 1) {
-    return absl::FailedPreconditionError(absl::StrCat("epochs ", header.first_epoch, " to ", header.last_epoch,
-                                                      ", expected ", newest.epoch + 1, ", which follows the newest"));
-  }
-  if (header.previous != newest.chain) {
-    return absl::FailedPreconditionError(absl::StrCat("another history: follows ", HexText(header.previous),
-                                                      ", expected ", HexText(newest.chain), " of epoch ",
-                                                      newest.epoch));
-  }
-  if (header.term < newest.term) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("term ", header.term, " of a former writer, expected at least ", newest.term));
-  }
+  absl::Status status =
+      CheckContinues(header, changes.chains, {description().lineage, newest.epoch, newest.chain, newest.term});
+  if (!status.ok()) return status;
   if (header.last_epoch - description().epoch > kMostOverlayEpochs) {
     return absl::FailedPreconditionError(absl::StrCat("epoch ", header.last_epoch, ", expected at most ",
                                                       kMostOverlayEpochs, " after that of the artifact"));
@@ -128,8 +116,8 @@ absl::Status LiveModel::Follows(const DeltaHeader& header) const {
 }
 
 absl::Status LiveModel::Apply(const DeltaSegment& segment) {
-  return Apply(
-      {absl::StrCat("segment '", segment.path(), "'"), segment.header(), segment.tables(), segment.variables()});
+  return Apply({absl::StrCat("segment '", segment.path(), "'"), segment.header(), segment.tables(), segment.variables(),
+                segment.chains()});
 }
 
 absl::Status LiveModel::Apply(const Changes& changes) {
@@ -154,7 +142,7 @@ uint64_t LiveModel::OldestPinned() {
 
 absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   const DeltaHeader& header = changes.header;
-  if (absl::Status s = Follows(header); !s.ok()) return s;
+  if (absl::Status s = Follows(changes); !s.ok()) return s;
   const uint64_t first = description().epoch;
   const auto oldest = static_cast<uint32_t>(OldestPinned() - first);
   for (const auto& overlay : overlays_) overlay->Reclaim(oldest);
@@ -348,13 +336,19 @@ void LiveModel::Resume() {
   Serve(kept_.back());
 }
 
+LiveModel::Epochs LiveModel::epochs() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return EpochsLocked();
+}
+
+LiveModel::Epochs LiveModel::EpochsLocked() const {
+  return {served_->facts(), kept_.back()->facts(), held_, kept_.front()->facts().epoch};
+}
+
 LiveModel::Status LiveModel::status() const {
   std::lock_guard<std::mutex> lock(mutex_);
   Status status;
-  status.served = served_->facts();
-  status.newest = kept_.back()->facts();
-  status.held = held_;
-  status.oldest_kept = kept_.front()->facts().epoch;
+  static_cast<Epochs&>(status) = EpochsLocked();
   status.applied_rows = applied_rows_;
   for (const auto& overlay : overlays_) {
     status.changed_rows += overlay->live_rows();
@@ -363,6 +357,6 @@ LiveModel::Status LiveModel::status() const {
   return status;
 }
 
-std::string LiveModel::DebugString() const { return absl::StrCat("live model at epoch ", status().served.epoch); }
+std::string LiveModel::DebugString() const { return absl::StrCat("live model at epoch ", epochs().served.epoch); }
 
 }  // namespace processor

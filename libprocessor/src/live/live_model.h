@@ -48,6 +48,7 @@ class LiveModel : public tensorflow::ResourceBase {
     DeltaHeader header;
     absl::Span<const DeltaTable> tables;
     absl::Span<const DeltaVariable> variables;
+    absl::Span<const ChainHash> chains;  // as DeltaSegment::chains()
   };
   absl::Status Apply(const Changes& changes);
 
@@ -57,10 +58,14 @@ class LiveModel : public tensorflow::ResourceBase {
   /// Serves the newest epoch again.
   void Resume();
 
-  struct Status {
+  struct Epochs {
     EpochFacts served, newest;
     bool held = false;
     uint64_t oldest_kept = 0;
+  };
+  Epochs epochs() const;
+
+  struct Status : Epochs {
     uint64_t changed_rows = 0;  // versions that the overlays have
     uint64_t overlay_bytes = 0;
     uint64_t applied_rows = 0;  // since the model was made
@@ -81,7 +86,8 @@ class LiveModel : public tensorflow::ResourceBase {
 
   LiveModel() = default;
 
-  absl::Status Follows(const DeltaHeader& header) const;
+  Epochs EpochsLocked() const;
+  absl::Status Follows(const Changes& changes) const;
   absl::Status ApplyChecked(const Changes& changes);
   absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
                             PreparedRows* rows);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "src/tables/delta_header.h"
 
 namespace processor {
 
@@ -52,6 +53,7 @@ struct DeltaContent {
   std::vector<DeltaTable> tables;
   std::vector<DeltaVariable> variables;
   std::vector<DeltaStream> streams;
+  absl::Span<const ChainHash> chains;  // of the first epoch up to the one before the last; empty if they are not listed
 };
 
 }  // namespace processor

@@ -138,13 +138,13 @@ class Records {
   }
 
   uint64_t left() const { return left_; }
-
- private:
+  const uint8_t* Next() const { return bytes_; }
   void Skip(uint64_t size) {
     bytes_ += size;
     left_ -= size;
   }
 
+ private:
   const uint8_t* bytes_;
   uint64_t left_;
 };
@@ -309,6 +309,20 @@ absl::Status TakeAll(uint32_t count, std::vector<Record>* found, TakeRecord&& ta
   return absl::OkStatus();
 }
 
+// Takes what is after the records: the data of compatible features, of which unknown ones are the last.
+absl::Status TakeFeatures(const DeltaHeader& header, Records* records, absl::Span<const ChainHash>* chains) {
+  if ((header.compatible & kListsChains) != 0) {
+    const uint64_t count = header.last_epoch - header.first_epoch;
+    if (count > records->left() / sizeof(ChainHash)) {
+      return DamagedDirectory("ends in the chain hashes of ", count, " epochs");
+    }
+    *chains = {reinterpret_cast<const ChainHash*>(records->Next()), static_cast<size_t>(count)};
+    records->Skip(count * sizeof(ChainHash));
+  }
+  if (records->left() == 0 || (header.compatible & ~kListsChains) != 0) return absl::OkStatus();
+  return DamagedDirectory(records->left(), " bytes after the last record, expected none");
+}
+
 }  // namespace
 
 absl::Status ReadDeltaDirectory(const uint8_t* file, const DeltaHeader& header, DeltaContent* content) {
@@ -331,7 +345,7 @@ absl::Status ReadDeltaDirectory(const uint8_t* file, const DeltaHeader& header, 
   status = TakeAll(streams, &found.streams,
                    [&](std::string_view* last, DeltaStream* stream) { return TakeStream(&records, last, stream); });
   if (!status.ok()) return status;
-  if (records.left() != 0) return DamagedDirectory(records.left(), " bytes after the last record, expected none");
+  if (absl::Status s = TakeFeatures(header, &records, &found.chains); !s.ok()) return s;
   if (absl::Status s = CheckNames(found); !s.ok()) return s;
   if (absl::Status s = arrays.Finish(); !s.ok()) return s;
   for (const DeltaTable& table : found.tables) {

@@ -21,6 +21,8 @@ constexpr size_t kDeltaBlockBytes = 65536;
 constexpr size_t kDeltaAlignment = 64;
 /// The greatest epoch and term: names of files have 16 digits.
 constexpr uint64_t kGreatestEpoch = 9999999999999999;
+/// A compatible feature: the directory ends with the chain hashes of all epochs but the last.
+constexpr uint64_t kListsChains = 1;
 /// The event time of a segment whose writer does not know it.
 constexpr int64_t kUnknownTime = std::numeric_limits<int64_t>::min();
 

@@ -16,8 +16,9 @@
 namespace processor {
 namespace {
 
-constexpr FileTerms kSegmentTerms = {"segment", "a segment of a timeline", "update recprocessor",
-                                     "copy it again, or let its writer publish the model again"};
+constexpr FileTerms kSegmentTerms = {
+    "segment", "a segment of a timeline", "update recprocessor",
+    "copy it again, or delete it and all later segments, and let the writer publish them again"};
 
 // Whole blocks that fit into the second-level cache: read, checked and hashed while they are there.
 constexpr uint64_t kChunkBlocks = 8;

@@ -35,6 +35,10 @@ class DeltaSegment {
   absl::Span<const DeltaTable> tables() const { return content_.tables; }
   absl::Span<const DeltaVariable> variables() const { return content_.variables; }
   absl::Span<const DeltaStream> streams() const { return content_.streams; }
+  /// The chain hashes of all epochs but the last; empty if the segment does not list them.
+  absl::Span<const ChainHash> chains() const { return content_.chains; }
+  /// The whole file.
+  absl::Span<const uint8_t> bytes() const { return {bytes_, static_cast<size_t>(header_.file_size)}; }
 
  private:
   explicit DeltaSegment(std::string path) : path_(std::move(path)) {}

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
-#include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,14 +18,6 @@ constexpr size_t kEpochDigits = 16;
 constexpr std::string_view kDeltaSuffix = ".delta";
 // A listing that runs beside compaction may show neither the old segments nor the new one, so the next one decides.
 constexpr int kListings = 5;
-
-// The epochs of a file, as its name says.
-struct NamedEpochs {
-  uint64_t first = 0;
-  uint64_t last = 0;
-
-  bool operator<(const NamedEpochs& other) const { return std::tie(first, last) < std::tie(other.first, other.last); }
-};
 
 bool ParseEpoch(std::string_view digits, uint64_t* epoch) {
   return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
@@ -42,19 +33,23 @@ bool ParseDeltaName(std::string_view name, NamedEpochs* epochs) {
 
 // What a listing shows about the epochs after a position.
 struct Listing {
-  bool has_next = false, has_other = false;
-  NamedEpochs next;   // begins with the next epoch, and has the greatest last one
-  NamedEpochs other;  // the first of those that end with the next epoch or later
+  bool has_next = false, has_longer = false, has_later = false;
+  NamedEpochs next;    // begins with the next epoch or before, as late as there is one, and has the greatest last one
+  NamedEpochs longer;  // would be next, but ends too late
+  NamedEpochs later;   // the first of those that begin after the next epoch
 };
 
-void AddName(const NamedEpochs& name, uint64_t next_epoch, Listing* listing) {
-  if (name.last < next_epoch) return;
-  if (name.first == next_epoch) {
+void AddName(const NamedEpochs& name, uint64_t next_epoch, uint64_t most, Listing* listing) {
+  if (name.last < next_epoch || name.first > most) return;
+  if (name.first <= next_epoch && name.last > most) {
+    if (!listing->has_longer || listing->longer < name) listing->longer = name;
+    listing->has_longer = true;
+  } else if (name.first <= next_epoch) {
     if (!listing->has_next || listing->next < name) listing->next = name;
     listing->has_next = true;
   } else {
-    if (!listing->has_other || name < listing->other) listing->other = name;
-    listing->has_other = true;
+    if (!listing->has_later || name < listing->later) listing->later = name;
+    listing->has_later = true;
   }
 }
 
@@ -72,25 +67,13 @@ absl::Status TimelineError(const std::string& folder, int error) {
   }
 }
 
-absl::Status ListTimeline(const std::string& folder, uint64_t next_epoch, Listing* listing) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
-  if (opened == nullptr) return TimelineError(folder, errno);
-  while (true) {
-    errno = 0;
-    const dirent* entry = readdir(opened.get());
-    if (entry == nullptr) return errno == 0 ? absl::OkStatus() : TimelineError(folder, errno);
-    NamedEpochs name;
-    if (ParseDeltaName(entry->d_name, &name)) AddName(name, next_epoch, listing);
-  }
-}
-
 std::string PathOf(const std::string& folder, const NamedEpochs& name) {
-  return absl::StrCat(folder, "/", DeltaFileName(name.first, name.last));
+  return absl::StrCat(folder, "/", name.FileName());
 }
 
 absl::Status CheckSegment(const DeltaSegment& segment, const NamedEpochs& name, const TimelinePosition& position) {
   const DeltaHeader& header = segment.header();
-  absl::Status status = CheckContinues(header, position);
+  absl::Status status = CheckContinues(header, segment.chains(), position);
   if (header.first_epoch != name.first || header.last_epoch != name.last) {
     status = absl::FailedPreconditionError(absl::StrCat("epochs ", header.first_epoch, " to ", header.last_epoch,
                                                         ", expected those of its name; out of order"));
@@ -112,16 +95,35 @@ std::string DeltaFileName(uint64_t first_epoch, uint64_t last_epoch) {
                       kDeltaSuffix);
 }
 
-absl::Status CheckContinues(const DeltaHeader& header, const TimelinePosition& position) {
+absl::Status ListSegments(const std::string& folder, std::vector<NamedEpochs>* found) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> opened(opendir(folder.c_str()), closedir);
+  if (opened == nullptr) return TimelineError(folder, errno);
+  found->clear();
+  while (true) {
+    errno = 0;
+    const dirent* entry = readdir(opened.get());
+    if (entry == nullptr) return errno == 0 ? absl::OkStatus() : TimelineError(folder, errno);
+    NamedEpochs name;
+    if (ParseDeltaName(entry->d_name, &name)) found->push_back(name);
+  }
+}
+
+absl::Status CheckContinues(const DeltaHeader& header, absl::Span<const ChainHash> chains,
+                            const TimelinePosition& position) {
   std::string fault;
+  // What the segment says the chain hash of the position is.
+  const ChainHash* before = header.first_epoch == position.epoch + 1 ? &header.previous : nullptr;
+  if (header.first_epoch <= position.epoch && position.epoch - header.first_epoch < chains.size()) {
+    before = &chains[position.epoch - header.first_epoch];
+  }
   if (header.lineage != position.lineage) {
     fault = absl::StrCat("lineage ", HexText(header.lineage), ", expected ", HexText(position.lineage),
                          "; another lineage");
-  } else if (header.first_epoch != position.epoch + 1) {
+  } else if (before == nullptr) {
     fault = absl::StrCat("epochs ", header.first_epoch, " to ", header.last_epoch, " after epoch ", position.epoch,
                          ", expected epoch ", position.epoch + 1, "; out of order");
-  } else if (header.previous != position.chain) {
-    fault = absl::StrCat("previous ", HexText(header.previous), ", expected ", HexText(position.chain),
+  } else if (*before != position.chain) {
+    fault = absl::StrCat("follows ", HexText(*before), ", expected ", HexText(position.chain),
                          ", the chain hash of epoch ", position.epoch, "; another history");
   } else if (header.term < position.term) {
     fault = absl::StrCat("term ", header.term, ", expected at least ", position.term, "; a second writer");
@@ -131,20 +133,28 @@ absl::Status CheckContinues(const DeltaHeader& header, const TimelinePosition& p
   return absl::FailedPreconditionError(fault);
 }
 
-absl::Status DeltaTimeline::Next(const TimelinePosition& position, std::unique_ptr<const DeltaSegment>* segment) const {
+absl::Status DeltaTimeline::Next(const TimelinePosition& position, uint64_t most,
+                                 std::unique_ptr<const DeltaSegment>* segment) const {
   segment->reset();
   const uint64_t next_epoch = position.epoch + 1;
   absl::Status status;
   for (int i = 0; i < kListings; ++i) {
+    std::vector<NamedEpochs> names;
+    if (absl::Status s = ListSegments(folder_, &names); !s.ok()) return s;
     Listing listing;
-    if (absl::Status s = ListTimeline(folder_, next_epoch, &listing); !s.ok()) return s;
+    for (const NamedEpochs& name : names) AddName(name, next_epoch, most, &listing);
+    if (!listing.has_next && listing.has_longer) {
+      const NamedEpochs& longer = listing.longer;
+      return absl::FailedPreconditionError(
+          absl::StrCat("segment '", PathOf(folder_, longer), "': epochs ", longer.first, " to ", longer.last,
+                       ", expected a segment that ends with epoch ", most, ", at which the model is to stay"));
+    }
     if (!listing.has_next) {
-      if (!listing.has_other) return absl::OkStatus();
-      const NamedEpochs& other = listing.other;
-      status = absl::FailedPreconditionError(
-          absl::StrCat("segment '", PathOf(folder_, other), "': epochs ", other.first, " to ", other.last,
-                       " after epoch ", position.epoch, ", expected a segment that begins with epoch ", next_epoch,
-                       other.first > next_epoch ? "; a gap" : "; out of order"));
+      if (!listing.has_later) return absl::OkStatus();
+      const NamedEpochs& later = listing.later;
+      status = absl::FailedPreconditionError(absl::StrCat(
+          "segment '", PathOf(folder_, later), "': epochs ", later.first, " to ", later.last, " after epoch ",
+          position.epoch, ", expected a segment that begins with epoch ", next_epoch, "; a gap"));
       continue;
     }
     std::unique_ptr<const DeltaSegment> opened;

@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "src/tables/delta_header.h"
 #include "src/tables/delta_segment.h"
 
@@ -30,10 +32,31 @@ TimelinePosition PositionAfter(const DeltaHeader& header);
 /// Returns the name of a segment's file.
 std::string DeltaFileName(uint64_t first_epoch, uint64_t last_epoch);
 
-/// Checks that a segment with that header continues a position.
+/// The epochs of a segment, as the name of its file says.
+struct NamedEpochs {
+  uint64_t first = 0;
+  uint64_t last = 0;
+
+  std::string FileName() const { return DeltaFileName(first, last); }
+  bool compacted() const { return first != last; }
+  /// Whether it has all epochs of another one.
+  bool Covers(const NamedEpochs& other) const { return first <= other.first && other.last <= last; }
+  bool operator==(const NamedEpochs& other) const { return first == other.first && last == other.last; }
+  bool operator<(const NamedEpochs& other) const {
+    return first != other.first ? first < other.first : last < other.last;
+  }
+};
+
+/// Lists the segments of a folder, in no order.
+/// \return NOT_FOUND without a folder, PERMISSION_DENIED or UNAVAILABLE if it cannot be listed; all name the folder.
+absl::Status ListSegments(const std::string& folder, std::vector<NamedEpochs>* found);
+
+/// Checks that a segment continues a position: it begins with the next epoch, or has that one and lists, in `chains`, the
+/// chain hashes of its epochs.
 /// \return FAILED_PRECONDITION for another lineage, other epochs, another history or a second writer; the message does not
 /// name the file.
-absl::Status CheckContinues(const DeltaHeader& header, const TimelinePosition& position);
+absl::Status CheckContinues(const DeltaHeader& header, absl::Span<const ChainHash> chains,
+                            const TimelinePosition& position);
 
 /// Finds segments in a folder. It keeps no state between calls; any thread may call it.
 class DeltaTimeline {
@@ -43,10 +66,15 @@ class DeltaTimeline {
   const std::string& folder() const { return folder_; }
 
   /// Lists the folder, and opens and checks the segment that follows a position; of several, that with the greatest last
-  /// epoch. `segment` is null if none has been published yet. Lists again if a file has disappeared.
-  /// \return as DeltaSegment::Open(); FAILED_PRECONDITION for a gap and as CheckContinues(); NOT_FOUND without a folder,
-  /// PERMISSION_DENIED or UNAVAILABLE if it cannot be listed. All name the file or the folder.
-  absl::Status Next(const TimelinePosition& position, std::unique_ptr<const DeltaSegment>* segment) const;
+  /// epoch up to `most`. If none begins with the next epoch, one that has it among others may continue as well. `segment` is
+  /// null if none has been published yet. Lists again if a file has disappeared.
+  /// \return as DeltaSegment::Open() and ListSegments(); FAILED_PRECONDITION for a gap, if all segments with the next
+  /// epoch end after `most`, and as CheckContinues(). All name the file or the folder.
+  absl::Status Next(const TimelinePosition& position, uint64_t most,
+                    std::unique_ptr<const DeltaSegment>* segment) const;
+  absl::Status Next(const TimelinePosition& position, std::unique_ptr<const DeltaSegment>* segment) const {
+    return Next(position, kGreatestEpoch, segment);
+  }
 
  private:
   std::string folder_;

@@ -74,9 +74,10 @@ void AppendVariable(const DeltaVariable& variable, std::string* data, std::strin
 }
 
 // Returns the header of the file whose data and directory are there.
-DeltaHeader HeaderFor(const DeltaHeader& given, uint64_t directory_offset, uint64_t directory_size) {
+DeltaHeader HeaderFor(const DeltaHeader& given, bool lists_chains, uint64_t directory_offset, uint64_t directory_size) {
   DeltaHeader header = given;
   if (!header.compacted()) header.chain = {};
+  if (lists_chains) header.compatible |= kListsChains;
   header.directory_offset = directory_offset;
   header.directory_size = directory_size;
   header.checksums_offset = directory_offset + directory_size;
@@ -119,8 +120,9 @@ absl::Status MakeDelta(const DeltaHeader& header, const DeltaContent& content, s
     AppendName(&directory, stream.name);
     AppendValue(&directory, stream.position);
   }
+  AppendRaw(&directory, content.chains.data(), content.chains.size());
   Align(&made);
-  const DeltaHeader complete = HeaderFor(header, made.size(), directory.size());
+  const DeltaHeader complete = HeaderFor(header, !content.chains.empty(), made.size(), directory.size());
   made += directory;
   PackDeltaHeader(complete, reinterpret_cast<uint8_t*>(made.data()));
   AppendChecksums(complete, &made);

@@ -46,6 +46,20 @@ def test_compacted_timeline_has_the_same_chain_and_last_state(tmp_path: Path) ->
     (entry,) = found.segment.delta.tables
     assert (entry.changed.read().tolist(), entry.deleted.read().tolist()) == ([1, 8], [2, 3, 4, 5, 6, 7])
     assert found.segment.delta.streams == {"s": 7}
+    assert len(found.segment.delta.chains) == 6
+
+
+def test_readers_in_the_middle_of_compacted_epochs_continue(tmp_path: Path) -> None:
+    tip = _timeline(tmp_path, 7)
+    readers = [TimelineReader(tmp_path, START) for _ in range(7)]
+    for epoch, reader in enumerate(readers):
+        for _ in range(epoch):
+            reader.next()
+    compact(tmp_path, 2, 4)
+    compact(tmp_path)
+    for reader in readers:
+        assert len(list(reader)) == 1
+        assert reader.position == tip
 
 
 def test_part_of_a_timeline_is_compacted_again_and_again(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_golden_segment_has_the_expected_content(name: str) -> None:
         for key, tensor in segment.delta.variables.items()
     ] == expected["variables"]
     assert [{"name": key, "position": at} for key, at in segment.delta.streams.items()] == expected["streams"]
+    assert [chain.hex() for chain in segment.delta.chains] == expected["chains"]
 
 
 @pytest.mark.parametrize("name", EXPECTED["damaged"])

@@ -110,6 +110,10 @@ SEGMENTS: dict[str, tuple[SegmentHeader, Delta]] = {
         Delta((), {"table": ArrayTensor((np.arange(20_000) % 7).astype(np.float32).reshape(100, 200))}),
     ),
     "compacted": (header(3, 7, chain=hashlib.sha256(b"7").digest()), Delta((INT64,))),
+    "chain_hashes": (
+        header(3, 5, chain=hashlib.sha256(b"5").digest()),
+        Delta((INT64,), {}, {}, tuple(hashlib.sha256(bytes([epoch])).digest() for epoch in (3, 4))),
+    ),
     "compatible_features": (header(compatible=1 << 63 | 1), Delta((INT64,))),
     "everything": (header(10**16 - 1, term=10**16 - 1), Delta((INT64, STRING, ROW_NUMBERS), VARIABLES, STREAMS)),
 }
@@ -246,6 +250,8 @@ DAMAGES: dict[str, Damage] = {
     "directory_cut": Damage("int64_keys", 4, ["directory"], lambda raw: _resize(raw, "after", -8)),
     "directory_extended": Damage("int64_keys", 4, ["directory"], lambda raw: _resize(raw, "after", 8)),
     "directory_late": Damage("int64_keys", 4, ["directory_offset"], lambda raw: _resize(raw, "before", 64)),
+    "chain_hashes_cut": Damage("chain_hashes", 4, ["chain hashes of 2"], lambda raw: _resize(raw, "after", -8)),
+    "chain_hashes_extended": Damage("chain_hashes", 4, ["directory"], lambda raw: _resize(raw, "after", 32)),
     "name_empty": Damage("int64_keys", 4, ["name", "0 bytes"], put_after(_INT, -4, "<I", 0)),
     "name_long": Damage("int64_keys", 4, ["name", "65536 bytes"], put_after(_INT, -4, "<I", 65_536)),
     "name_not_utf8": Damage("int64_keys", 4, ["UTF-8"], put_after(_INT, 3, "B", 0xFF)),

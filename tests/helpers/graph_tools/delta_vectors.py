@@ -62,6 +62,7 @@ def _expected_segment(path: Path, name: str) -> dict[str, Any]:
             {"name": key, "position": position}
             for key, position in sorted(delta.streams.items(), key=lambda item: item[0].encode())
         ],
+        "chains": [chain.hex() for chain in delta.chains],
     }
 
 
@@ -112,13 +113,13 @@ class _Maker:
         self.lineage = lineage
         self.chains = {0: first_chain(lineage)}
 
-    def add(self, first: int, last: int | None = None, **fields: Any) -> Path:
+    def add(self, first: int, last: int | None = None, chains: tuple[bytes, ...] = (), **fields: Any) -> Path:
         last = first if last is None else last
         made = header(first, last, lineage=self.lineage, previous=self.chains[first - 1])
         if last != first:
             made = replace(made, chain=self.chains[last])
         path = self.folder / segment_name(first, last)
-        write_segment(path, replace(made, **fields), _delta(last))
+        write_segment(path, replace(made, **fields), replace(_delta(last), chains=chains))
         if last == first:
             self.chains[first] = Segment(path).hash
         return path
@@ -178,7 +179,21 @@ def write_timelines(folder: Path) -> dict[str, Any]:
     made.add(1, 3)
     found["compacted_beside_old"] = made.result((1, 3), (4, 4))
 
+    made = maker("compacted_across", 4)
+    made.add(1, 2)
+    made.add(2, 4, chains=(made.chains[2], made.chains[3]))
+    for epoch in range(1, 5):
+        (made.folder / segment_name(epoch, epoch)).unlink()
+    found["compacted_across"] = made.result((1, 2), (2, 4))
+
     # Faults
+    made = maker("across_another_history", 4)
+    made.add(1, 2)
+    made.add(2, 4, chains=(hashlib.sha256(b"another").digest(), made.chains[3]))
+    for epoch in range(1, 5):
+        (made.folder / segment_name(epoch, epoch)).unlink()
+    found["across_another_history"] = made.result((1, 2), fault=(segment_name(2, 4), "another history"))
+
     made = maker("gap", 3)
     (made.folder / segment_name(2, 2)).unlink()
     found["gap"] = made.result((1, 1), fault=(segment_name(3, 3), "gap"))

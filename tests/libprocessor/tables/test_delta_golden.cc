@@ -98,6 +98,10 @@ void ExpectContent(const DeltaSegment& segment, const nlohmann::json& expected) 
     EXPECT_EQ(segment.streams()[i].name, expected["streams"][i]["name"].get<std::string>());
     EXPECT_EQ(segment.streams()[i].position, expected["streams"][i]["position"].get<uint64_t>());
   }
+  ASSERT_EQ(segment.chains().size(), expected["chains"].size());
+  for (size_t i = 0; i < segment.chains().size(); ++i) {
+    EXPECT_EQ(HexText(segment.chains()[i]), expected["chains"][i].get<std::string>());
+  }
 }
 
 TEST(DeltaGolden, SegmentsHaveTheExpectedContentAndAreWrittenWithTheSameBytes) {
@@ -114,6 +118,7 @@ TEST(DeltaGolden, SegmentsHaveTheExpectedContentAndAreWrittenWithTheSameBytes) {
     content.tables.assign(segment->tables().begin(), segment->tables().end());
     content.variables.assign(segment->variables().begin(), segment->variables().end());
     content.streams.assign(segment->streams().begin(), segment->streams().end());
+    content.chains = segment->chains();
     std::string bytes;
     ASSERT_TRUE(MakeDelta(segment->header(), content, &bytes).ok());
     EXPECT_TRUE(bytes == BytesOf(path)) << "other bytes";

@@ -128,6 +128,24 @@ TEST(DeltaTimeline, CompactionBesideAReaderLosesNothing) {
   EXPECT_EQ(position.epoch, kEpochs);
 }
 
+TEST(DeltaTimeline, ACompactedSegmentContinuesFromAnEpochWhoseChainHashItLists) {
+  DeltaHeader header;
+  header.first_epoch = 2;
+  header.last_epoch = 5;
+  const std::vector<ChainHash> chains = {{2}, {3}, {4}};
+  for (uint64_t epoch = 2; epoch <= 4; ++epoch) {
+    TimelinePosition position;
+    position.epoch = epoch;
+    position.chain = {static_cast<uint8_t>(epoch)};
+    EXPECT_TRUE(CheckContinues(header, chains, position).ok()) << epoch;
+    EXPECT_NE(CheckContinues(header, {}, position).message().find("out of order"), std::string::npos);
+    position.chain = {9};
+    EXPECT_NE(CheckContinues(header, chains, position).message().find("another history"), std::string::npos);
+    position.epoch = epoch + 3;
+    EXPECT_NE(CheckContinues(header, chains, position).message().find("out of order"), std::string::npos);
+  }
+}
+
 TEST(DeltaTimeline, ASegmentOfAnEarlierTermIsRefused) {
   DeltaHeader header;
   header.first_epoch = header.last_epoch = 8;
@@ -135,9 +153,9 @@ TEST(DeltaTimeline, ASegmentOfAnEarlierTermIsRefused) {
   TimelinePosition position;
   position.epoch = 7;
   position.term = 3;
-  EXPECT_TRUE(CheckContinues(header, position).ok());
+  EXPECT_TRUE(CheckContinues(header, {}, position).ok());
   position.term = 4;
-  EXPECT_NE(CheckContinues(header, position).message().find("term 3, expected at least 4"), std::string::npos);
+  EXPECT_NE(CheckContinues(header, {}, position).message().find("term 3, expected at least 4"), std::string::npos);
 }
 
 }  // namespace
