@@ -49,6 +49,11 @@ class Call:
     deadline: float | None = None
     priority: int = 0
 
+    @property
+    def asks_for_epoch(self) -> bool:
+        """Return whether the request may have to wait for an epoch of the model."""
+        return self.metadata is not None and MIN_EPOCH in self.metadata
+
     def take(self, key: str, value: str | bytes) -> None:
         """Store a header or metadata entry if it concerns the library.
 

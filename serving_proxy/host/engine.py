@@ -32,6 +32,8 @@ class Engine:
         # If the event loop is saturated, other threads should do what they can.
         if self._waiting or self._load.is_saturated() or not self._durations.is_short(kind):
             return None
+        if call.asks_for_epoch:
+            return None
         try:
             answer = self.host.process(call.operation.protocol, call.data, **_options(call), only_if_bounded=True)
         except AbortedError as error:
@@ -51,11 +53,13 @@ class Engine:
         ProcessorError
             With the attribute `answer`.
         """
-        self._waiting += 1
+        # While it waits for an epoch, it uses neither a thread nor a session.
+        uses = not call.asks_for_epoch
+        self._waiting += uses
         try:
             answer = await self.host.aprocess(call.operation.protocol, call.data, **_options(call))
         finally:
-            self._waiting -= 1
+            self._waiting -= uses
         self._durations.learn(kind, answer, inline=False)
         return answer
 

@@ -107,8 +107,8 @@ func (s *scratch) add(text string) C.uint32_t {
 // refused the request. The caller must release it with Free.
 //
 // A request of a kind that is known to be short runs on the goroutine's thread, if its graph has no loops and fewer such
-// requests run than there are CPUs. All others wait and run in the library without occupying a thread. When their context
-// ends, Process returns at once, and the work stops at its next kernel.
+// requests run than there are CPUs. All others wait and run in the library without occupying a thread, also those that ask
+// for an epoch by "x-min-epoch". When their context ends, Process returns at once, and the work stops at its next kernel.
 func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, error) {
 	if err := h.calls.enter(ctx, 0); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, erro
 		return nil, err
 	}
 	kind := kindOf(request)
-	if h.pace.short(kind) && h.direct.take() {
+	if h.pace.short(kind) && !waitsForEpoch(request) && h.direct.take() {
 		refused := C.shim_host_process(h.handle, s.call, (*C.char)(unsafe.Pointer(unsafe.SliceData(s.text))),
 			unsafe.Pointer(unsafe.SliceData(request.Data)), C.size_t(len(request.Data)))
 		runtime.KeepAlive(request)
@@ -142,6 +142,19 @@ func (h *Host) Process(ctx context.Context, request *HostRequest) (*Answer, erro
 	answer := h.finish(s.call, end)
 	h.pace.learn(kind, answer, false)
 	return answer, end.err
+}
+
+// minEpoch is the key of metadata by which a request asks for an epoch.
+const minEpoch = "x-min-epoch"
+
+// waitsForEpoch returns whether a request may have to wait for an epoch, which says nothing about its kind.
+func waitsForEpoch(request *HostRequest) bool {
+	for i := range request.Metadata {
+		if strings.EqualFold(request.Metadata[i].Key, minEpoch) {
+			return true
+		}
+	}
+	return false
 }
 
 // processAsync starts a request and waits until it completes or the context ends.

@@ -145,6 +145,27 @@ func TestHostTakesMetadata(t *testing.T) {
 	}
 }
 
+func TestHostKeepsAKindShortWhenARequestAsksForAnEpoch(t *testing.T) {
+	host := serve(t, nil)
+	request := predict(tfservingRequest())
+	for i := 0; i < 1000 && !host.pace.short(kindOf(request)); i++ {
+		answer, err := host.Process(context.Background(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Free()
+	}
+	request.Metadata = []Pair{{"X-Min-Epoch", "1"}}
+	answer, err := host.Process(context.Background(), request)
+	answer.Free()
+	if CodeOf(err) != FailedPrecondition || !strings.Contains(err.Error(), "follows no timeline") {
+		t.Errorf("%v, expected that the model follows no timeline", err)
+	}
+	if !host.pace.short(kindOf(request)) {
+		t.Error("requests without an epoch wait for a thread of the library now")
+	}
+}
+
 func TestHostKeepsConcurrentRequestsApart(t *testing.T) {
 	host := serve(t, nil)
 	var all sync.WaitGroup

@@ -22,7 +22,9 @@ void EpochWaiters::Wait(int64_t epoch, int64_t until_us, Continue next) {
   absl::Status status;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (reached_ < epoch) {
+    if (IsBarred(epoch)) {
+      status = LateStatus(epoch);
+    } else if (reached_ < epoch) {
       if (stopped_.ok()) {
         waiters_.push_back({epoch, until_us, std::move(next)});
         return;
@@ -43,19 +45,29 @@ void EpochWaiters::Reach(int64_t epoch) {
   for (const Waiter& waiter : due) waiter.next(absl::OkStatus());
 }
 
+void EpochWaiters::SetHeld(std::optional<int64_t> epoch) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  held_ = epoch;
+}
+
+absl::Status EpochWaiters::LateStatus(int64_t epoch) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("request: epoch ", epoch, " expected, ",
+                   IsBarred(epoch) ? absl::StrCat("the model is held at ", *held_, " by a rollback")
+                                   : absl::StrCat("the model has reached ", reached_)));
+}
+
 int64_t EpochWaiters::Expire(int64_t now_us) {
   std::vector<Waiter> due;
-  int64_t next_us = INT64_MAX, reached = 0;
+  std::vector<absl::Status> statuses;
+  int64_t next_us = INT64_MAX;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    due = Take([&](const Waiter& waiter) { return waiter.until_us <= now_us; });
+    due = Take([&](const Waiter& waiter) { return waiter.until_us <= now_us || IsBarred(waiter.epoch); });
+    for (const Waiter& waiter : due) statuses.push_back(LateStatus(waiter.epoch));
     for (const Waiter& waiter : waiters_) next_us = std::min(next_us, waiter.until_us);
-    reached = reached_;
   }
-  for (const Waiter& waiter : due) {
-    waiter.next(absl::FailedPreconditionError(
-        absl::StrCat("request: epoch ", waiter.epoch, " expected, the model has reached ", reached)));
-  }
+  for (size_t i = 0; i < due.size(); ++i) due[i].next(statuses[i]);
   return next_us;
 }
 

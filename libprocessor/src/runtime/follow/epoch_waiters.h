@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,7 +25,9 @@ class EpochWaiters {
 
   /// Sets the epoch that new requests see, and continues those that have waited for it. It may go back.
   void Reach(int64_t epoch);
-  /// Ends the requests whose time has passed.
+  /// Sets the epoch at which the model is held: requests for later ones do not wait. None: it is not held.
+  void SetHeld(std::optional<int64_t> epoch);
+  /// Ends the requests whose time has passed, and those for epochs after the one that is held.
   /// \return when the next one has to be ended; INT64_MAX if none waits.
   int64_t Expire(int64_t now_us);
   /// Ends all requests, and each later one that would have to wait, with a status.
@@ -37,6 +40,8 @@ class EpochWaiters {
     Continue next;
   };
 
+  bool IsBarred(int64_t epoch) const { return held_.has_value() && epoch > *held_; }
+  absl::Status LateStatus(int64_t epoch) const;
   /// Takes out the waiters for which `is_due` holds.
   template <typename IsDue>
   std::vector<Waiter> Take(IsDue&& is_due);
@@ -44,6 +49,7 @@ class EpochWaiters {
   std::mutex mutex_;
   std::vector<Waiter> waiters_;
   int64_t reached_ = 0;
+  std::optional<int64_t> held_;
   absl::Status stopped_;
 };
 

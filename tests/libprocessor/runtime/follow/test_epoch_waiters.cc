@@ -52,6 +52,22 @@ TEST_F(EpochWaitersTest, RequestsEndAtTheirTime) {
   EXPECT_EQ(ends_, (std::vector<std::string>{"OK", late, late}));
 }
 
+TEST_F(EpochWaitersTest, NoRequestWaitsForAnEpochAfterTheOneThatIsHeld) {
+  Wait(2, INT64_MAX);
+  Wait(3, INT64_MAX);
+  waiters_.SetHeld(2);
+  EXPECT_EQ(waiters_.Expire(0), INT64_MAX);
+  Wait(4, INT64_MAX);
+  const std::string held = " expected, the model is held at 2 by a rollback";
+  EXPECT_EQ(ends_, (std::vector<std::string>{"", "request: epoch 3" + held, "request: epoch 4" + held}));
+  waiters_.Reach(4);
+  Wait(3, INT64_MAX);
+  EXPECT_EQ(ends_.back(), "request: epoch 3" + held) << "the model is about to go back";
+  waiters_.SetHeld(std::nullopt);
+  Wait(5, INT64_MAX);
+  EXPECT_EQ(ends_.back(), "");
+}
+
 TEST_F(EpochWaitersTest, NoRequestWaitsAfterAStop) {
   waiters_.Reach(1);
   Wait(2, INT64_MAX);
