@@ -11,12 +11,19 @@ import pytest
 import processor
 from helpers.hosts.host_clients import build_scaled
 from helpers.hosts.state_directory import StateDirectory
+from helpers.models.live_models import export_live
 
 
 @pytest.fixture(scope="session")
 def scaled_models(models_root: Path) -> dict[int, Path]:
     """Models that multiply by 1, 2 and 3, by that number."""
     return build_scaled(models_root)
+
+
+@pytest.fixture(scope="session")
+def live_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A live model whose answers show their epoch."""
+    return export_live(tmp_path_factory.mktemp("live"))
 
 
 @pytest.fixture

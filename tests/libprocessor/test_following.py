@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,15 +18,10 @@ from graph_tools.store.compaction import compact
 from graph_tools.store.timeline_writer import TimelineWriter
 from helpers.hosts.state_directory import StateDirectory, entry, model_of
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
-from helpers.models.live_models import START, epoch_of, export_live, publish
+from helpers.models.live_models import START, epoch_of, publish
 from helpers.system.waiting import wait_until
 
 A = {"a": np.arange(8, dtype=np.int64)}
-
-
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_live(tmp_path_factory.mktemp("live"))
 
 
 @pytest.fixture
@@ -39,8 +30,8 @@ def writer(tmp_path: Path) -> TimelineWriter:
 
 
 @pytest.fixture
-def model(artifact: Path, writer: TimelineWriter) -> Iterator[processor.Model]:
-    with processor.Model(artifact, {"follow": str(writer.folder), "warmup_runs": 1}) as loaded:
+def model(live_artifact: Path, writer: TimelineWriter) -> Iterator[processor.Model]:
+    with processor.Model(live_artifact, {"follow": str(writer.folder), "warmup_runs": 1}) as loaded:
         yield loaded
 
 
@@ -76,27 +67,44 @@ def test_each_answer_is_of_one_epoch_and_the_last_one_is_reached(
     assert (live["oldest_epoch"], live["newest_epoch"]) == (22, 30)
 
 
-def test_a_model_that_is_loaded_late_begins_at_the_newest_epoch(artifact: Path, writer: TimelineWriter) -> None:
+def test_a_model_that_is_loaded_late_begins_at_the_newest_epoch(live_artifact: Path, writer: TimelineWriter) -> None:
     for _ in range(3):
         publish(writer)
     config = {"follow": str(writer.folder), "warmup_runs": 1}
-    with processor.Model(artifact, config) as model:
+    with processor.Model(live_artifact, config) as model:
         assert epoch_of(model.run(A)) == 3
-    with processor.Model(artifact, config | {"follow_epoch": 2}) as model:
+    with processor.Model(live_artifact, config | {"follow_epoch": 2}) as model:
         assert epoch_of(model.run(A)) == 2
         assert model.info["live"]["held"]
 
 
-def test_a_hold_survives_a_compaction_of_its_epoch(artifact: Path, writer: TimelineWriter) -> None:
+def test_a_hold_survives_a_compaction_of_its_epoch(live_artifact: Path, writer: TimelineWriter) -> None:
     for _ in range(3):
         publish(writer)
     compact(writer.folder)
-    with processor.Model(artifact, {"follow": str(writer.folder), "warmup_runs": 1, "follow_epoch": 2}) as model:
+    with processor.Model(live_artifact, {"follow": str(writer.folder), "warmup_runs": 1, "follow_epoch": 2}) as model:
         assert epoch_of(model.run(A)) == 0, "rather an older epoch than one that was rolled back"
         time.sleep(0.3)
         live = model.info["live"]
         assert live["refused"] == 1
         assert "expected a segment that ends with epoch 2" in live["error"]
+
+
+def test_a_model_in_the_middle_of_compacted_epochs_continues_and_can_return(
+    model: processor.Model, writer: TimelineWriter
+) -> None:
+    for _ in range(3):
+        publish(writer)
+    wait_for_epoch(model, 3)
+    elsewhere = writer.folder.rename(writer.folder.with_name("elsewhere"))
+    again = TimelineWriter(elsewhere, START)
+    for _ in range(5):
+        publish(again)
+    compact(elsewhere)
+    elsewhere.rename(writer.folder)
+    live = wait_for_epoch(model, 8)
+    assert epoch_of(model.run(A)) == 8
+    assert (live["error"], live["oldest_epoch"], live["newest_epoch"]) == (None, 0, 8)
 
 
 def test_a_faulty_segment_is_refused_until_the_right_one_is_there(
@@ -140,14 +148,14 @@ def test_a_timeline_that_disappears_changes_nothing(model: processor.Model, writ
     assert wait_for_epoch(model, 2)["error"] is None
 
 
-def test_only_live_models_follow(artifact: Path, scaled_models: dict[int, Path], tmp_path: Path) -> None:
+def test_only_live_models_follow(live_artifact: Path, scaled_models: dict[int, Path], tmp_path: Path) -> None:
     with pytest.raises(processor.FailedPreconditionError, match="a model that is not live, expected what"):
         processor.Model(scaled_models[2], {"follow": str(tmp_path)})
     with pytest.raises(processor.InvalidArgumentError, match="'follow': \"deltas\" found, expected a path that begins"):
-        processor.Model(artifact, {"follow": "deltas"})
+        processor.Model(live_artifact, {"follow": "deltas"})
     with pytest.raises(processor.InvalidArgumentError, match=r"'follow_epoch'.*follows no timeline"):
-        processor.Model(artifact, {"follow_epoch": 3})
-    with processor.Model(artifact) as model:
+        processor.Model(live_artifact, {"follow_epoch": 3})
+    with processor.Model(live_artifact) as model:
         assert epoch_of(model.run(A)) == 0
         assert model.info["live"] is None
 
@@ -157,10 +165,10 @@ def ask_host(host: processor.Host, **more: Any) -> processor.Answer:
 
 
 def test_a_host_follows_holds_and_resumes(
-    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+    host: processor.Host, state: StateDirectory, live_artifact: Path, writer: TimelineWriter
 ) -> None:
     follow = {"follow": str(writer.folder)}
-    state.serve(host, {"m": model_of(artifact, 1, **follow)})
+    state.serve(host, {"m": model_of(live_artifact, 1, **follow)})
     assert ask_host(host).epoch == 0
     now_us = time.time_ns() // 1000
     for _ in range(3):
@@ -170,14 +178,18 @@ def test_a_host_follows_holds_and_resumes(
     assert epoch_of(tfserving_outputs(answer.data)) == 3
     assert 5_000_000 <= answer.age_us < 60_000_000
 
-    state.serve(host, {"m": model_of(artifact, 1, **follow, epoch=2)})
+    state.serve(host, {"m": model_of(live_artifact, 1, **follow, epoch=2)})
     wait_until(lambda: ask_host(host).epoch == 2, "the roll-back")
     publish(writer)
+    begin = time.monotonic()
+    with pytest.raises(processor.FailedPreconditionError, match="epoch 4 expected, the model is held at 2"):
+        ask_host(host, metadata={"x-min-epoch": "4"})
+    assert time.monotonic() - begin < 5, "it ends at once"
     time.sleep(0.3)
     assert ask_host(host).epoch == 2, "it holds until it is told to resume"
     assert entry(host, "m", 1)["state"] == "ready"
     assert 'recprocessor_live_held{model="m",version="1"} 1' in host.metrics()
-    state.serve(host, {"m": model_of(artifact, 1, **follow)})
+    state.serve(host, {"m": model_of(live_artifact, 1, **follow)})
     wait_until(lambda: ask_host(host).epoch == 4, "epoch 4")
     text = host.metrics()
     assert 'recprocessor_live_epoch{model="m",version="1"} 4' in text
@@ -185,9 +197,13 @@ def test_a_host_follows_holds_and_resumes(
 
 
 def test_requests_wait_for_the_epoch_that_they_ask_for(
-    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter, scaled_models: dict[int, Path]
+    host: processor.Host,
+    state: StateDirectory,
+    live_artifact: Path,
+    writer: TimelineWriter,
+    scaled_models: dict[int, Path],
 ) -> None:
-    models = {"m": model_of(artifact, 1, follow=str(writer.folder)), "tiny": model_of(scaled_models[2])}
+    models = {"m": model_of(live_artifact, 1, follow=str(writer.folder)), "tiny": model_of(scaled_models[2])}
     state.serve(host, models)
     publish(writer)
     assert ask_host(host, metadata={"x-min-epoch": "1"}).epoch == 1
@@ -204,9 +220,9 @@ def test_requests_wait_for_the_epoch_that_they_ask_for(
 
 
 def test_a_request_for_an_epoch_never_waits_on_a_thread_that_others_need(
-    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+    host: processor.Host, state: StateDirectory, live_artifact: Path, writer: TimelineWriter
 ) -> None:
-    state.serve(host, {"m": model_of(artifact, 1, follow=str(writer.folder))})
+    state.serve(host, {"m": model_of(live_artifact, 1, follow=str(writer.folder))})
     begin = time.monotonic()
     with pytest.raises(processor.AbortedError) as refused:
         ask_host(host, metadata={"x-min-epoch": "9"}, only_if_bounded=True)
@@ -215,11 +231,11 @@ def test_a_request_for_an_epoch_never_waits_on_a_thread_that_others_need(
 
 
 def test_asynchronous_requests_wait_for_an_epoch_too(
-    host: processor.Host, state: StateDirectory, artifact: Path, writer: TimelineWriter
+    host: processor.Host, state: StateDirectory, live_artifact: Path, writer: TimelineWriter
 ) -> None:
     import asyncio
 
-    state.serve(host, {"m": model_of(artifact, 1, follow=str(writer.folder))})
+    state.serve(host, {"m": model_of(live_artifact, 1, follow=str(writer.folder))})
 
     async def ask(epoch: int, deadline: float) -> Any:
         request = tfserving_request(A, name="m")
@@ -238,25 +254,31 @@ def test_asynchronous_requests_wait_for_an_epoch_too(
     assert isinstance(error, processor.FailedPreconditionError)
 
 
-_HOST = """
-import sys, time, processor
-with processor.Host(sys.argv[1], "host-0") as host:
-    print("begun", flush=True)
-    time.sleep(600)
-"""
+def test_a_request_that_waits_for_an_epoch_does_not_slow_down_others(
+    host: processor.Host, state: StateDirectory, live_artifact: Path, writer: TimelineWriter
+) -> None:
+    import asyncio
 
+    from serving_proxy.host.call import Call, Operation
+    from serving_proxy.host.engine import Engine
+    from serving_proxy.host.inline_execution import kind_of
 
-def test_a_killed_host_comes_back_to_its_epoch(state: StateDirectory, artifact: Path, writer: TimelineWriter) -> None:
-    state.desire({"m": model_of(artifact, 1, follow=str(writer.folder))})
-    for _ in range(5):
+    state.serve(host, {"m": model_of(live_artifact, 1, follow=str(writer.folder))})
+    call = Call(Operation("tfserving", "Predict"), tfserving_request(A, name="m"))
+    waiting = Call(call.operation, call.data, metadata={"x-min-epoch": "1"})
+    kind = kind_of(call)
+
+    async def ask() -> None:
+        engine = Engine(host)
+        short = (await engine.answer_later(call, kind))._replace(decode_ns=0, run_ns=1, encode_ns=0)
+        for _ in range(100):
+            engine._durations.learn(kind, short, inline=False)
+        later = asyncio.create_task(engine.answer(waiting))
+        await asyncio.sleep(0.1)
+        answer = engine.answer_now(call, kind)
+        assert answer is not None
+        assert answer.epoch == 0
         publish(writer)
-    child = subprocess.Popen([sys.executable, "-c", _HOST, str(state.path)], stdout=subprocess.PIPE)
-    try:
-        stats = state.path / "hosts/host-0/stats.json"
-        wait_until(lambda: stats.exists() and '"epoch":5' in stats.read_text().replace(" ", ""), "epoch 5")
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    with processor.Host(state.path, "host-0") as host:
-        wait_until(lambda: entry(host, "m", 1)["state"] == "ready", "the version")
-        assert ask_host(host).epoch == 5
+        assert (await later).epoch == 1
+
+    asyncio.run(ask())

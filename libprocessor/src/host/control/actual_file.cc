@@ -23,6 +23,7 @@ ActualVersion DescribeInstance(const Instance& instance) {
   actual.memory_bytes = instance.memory.total();
   const absl::Status& error = instance.error.ok() ? instance.cpuset_error : instance.error;
   actual.failure = instance.error;
+  actual.error = instance.follow_error;
   if (!error.ok()) actual.error = absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message());
   if (instance.view.state == VersionState::kFailed && instance.lane.has_value()) {
     absl::StrAppend(&actual.error, "; a step of it that cannot be interrupted still runs, in one of ",

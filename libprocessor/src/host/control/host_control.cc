@@ -162,6 +162,7 @@ void HostControl::Tick() {
   const int64_t now_ns = NowNs();
   loader_.EndLateLoads(now_ns);
   loader_.MarkRetries(now_ns);
+  UpdateFollowErrors();
   Apply();
   loader_.WriteRecords();
   StopLateRequests(now_ns);
@@ -178,6 +179,7 @@ void HostControl::Apply() {
   if (changed) {
     UpdateServing(plan);
     publisher_.Publish(plan, desired_.state());
+    if (desired_.known() && desired_.error().empty()) loader_.RemoveUnusedDeltas();
   }
   publisher_.DestroyUnused();
   // Loads and unloads change states of versions, which the next turn publishes.
@@ -248,6 +250,15 @@ void HostControl::UpdateSettings(Instance& instance, const DesiredVersion& wante
         absl::StrCat(instance.Name(), ": ", instance.cpuset_error.message(), "; it stays where it is"));
   }
   instance.RefreshTexts();
+}
+
+void HostControl::UpdateFollowErrors() {
+  for (const auto& [id, instance] : instances_.all()) {
+    std::string error = instance->version == nullptr ? "" : instance->version->model().FollowError();
+    if (error == instance->follow_error) continue;
+    instance->follow_error = std::move(error);
+    instances_.MarkChanged();
+  }
 }
 
 // Returns whether the versions that were loaded first have had time to receive requests.

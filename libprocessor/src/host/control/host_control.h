@@ -77,6 +77,7 @@ class HostControl {
   void Apply();
   void Retire(const Plan& plan);
   void UpdateServing(const Plan& plan);
+  void UpdateFollowErrors();
   static void UpdateSettings(Instance& instance, const DesiredVersion& wanted);
   bool HasServed() const;
   void UpdateActual(const Plan& plan);

@@ -49,6 +49,7 @@ struct Instance {
   double load_ms = 0;
   std::string cpuset;  // from the latest desired state, as SetCpuset() got it
   absl::Status cpuset_error;
+  std::string follow_error;  // why it is not at the newest epoch of its timeline; empty if it is
   std::shared_ptr<const AnswerTexts> texts;
   std::shared_ptr<VersionStats> stats;
 

@@ -11,12 +11,12 @@ LoadLanes::LoadLanes(std::string verified_files, std::function<void()> wake)
     : files_(std::move(verified_files)), maintenance_(std::move(wake), /*lanes=*/1 + kLastLane) {}
 
 absl::Status LoadLanes::StartLoad(int lane, const CpuSet& cpus, uint64_t instance, const DesiredVersion& wanted,
-                                  int64_t number, std::shared_ptr<LoadProgress> progress) {
+                                  int64_t number, HostedPlace place, std::shared_ptr<LoadProgress> progress) {
   return maintenance_.Start(
       cpus,
-      [this, instance, wanted, number, progress = std::move(progress)] {
+      [this, instance, wanted, number, place = std::move(place), progress = std::move(progress)] {
         JobEnd end{instance, /*load=*/true, {}, nullptr};
-        end.status = Attempt([&] { return Load(wanted, number, progress, &end.version); });
+        end.status = Attempt([&] { return Load(wanted, number, place, progress, &end.version); });
         Finish(std::move(end));
       },
       lane);
@@ -46,13 +46,13 @@ std::vector<JobEnd> LoadLanes::TakeEnds() {
   return ends;
 }
 
-absl::Status LoadLanes::Load(const DesiredVersion& wanted, int64_t number,
+absl::Status LoadLanes::Load(const DesiredVersion& wanted, int64_t number, const HostedPlace& place,
                              const std::shared_ptr<LoadProgress>& progress, std::unique_ptr<HostedVersion>* version) {
   std::string folder, seal;
   if (absl::Status s = ResolvePath(wanted.path, &folder); !s.ok()) return s;
   const auto give_up = [&progress] { return progress->cancellation.requested(); };
   if (absl::Status s = files_.Check(folder, wanted.files, give_up, &seal); !s.ok()) return s;
-  if (absl::Status s = HostedVersion::Load(wanted, number, progress, version); !s.ok()) return s;
+  if (absl::Status s = HostedVersion::Load(wanted, number, place, progress, version); !s.ok()) return s;
   absl::Status status = FileChecker::Unchanged(folder, seal);
   if (!status.ok()) version->reset();
   return status;

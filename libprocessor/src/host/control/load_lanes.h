@@ -44,7 +44,7 @@ class LoadLanes {
   /// Starts a load on a lane that is not busy. `cpus`: as for Maintenance::Start().
   /// \return RESOURCE_EXHAUSTED if no thread can be started.
   absl::Status StartLoad(int lane, const CpuSet& cpus, uint64_t instance, const DesiredVersion& wanted, int64_t number,
-                         std::shared_ptr<LoadProgress> progress);
+                         HostedPlace place, std::shared_ptr<LoadProgress> progress);
   /// Starts to destroy a version, of which this is the last reference. `version` stays as it is if that fails.
   absl::Status StartUnload(const CpuSet& cpus, uint64_t instance, std::shared_ptr<HostedVersion>* version);
 
@@ -54,8 +54,8 @@ class LoadLanes {
   void Wait() { maintenance_.Wait(); }
 
  private:
-  absl::Status Load(const DesiredVersion& wanted, int64_t number, const std::shared_ptr<LoadProgress>& progress,
-                    std::unique_ptr<HostedVersion>* version);
+  absl::Status Load(const DesiredVersion& wanted, int64_t number, const HostedPlace& place,
+                    const std::shared_ptr<LoadProgress>& progress, std::unique_ptr<HostedVersion>* version);
   void Finish(JobEnd end);
 
   FileChecker files_;

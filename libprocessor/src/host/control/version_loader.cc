@@ -53,6 +53,7 @@ VersionLoader::VersionLoader(const StateDirectory* directory, const DesiredFile*
       instances_(*instances),
       stats_(*stats),
       maintenance_cpus_(std::move(maintenance_cpus)),
+      delta_stores_(directory->host_path() + "/deltas"),
       records_(ReadRecords(*directory)),
       lanes_(directory->host_path() + "/verified_files.json", std::move(wake)) {
   WriteRecords();
@@ -293,8 +294,9 @@ absl::Status VersionLoader::BeginLoad(Instance& instance, const DesiredVersion& 
   instance.load_until_ns = seconds <= 0 ? 0 : instance.load_started_ns + static_cast<int64_t>(seconds * kSecondNs);
   records_.Begin(instance.Key());
   WriteRecords();
-  const absl::Status status = lanes_.StartLoad(*instance.lane, MaintenanceCpus(), instance.view.id, wanted,
-                                               instance.view.number, instance.progress);
+  const absl::Status status =
+      lanes_.StartLoad(*instance.lane, MaintenanceCpus(), instance.view.id, wanted, instance.view.number,
+                       {instance.Name(), delta_stores_.folder()}, instance.progress);
   if (!status.ok()) {
     instance.lane.reset();
     records_.End(instance.Key(), /*ready=*/false);

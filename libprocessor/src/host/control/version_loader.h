@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/host/control/delta_stores.h"
 #include "src/host/control/desired_file.h"
 #include "src/host/control/instances.h"
 #include "src/host/control/load_lanes.h"
@@ -50,6 +51,8 @@ class VersionLoader {
 
   /// Removes the records of versions that are no longer desired.
   void KeepDesired();
+  /// Removes the copies of deltas that no version needs any more.
+  void RemoveUnusedDeltas() const { delta_stores_.RemoveUnused(desired_.state(), instances_); }
   void WriteRecords();
   /// Waits for the jobs that are running.
   void Wait() { lanes_.Wait(); }
@@ -82,6 +85,7 @@ class VersionLoader {
   HostStats& stats_;
   const std::optional<std::string> maintenance_cpus_;
 
+  const DeltaStores delta_stores_;
   LoadRecords records_;
   bool records_pending_ = false;  // the file is out of date
   std::string records_error_;     // that was logged last

@@ -29,7 +29,7 @@ void ReadConfig(const JsonValue& config, std::string* dst) {
   if (!config.present()) return;
   if (!config.json().is_object()) return config.Refuse("an object");
   for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets", "batching",
-                          "follow", "follow_epoch"}) {
+                          "follow", "follow_epoch", "follow_store"}) {
     if (config.Member(key).present()) {
       config.Member(key).Fault("set, expected nothing: the version says it by keys of its own");
     }

@@ -80,13 +80,4 @@ std::string ActualJson(const ActualState& state) {
   return JsonText(json);
 }
 
-std::string WallClockText() {
-  const time_t now = time(nullptr);
-  tm parts;
-  gmtime_r(&now, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 }  // namespace processor

@@ -67,9 +67,6 @@ VersionState StateNow(const ActualVersion& version);
 /// Returns the text of actual.json.
 std::string ActualJson(const ActualState& state);
 
-/// Returns the current time, as in "2026-11-21T19:00:00Z".
-std::string WallClockText();
-
 }  // namespace processor
 
 #endif  // PROCESSOR_HOST_REPORTS_ACTUAL_STATE_H_

@@ -214,7 +214,8 @@ class MetricsText {
     write("recprocessor_live_age_seconds", "gauge", "Time since the newest sample that the served epoch knows of.",
           [](const FollowState& state) {
             if (state.live.served.knows_us() == 0) return std::optional<double>();
-            return std::optional<double>(static_cast<double>(UnixUs() - state.live.served.knows_us()) / 1e6);
+            return std::optional<double>(
+                static_cast<double>(std::max<int64_t>(UnixUs() - state.live.served.knows_us(), 0)) / 1e6);
           });
     write("recprocessor_live_rows_total", "counter", "Rows that were changed or deleted.",
           [](const FollowState& state) { return static_cast<double>(state.live.applied_rows); });

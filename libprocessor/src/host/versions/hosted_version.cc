@@ -35,10 +35,12 @@ double LoadTimeoutOf(const DesiredVersion& wanted, double otherwise) {
   return said != keys.end() && said->is_number() ? said->get<double>() : otherwise;
 }
 
-absl::Status HostedVersion::Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
-                                 std::unique_ptr<HostedVersion>* version) {
+absl::Status HostedVersion::Load(const DesiredVersion& wanted, int64_t number, const HostedPlace& place,
+                                 std::shared_ptr<LoadProgress> progress, std::unique_ptr<HostedVersion>* version) {
   ModelConfig config;
   if (absl::Status s = MakeVersionConfig(wanted, number, AllowedCpus(), &config); !s.ok()) return s;
+  config.log_name = place.name;
+  if (!config.follow.empty()) config.follow_store = place.delta_store;
   std::string path;
   if (absl::Status s = ResolvePath(wanted.path, &path); !s.ok()) return s;
   std::shared_ptr<Model> model;

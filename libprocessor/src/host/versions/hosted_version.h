@@ -35,12 +35,18 @@ struct VersionLoad {
   }
 };
 
+/// What a host gives a version that it loads.
+struct HostedPlace {
+  std::string name;         // of the version, in the log
+  std::string delta_store;  // the folder for copies of deltas
+};
+
 /// Every function may be called from any thread.
 class HostedVersion {
  public:
   /// Loads a version and warms it up. Settings that this does not read from `wanted` can be changed later.
-  static absl::Status Load(const DesiredVersion& wanted, int64_t number, std::shared_ptr<LoadProgress> progress,
-                           std::unique_ptr<HostedVersion>* version);
+  static absl::Status Load(const DesiredVersion& wanted, int64_t number, const HostedPlace& place,
+                           std::shared_ptr<LoadProgress> progress, std::unique_ptr<HostedVersion>* version);
 
   /// Moves the sessions to CPUs, written as in the key `cpusets` or as one group for all sessions; "" stands for all
   /// CPUs. Requests run on threads of the sessions while these have CPUs of their own, unless the configuration says

@@ -105,7 +105,11 @@ void ReadFollow(ConfigReader& reader, ModelConfig* dst) {
   follow.String(&dst->follow);
   const JsonValue epoch = reader.Member("follow_epoch");
   if (epoch.present()) epoch.Integer(0, INT64_MAX, &dst->follow_epoch.emplace());
+  const JsonValue store = reader.Member("follow_store");
+  store.String(&dst->follow_store);
+  if (!dst->follow_store.empty() && dst->follow_store.front() != '/') store.Refuse("a path that begins with '/'");
   if (dst->follow.empty()) {
+    if (!dst->follow_store.empty()) store.Fault("set, expected nothing: the model follows no timeline");
     if (epoch.present()) epoch.Fault("set, expected nothing: the model follows no timeline");
     return;
   }

@@ -37,14 +37,25 @@ int64_t ChangeOf(const std::string& folder) {
 }
 
 TimelinePosition NewestPosition(const LiveModel& live) {
-  const EpochFacts newest = live.status().newest;
+  const EpochFacts newest = live.epochs().newest;
   return {live.description().lineage, newest.epoch, newest.chain, newest.term};
 }
 
 }  // namespace
 
-DeltaFollower::DeltaFollower(std::string folder, tensorflow::core::RefCountPtr<LiveModel> live)
-    : timeline_(std::move(folder)), live_(std::move(live)), watch_(timeline_.folder()) {}
+DeltaFollower::DeltaFollower(const FollowOptions& options, tensorflow::core::RefCountPtr<LiveModel> live)
+    : model_(options.model),
+      timeline_(options.timeline),
+      live_(std::move(live)),
+      store_(options.store.empty() ? nullptr
+                                   : SegmentStore::Of(options.store, options.timeline, live_->description().lineage)),
+      kept_(NewestPosition(*live_)),
+      watch_(timeline_.folder()) {}
+
+DeltaFollower::~DeltaFollower() {
+  Stop(absl::CancelledError("request: the model was freed while it waited"));
+  if (store_ != nullptr) store_->SetHeld(this, std::nullopt);
+}
 
 absl::Status DeltaFollower::Start(const Cancellation& cancellation) {
   CatchUp(&cancellation);
@@ -73,6 +84,8 @@ void DeltaFollower::Hold(std::optional<int64_t> epoch) {
     if (wanted_ == epoch) return;
     wanted_ = epoch;
   }
+  if (store_ != nullptr) store_->SetHeld(this, epoch);
+  waiters_.SetHeld(epoch);
   watch_.Wake();
 }
 
@@ -105,9 +118,9 @@ void DeltaFollower::Follow() {
 
 void DeltaFollower::CatchUp(const Cancellation* cancellation) {
   const absl::Status applied = ApplyPublished(cancellation);
-  const absl::Status held = GoToHeldEpoch();
-  Report(applied.ok() ? held : applied);
-  waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
+  const absl::Status held = GoToHeldEpoch(live_->epochs());
+  waiters_.Reach(static_cast<int64_t>(live_->epochs().served.epoch));
+  Report(applied.ok() ? held : applied, store_ == nullptr ? absl::OkStatus() : CompleteStore());
 }
 
 std::optional<int64_t> DeltaFollower::wanted() const {
@@ -119,8 +132,8 @@ absl::Status DeltaFollower::ApplyPublished(const Cancellation* cancellation) {
   for (;;) {
     if (cancellation != nullptr && cancellation->requested()) return absl::OkStatus();
     bool applied = false;
-    if (absl::Status s = ApplyNext(&applied); !s.ok() || !applied) return s;
-    waiters_.Reach(static_cast<int64_t>(live_->status().served.epoch));
+    if (absl::Status s = ApplyNext(&applied); !applied) return s;
+    waiters_.Reach(static_cast<int64_t>(live_->epochs().served.epoch));
   }
 }
 
@@ -136,44 +149,89 @@ absl::Status DeltaFollower::ApplyNext(bool* applied) {
   // It is held at an epoch that is no longer wanted.
   live_->Resume();
   std::unique_ptr<const DeltaSegment> segment;
-  if (absl::Status s = timeline_.Next(position, &segment); !s.ok()) return s;
-  if (segment == nullptr) return absl::OkStatus();
-  const DeltaHeader& header = segment->header();
-  if (wanted.has_value() && header.last_epoch > static_cast<uint64_t>(*wanted)) {
-    // Rather an older state than one that was rolled back.
-    return absl::FailedPreconditionError(absl::StrCat(segment->path(), ": epochs ", header.first_epoch, " to ",
-                                                      header.last_epoch, ", expected a segment that ends with epoch ",
-                                                      *wanted, ", at which the model is to stay"));
-  }
-  if (absl::Status s = live_->Apply(*segment); !s.ok()) return s;
+  bool published = false;
+  // Rather an older state than one that was rolled back.
+  const uint64_t most = wanted.has_value() ? static_cast<uint64_t>(*wanted) : kGreatestEpoch;
+  absl::Status status = FindNext(position, most, &segment, &published);
+  if (segment == nullptr) return status;
+  if (absl::Status s = ApplyKept(*segment, published); !s.ok()) return s;
   *applied = true;
   std::lock_guard<std::mutex> lock(mutex_);
   applied_us_ = UnixUs();
   return absl::OkStatus();
 }
 
-absl::Status DeltaFollower::GoToHeldEpoch() {
+absl::Status DeltaFollower::FindNext(const TimelinePosition& position, uint64_t most,
+                                     std::unique_ptr<const DeltaSegment>* segment, bool* published) const {
+  absl::Status status = timeline_.Next(position, most, segment);
+  *published = *segment != nullptr;
+  if (*published || store_ == nullptr) return status;
+  const absl::Status stored = store_->Next(position, most, segment);
+  return status.ok() ? stored : status;
+}
+
+absl::Status DeltaFollower::ApplyKept(const DeltaSegment& segment, bool published) {
+  const TimelinePosition position = PositionAfter(segment.header());
+  // Without the segments before it, a copy would be of no use.
+  const bool follows = store_ != nullptr && CheckContinues(segment.header(), segment.chains(), kept_).ok();
+  bool added = false;
+  const bool kept = follows && (!published || store_->Keep(segment, &added).ok());
+  if (absl::Status s = live_->Apply(segment); !s.ok()) {
+    if (added) store_->Drop(segment);
+    return s;
+  }
+  if (kept) kept_ = position;
+  return absl::OkStatus();
+}
+
+absl::Status DeltaFollower::CompleteStore() {
+  const uint64_t newest = live_->epochs().newest.epoch;
+  while (kept_.epoch < newest) {
+    std::unique_ptr<const DeltaSegment> segment;
+    bool added = false;
+    // A fault of the timeline is reported when it has to be applied.
+    if (!timeline_.Next(kept_, newest, &segment).ok() || segment == nullptr) break;
+    if (absl::Status s = store_->Keep(*segment, &added); !s.ok()) return s;
+    kept_ = PositionAfter(segment->header());
+  }
+  if (absl::Status s = store_->Flush(); !s.ok()) return s;
+  return store_->ReplaceByCompacted(timeline_);
+}
+
+absl::Status DeltaFollower::GoToHeldEpoch(const LiveModel::Epochs& epochs) {
   const std::optional<int64_t> wanted = this->wanted();
-  const LiveModel::Status status = live_->status();
   if (!wanted.has_value()) {
     live_->Resume();
     return absl::OkStatus();
   }
   const auto epoch = static_cast<uint64_t>(*wanted);
-  if (status.newest.epoch < epoch || (status.held && status.served.epoch == epoch)) return absl::OkStatus();
+  if (epochs.newest.epoch < epoch || (epochs.held && epochs.served.epoch == epoch)) return absl::OkStatus();
   return live_->RollBack(epoch);
 }
 
-void DeltaFollower::Report(const absl::Status& status) {
-  const std::string text = status.ok() ? "" : status.ToString();
+std::string DeltaFollower::Shown(const std::string& error) const {
+  return absl::StrCat("follow: ", model_, " at ", WallClockText(), ": ", error);
+}
+
+void DeltaFollower::Report(const absl::Status& status, const absl::Status& stored) {
+  const std::string error = status.ok() ? "" : status.ToString(), store_error = stored.ok() ? "" : stored.ToString();
+  bool refused = false, not_stored = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (text == error_) return;
-    error_ = text;
-    if (text.empty()) return;
-    ++refused_;
+    refused = !error.empty() && error != error_;
+    not_stored = !store_error.empty() && store_error != store_error_;
+    error_ = error;
+    store_error_ = store_error;
+    kept_epoch_ = kept_.epoch;
+    if (refused) ++refused_;
   }
-  Log(Severity::kError, absl::StrCat("follow: ", text, "; epoch ", live_->status().served.epoch, " goes on serving"));
+  if (refused) {
+    Log(Severity::kError, Shown(absl::StrCat(error, "; epoch ", live_->epochs().served.epoch, " goes on serving")));
+  }
+  if (not_stored) {
+    Log(Severity::kWarning, Shown(absl::StrCat(store_error, "; after a restart without the timeline, the model would ",
+                                               "begin at epoch ", kept_.epoch, "; tried again")));
+  }
 }
 
 FollowState DeltaFollower::state() const {
@@ -184,7 +242,15 @@ FollowState DeltaFollower::state() const {
   state.refused = refused_;
   state.error = error_;
   state.applied_us = applied_us_;
+  if (store_ != nullptr) state.store = store_->folder();
+  state.kept_epoch = kept_epoch_;
+  state.store_error = store_error_;
   return state;
+}
+
+std::string DeltaFollower::error() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return error_;
 }
 
 nlohmann::ordered_json FollowState::Json() const {
@@ -201,7 +267,9 @@ nlohmann::ordered_json FollowState::Json() const {
           {"overlay_rows", live.changed_rows},
           {"overlay_bytes", live.overlay_bytes},
           {"refused", refused},
-          {"error", error.empty() ? Json() : Json(error)}};
+          {"error", error.empty() ? Json() : Json(error)},
+          {"kept_epoch", store.empty() ? Json() : Json(kept_epoch)},
+          {"store_error", store_error.empty() ? Json() : Json(store_error)}};
 }
 
 }  // namespace processor

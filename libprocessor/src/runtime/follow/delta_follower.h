@@ -18,6 +18,7 @@
 #include "src/live/live_model.h"
 #include "src/runtime/follow/epoch_waiters.h"
 #include "src/runtime/follow/folder_watch.h"
+#include "src/runtime/follow/segment_store.h"
 #include "src/runtime/requests/cancellation.h"
 #include "src/tables/delta_timeline.h"
 #include "tensorflow/core/platform/refcount.h"
@@ -28,20 +29,29 @@ namespace processor {
 struct FollowState {
   std::string timeline;
   LiveModel::Status live;
-  uint64_t refused = 0;    // segments and other faults, each counted once until another outcome
-  std::string error;       // of the last attempt; empty if it succeeded
-  int64_t applied_us = 0;  // when the newest epoch was served first, in microseconds since 1970; 0: none was applied
+  uint64_t refused = 0;     // segments and other faults, each counted once until another outcome
+  std::string error;        // of the last attempt; empty if it succeeded
+  int64_t applied_us = 0;   // when the newest epoch was served first, in microseconds since 1970; 0: none was applied
+  std::string store;        // the folder of the copies of applied segments; empty: none are kept
+  uint64_t kept_epoch = 0;  // up to which there are copies
+  std::string store_error;  // why the newest copy could not be kept; empty if it was
 
   /// For processor_model_info() and the files of a host.
   nlohmann::ordered_json Json() const;
 };
 
+/// What a model follows.
+struct FollowOptions {
+  std::string timeline;
+  std::string store;  // below which copies of applied segments are kept; empty: none are
+  std::string model;  // for the log
+};
+
 /// Any thread may call every function, except Start() and Stop(), which the owner calls once each.
 class DeltaFollower {
  public:
-  /// `folder`: of the timeline.
-  DeltaFollower(std::string folder, tensorflow::core::RefCountPtr<LiveModel> live);
-  ~DeltaFollower() { Stop(absl::CancelledError("request: the model was freed while it waited")); }
+  DeltaFollower(const FollowOptions& options, tensorflow::core::RefCountPtr<LiveModel> live);
+  ~DeltaFollower();
   DeltaFollower(const DeltaFollower&) = delete;
   DeltaFollower& operator=(const DeltaFollower&) = delete;
 
@@ -60,6 +70,8 @@ class DeltaFollower {
   void WaitFor(int64_t epoch, int64_t deadline_us, EpochWaiters::Continue next);
 
   FollowState state() const;
+  /// FollowState::error
+  std::string error() const;
 
  private:
   void Follow();
@@ -70,11 +82,23 @@ class DeltaFollower {
   /// \return the status of the one that failed.
   absl::Status ApplyPublished(const Cancellation* cancellation);
   absl::Status ApplyNext(bool* applied);
-  absl::Status GoToHeldEpoch();
-  void Report(const absl::Status& status);
+  /// Opens the segment that follows a position and ends with epoch `most` or before, in the timeline, or else in the store;
+  /// null if there is none. \return what is wrong with the timeline, even if the store has the segment.
+  absl::Status FindNext(const TimelinePosition& position, uint64_t most, std::unique_ptr<const DeltaSegment>* segment,
+                        bool* published) const;
+  /// Applies a segment, of which the store gets a copy first: a process that ends in between comes back to its epoch.
+  absl::Status ApplyKept(const DeltaSegment& segment, bool published);
+  /// Keeps what could not be kept before, and replaces what compacted segments have.
+  absl::Status CompleteStore();
+  absl::Status GoToHeldEpoch(const LiveModel::Epochs& epochs);
+  void Report(const absl::Status& status, const absl::Status& stored);
+  std::string Shown(const std::string& error) const;
 
+  const std::string model_;
   const DeltaTimeline timeline_;
   const tensorflow::core::RefCountPtr<LiveModel> live_;
+  const std::shared_ptr<SegmentStore> store_;  // null: no copies are kept
+  TimelinePosition kept_;                      // up to which the store has all segments; of the thread, or of Start()
   FolderWatch watch_;
   EpochWaiters waiters_;
   std::thread thread_;
@@ -85,6 +109,8 @@ class DeltaFollower {
   std::string error_;              // of the last attempt; empty if it succeeded
   uint64_t refused_ = 0;           // as in FollowState, as is the next
   int64_t applied_us_ = 0;
+  uint64_t kept_epoch_ = 0;
+  std::string store_error_;
 };
 
 }  // namespace processor

@@ -76,6 +76,9 @@ Model::Model(ModelConfig config, std::string base_dir, std::shared_ptr<LoadProgr
 absl::Status Model::Load(ModelConfig config, const std::string& base_dir, std::shared_ptr<Model>* model,
                          std::shared_ptr<LoadProgress> progress) {
   if (progress == nullptr) progress = std::make_shared<LoadProgress>();
+  if (config.log_name.empty()) {
+    config.log_name = absl::StrCat("model '", config.savedmodel_dir.empty() ? base_dir : config.savedmodel_dir, "'");
+  }
   std::shared_ptr<Model> result(new Model(std::move(config), base_dir, std::move(progress)));
   if (absl::Status s = result->parts_.versions.Start(); !s.ok()) return s;
   if (absl::Status s = result->StartFollowing(); !s.ok()) return s;
@@ -92,7 +95,9 @@ absl::Status Model::StartFollowing() {
                                                       "what `graph-tools optimize --live` has written"));
   }
   live->Ref();
-  follower_ = std::make_unique<DeltaFollower>(parts_.config.follow, tensorflow::core::RefCountPtr<LiveModel>(live));
+  const ModelConfig& config = parts_.config;
+  const FollowOptions options = {config.follow, config.follow_store, config.log_name};
+  follower_ = std::make_unique<DeltaFollower>(options, tensorflow::core::RefCountPtr<LiveModel>(live));
   follower_->Hold(parts_.config.follow_epoch);
   return follower_->Start(parts_.versions.load_cancellation());
 }

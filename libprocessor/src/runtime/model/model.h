@@ -68,6 +68,8 @@ class Model {
   void HoldEpoch(std::optional<int64_t> epoch);
   /// The state of following a timeline; none without one.
   std::optional<FollowState> following() const;
+  /// Why the last attempt to follow failed; empty if it succeeded, and without a timeline.
+  std::string FollowError() const { return follower_ == nullptr ? "" : follower_->error(); }
 
   /// Whether the work of a request is bounded by its size, because the graph has no loops.
   bool IsBounded() const { return parts_.versions.bounded(); }

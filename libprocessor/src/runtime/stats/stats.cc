@@ -16,6 +16,15 @@ int64_t UnixUs() {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
+std::string WallClockText() {
+  const time_t now = time(nullptr);
+  tm parts;
+  gmtime_r(&now, &parts);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
 void SessionStats::Record(absl::StatusCode code, const RequestTiming& timing) {
   const int index = static_cast<int>(code);
   responses_[index >= 0 && index < kCodes ? index : static_cast<int>(absl::StatusCode::kUnknown)].fetch_add(

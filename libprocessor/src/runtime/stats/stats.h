@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,8 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 int64_t NowNs();
 /// Returns the time in microseconds since 1970 (UTC).
 int64_t UnixUs();
+/// Returns the time as in "2026-01-31T23:59:59Z".
+std::string WallClockText();
 
 /// Where the time of one request went, in nanoseconds, and which session and version ran it.
 struct RequestTiming {
