@@ -90,7 +90,7 @@ class OutOfRangeError(ProcessorError, IndexError):
 
 
 class UnimplementedError(ProcessorError, NotImplementedError):
-    """The library does not support the operation: an unknown protocol, a custom op, an incremental checkpoint."""
+    """The library does not support the operation: an unknown protocol, a custom op."""
 
     code = ffi.integer_const("PROCESSOR_UNIMPLEMENTED")
 

@@ -15,6 +15,7 @@ import pytest
 import processor
 from helpers.hosts.abi_model import AbiModel
 from helpers.models.checkpoint_trainer import CheckpointTrainer, files_of, link_checkpoint, score
+from helpers.models.quiet_tensorflow import tensorflow
 from helpers.system.process_state import num_fds, num_threads, resident_mb
 from helpers.system.waiting import wait_until
 
@@ -210,22 +211,60 @@ def test_checkpoint_of_another_graph_is_refused(
         np.testing.assert_array_equal(model.run({"x": X})["y"], score(X, 100))
 
 
-def test_incremental_checkpoint_is_refused_with_a_notice(
+def save_increment(folder: Path, step: int, **tensors: object) -> Path:
+    """Write an incremental checkpoint as DeepRec does; return its prefix."""
+    tf = tensorflow()
+    prefix = folder / ".incremental_checkpoint" / f"incremental_checkpoint-{step}"
+    prefix.parent.mkdir(exist_ok=True)
+    names = [name.replace("__", "-") for name in tensors]
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tensors.values())
+    )
+    return prefix
+
+
+def rows_of(row: int, value: float) -> dict[str, object]:
+    """Return a changed row of the variable `w`."""
+    return {"w__sparse_incr_keys": np.array([row]), "w__sparse_incr_values": np.array([[value]], np.float32)}
+
+
+def test_incremental_checkpoints_change_the_full_one_before_them(
     trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path
 ) -> None:
     link_checkpoint(prefixes[100], tmp_path, 100)
     with processor.Model(trainer.model, config(tmp_path)) as model:
-        assert model.info["update"]["refused"] == ""
-        incremental = tmp_path / ".incremental_checkpoint"
-        incremental.mkdir()
-        shutil.copy(files_of(prefixes[200])[1], incremental / "model.ckpt-150.index")
-        wait_until(lambda: bool(model.info["update"]["refused"]), "the notice")
-        assert "incremental checkpoint 150" in model.info["update"]["refused"]
-        assert (model.info["version"], model.info["generation"]) == (100, 1)
-        np.testing.assert_array_equal(model.run({"x": X})["y"], score(X, 100))
+        first = save_increment(tmp_path, 150, **rows_of(1, 5), bias=np.array([7], np.float32), unknown=np.ones(3))
+        wait_until(lambda: model.info["version"] == 150, "the increment")
+        np.testing.assert_array_equal(model.run({"x": X})["y"], X @ np.float32([[1], [5], [3]]) + 7)
+        assert model.info["increment"] == str(first)
+        assert model.info["checkpoint"] == str(tmp_path / "model.ckpt-100")
+        # Each one has all changes since the full checkpoint.
+        save_increment(tmp_path, 160, **rows_of(0, 2))
+        wait_until(lambda: model.info["version"] == 160, "the next increment")
+        expected = X @ np.float32([[2], [2], [3]]) + 100
+        np.testing.assert_array_equal(model.run({"x": X})["y"], expected)
+        wrong = save_increment(tmp_path, 170, **rows_of(3, 9))
+        wait_until(lambda: bool(model.info["update"]["error"]), "the error")
+        assert f"incremental checkpoint '{wrong}': 'w': row 3, expected one of 3" in model.info["update"]["error"]
+        np.testing.assert_array_equal(model.run({"x": X})["y"], expected)
         link_checkpoint(prefixes[200], tmp_path, 200)
-        wait_until(lambda: model.info["version"] == 200, "the full one after it")
-        assert model.info["update"]["refused"] == ""
+        wait_until(lambda: model.info["version"] == 200, "the full one after them")
+        assert (model.info["increment"], model.info["update"]["error"]) == (None, "")
+        np.testing.assert_array_equal(model.run({"x": X})["y"], score(X, 200))
+
+
+def test_a_wrong_incremental_checkpoint_does_not_keep_the_full_one_from_serving(
+    trainer: CheckpointTrainer, prefixes: dict[int, Path], tmp_path: Path
+) -> None:
+    link_checkpoint(prefixes[100], tmp_path, 100)
+    save_increment(tmp_path, 150, another=np.ones(1))
+    with processor.Model(trainer.model, config(tmp_path)) as model:
+        assert (model.info["version"], model.info["increment"]) == (100, None)
+        assert "no variable of the model, expected some" in model.info["update"]["error"]
+        save_increment(tmp_path, 250, another=np.ones(1))
+        link_checkpoint(prefixes[200], tmp_path, 200)
+        wait_until(lambda: model.info["version"] == 200, "the full one")
+        wait_until(lambda: "checkpoint-250" in model.info["update"]["error"], "the error")
 
 
 def test_folder_that_vanishes_leaves_the_model_serving(

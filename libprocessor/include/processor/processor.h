@@ -124,7 +124,7 @@ typedef int32_t processor_status;
 #define PROCESSOR_ABORTED 10
 /** A position lies outside of its range: there is no tensor with that index in a result. */
 #define PROCESSOR_OUT_OF_RANGE 11
-/** The library does not support this: an unknown protocol, a custom op, an incremental checkpoint. */
+/** The library does not support this: an unknown protocol, a custom op. */
 #define PROCESSOR_UNIMPLEMENTED 12
 /** The fault is in the library. */
 #define PROCESSOR_INTERNAL 13

@@ -104,6 +104,7 @@ std::string Model::InfoJson() const {
     info["version"] = source.number.has_value() ? Json(*source.number) : Json(nullptr);
     info["generation"] = version->generation;
     info["checkpoint"] = source.checkpoint_prefix.empty() ? Json(nullptr) : Json(source.checkpoint_prefix);
+    info["increment"] = source.increment.empty() ? Json(nullptr) : Json(source.increment);
     const SignatureSet& signatures = version->signatures();
     info["default_signature"] = signatures.default_signature()->name();
     info["executor"] = ExecutorName(version->executor(signatures.IndexOf(signatures.default_signature())));

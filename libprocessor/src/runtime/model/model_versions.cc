@@ -40,21 +40,20 @@ ModelVersions::ModelVersions(const ModelConfig& config, std::string base_dir, co
 absl::Status ModelVersions::FindSource(VersionSource* source) {
   source->saved_model_dir = config_.savedmodel_dir.empty() ? base_dir_ : config_.savedmodel_dir;
   source->checkpoint_prefix.clear();
+  source->increment.clear();
   source->number = config_.model_version.has_value() ? config_.model_version : NumberOfFolder(source->saved_model_dir);
   if (config_.checkpoint_dir.empty()) return absl::OkStatus();
 
   Checkpoint checkpoint;
   if (absl::Status s = FindCheckpoint(config_.checkpoint_dir, &checkpoint); !s.ok()) return s;
   source->checkpoint_prefix = checkpoint.prefix;
-  if (!config_.model_version.has_value()) source->number = checkpoint.step;
+  source->increment = checkpoint.increment;
+  const int64_t latest = std::max(checkpoint.step, checkpoint.incremental_step);
+  if (!config_.model_version.has_value()) source->number = latest;
   std::string refused;
   if (checkpoint.incomplete_step >= 0) {
-    refused = absl::StrCat("checkpoint ", checkpoint.incomplete_step, " passed over: data files are missing, ",
-                           checkpoint.step, " is the latest complete one");
-  }
-  if (checkpoint.incremental_step >= 0) {
-    refused = absl::StrCat("incremental checkpoint ", checkpoint.incremental_step,
-                           " refused: only full checkpoints are applied, ", checkpoint.step, " is the latest");
+    refused = absl::StrCat("checkpoint ", checkpoint.incomplete_step, " passed over: data files are missing, ", latest,
+                           " is the latest complete one");
   }
   if (SetText(&refused_, refused)) Log(Severity::kWarning, refused);
   return absl::OkStatus();
@@ -83,7 +82,9 @@ absl::Status ModelVersions::Start() {
   VersionSource source;
   const absl::Status found = config_.init_timeout_minutes > 0 ? WaitForSource(&source) : FindSource(&source);
   if (!found.ok()) return found;
-  if (absl::Status s = Load(source, /*background=*/false); !s.ok()) return s;
+  absl::Status loaded = Load(source, /*background=*/false);
+  if (!loaded.ok() && LeaveIncrement(loaded, &source)) loaded = Load(source, /*background=*/false);
+  if (!loaded.ok()) return loaded;
   if (!config_.checkpoint_dir.empty()) follower_ = std::thread([this] { Follow(); });
   return absl::OkStatus();
 }
@@ -171,10 +172,29 @@ void ModelVersions::Follow() {
 absl::Status ModelVersions::Update() {
   VersionSource source;
   if (absl::Status s = FindSource(&source); !s.ok()) return s;
-  if (source.checkpoint_prefix == current()->source().checkpoint_prefix) return absl::OkStatus();
-  if (absl::Status s = Load(source, /*background=*/true); !s.ok()) return s;
-  Log(Severity::kInfo, absl::StrCat("checkpoint '", source.checkpoint_prefix, "': serving"));
-  return absl::OkStatus();
+  const VersionSource& serving = current()->source();
+  const bool same = source.checkpoint_prefix == serving.checkpoint_prefix;
+  // An increment that was removed leaves what it has changed.
+  if (same && (source.increment.empty() || source.increment == serving.increment)) return absl::OkStatus();
+  absl::Status status = Load(source, /*background=*/true);
+  if (!status.ok()) {
+    // A full checkpoint is served without a later increment that fails, whose fault is reported nevertheless.
+    if (same || !LeaveIncrement(status, &source)) return status;
+    if (absl::Status s = Load(source, /*background=*/true); !s.ok()) return s;
+  }
+  Log(Severity::kInfo,
+      absl::StrCat("checkpoint '", source.increment.empty() ? source.checkpoint_prefix : source.increment,
+                   "': serving"));
+  return status;
+}
+
+bool ModelVersions::LeaveIncrement(const absl::Status& why, VersionSource* source) {
+  if (source->increment.empty() || progress_->cancellation.requested()) return false;
+  const std::string error = why.ToString();
+  if (SetText(&error_, error)) Log(Severity::kError, absl::StrCat("update: ", error, "; it is left out"));
+  source->increment.clear();
+  if (!config_.model_version.has_value()) source->number = StepOfCheckpoint(source->checkpoint_prefix);
+  return true;
 }
 
 void ModelVersions::TryUpdate() {

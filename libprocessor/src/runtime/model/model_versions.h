@@ -46,7 +46,7 @@ class ModelVersions {
   /// The state of following the folder.
   struct Following {
     std::string error;    // of the last attempt; empty if it succeeded
-    std::string refused;  // why a later checkpoint is not applied: it is incremental or incomplete
+    std::string refused;  // why a later checkpoint is not applied: it is incomplete
     size_t retired = 0;   // replaced versions that requests still hold
   };
   Following following() const;
@@ -63,6 +63,8 @@ class ModelVersions {
   void Follow();
   void TryUpdate();
   absl::Status Update();
+  /// Takes the increment out of a source that could not be loaded with it. \return false if it has none.
+  bool LeaveIncrement(const absl::Status& why, VersionSource* source);
   void DestroyUnused();
   /// Sets one of the texts of Following.
   /// \return whether it has changed and is not empty.

@@ -77,18 +77,37 @@ bool IsComplete(const fs::path& prefix) {
   return total > 0 && static_cast<int>(shards.size()) >= total;
 }
 
-int64_t LargestIncrementalStep(const fs::path& folder) {
-  int64_t step = -1;
-  // The original's code reads the first place, its documentation names the second.
-  for (const char* name : {".incremental_checkpoint", ".incremental_ckpt"}) {
-    for (const fs::directory_entry& entry : Entries(folder / name)) {
-      step = std::max(step, StepOfIndex(entry.path().filename().string()));
-    }
+// The prefixes of checkpoints, by their steps.
+using Prefixes = std::vector<std::pair<int64_t, fs::path>>;
+
+void AddPrefixes(const fs::path& folder, Prefixes* found) {
+  for (const fs::directory_entry& entry : Entries(folder)) {
+    const int64_t step = StepOfIndex(entry.path().filename().string());
+    if (step >= 0) found->emplace_back(step, entry.path().parent_path() / entry.path().stem());
   }
-  return step;
+}
+
+// Finds the complete checkpoint with the largest step after `after`. `incomplete`: raised to a later one without data.
+bool FindComplete(Prefixes found, int64_t after, int64_t* step, std::string* prefix, int64_t* incomplete) {
+  std::sort(found.rbegin(), found.rend());
+  for (const auto& [found_step, found_prefix] : found) {
+    if (found_step <= after) break;
+    if (!IsComplete(found_prefix)) {
+      *incomplete = std::max(*incomplete, found_step);
+      continue;
+    }
+    *step = found_step;
+    *prefix = found_prefix.string();
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
+
+int64_t StepOfCheckpoint(const std::string& prefix) {
+  return StepOfIndex(fs::path(prefix).filename().string() + ".index");
+}
 
 absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint) {
   std::error_code error;
@@ -99,28 +118,18 @@ absl::Status FindCheckpoint(const std::string& dir, Checkpoint* checkpoint) {
   if (folder.empty()) {
     return absl::NotFoundError(absl::StrCat("checkpoint_dir '", dir, "': no folder with a file 'checkpoint' in it"));
   }
-  std::vector<std::pair<int64_t, fs::path>> found;
-  for (const fs::directory_entry& entry : Entries(folder)) {
-    const int64_t step = StepOfIndex(entry.path().filename().string());
-    if (step >= 0) found.emplace_back(step, entry.path());
+  Prefixes full, incremental;
+  AddPrefixes(folder, &full);
+  Checkpoint found;
+  if (!FindComplete(std::move(full), /*after=*/-1, &found.step, &found.prefix, &found.incomplete_step)) {
+    return absl::NotFoundError(
+        absl::StrCat("checkpoint_dir '", dir, "': no complete checkpoint in '", folder.string(), "'"));
   }
-  std::sort(found.rbegin(), found.rend());
-  int64_t incomplete = -1;
-  for (auto& [step, index] : found) {
-    const fs::path prefix = index.parent_path() / index.stem();
-    if (!IsComplete(prefix)) {
-      incomplete = std::max(incomplete, step);
-      continue;
-    }
-    checkpoint->incomplete_step = incomplete;
-    checkpoint->prefix = prefix.string();
-    checkpoint->step = step;
-    const int64_t incremental = LargestIncrementalStep(folder);
-    checkpoint->incremental_step = incremental > step ? incremental : -1;
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError(
-      absl::StrCat("checkpoint_dir '", dir, "': no complete checkpoint in '", folder.string(), "'"));
+  // The original's code reads the first place, its documentation names the second.
+  for (const char* name : {".incremental_checkpoint", ".incremental_ckpt"}) AddPrefixes(folder / name, &incremental);
+  FindComplete(std::move(incremental), found.step, &found.incremental_step, &found.increment, &found.incomplete_step);
+  *checkpoint = std::move(found);
+  return absl::OkStatus();
 }
 
 }  // namespace processor

@@ -128,8 +128,8 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
         !s.ok()) {
       return absl::Status(s.code(), absl::StrCat("graph: ", s.message()));
     }
-    if (absl::Status s = RestoreVariables(source.saved_model_dir, source.checkpoint_prefix, meta_graph, threads.options,
-                                          loader->tensorflow_session());
+    if (absl::Status s = RestoreVariables(source.saved_model_dir, source.checkpoint_prefix, source.increment,
+                                          meta_graph, threads.options, loader->tensorflow_session());
         !s.ok()) {
       return s;
     }

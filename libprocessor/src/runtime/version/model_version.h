@@ -36,6 +36,7 @@ absl::Status CheckWanted(const Cancellation& cancellation);
 struct VersionSource {
   std::string saved_model_dir;
   std::string checkpoint_prefix;  // empty: the variables of the SavedModel
+  std::string increment;          // the prefix of an incremental checkpoint after that one; empty: none
   std::optional<int64_t> number;  // what clients see as the model's version
 };
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/base/log.h"
+#include "src/runtime/version/increment.h"
 #include "tensorflow/cc/saved_model/constants.h"
 #include "tensorflow/cc/saved_model/loader_util.h"
 #include "tensorflow/cc/saved_model/reader.h"
@@ -291,7 +292,7 @@ bool WritesState(const tensorflow::MetaGraphDef& meta_graph) {
 }
 
 absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
-                              const tensorflow::MetaGraphDef& meta_graph,
+                              const std::string& increment, const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session) {
   // Feeds the names of asset files to the graph.
   std::vector<tensorflow::AssetFileDef> assets;
@@ -328,6 +329,9 @@ absl::Status RestoreVariables(const std::string& dir, const std::string& checkpo
   if (!prefix.empty() && !saver.restore_op_name().empty()) {
     auto feeds = asset_feeds;
     feeds.emplace_back(saver.filename_tensor_name(), StringScalar(prefix));
+    if (!increment.empty()) {
+      if (absl::Status s = AddIncrement(meta_graph.graph_def(), prefix, increment, &feeds); !s.ok()) return s;
+    }
     if (absl::Status s = run(feeds, saver.restore_op_name()); !s.ok()) {
       return absl::Status(s.code(), absl::StrCat("variables '", prefix, "': ", s.message()));
     }

@@ -28,10 +28,10 @@ void ShareTables(tensorflow::GraphDef* graph);
 /// TensorFlow does not check the dtypes of feeds: a kernel would end the process.
 void TakeInputDtypesOfGraph(tensorflow::MetaGraphDef* meta_graph);
 
-/// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel), then runs the initializer that
-/// fills tables from assets.
+/// Restores the variables from `checkpoint_prefix` (empty: those of the SavedModel) with the changes of an incremental
+/// checkpoint (empty: none), then runs the initializer that fills tables from assets.
 absl::Status RestoreVariables(const std::string& dir, const std::string& checkpoint_prefix,
-                              const tensorflow::MetaGraphDef& meta_graph,
+                              const std::string& increment, const tensorflow::MetaGraphDef& meta_graph,
                               const tensorflow::thread::ThreadPoolOptions& threads, tensorflow::Session* session);
 
 /// Finds the view of a live model: the tensor that a run feeds, and the resource. Both are empty if the graph has none.

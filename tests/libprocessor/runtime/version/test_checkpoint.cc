@@ -112,14 +112,20 @@ TEST_F(CheckpointFolder, IgnoresNamesWithoutStep) {
   EXPECT_EQ(Find().step, 5);
 }
 
-TEST_F(CheckpointFolder, ReportsLaterIncrementalCheckpointsOnly) {
+TEST_F(CheckpointFolder, TakesTheNewestCompleteIncrementalCheckpointAfterTheFullOne) {
   Write("run", 100);
-  Touch("run/.incremental_checkpoint/model.ckpt-90.index");
+  Write("run/.incremental_checkpoint", 90);
   EXPECT_EQ(Find().incremental_step, -1);
-  Touch("run/.incremental_checkpoint/model.ckpt-150.index");
-  Touch("run/.incremental_ckpt/model.ckpt-170.index");
-  EXPECT_EQ(Find().incremental_step, 170);
-  EXPECT_EQ(Find().step, 100);
+  EXPECT_EQ(Find().increment, "");
+  Write("run/.incremental_checkpoint", 150);
+  Write("run/.incremental_ckpt", 170);
+  Touch("run/.incremental_checkpoint/model.ckpt-180.index");
+  const Checkpoint checkpoint = Find();
+  EXPECT_EQ(checkpoint.step, 100);
+  EXPECT_EQ(checkpoint.incremental_step, 170);
+  EXPECT_EQ(checkpoint.increment, (root_ / "run/.incremental_ckpt/model.ckpt-170").string());
+  EXPECT_EQ(checkpoint.incomplete_step, 180);
+  EXPECT_EQ(StepOfCheckpoint(checkpoint.increment), 170);
 }
 
 }  // namespace
