@@ -69,6 +69,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/live/table_view.cc
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc
+  libprocessor/src/runtime/threads/background_thread.cc
   libprocessor/src/runtime/threads/pinned_pool.cc
   libprocessor/src/runtime/threads/thread_slice.cc
   libprocessor/src/tables/embedding_table.cc
@@ -79,13 +80,13 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/tables/table_index.cc
   libprocessor/src/tables/table_registry.cc)
 foreach(source
-    base/byte_budget base/log host/control/idle_time
-    host/control/maintenance host/request_log/sample_queue kernels/cache_domains kernels/tower_team live/overlay_table
+    base/byte_budget base/log host/control/maintenance host/request_log/sample_queue
+    kernels/cache_domains kernels/tower_team live/overlay_table
     runtime/batching/batcher runtime/executor/step_runner runtime/requests/cancellation
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
     runtime/stats/histogram runtime/threads/adaptive_spin runtime/threads/cpu_mask runtime/threads/cpuset
-    runtime/threads/placed_threads runtime/threads/process_threads runtime/threads/request_threads
-    runtime/threads/thread_starter)
+    runtime/threads/idle_time runtime/threads/placed_threads runtime/threads/process_threads
+    runtime/threads/request_threads runtime/threads/thread_starter)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(stem ${source} NAME)
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)

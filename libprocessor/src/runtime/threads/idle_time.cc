@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/host/control/idle_time.h"
+#include "src/runtime/threads/idle_time.h"
 
 #include <algorithm>
 #include <fstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures how busy the CPUs of the machine are.
-#ifndef PROCESSOR_HOST_CONTROL_IDLE_TIME_H_
-#define PROCESSOR_HOST_CONTROL_IDLE_TIME_H_
+#ifndef PROCESSOR_RUNTIME_THREADS_IDLE_TIME_H_
+#define PROCESSOR_RUNTIME_THREADS_IDLE_TIME_H_
 
 #include <chrono>
 #include <string_view>
@@ -26,4 +26,4 @@ double IdleShare(const CpuSet& cpus, std::chrono::milliseconds time);
 
 }  // namespace processor
 
-#endif  // PROCESSOR_HOST_CONTROL_IDLE_TIME_H_
+#endif  // PROCESSOR_RUNTIME_THREADS_IDLE_TIME_H_

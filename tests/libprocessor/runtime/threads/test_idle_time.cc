@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/host/control/idle_time.h"
+#include "src/runtime/threads/idle_time.h"
 
 namespace processor {
 namespace {
