@@ -11,10 +11,6 @@
 
 namespace processor {
 
-/// Computes Spearman's rank correlation of two rows of scores of equal length; equal scores share their mean rank.
-/// \return false if it is not defined: there are fewer than two scores, or all scores of one side are equal.
-bool RankCorrelation(absl::Span<const float> a, absl::Span<const float> b, double* correlation);
-
 /// Sums over requests. For one thread at a time; the shadow lane owns it.
 class ScoreComparison {
  public:
