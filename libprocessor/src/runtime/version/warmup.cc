@@ -9,22 +9,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/codec/predict_codec.h"
-#include "src/codec/prediction_log.h"
 #include "src/codec/protocols.h"
+#include "src/runtime/version/recorded_requests.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "tensorflow/core/lib/core/raw_coding.h"
-#include "tensorflow/core/lib/hash/crc32c.h"
-#include "tensorflow/core/lib/io/record_reader.h"
-#include "tensorflow/core/platform/env.h"
 
 namespace processor {
 namespace {
 
 namespace fs = std::filesystem;
 using tensorflow::Tensor;
-
-constexpr int kMaxRecords = 1000;  // as in TensorFlow Serving
 
 absl::Status RunOnAllSessions(const DecodedRequest& request, int runs, size_t num_sessions,
                               const Cancellation& cancellation, ModelVersion& version) {
@@ -45,61 +39,31 @@ absl::Status RunBytes(const Codec& codec, std::string_view bytes, int runs, size
   return RunOnAllSessions(request, runs, num_sessions, cancellation, version);
 }
 
-// Uses the name as given, otherwise beside the model: hosts of the contract differ in what they pass.
-fs::path FindWarmupFile(const ModelConfig& config, const std::string& base_dir) {
-  std::error_code error;
-  const fs::path given(config.warmup_file_name);
-  if (fs::exists(given, error) || given.is_absolute() || base_dir.empty()) return given;
-  return fs::path(base_dir) / given;
-}
-
-// A TFRecord file begins with a length and the masked CRC of its eight bytes, which no request does by chance.
-bool HoldsRecords(const fs::path& path) {
-  char head[12];
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream.read(head, sizeof head)) return false;
-  return tensorflow::core::DecodeFixed32(head + 8) == tsl::crc32c::Mask(tsl::crc32c::Value(head, 8));
-}
-
-absl::Status WarmUpFromRequest(const fs::path& path, const ModelConfig& config, size_t num_sessions,
+absl::Status WarmUpFromRequest(const std::string& path, const ModelConfig& config, size_t num_sessions,
                                const Cancellation& cancellation, ModelVersion& version) {
   std::ifstream stream(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (!stream.good() && !stream.eof()) {
-    return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': cannot be read"));
+    return absl::NotFoundError(absl::StrCat("warmup_file_name '", path, "': cannot be read"));
   }
   if (absl::Status s = RunBytes(*EasCodec(), bytes, config.warmup_runs, num_sessions, cancellation, version); !s.ok()) {
-    return absl::Status(s.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", s.message()));
+    return absl::Status(s.code(), absl::StrCat("warmup_file_name '", path, "': ", s.message()));
   }
   version.warmup_outcome = absl::StrCat("file: ", config.warmup_runs, " runs on each session");
   return absl::OkStatus();
 }
 
 // `name` is used in the outcome; `count`: the number of records.
-absl::Status WarmUpFromRecords(const fs::path& path, std::string_view name, size_t num_sessions,
+absl::Status WarmUpFromRecords(const std::string& path, std::string_view name, size_t num_sessions,
                                const Cancellation& cancellation, ModelVersion& version, int* count) {
-  std::unique_ptr<tensorflow::RandomAccessFile> file;
-  if (absl::Status s = tensorflow::Env::Default()->NewRandomAccessFile(path.string(), &file); !s.ok()) return s;
-  tensorflow::io::SequentialRecordReader reader(file.get());
-  int skipped = 0;
-  *count = 0;
-  for (tensorflow::tstring record; *count + skipped < kMaxRecords;) {
-    const absl::Status read = reader.ReadRecord(&record);
-    if (absl::IsOutOfRange(read)) break;
-    const std::string where = absl::StrCat("warm-up record ", *count + skipped, " of '", path.string(), "': ");
-    if (!read.ok()) return absl::Status(read.code(), absl::StrCat(where, read.message()));
-    const auto request = PredictRequestOf(record);
-    if (absl::IsUnimplemented(request.status())) {
-      ++skipped;  // a log of another API, which is not served
-      continue;
-    }
-    absl::Status status = request.status();
-    if (status.ok()) status = RunBytes(*TfServingCodec(), *request, 1, num_sessions, cancellation, version);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(where, status.message()));
-    ++*count;
-  }
-  version.warmup_outcome = absl::StrCat(name, ": ", *count, " records on each session");
-  if (skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", skipped, " of other APIs skipped");
+  const auto run = [&](std::string_view bytes) {
+    return RunBytes(*TfServingCodec(), bytes, 1, num_sessions, cancellation, version);
+  };
+  RecordCounts counts;
+  if (absl::Status s = ReadRecordedRequests(path, run, &counts); !s.ok()) return s;
+  *count = counts.requests;
+  version.warmup_outcome = absl::StrCat(name, ": ", counts.requests, " records on each session");
+  if (counts.skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", counts.skipped, " of other APIs skipped");
   return absl::OkStatus();
 }
 
@@ -156,10 +120,9 @@ absl::Status Generate(const Signature& signature, DecodedRequest* request) {
 absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size_t num_sessions,
                     const Cancellation& cancellation, ModelVersion& version) {
   std::error_code error;
-  if (!config.warmup_file_name.empty()) {
-    const fs::path path = FindWarmupFile(config, base_dir);
+  if (const std::string path = WarmUpFileOf(config, base_dir); !path.empty()) {
     if (!fs::is_regular_file(path, error)) {
-      return absl::NotFoundError(absl::StrCat("warmup_file_name '", path.string(), "': no such file"));
+      return absl::NotFoundError(absl::StrCat("warmup_file_name '", path, "': no such file"));
     }
     if (!HoldsRecords(path)) return WarmUpFromRequest(path, config, num_sessions, cancellation, version);
     int count = 0;
@@ -168,13 +131,12 @@ absl::Status WarmUp(const ModelConfig& config, const std::string& base_dir, size
       status = absl::InvalidArgumentError("no predict request in it, expected at least one");
     }
     if (status.ok()) return status;
-    return absl::Status(status.code(), absl::StrCat("warmup_file_name '", path.string(), "': ", status.message()));
+    return absl::Status(status.code(), absl::StrCat("warmup_file_name '", path, "': ", status.message()));
   }
-  constexpr const char* kRecords = "tf_serving_warmup_requests";
-  const fs::path records = fs::path(version.source().saved_model_dir) / "assets.extra" / kRecords;
-  if (fs::is_regular_file(records, error)) {
+  if (const std::string path = RecordsOfModel(version.source().saved_model_dir); !path.empty()) {
     int count = 0;
-    const absl::Status status = WarmUpFromRecords(records, kRecords, num_sessions, cancellation, version, &count);
+    const absl::Status status =
+        WarmUpFromRecords(path, fs::path(path).filename().string(), num_sessions, cancellation, version, &count);
     if (!status.ok() || count > 0) return status;
   }
 
