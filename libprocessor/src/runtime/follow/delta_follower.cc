@@ -13,6 +13,7 @@
 #include "src/runtime/requests/exception_status.h"
 #include "src/runtime/stats/stats.h"
 #include "src/runtime/threads/process_threads.h"
+#include "src/runtime/threads/thread_starter.h"
 
 namespace processor {
 namespace {
@@ -61,7 +62,8 @@ absl::Status DeltaFollower::Start(const Cancellation& cancellation) {
   CatchUp(&cancellation);
   if (cancellation.requested()) return cancellation.why();
   try {
-    thread_ = std::thread([this] { Follow(); });
+    // The thread that loads the model may have less time of the CPUs than those that serve.
+    StartServingThreads([this] { thread_ = std::thread([this] { Follow(); }); });
   } catch (const std::system_error&) {
     return absl::ResourceExhaustedError("follow: no thread could be started, expected one for the timeline");
   }
