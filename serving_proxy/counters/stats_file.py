@@ -40,11 +40,20 @@ def live_state(stats: Mapping[str, Any], model: str, number: int) -> dict[str, A
     return dict(live) if {"epoch", "oldest_epoch", "newest_epoch"} <= live.keys() else None
 
 
+def precision_now(live: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the entry `precision` of a version that follows a timeline; empty if hosts do not report it."""
+    precision = _mapping(_mapping(live).get("precision")).get("precision")
+    return {"precision": precision} if precision else {}
+
+
 def live_text(live: Mapping[str, Any]) -> str:
     """Return the state of a version that follows a timeline, as text."""
     text = f"epoch {live['epoch']}"
     if live.get("held"):
         text += f", held; the newest is {live['newest_epoch']}"
+    precision = _mapping(live.get("precision"))
+    if precision.get("fell_back"):
+        text += f"; in {precision.get('precision')}: {precision.get('reason')}"
     return text + (f"; refused: {live['error']}" if live.get("error") else "")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from serving_proxy.counters.stats_file import live_state, live_text
+from serving_proxy.counters.stats_file import live_state, live_text, precision_now
 from serving_proxy.deploy.views import ExplainView, policy_text, role, share
 from serving_proxy.experiments import ramps
 from serving_proxy.experiments.traffic import to_percent
@@ -111,12 +111,13 @@ def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) ->
     for host in hosts:
         seen = host.models.get(model.name, {}).get(version.number) if host.alive else None
         if seen is not None:
-            cores = f" on CPUs {seen.details['cpuset']}" if seen.details.get("cpuset") else ""
-            precision = f", in {seen.details['precision']}" if seen.details.get("precision") else ""
+            live = live_state(host.stats, model.name, version.number)
+            details = seen.details | precision_now(live)
+            cores = f" on CPUs {details['cpuset']}" if details.get("cpuset") else ""
+            precision = f", in {details['precision']}" if details.get("precision") else ""
             lines.append(
                 f"{host.name}: {seen.state}{cores}{precision}" + (f", {seen.error}" if seen.error else "") + "."
             )
-            live = live_state(host.stats, model.name, version.number)
             if live is not None:
                 lines.append(f"{host.name}: {live_text(live)}.")
     return lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from serving_proxy.counters.stats_file import in_flight, live_state
+from serving_proxy.counters.stats_file import in_flight, live_state, precision_now
 from serving_proxy.deploy.jobs import Job
 from serving_proxy.experiments.traffic import BUCKETS, to_percent
 from serving_proxy.records.hosts import HostSeen
@@ -204,4 +204,4 @@ def _on_host(host: HostSeen, model: str, number: int) -> dict[str, Any]:
     # `actual.json` is from the last change, statistics are from the last second.
     now, live = in_flight(host.stats, model, number), live_state(host.stats, model, number)
     details |= {} if now is None else {"in_flight": now}
-    return details if live is None else details | {"live": live}
+    return details if live is None else details | precision_now(live) | {"live": live}

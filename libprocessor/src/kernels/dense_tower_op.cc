@@ -102,17 +102,17 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     OP_REQUIRES_OK(context, context->GetAttr("plan", &plan_text_));
     OP_REQUIRES_OK(context, context->GetAttr("precision", &precision));
     OP_REQUIRES_OK(context, Named(ParseTowerPlan(plan_text_, num_inputs_, num_weights_, num_outputs, &plan_)));
-    Precision chosen = Precision::kFloat32;
-    OP_REQUIRES_OK(context, Named(ChoosePrecision(precision, ThisCpu(), &chosen)));
-    options_ = TowerOptions::For(chosen, ThisCpu());
-    options_.stock_onednn = tensorflow::IsMKLEnabled();
-    const auto make = [this](const LiveWeights::Weights& weights, std::shared_ptr<const void>* object) {
+    OP_REQUIRES_OK(context, Named(Options(precision, &options_)));
+    const auto make = [this](const LiveWeights::Weights& weights, const std::string& of_view,
+                             std::shared_ptr<const void>* object) {
+      TowerOptions options = options_;
+      if (absl::Status s = of_view.empty() ? absl::OkStatus() : Options(of_view, &options); !s.ok()) return s;
       std::shared_ptr<const ReadyTower> tower;
-      if (absl::Status s = MakeTower(weights, &tower); !s.ok()) return s;
+      if (absl::Status s = MakeTower(weights, options, &tower); !s.ok()) return s;
       *object = tower;
       return tower->PrepareLayouts(num_inputs_);
     };
-    OP_REQUIRES_OK(context, live_.Read(context, num_inputs_, num_weights_, make));
+    OP_REQUIRES_OK(context, live_.Read(context, num_inputs_, num_weights_, /*has_precision=*/true, make));
   }
 
   absl::Status Prepare(absl::Span<const Tensor* const> constant_inputs, ResourceMgr* resources) override {
@@ -176,7 +176,7 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     const absl::Status status = resources->LookupOrCreate<PackedTower>(
         kContainer, absl::StrCat(name(), "/", absl::Hex(print)), &found, [&](PackedTower** made) {
           std::shared_ptr<const ReadyTower> tower;
-          if (absl::Status s = MakeTower(weights, &tower); !s.ok()) return s;
+          if (absl::Status s = MakeTower(weights, options_, &tower); !s.ok()) return s;
           *made = new PackedTower(std::move(tower));
           return absl::OkStatus();
         });
@@ -187,11 +187,20 @@ class DenseTowerOp : public tensorflow::OpKernel, public PreparedKernel {
     return absl::OkStatus();
   }
 
-  absl::Status MakeTower(const std::vector<const Tensor*>& weights, std::shared_ptr<const ReadyTower>* made) const {
+  static absl::Status Options(const std::string& precision, TowerOptions* options) {
+    Precision chosen = Precision::kFloat32;
+    if (absl::Status s = ChoosePrecision(precision, ThisCpu(), &chosen); !s.ok()) return s;
+    *options = TowerOptions::For(chosen, ThisCpu());
+    options->stock_onednn = tensorflow::IsMKLEnabled();
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeTower(const std::vector<const Tensor*>& weights, const TowerOptions& options,
+                         std::shared_ptr<const ReadyTower>* made) const {
     std::vector<WeightView> views;
     for (const Tensor* weight : weights) views.push_back(ViewOf(*weight));
     std::shared_ptr<const DenseTower> tower;
-    if (absl::Status s = DenseTower::Create(plan_, views, options_, &tower); !s.ok()) return s;
+    if (absl::Status s = DenseTower::Create(plan_, views, options, &tower); !s.ok()) return s;
     *made = std::make_shared<const ReadyTower>(std::move(tower), kTeamRows);
     return absl::OkStatus();
   }

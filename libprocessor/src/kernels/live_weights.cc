@@ -15,7 +15,8 @@ void LiveWeights::Forget() {
   for (const auto& known : all_known_) known->slots->Remove(this);
 }
 
-absl::Status LiveWeights::Read(tensorflow::OpKernelConstruction* context, size_t first, size_t count, Make make) {
+absl::Status LiveWeights::Read(tensorflow::OpKernelConstruction* context, size_t first, size_t count,
+                               bool has_precision, Make make) {
   int views = 0;
   if (absl::Status s = context->GetAttr("num_views", &views); !s.ok()) return s;
   if (absl::Status s = context->GetAttr("formulas", &formulas_); !s.ok()) return s;
@@ -24,6 +25,7 @@ absl::Status LiveWeights::Read(tensorflow::OpKernelConstruction* context, size_t
     return absl::InvalidArgumentError(
         absl::StrCat("formulas: ", formulas_.size(), ", expected none or, with a view, ", count));
   }
+  has_precision_ = has_precision;
   has_view_ = !formulas_.empty();
   first_ = first;
   count_ = count;
@@ -42,7 +44,8 @@ absl::Status LiveWeights::Find(tensorflow::OpKernelContext* context, uint64_t pr
     if (absl::Status s = Learn(context, *view, print, &known); !s.ok()) return s;
   }
   const auto changed = [&](int formula) { return formula >= 0 && view->formula(formula) != nullptr; };
-  if (std::none_of(known->formulas.begin(), known->formulas.end(), changed)) return absl::OkStatus();
+  const bool as_inputs = std::none_of(known->formulas.begin(), known->formulas.end(), changed);
+  if (as_inputs && (!has_precision_ || view->precision().empty())) return absl::OkStatus();
   if (absl::Status s = view->Weights(known->slot, object); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("node '", node_, "': ", s.message()));
   }
@@ -79,11 +82,12 @@ absl::Status LiveWeights::Learn(tensorflow::OpKernelContext* context, const Epoc
                                                      weights.back()->shape().DebugString(), ", expected ",
                                                      inputs[i].shape().DebugString()));
     }
-    return make_(weights, object);
+    return make_(weights, of.precision(), object);
   };
   const std::string key = absl::StrCat(node_, "/", absl::Hex(print), "/", absl::StrJoin(formulas_, "/"));
   all_known_.reserve(all_known_.size() + 1);
-  if (absl::Status s = made->slots->Add(key, std::move(used), make, this, &made->slot); !s.ok()) return s;
+  if (absl::Status s = made->slots->Add(key, {std::move(used), has_precision_}, make, this, &made->slot); !s.ok())
+    return s;
   *known = made.get();
   all_known_.push_back(std::move(made));
   known_.store(*known, std::memory_order_release);

@@ -22,16 +22,19 @@ namespace processor {
 class LiveWeights {
  public:
   using Weights = std::vector<const tensorflow::Tensor*>;
-  /// Makes the object of weights, which it may copy but not keep.
-  using Make = std::function<absl::Status(const Weights& weights, std::shared_ptr<const void>* object)>;
+  /// Makes the object of weights, which it may copy but not keep. `precision`: EpochView::precision().
+  using Make = std::function<absl::Status(const Weights& weights, const std::string& precision,
+                                          std::shared_ptr<const void>* object)>;
 
   LiveWeights() = default;
   ~LiveWeights() { Forget(); }
   LiveWeights(const LiveWeights&) = delete;
   LiveWeights& operator=(const LiveWeights&) = delete;
 
-  /// Reads the attributes `num_views` and `formulas`; of `count` weights, the first is input `first`.
-  absl::Status Read(tensorflow::OpKernelConstruction* context, size_t first, size_t count, Make make);
+  /// Reads the attributes `num_views` and `formulas`; of `count` weights, the first is input `first`. `has_precision`:
+  /// whether `make` minds the precision.
+  absl::Status Read(tensorflow::OpKernelConstruction* context, size_t first, size_t count, bool has_precision,
+                    Make make);
 
   /// Ends all calls of `make`.
   void Forget();
@@ -51,6 +54,7 @@ class LiveWeights {
   absl::Status Learn(tensorflow::OpKernelContext* context, const EpochView& view, uint64_t print, const Known** known);
 
   size_t first_ = 0, count_ = 0;
+  bool has_precision_ = false;
   bool has_view_ = false;
   std::string node_;
   std::vector<std::string> formulas_;

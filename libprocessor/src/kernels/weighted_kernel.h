@@ -47,12 +47,13 @@ class WeightedKernel : public tensorflow::OpKernel, public PreparedKernel {
   absl::Status SetWeights(tensorflow::OpKernelConstruction* context, size_t first, size_t count) {
     first_ = first;
     count_ = count;
-    return live_.Read(context, first, count, [this](const Weights& weights, std::shared_ptr<const void>* object) {
+    const auto make = [this](const Weights& weights, const std::string&, std::shared_ptr<const void>* object) {
       std::unique_ptr<T> made;
       if (absl::Status s = Make(weights, &made); !s.ok()) return s;
       *object = std::move(made);
       return absl::OkStatus();
-    });
+    };
+    return live_.Read(context, first, count, /*has_precision=*/false, make);
   }
   /// Waits until no epoch is made with this kernel.
   void ForgetViews() { live_.Forget(); }

@@ -2,14 +2,18 @@
 #include "src/live/epoch_view.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/variant.h"
 
 namespace processor {
 
-absl::Status WeightSlots::Add(const std::string& key, std::vector<int> formulas, Factory factory, const void* owner,
-                              int* slot) {
+absl::Status WeightSlots::Add(const std::string& key, Needs needs, Factory factory, const void* owner, int* slot) {
+  auto maker = std::make_shared<Maker>();
+  maker->owner = owner;
+  maker->factory = std::move(factory);
   std::unique_lock<std::shared_mutex> lock(mutex_);
   const auto [it, added] = by_key_.try_emplace(key, static_cast<int>(slots_.size()));
   if (added) {
@@ -18,37 +22,65 @@ absl::Status WeightSlots::Add(const std::string& key, std::vector<int> formulas,
       return absl::ResourceExhaustedError(
           absl::StrCat("live model: more than ", kMost, " kernels with weights, expected fewer"));
     }
-    slots_.push_back({std::move(formulas), {}});
+    slots_.push_back({std::move(needs), {}});
   }
   *slot = it->second;
-  slots_[*slot].factories.emplace_back(owner, std::move(factory));
+  slots_[*slot].makers.push_back(std::move(maker));
   return absl::OkStatus();
 }
 
 void WeightSlots::Remove(const void* owner) {
-  std::unique_lock<std::shared_mutex> lock(mutex_);
-  for (Slot& slot : slots_) {
-    auto& factories = slot.factories;
-    factories.erase(
-        std::remove_if(factories.begin(), factories.end(), [&](const auto& known) { return known.first == owner; }),
-        factories.end());
+  std::vector<std::shared_ptr<Maker>> removed;
+  {
+    std::unique_lock<std::shared_mutex> lock(mutex_);
+    for (Slot& slot : slots_) {
+      const auto is_owners = [&](const std::shared_ptr<Maker>& maker) { return maker->owner == owner; };
+      const auto first = std::stable_partition(slot.makers.begin(), slot.makers.end(), std::not_fn(is_owners));
+      std::move(first, slot.makers.end(), std::back_inserter(removed));
+      slot.makers.erase(first, slot.makers.end());
+    }
+  }
+  for (const auto& maker : removed) {
+    std::unique_lock<std::shared_mutex> lock(maker->mutex);
+    maker->removed = true;
   }
 }
 
 absl::Status WeightSlots::Make(int slot, const EpochView& view, std::shared_ptr<const void>* object) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto& factories = slots_[slot].factories;
-  if (factories.empty()) return absl::OkStatus();
-  return factories.front().second(view, object);
+  for (;;) {
+    std::shared_ptr<Maker> maker;
+    {
+      std::shared_lock<std::shared_mutex> lock(mutex_);
+      const auto& makers = slots_[slot].makers;
+      if (makers.empty()) return absl::OkStatus();
+      maker = makers.front();
+    }
+    std::shared_lock<std::shared_mutex> lock(maker->mutex);
+    if (!maker->removed) return maker->factory(view, object);
+  }
 }
 
-std::vector<std::vector<int>> WeightSlots::Formulas() const {
+std::vector<WeightSlots::Needs> WeightSlots::AllNeeds() const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::vector<std::vector<int>> formulas;
-  for (const Slot& slot : slots_) {
-    formulas.push_back(slot.factories.empty() ? std::vector<int>() : slot.formulas);
+  std::vector<Needs> needs;
+  for (const Slot& slot : slots_) needs.push_back(slot.makers.empty() ? Needs() : slot.needs);
+  return needs;
+}
+
+std::shared_ptr<EpochView> EpochView::InPrecision(const EpochView& view, std::string precision) {
+  std::shared_ptr<EpochView> other(new EpochView(view.parts_));
+  other->precision_ = std::move(precision);
+  other->facts_ = view.facts_;
+  other->tables_ = view.tables_;
+  other->formulas_ = view.formulas_;
+  other->variables_ = view.variables_;
+  const std::vector<WeightSlots::Needs> needs = view.parts_->slots->AllNeeds();
+  for (size_t i = 0; i < needs.size(); ++i) {
+    const int slot = static_cast<int>(i);
+    std::shared_ptr<const void> same = needs[i].has_precision ? nullptr : view.MadeWeights(slot);
+    if (same != nullptr) other->SetWeights(slot, std::move(same));
   }
-  return formulas;
+  return other;
 }
 
 void EpochView::SetWeights(int slot, std::shared_ptr<const void> object) const {
@@ -67,23 +99,28 @@ absl::Status EpochView::MakeWeights(int slot, const void** object) const {
   return absl::OkStatus();
 }
 
+std::shared_ptr<const void> EpochView::MadeWeights(int slot) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const void* const made = weights_[slot].load(std::memory_order_relaxed);
+  for (const std::shared_ptr<const void>& owned : owned_weights_) {
+    if (made != nullptr && owned.get() == made) return owned;
+  }
+  return nullptr;
+}
+
 absl::Status EpochView::PrepareWeights(const EpochView& before, const std::vector<bool>& changed_formulas) {
-  const std::vector<std::vector<int>> slots = parts_->slots->Formulas();
-  for (size_t i = 0; i < slots.size(); ++i) {
+  const std::vector<WeightSlots::Needs> needs = parts_->slots->AllNeeds();
+  for (size_t i = 0; i < needs.size(); ++i) {
     const int slot = static_cast<int>(i);
-    const bool changed =
-        std::any_of(slots[i].begin(), slots[i].end(), [&](int formula) { return changed_formulas[formula]; });
-    if (changed) {
-      std::shared_ptr<const void> made;
-      if (absl::Status s = parts_->slots->Make(slot, *this, &made); !s.ok()) return s;
-      if (made != nullptr) SetWeights(slot, std::move(made));
-      continue;
+    const bool changed = std::any_of(needs[i].formulas.begin(), needs[i].formulas.end(),
+                                     [&](int formula) { return changed_formulas[formula]; });
+    const bool same_precision = !needs[i].has_precision || before.precision_ == precision_;
+    std::shared_ptr<const void> object;
+    if (!changed && same_precision) object = before.MadeWeights(slot);
+    if (changed || (object == nullptr && needs[i].has_precision && !precision_.empty())) {
+      if (absl::Status s = parts_->slots->Make(slot, *this, &object); !s.ok()) return s;
     }
-    std::lock_guard<std::mutex> lock(before.mutex_);
-    const void* const same = before.weights_[slot].load(std::memory_order_relaxed);
-    for (const std::shared_ptr<const void>& owned : before.owned_weights_) {
-      if (same != nullptr && owned.get() == same) SetWeights(slot, owned);
-    }
+    if (object != nullptr) SetWeights(slot, std::move(object));
   }
   return absl::OkStatus();
 }

@@ -33,21 +33,35 @@ class WeightSlots {
   /// Makes the object of an epoch from the formulas of a view.
   using Factory = std::function<absl::Status(const EpochView& view, std::shared_ptr<const void>* object)>;
 
-  /// Adds a kernel, `owner`, to the slot of a key. `formulas`: numbers of those that the object depends on.
+  /// What the object of a slot depends on.
+  struct Needs {
+    std::vector<int> formulas;   // their numbers
+    bool has_precision = false;  // also the precision of the view
+  };
+
+  /// Adds a kernel, `owner`, to the slot of a key.
   /// \return RESOURCE_EXHAUSTED if a model has more than kMost slots.
-  absl::Status Add(const std::string& key, std::vector<int> formulas, Factory factory, const void* owner, int* slot);
+  absl::Status Add(const std::string& key, Needs needs, Factory factory, const void* owner, int* slot);
   /// Removes a kernel from all slots; waits until its factory has returned.
   void Remove(const void* owner);
 
   /// Makes the object of a slot; null if no kernel uses it any more. \return what its factory returns.
   absl::Status Make(int slot, const EpochView& view, std::shared_ptr<const void>* object) const;
-  /// Returns the formulas of the slots that kernels use; those of others are empty.
-  std::vector<std::vector<int>> Formulas() const;
+  /// Returns what the slots that kernels use depend on; of others, nothing.
+  std::vector<Needs> AllNeeds() const;
 
  private:
+  // A kernel. Objects are made without the lock of the slots, so that no request waits for one that a thread makes in idle
+  // time.
+  struct Maker {
+    const void* owner;
+    Factory factory;
+    std::shared_mutex mutex;  // held, shared, while it makes an object
+    bool removed = false;
+  };
   struct Slot {
-    std::vector<int> formulas;
-    std::vector<std::pair<const void*, Factory>> factories;
+    Needs needs;
+    std::vector<std::shared_ptr<Maker>> makers;
   };
 
   mutable std::shared_mutex mutex_;
@@ -77,7 +91,13 @@ struct EpochFacts {
 /// Immutable, apart from weights that are made when they are first asked for. Any thread may read it.
 class EpochView {
  public:
+  /// Makes a view of the same epoch with another precision(). Its weights are made when they are first asked for, apart from
+  /// those that do not depend on it. The caller must keep `view` as long as it.
+  static std::shared_ptr<EpochView> InPrecision(const EpochView& view, std::string precision);
+
   const EpochFacts& facts() const { return facts_; }
+  /// What counts instead of the attribute `precision` of ops; empty: the attribute.
+  const std::string& precision() const { return precision_; }
   const LiveParts& parts() const { return *parts_; }
   const TableView& table(int number) const { return tables_[number]; }
   /// Returns the value of a formula; null if it is still that of the first epoch.
@@ -100,8 +120,11 @@ class EpochView {
   /// Makes the objects of all slots; takes those that are still right from the view before.
   absl::Status PrepareWeights(const EpochView& before, const std::vector<bool>& changed_formulas);
   void SetWeights(int slot, std::shared_ptr<const void> object) const;
+  /// Returns the object of a slot; null if there is none yet.
+  std::shared_ptr<const void> MadeWeights(int slot) const;
 
   const std::shared_ptr<const LiveParts> parts_;
+  std::string precision_;
   EpochFacts facts_;
   std::vector<TableView> tables_;
   std::vector<std::shared_ptr<const tensorflow::Tensor>> formulas_, variables_;

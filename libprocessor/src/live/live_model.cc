@@ -137,7 +137,9 @@ uint64_t LiveModel::OldestPinned() {
   const auto unused = [](const std::shared_ptr<const EpochView>& view) { return view.use_count() == 1; };
   retired_.erase(std::remove_if(retired_.begin(), retired_.end(), unused), retired_.end());
   std::atomic_thread_fence(std::memory_order_acquire);
-  return (retired_.empty() ? kept_.front() : retired_.front())->facts().epoch;
+  uint64_t oldest = kept_.front()->facts().epoch;
+  for (const auto& view : retired_) oldest = std::min(oldest, view->facts().epoch);
+  return oldest;
 }
 
 absl::Status LiveModel::ApplyChecked(const Changes& changes) {
@@ -149,6 +151,7 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
 
   const EpochView& before = *kept_.back();
   std::shared_ptr<EpochView> view(new EpochView(parts_));
+  view->precision_ = precision_;
   view->facts_ = {header.last_epoch, header.chain, header.term, header.event_time, header.write_time};
   view->formulas_ = before.formulas_;
   view->variables_ = before.variables_;
@@ -318,8 +321,9 @@ absl::Status LiveModel::ComputeFormulas(const std::vector<bool>& changed_variabl
 
 absl::Status LiveModel::RollBack(uint64_t epoch) {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& view : kept_) {
+  for (auto& view : kept_) {
     if (view->facts().epoch != epoch) continue;
+    if (absl::Status s = ToPrecision(precision_, &view); !s.ok()) return s;
     held_ = true;
     Serve(view);
     return absl::OkStatus();
@@ -343,6 +347,41 @@ LiveModel::Epochs LiveModel::epochs() const {
 
 LiveModel::Epochs LiveModel::EpochsLocked() const {
   return {served_->facts(), kept_.back()->facts(), held_, kept_.front()->facts().epoch};
+}
+
+absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept) {
+  if ((*kept)->precision() == precision) return absl::OkStatus();
+  retired_.reserve(retired_.size() + 1);
+  std::shared_ptr<EpochView> view = EpochView::InPrecision(**kept, precision);
+  const std::vector<bool> unchanged(view->formulas_.size());
+  if (absl::Status s = view->PrepareWeights(**kept, unchanged); !s.ok()) return s;
+  retired_.push_back(std::exchange(*kept, std::move(view)));
+  return absl::OkStatus();
+}
+
+absl::Status LiveModel::SetPrecision(const std::string& precision) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // The next epoch takes weights from the newest; the others follow when they are rolled back to.
+  if (absl::Status s = ToPrecision(precision, &kept_.back()); !s.ok()) return s;
+  const auto is_served = [this](const auto& view) { return view->facts().epoch == served_->facts().epoch; };
+  const auto served = std::find_if(kept_.begin(), kept_.end(), is_served);
+  if (absl::Status s = ToPrecision(precision, &*served); !s.ok()) return s;
+  precision_ = precision;
+  Serve(*served);
+  return absl::OkStatus();
+}
+
+absl::Status LiveModel::InPrecision(const Tensor& pinned, const std::string& precision, Tensor* other) {
+  const EpochView* view = nullptr;
+  if (absl::Status s = ReadViewTensor(pinned, &view); !s.ok()) return s;
+  // The tensor keeps the epoch as well, which is counted.
+  struct Both {
+    Tensor pinned;
+    std::shared_ptr<const EpochView> view;
+  };
+  const auto both = std::make_shared<const Both>(Both{pinned, EpochView::InPrecision(*view, precision)});
+  *other = MakeViewTensor(std::shared_ptr<const EpochView>(both, both->view.get()));
+  return absl::OkStatus();
 }
 
 LiveModel::Status LiveModel::status() const {

@@ -58,6 +58,14 @@ class LiveModel : public tensorflow::ResourceBase {
   /// Serves the newest epoch again.
   void Resume();
 
+  /// Serves this epoch and all others in a precision, from now on: see EpochView::precision().
+  /// \return what kernels return that make weights; the precision then stays as it was.
+  absl::Status SetPrecision(const std::string& precision);
+  /// Returns the epoch of a tensor of Pin() in another precision; its weights are made when it is first run.
+  /// \return INVALID_ARGUMENT for another tensor.
+  static absl::Status InPrecision(const tensorflow::Tensor& pinned, const std::string& precision,
+                                  tensorflow::Tensor* other);
+
   struct Epochs {
     EpochFacts served, newest;
     bool held = false;
@@ -98,6 +106,8 @@ class LiveModel : public tensorflow::ResourceBase {
   absl::Status ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
                                std::vector<bool>* changed_formulas);
   void Serve(std::shared_ptr<const EpochView> view);
+  /// Replaces a kept epoch by one in the precision that is served, unless it is that already.
+  absl::Status ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept);
   uint64_t OldestPinned();
   absl::Status ValueOf(int variable, const EpochView& view, tensorflow::Tensor* value);
 
@@ -107,9 +117,10 @@ class LiveModel : public tensorflow::ResourceBase {
 
   mutable std::mutex mutex_;                               // of everything below, and of those that change the model
   std::deque<std::shared_ptr<const EpochView>> kept_;      // ascending; the last is the newest
-  std::vector<std::shared_ptr<const EpochView>> retired_;  // ascending; requests may still read them
+  std::vector<std::shared_ptr<const EpochView>> retired_;  // requests may still read them
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
+  std::string precision_;  // of new epochs
   uint64_t applied_rows_ = 0;
 };
 

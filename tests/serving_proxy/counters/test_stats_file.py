@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.proxies.host_statistics import shadow_version, stats, version_stats
-from serving_proxy.counters.stats_file import read_tallies
+from serving_proxy.counters.stats_file import live_text, precision_now, read_tallies
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "model_host.md"
 
@@ -64,6 +64,16 @@ def test_histograms_with_unsorted_bounds_are_ignored() -> None:
     data = version_stats(ok=10)
     data["duration_us"]["buckets"].reverse()
     assert read_tallies(stats({1: data}))["ranking", 1].latency.count == 0
+
+
+def test_the_text_of_a_followed_timeline_names_a_precision_that_has_changed() -> None:
+    live: dict[str, Any] = {"epoch": 7, "precision": {"precision": "bf16", "reason": "it is permitted"}}
+    assert live_text(live) == "epoch 7"
+    assert precision_now(live) == {"precision": "bf16"}
+    live["precision"] = {"precision": "fp32", "reason": "epoch 6 loses 0.2", "fell_back": True}
+    assert live_text(live) == "epoch 7; in fp32: epoch 6 loses 0.2"
+    assert precision_now(live) == {"precision": "fp32"}
+    assert precision_now(None) == precision_now({"epoch": 7, "precision": None}) == {}
 
 
 _JSON = st.recursive(

@@ -223,6 +223,18 @@ class MetricsText {
           [](const FollowState& state) { return static_cast<double>(state.live.overlay_bytes); });
     write("recprocessor_live_refused_total", "counter", "Segments of deltas, and timelines, that were refused.",
           [](const FollowState& state) { return static_cast<double>(state.refused); });
+    const auto of_precision = [](const FollowState& state, auto&& value) {
+      return state.precision.has_value() ? std::optional<double>(value(*state.precision)) : std::nullopt;
+    };
+    write("recprocessor_live_precision_checks_total", "counter",
+          "Checks of the precision of a version with recorded requests.", [&](const FollowState& state) {
+            return of_precision(state, [](const PrecisionState& found) { return static_cast<double>(found.checks); });
+          });
+    write("recprocessor_live_precision_fell_back", "gauge",
+          "1 if a check has failed, so that a version computes in more precise arithmetic than it was deployed with.",
+          [&](const FollowState& state) {
+            return of_precision(state, [](const PrecisionState& found) { return found.fell_back ? 1.0 : 0.0; });
+          });
   }
 
   // Metrics of the whole process.

@@ -108,6 +108,7 @@ void DeltaFollower::Follow() {
       std::lock_guard<std::mutex> lock(mutex_);
       if (stopped_) return;
     }
+    if (each_turn_) Attempt([this] { return each_turn_(), absl::OkStatus(); }).IgnoreError();
     const int64_t before = std::exchange(change, ChangeOf(timeline_.folder()));
     if (!woken && change == before && ++quiet < kListingsApart) continue;
     quiet = 0;
@@ -271,7 +272,8 @@ nlohmann::ordered_json FollowState::Json() const {
           {"refused", refused},
           {"error", error.empty() ? Json() : Json(error)},
           {"kept_epoch", store.empty() ? Json() : Json(kept_epoch)},
-          {"store_error", store_error.empty() ? Json() : Json(store_error)}};
+          {"store_error", store_error.empty() ? Json() : Json(store_error)},
+          {"precision", precision.has_value() ? precision->Json() : Json()}};
 }
 
 }  // namespace processor

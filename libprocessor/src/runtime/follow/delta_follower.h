@@ -7,17 +7,20 @@
 #define PROCESSOR_RUNTIME_FOLLOW_DELTA_FOLLOWER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
 #include "src/live/live_model.h"
 #include "src/runtime/follow/epoch_waiters.h"
 #include "src/runtime/follow/folder_watch.h"
+#include "src/runtime/follow/precision_state.h"
 #include "src/runtime/follow/segment_store.h"
 #include "src/runtime/requests/cancellation.h"
 #include "src/tables/delta_timeline.h"
@@ -35,6 +38,7 @@ struct FollowState {
   std::string store;        // the folder of the copies of applied segments; empty: none are kept
   uint64_t kept_epoch = 0;  // up to which there are copies
   std::string store_error;  // why the newest copy could not be kept; empty if it was
+  std::optional<PrecisionState> precision;  // none: the model has no towers
 
   /// For processor_model_info() and the files of a host.
   nlohmann::ordered_json Json() const;
@@ -54,6 +58,10 @@ class DeltaFollower {
   ~DeltaFollower();
   DeltaFollower(const DeltaFollower&) = delete;
   DeltaFollower& operator=(const DeltaFollower&) = delete;
+
+  /// Calls a function again and again on the thread that follows, five times a second or more often. To be set before
+  /// Start().
+  void OnEachTurn(std::function<void()> turn) { each_turn_ = std::move(turn); }
 
   /// Applies what has been published, up to the epoch that Hold() has set, and then follows. A segment that fails does not
   /// prevent the model from serving. `cancellation`: of the load of the model.
@@ -101,6 +109,7 @@ class DeltaFollower {
   TimelinePosition kept_;                      // up to which the store has all segments; of the thread, or of Start()
   FolderWatch watch_;
   EpochWaiters waiters_;
+  std::function<void()> each_turn_;
   std::thread thread_;
 
   mutable std::mutex mutex_;  // of what follows

@@ -99,6 +99,10 @@ absl::Status Model::StartFollowing() {
   const FollowOptions options = {config.follow, config.follow_store, config.log_name};
   follower_ = std::make_unique<DeltaFollower>(options, tensorflow::core::RefCountPtr<LiveModel>(live));
   follower_->Hold(parts_.config.follow_epoch);
+  if (!version()->precision().precision.empty()) {
+    precision_watch_ = std::make_unique<PrecisionWatch>(config.log_name, version());
+    follower_->OnEachTurn([this] { precision_watch_->Turn(); });
+  }
   return follower_->Start(parts_.versions.load_cancellation());
 }
 
@@ -108,7 +112,9 @@ void Model::HoldEpoch(std::optional<int64_t> epoch) {
 
 std::optional<FollowState> Model::following() const {
   if (follower_ == nullptr) return std::nullopt;
-  return follower_->state();
+  FollowState state = follower_->state();
+  if (precision_watch_ != nullptr) state.precision = precision_watch_->state();
+  return state;
 }
 
 absl::Status Model::WaitForEpoch(const Work& work) {
@@ -242,6 +248,7 @@ void Model::Close() noexcept {
     follower_->Stop(
         StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it waited"));
   }
+  if (precision_watch_ != nullptr) precision_watch_->Stop();
   parts_.gate.WaitUntilIdleFor(drained_.load() ? 0 : parts_.config.drain_seconds);
   StopRequests(StatusWithoutThrowing(absl::StatusCode::kCancelled, "request: the model was freed while it ran"));
   parts_.slots.Stop();

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "src/runtime/batching/batch_stats.h"
 #include "src/runtime/follow/delta_follower.h"
+#include "src/runtime/follow/precision_watch.h"
 #include "src/runtime/model/batched_requests.h"
 #include "src/runtime/model/model_parts.h"
 #include "src/runtime/model/unbatched_requests.h"
@@ -104,7 +105,8 @@ class Model {
   ModelParts parts_;
   UnbatchedRequests unbatched_{&parts_};
   BatchedRequests batched_{&parts_};
-  std::unique_ptr<DeltaFollower> follower_;  // null: the model follows no timeline
+  std::unique_ptr<DeltaFollower> follower_;          // null: the model follows no timeline
+  std::unique_ptr<PrecisionWatch> precision_watch_;  // null: or it has no towers; the follower's thread uses it
   std::atomic<Execution> execution_;
   std::atomic<bool> drained_{false};  // Close() does not wait for running requests
   std::atomic<bool> closed_{false};

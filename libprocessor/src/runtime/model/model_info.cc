@@ -108,7 +108,7 @@ std::string Model::InfoJson() const {
     const SignatureSet& signatures = version->signatures();
     info["default_signature"] = signatures.default_signature()->name();
     info["executor"] = ExecutorName(version->executor(signatures.IndexOf(signatures.default_signature())));
-    const PrecisionChoice& precision = version->precision();
+    const PrecisionChoice precision = version->precision();
     info["precision"] = precision.precision.empty() ? Json(nullptr) : Json(precision.precision);
     info["precision_reason"] = precision.precision.empty() ? Json(nullptr) : Json(precision.reason);
     info["warmup"] = version->warmup_outcome;

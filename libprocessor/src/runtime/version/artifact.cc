@@ -58,17 +58,42 @@ absl::Status ReadWider(const fs::path& path, const Json& wider, Artifact* artifa
   return absl::OkStatus();
 }
 
+double NumberOf(const Json& object, const char* key, double otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// Finds the certificate in an object; null if it was not measured.
+absl::Status FindCertificate(const fs::path& path, const Json& object, const Json** certificate) {
+  *certificate = nullptr;
+  const auto found = object.find("certificate");
+  if (found == object.end() || found->is_null()) return absl::OkStatus();
+  if (!found->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
+  *certificate = &*found;
+  return absl::OkStatus();
+}
+
+double LimitOf(const Json& certificate, double otherwise) {
+  const double limit = NumberOf(certificate, "limit", otherwise);
+  const auto auc = certificate.find("auc_loss");
+  const bool by_auc = auc != certificate.end() && auc->is_number();
+  return by_auc ? limit + NumberOf(certificate, "rank_correlation_loss", 0) : limit;
+}
+
 absl::Status ReadPrecision(const fs::path& path, const Json& precision, Artifact* artifact) {
   if (!precision.is_object()) return Damaged(path, "a 'precision' that is no object", "one");
-  const auto certificate = precision.find("certificate");
-  if (certificate != precision.end() && !certificate->is_null()) {
-    if (!certificate->is_object()) return Damaged(path, "a 'certificate' that is no object", "one");
+  const Json* certificate = nullptr;
+  if (absl::Status s = FindCertificate(path, precision, &certificate); !s.ok()) return s;
+  if (certificate != nullptr) {
     artifact->bf16_arithmetic = TextOf(*certificate, "arithmetic") != "bf16 weights";
+    artifact->bf16_limit = LimitOf(*certificate, artifact->bf16_limit);
   }
   const auto int8 = precision.find("int8");
   if (int8 != precision.end() && !int8->is_null()) {
     if (!int8->is_object()) return Damaged(path, "an 'int8' that is no object", "one");
     artifact->int8_reason = TextOf(*int8, "reason");
+    if (absl::Status s = FindCertificate(path, *int8, &certificate); !s.ok()) return s;
+    if (certificate != nullptr) artifact->int8_limit = LimitOf(*certificate, artifact->int8_limit);
     const auto kept = int8->find("kept");
     if (kept != int8->end() && kept->is_array()) artifact->kept_layers = static_cast<int>(kept->size());
   }
@@ -86,6 +111,7 @@ struct PrecisionUse {
   Precision precision = Precision::kFloat32;
   const char* attribute = "fp32";
   std::string reason;
+  bool forced = false;
 };
 
 const char* Computes(Precision precision) {
@@ -124,7 +150,7 @@ PrecisionUse ChooseInt8(const Artifact& artifact, PrecisionLimit limit, bool for
       absl::StrAppend(&reason, ", with ", artifact.kept_layers, artifact.kept_layers > 1 ? " layers" : " layer",
                       " in more precise arithmetic");
     }
-    return {Precision::kInt8, "int8", absl::StrCat(reason, "; the CPU computes with int8")};
+    return {Precision::kInt8, "int8", absl::StrCat(reason, "; the CPU computes with int8"), forced};
   }
   PrecisionUse use = ChooseWider(artifact, cpu);
   absl::StrAppend(
@@ -145,6 +171,7 @@ absl::Status ChooseUse(const Artifact& artifact, PrecisionLimit limit, const std
                        "; fuse it with --precision auto, or set \"precision\": \"fp32\" in the configuration"));
     }
     use->reason = absl::StrCat("the model was fused with --precision bf16; ", Computes(use->precision));
+    use->forced = true;
   } else if (forced_int8 || (automatic && artifact.int8)) {
     *use = ChooseInt8(artifact, limit, forced_int8, cpu);
   } else if (!automatic) {
@@ -154,6 +181,20 @@ absl::Status ChooseUse(const Artifact& artifact, PrecisionLimit limit, const std
     if (!artifact.int8_reason.empty()) absl::StrAppend(&use->reason, "; int8: ", artifact.int8_reason);
   }
   return absl::OkStatus();
+}
+
+// Lists what the certificates permit, if that is why the precision is used.
+std::vector<PermittedPrecision> PermittedPrecisions(const Artifact& artifact, PrecisionUse use,
+                                                    const CpuFeatures& cpu) {
+  std::vector<PermittedPrecision> permitted;
+  if (use.precision == Precision::kInt8) {
+    permitted.push_back({use.attribute, PrecisionName(use.precision), artifact.int8_limit});
+    use = ChooseWider(artifact, cpu);
+  }
+  if (use.precision != Precision::kFloat32) {
+    permitted.push_back({use.attribute, PrecisionName(use.precision), artifact.bf16_limit});
+  }
+  return permitted;
 }
 
 }  // namespace
@@ -210,6 +251,8 @@ absl::Status SetPrecision(const Artifact& artifact, PrecisionLimit limit, GraphD
   if (absl::Status s = ChooseUse(artifact, limit, written, cpu, &use); !s.ok()) return s;
   choice->precision = PrecisionName(use.precision);
   choice->reason = std::move(use.reason);
+  choice->forced = use.forced;
+  if (!choice->forced) choice->permitted = PermittedPrecisions(artifact, use, cpu);
   ForEachMutableNode(graph, [&](NodeDef* node) {
     if (node->op() != kTower) return;
     const std::string was = PrecisionOf(*node);

@@ -4,6 +4,7 @@
 #define PROCESSOR_RUNTIME_VERSION_ARTIFACT_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "src/kernels/precision.h"
@@ -24,6 +25,9 @@ struct Artifact {
   bool bf16 = false;            // its certificate permits bf16
   bool bf16_arithmetic = true;  // and was measured with bf16 products, or else with weights rounded to bf16 alone
   std::string reason;           // the result of the certificate of bf16, as a sentence
+  // The losses of rank correlation that the certificates permit. One that was measured by AUC permits that loss beside the
+  // loss of rank correlation that the model had then.
+  double int8_limit = 1e-3, bf16_limit = 1e-3;
 };
 
 /// Whether the graph uses our ops.
@@ -34,10 +38,20 @@ bool UsesOurOps(const tensorflow::GraphDef& graph);
 ///         name the file.
 absl::Status ReadArtifact(const std::string& dir, Artifact* artifact);
 
+/// A precision that a certificate permits.
+struct PermittedPrecision {
+  std::string attribute;  // of towers: "int8", "bf16" or "bf16_weights"
+  std::string name;       // as in PrecisionChoice
+  double limit = 0;       // loss of rank correlation
+};
+
 /// The precision that towers compute with, and why.
 struct PrecisionChoice {
   std::string precision;  // "fp32", "bf16", "bf16 weights" or "int8"; empty: the graph has no tower
   std::string reason;
+  bool forced = false;  // whatever it loses
+  /// If it follows from a certificate: what the towers use, and what they may use instead. Less precise ones come first.
+  std::vector<PermittedPrecision> permitted;
 };
 
 /// Sets the precision of towers where it is "auto" to what the artifact permits, the CPU supports and the configuration

@@ -183,6 +183,21 @@ absl::Status ModelVersion::Specialize(const ModelConfig& config, tensorflow::Gra
   return SetPrecision(artifact, config.precision, graph, &precision_);
 }
 
+PrecisionChoice ModelVersion::precision() const {
+  std::lock_guard<std::mutex> lock(precision_mutex_);
+  return precision_;
+}
+
+absl::Status ModelVersion::ChangePrecision(std::vector<PermittedPrecision> permitted, std::string reason) {
+  const bool exact = permitted.empty();
+  if (absl::Status s = live_->SetPrecision(exact ? "fp32" : permitted.front().attribute); !s.ok()) return s;
+  std::lock_guard<std::mutex> lock(precision_mutex_);
+  precision_.precision = exact ? "fp32" : permitted.front().name;
+  precision_.reason = std::move(reason);
+  precision_.permitted = std::move(permitted);
+  return absl::OkStatus();
+}
+
 ModelVersion::ModelVersion() { ++versions_alive; }
 
 ModelVersion::~ModelVersion() {

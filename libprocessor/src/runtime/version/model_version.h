@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,7 +73,9 @@ class ModelVersion {
   /// Whether the work of a request is bounded by its size, as no graph has loops: our own executor refuses them.
   bool bounded() const;
   /// The precision that fused towers compute with; empty if there are none.
-  const PrecisionChoice& precision() const { return precision_; }
+  PrecisionChoice precision() const;
+  /// Serves a live model in the first of these precisions, or in fp32 if there is none. Requests that have begun keep theirs.
+  absl::Status ChangePrecision(std::vector<PermittedPrecision> permitted, std::string reason);
   /// Whether the tensors of a request may refer to memory of the caller.
   bool may_borrow_inputs() const { return !writes_state_; }
   /// Whether running a request changes the outputs of later ones.
@@ -81,9 +84,11 @@ class ModelVersion {
   /// What is known about the rows of its outputs.
   OutputRows output_rows;
 
-  /// The outcome of the warm-up, for processor_model_info(). This and the next two are set before the version is
+  /// The outcome of the warm-up, for processor_model_info(). This and the next three are set before the version is
   /// published.
   std::string warmup_outcome;
+  /// The file of recorded requests that it was warmed up with; empty if there is none.
+  std::string records;
   double load_ms = 0;
   uint64_t generation = 0;
 
@@ -117,6 +122,7 @@ class ModelVersion {
   VersionSource source_;
   SignatureSet signatures_;
   std::vector<Executor> executors_;  // of the callables of all outputs [signatures]
+  mutable std::mutex precision_mutex_;
   PrecisionChoice precision_;
   bool writes_state_ = true;
 

@@ -62,6 +62,7 @@ absl::Status WarmUpFromRecords(const std::string& path, std::string_view name, s
   RecordCounts counts;
   if (absl::Status s = ReadRecordedRequests(path, run, &counts); !s.ok()) return s;
   *count = counts.requests;
+  if (counts.requests > 0) version.records = path;
   version.warmup_outcome = absl::StrCat(name, ": ", counts.requests, " records on each session");
   if (counts.skipped > 0) absl::StrAppend(&version.warmup_outcome, ", ", counts.skipped, " of other APIs skipped");
   return absl::OkStatus();

@@ -2,6 +2,10 @@
 // The manifest of a fused model, and the precision that follows from it.
 #include "src/runtime/version/artifact.h"
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/kernels/cpu_features.h"
 #include "temporary_folder.h"
@@ -130,6 +134,37 @@ TEST_F(ArtifactTest, Int8NeedsPermissionAndInstructions) {
     EXPECT_EQ(Written(graph), "bf16");
     EXPECT_NE(choice.reason.find("the configuration asks for bf16"), std::string::npos) << choice.reason;
   }
+}
+
+TEST_F(ArtifactTest, CertificatesTellWhatToUseInsteadAndWhatMayBeLost) {
+  CpuFeatures cpu;
+  cpu.isa = Isa::kAvx512;
+  cpu.avx512_vnni = true;
+  Write(R"({"fused": true,
+            "precision": {"permitted": "int8", "without_int8": {"permitted": "bf16", "reason": "measured"},
+                          "certificate": {"limit": 0.001, "rank_correlation_loss": 0.25, "auc_loss": null},
+                          "int8": {"reason": "measured", "certificate": {"limit": 0.002, "rank_correlation_loss": 0.25,
+                                                                         "auc_loss": 0.0004}}}})");
+  ASSERT_TRUE(Read().ok());
+  const auto permitted = [&](const char* written, PrecisionLimit limit) {
+    tensorflow::GraphDef graph = Tower(written);
+    PrecisionChoice choice;
+    EXPECT_TRUE(SetPrecision(artifact_, limit, &graph, &choice, cpu).ok());
+    EXPECT_EQ(choice.forced, choice.permitted.empty() && choice.precision != "fp32");
+    std::vector<std::string> found;
+    for (const PermittedPrecision& each : choice.permitted) {
+      found.push_back(absl::StrCat(each.attribute, ", ", each.name, ", ", each.limit));
+    }
+    return found;
+  };
+  using Texts = std::vector<std::string>;
+  const std::string bf16 = "bf16, bf16 weights, 0.001";
+  // A certificate by AUC says nothing of a small loss of rank correlation; this one had 0.25.
+  EXPECT_EQ(permitted("auto", PrecisionLimit::kAuto), (Texts{"int8, int8, 0.252", bf16}));
+  EXPECT_EQ(permitted("auto", PrecisionLimit::kBfloat16), Texts{bf16});
+  EXPECT_EQ(permitted("auto", PrecisionLimit::kFloat32), Texts());
+  EXPECT_EQ(permitted("int8", PrecisionLimit::kAuto), Texts());
+  EXPECT_EQ(permitted("bf16", PrecisionLimit::kAuto), Texts());
 }
 
 TEST_F(ArtifactTest, ReasonSaysWhyInt8IsNotPermitted) {
