@@ -9,6 +9,7 @@ from serving_proxy.control.views import WatchView
 from serving_proxy.cores.loop import Cores
 from serving_proxy.cores.machine import Load, owners, topology
 from serving_proxy.cores.views import CpuView, MachineView, OwnerView, cores_view
+from serving_proxy.counters.fallbacks import Fallbacks
 from serving_proxy.counters.history import History
 from serving_proxy.counters.live import LiveCounters
 from serving_proxy.counters.views import live_views, point_views
@@ -33,6 +34,7 @@ class Observer:
         self._guard = guard
         self._history = history
         self.live = LiveCounters()
+        self._fallbacks = Fallbacks()
         self._told = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,6 +56,8 @@ class Observer:
         }
         self._totals.keep(keys)
         self.live.step(control.hosts, keys, now)
+        for (model, number), reason in self._fallbacks.step(control.hosts, sorted(keys)):
+            control.note("precision", f"{model}/{number}: {reason}", model, number)
         self._guard.step(now)
         if self._history.step(keys, now):
             self._busy = self._load.percent()

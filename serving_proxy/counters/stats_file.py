@@ -46,6 +46,12 @@ def precision_now(live: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"precision": precision} if precision else {}
 
 
+def fallback_of(stats: Mapping[str, Any], model: str, number: int) -> tuple[str, str] | None:
+    """Return the precision that a version fell back to, and the reason; None if it did not."""
+    precision = _mapping(_mapping(_version(stats, model, number).get("live")).get("precision"))
+    return (str(precision.get("precision")), str(precision.get("reason"))) if precision.get("fell_back") else None
+
+
 def live_text(live: Mapping[str, Any]) -> str:
     """Return the state of a version that follows a timeline, as text."""
     text = f"epoch {live['epoch']}"
