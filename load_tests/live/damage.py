@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ __all__ = ["KINDS", "Damage", "judge", "measure"]
 
 SHAPE = Shape()
 KINDS = ("cut", "flipped", "repeated", "reordered", "ahead", "lineage", "history", "writer")
+#: What has happened when a killed host is started again.
+_RESTARTS = ("nothing", "timeline away", "nothing", "copy damaged")
 #: How long the host may take to refuse a segment, and to go on with a good one [s].
 _REFUSE_S, _GO_ON_S = 20.0, 20.0
 #: Kills follow a new segment within this time [s], which includes reading and applying it.
@@ -118,6 +122,21 @@ class Damage:
         write_segment(path, SegmentHeader(lineage, epoch, epoch, term, previous, *times), delta)
         return path.read_bytes()
 
+    def spoil(self, copy: Path) -> None:
+        """Replace a file of the host by one that is cut."""
+        hidden = copy.with_name(".segment")
+        hidden.write_bytes(copy.read_bytes()[:-1])
+        os.replace(hidden, copy)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Remove the timeline until the end of the block."""
+        kept = self.timeline.rename(self._folder / "away")
+        try:
+            yield
+        finally:
+            kept.rename(self.timeline)
+
     def _put(self, data: bytes, epoch: int) -> None:
         hidden = self.timeline / ".segment"
         hidden.write_bytes(data)
@@ -146,13 +165,13 @@ class _Session:
     def event(self, kind: str, kill: bool) -> None:
         """Publish a segment of a kind, maybe kill the host, and go on with the right segment."""
         self.seen[kind] += 1
-        number = self.seen.total()
+        number = sum(self.seen[name] for name in (*KINDS, "good"))
         try:
             refused = self._connection.refused()
-            if kind != "good":
-                self._damage.bad(kind)
             if kind == "good":
                 self._damage.good()
+            else:
+                self._damage.bad(kind)
             if kill:
                 time.sleep(self._draw.uniform(0, _LATEST_KILL_S))
                 self._kill()
@@ -174,13 +193,19 @@ class _Session:
             self._host.start()
 
     def _kill(self) -> None:
-        self.seen["killed"] += 1
+        """Kill the host and start it again, sometimes without its timeline or with a damaged copy of a segment."""
+        how = _RESTARTS[self.seen["killed"] % len(_RESTARTS)]
+        self.seen.update(("killed", how))
         self._host.kill()
         self._connection.close()
+        if how == "copy damaged":
+            self._damage.spoil(self._draw.choice(self._host.copies()))
+        away = self._damage.away() if how == "timeline away" else contextlib.nullcontext()
         begun = time.monotonic()
-        self._host.start()
-        self.restart_s.append(time.monotonic() - begun)
-        self.answer()
+        with away:
+            self._host.start()
+            self.restart_s.append(time.monotonic() - begun)
+            self.answer()
 
 
 def measure(setup: Setup) -> dict[str, Any]:

@@ -150,6 +150,10 @@ class LiveHost:
         beside.write_text(json.dumps(desired))
         beside.replace(self._folder / "desired.json")
 
+    def copies(self) -> list[Path]:
+        """Return the host's copies of segments."""
+        return sorted((self._folder / "hosts").rglob("*.delta"))
+
     def start(self) -> None:
         """Start the host, and wait until it answers."""
         program = [sys.executable, "-m", "serving_proxy.host", "--state-dir", str(self._folder)]
