@@ -28,7 +28,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
 from graph_tools.report.cut import CutReport
-from graph_tools.report.delta import DeltaInspectReport, DeltaWriteReport
+from graph_tools.report.delta import DeltaInspectReport, DeltaTruncateReport, DeltaWriteReport
 from graph_tools.report.diff import DiffReport
 from graph_tools.report.fuse import FuseReport
 from graph_tools.report.inspect import InspectReport
@@ -40,6 +40,7 @@ FOLDER = ROOT / "docs" / "schemas"
 DOCUMENTS = {
     "cut_report": (CutReport, "What `graph-tools cut` did"),
     "delta_inspect_report": (DeltaInspectReport, "What `graph-tools delta inspect` found"),
+    "delta_truncate_report": (DeltaTruncateReport, "What `graph-tools delta truncate` withdrew"),
     "delta_write_report": (DeltaWriteReport, "What `graph-tools delta make` or `compact` wrote"),
     "diff_report": (DiffReport, "What `graph-tools diff` found"),
     "fuse_report": (FuseReport, "What `graph-tools fuse` or `optimize` did"),
@@ -122,7 +123,7 @@ def schema_of(name: str) -> dict[str, Any]:
     """Return the schema of a report."""
     kind, title = DOCUMENTS[name]
     schema = TypeAdapter(pydantic_type(kind)).json_schema(schema_generator=_Schema)
-    definitions = {"$defs": schema.pop("$defs")}
+    definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
     head = {"$schema": _DIALECT, "$id": f"{name}.schema.json", "title": title}
     return head | {key: value for key, value in schema.items() if key != "description"} | definitions
 

@@ -42,6 +42,20 @@ def cut_command(
     proof: ProofOptions,
     output: OutputOptions,
 ) -> int:
+    return deliver_cut(paths, selection, epoch, storage, passes, memory_limit, proof, output)
+
+
+def deliver_cut(
+    paths: PathOptions,
+    selection: SelectionOptions,
+    epoch: TimelineOptions,
+    storage: StorageOptions,
+    passes: PassOptions,
+    memory_limit: float,
+    proof: ProofOptions,
+    output: OutputOptions,
+) -> int:
+    """Cut a model with the options of a command, and return the exit code."""
     from graph_tools.verbs.cut import cut
 
     options = storage.options(memory_limit, passes.skip_passes)

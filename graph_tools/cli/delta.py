@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph-tools delta`: inspect, compact, make and apply deltas."""
+"""`graph-tools delta`: inspect, compact, truncate, make and apply deltas."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from graph_tools.cli.app import app, verb
-from graph_tools.cli.groups import given
+from graph_tools.cli.cut import deliver_cut
 from graph_tools.cli.once import OnceGroup
-from graph_tools.cli.options import Json, MemoryLimit, PassOptions, ProofOptions, assignments, memory_bytes
-from graph_tools.cli.options_cut import AbsentKey, LastEpoch, SelectionOptions, StorageOptions
-from graph_tools.cli.output import OutputOptions, deliver_conversion
+from graph_tools.cli.options import Json, MemoryLimit, PassOptions, PathOptions, ProofOptions, assignments, memory_bytes
+from graph_tools.cli.options_cut import AbsentKey, LastEpoch, SelectionOptions, StorageOptions, TimelineOptions
+from graph_tools.cli.output import OutputOptions
 from graph_tools.cli.progress import steps
-from graph_tools.cli.render_cut import render_cut
-from graph_tools.cli.render_delta import render_delta, render_written
+from graph_tools.cli.render_delta import render_delta, render_truncated, render_written
 from graph_tools.cli.terminal import console
+
+if TYPE_CHECKING:
+    from graph_tools.json_data import Report
 
 group = typer.Typer(
     cls=OnceGroup,
-    help="Inspect, compact, make and apply deltas: the changes of a model from one epoch to the next.",
+    help="Inspect, compact, truncate, make and apply deltas: the changes of a model from one epoch to the next.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -45,7 +49,16 @@ they are.
 
 - `graph-tools delta compact timeline --to 1000`
 """
+_TRUNCATE = """Withdraw the last segments of a timeline, so that others can be published in their place.
 
+By default these are the segments from the first fault on. They are renamed, and the present writer is stopped. Hosts
+that have not applied them go on with what is published next. Hosts that have must load the model again.
+
+**Examples**
+
+- `graph-tools delta truncate timeline`
+- `graph-tools delta truncate timeline --to 4711`
+"""
 _MAKE = """Add the changes up to a later export to a timeline.
 
 OLD is the export with which the timeline begins, or the state at another epoch of it. Both exports must have the same
@@ -81,11 +94,9 @@ def inspect_command(
 ) -> int:
     from graph_tools.verbs.delta.inspect import inspect_delta
 
-    data = inspect_delta(path).to_json()
-    OutputOptions(as_json=as_json).deliver(data)
-    if not as_json:
-        render_delta(data, console())
-    return 2 if data["fault"] else 0
+    report = inspect_delta(path)
+    _deliver(report, as_json, render_delta)
+    return 2 if report.fault else 0
 
 
 @verb("compact", _COMPACT, group)
@@ -101,10 +112,22 @@ def compact_command(
 ) -> int:
     from graph_tools.verbs.delta.inspect import compact_timeline
 
-    data = compact_timeline(timeline, first, last).to_json()
-    OutputOptions(as_json=as_json).deliver(data)
-    if not as_json:
-        render_written(data, console())
+    _deliver(compact_timeline(timeline, first, last), as_json, render_written)
+    return 0
+
+
+@verb("truncate", _TRUNCATE, group)
+def truncate_command(
+    timeline: Timeline,
+    last: Annotated[
+        int | None,
+        typer.Option("--to", metavar="EPOCH", min=0, help="Last epoch that stays; by default that before the fault."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    from graph_tools.verbs.delta.inspect import truncate_timeline
+
+    _deliver(truncate_timeline(timeline, last), as_json, render_truncated)
     return 0
 
 
@@ -121,23 +144,26 @@ def make_command(
     ] = None,
     absent_key: AbsentKey = None,
     memory_limit: MemoryLimit = 4.0,
+    permit_not_finite: Annotated[
+        bool,
+        typer.Option("--permit-not-finite", metavar="", help="Publish NaN and infinities as well, which hosts refuse."),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     from graph_tools.verbs.delta.make import make_delta
 
     with steps() as progress:
-        data = make_delta(
+        report = make_delta(
             old,
             new,
             timeline,
             model=model,
             absent_key=assignments(absent_key, "--absent-key"),
             memory_limit=memory_bytes(memory_limit),
+            permit_not_finite=permit_not_finite,
             progress=progress,
-        ).to_json()
-    OutputOptions(as_json=as_json).deliver(data)
-    if not as_json:
-        render_written(data, console())
+        )
+    _deliver(report, as_json, render_written)
     return 0
 
 
@@ -158,20 +184,12 @@ def apply_command(
     proof: ProofOptions,
     output: OutputOptions,
 ) -> int:
-    from graph_tools.verbs.cut import cut
+    paths, epoch = PathOptions(base, target), TimelineOptions(timeline, last_epoch)
+    return deliver_cut(paths, selection, epoch, storage, passes, memory_limit, proof, output)
 
-    options = storage.options(memory_limit, passes.skip_passes)
-    return deliver_conversion(
-        lambda progress: cut(
-            base,
-            target,
-            timeline=timeline,
-            last_epoch=last_epoch,
-            **given(selection),
-            options=options,
-            **given(proof),
-            progress=progress,
-        ),
-        output,
-        lambda data: render_cut(data, console()),
-    )
+
+def _deliver(report: Report, as_json: bool, render: Callable[[dict[str, Any], Console], None]) -> None:
+    data = report.to_json()
+    OutputOptions(as_json=as_json).deliver(data)
+    if not as_json:
+        render(data, console())

@@ -41,6 +41,14 @@ def render_written(report: dict[str, Any], console: Console) -> None:
     console.print(f"{report['seconds']:.1f} s", highlight=False)
 
 
+def render_truncated(report: dict[str, Any], console: Console) -> None:
+    """Print what was withdrawn from a timeline."""
+    console.print(f"{escape(report['path'])} ends with epoch {report['epoch']:,}", highlight=False, soft_wrap=True)
+    console.print(f"withdrawn by term {report['term']:,}:", highlight=False)
+    for name in report["withdrawn"]:
+        console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
+
+
 def _segments(segments: list[dict[str, Any]], console: Console) -> None:
     rows = []
     for segment in segments[-_MOST:]:

@@ -136,3 +136,27 @@ class DeltaWriteReport(Report):
     segment: SegmentInfo
     replaced: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+
+@dataclass
+class DeltaTruncateReport(Report):
+    """The report of `graph-tools delta truncate`.
+
+    Attributes
+    ----------
+    path : str
+        The folder of the timeline.
+    epoch : int
+        The last epoch that stayed.
+    term : int
+        The term of the truncation, which stops earlier writers.
+    withdrawn : list of str
+        New names of the withdrawn files, the newest first.
+    """
+
+    SCHEMA = "delta_truncate_report/1"
+
+    path: str
+    epoch: Count
+    term: Positive
+    withdrawn: list[str]

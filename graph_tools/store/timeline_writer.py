@@ -13,6 +13,7 @@ from pathlib import Path
 
 from graph_tools.errors import ConversionError, UnreadableError
 from graph_tools.store.delta import Delta
+from graph_tools.store.not_finite import find_not_finite
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import UNKNOWN_TIME, SegmentHeader
 from graph_tools.store.segment_writer import write_segment
@@ -44,6 +45,8 @@ class TimelineWriter:
         The position of the base, at which the timeline begins if it has no segments yet.
     about : str
         Text about the writer, for people.
+    permit_not_finite : bool
+        Publish NaN and infinities as well, which servers refuse.
 
     Attributes
     ----------
@@ -59,31 +62,16 @@ class TimelineWriter:
         The folder cannot be written to.
     """
 
-    def __init__(self, folder: Path, start: Position, about: str = "") -> None:
+    def __init__(self, folder: Path, start: Position, about: str = "", *, permit_not_finite: bool = False) -> None:
         self.folder = folder
+        self._permit_not_finite = permit_not_finite
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(folder)
-            self.term = self._begin(about)
+            self.term = begin_term(folder, _last_term(folder), about)
         except OSError as error:
             raise ConversionError(f"{folder}: {error.strerror}, expected a folder for a timeline") from error
         self.position = find_tip(folder, start)
-
-    def _begin(self, about: str) -> int:
-        """Create the file of the next term, and return its number."""
-        terms = list_terms(self.folder)
-        segments = list_segments(self.folder)
-        last = Segment(self.folder / segments[-1].name).header.term if segments else 0
-        term = max([last, *terms]) + 1
-        while True:
-            try:
-                with (self.folder / term_name(term)).open("x", encoding="utf-8") as file:
-                    file.write(about)
-            except FileExistsError:
-                term += 1
-                continue
-            sync_folder(self.folder)
-            return term
 
     def publish(
         self,
@@ -107,13 +95,17 @@ class TimelineWriter:
         Raises
         ------
         ConversionError
-            Another writer has begun, the delta does not fit the format, or the disk is full.
+            Another writer has begun, the delta does not fit the format or has numbers that are not finite, or the disk
+            is full.
         """
         now = time.time_ns() // 1000 if write_time is None else write_time
         epoch = self.position.epoch + 1
         header = SegmentHeader(self.position.lineage, epoch, epoch, self.term, self.position.chain, event_time, now)
 
         def check(segment: Segment) -> None:
+            found = None if self._permit_not_finite else find_not_finite(segment.delta)
+            if found is not None:
+                raise ConversionError(f"{self.folder}: epoch {epoch}: {found}, expected a finite number")
             before(segment)
             self._check_term()
 
@@ -126,6 +118,36 @@ class TimelineWriter:
         if greatest > self.term:
             path = self.folder / term_name(greatest)
             raise ConversionError(f"{path}: a writer of term {greatest}, expected none after term {self.term}")
+
+
+def begin_term(folder: Path, last: int, about: str) -> int:
+    """Create the file of a term after `last` and all others, which stops earlier writers, and return the term.
+
+    Raises
+    ------
+    OSError
+    """
+    term = max([last, *list_terms(folder)]) + 1
+    while True:
+        try:
+            with (folder / term_name(term)).open("x", encoding="utf-8") as file:
+                file.write(about)
+        except FileExistsError:
+            term += 1
+            continue
+        sync_folder(folder)
+        return term
+
+
+def _last_term(folder: Path) -> int:
+    """Return the term of the last segment; 0 if there are none."""
+    segments = list_segments(folder)
+    if not segments:
+        return 0
+    try:
+        return Segment(folder / segments[-1].name).header.term
+    except UnreadableError as error:
+        raise UnreadableError(f"{error}; `graph-tools delta truncate {folder}` withdraws faulty segments") from error
 
 
 def publish(

@@ -133,7 +133,7 @@ class Conversion(ABC, Generic[Report]):
             absent_key=absent_key,
         )
         if self.timeline is not None:
-            check_export(model)
+            check_export(model, "`cut` and `optimize --timeline` convert it with the changes")
             with naming(self.timeline):
                 overlay(model, self._end.delta, absent_key)
         return model

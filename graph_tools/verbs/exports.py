@@ -9,12 +9,18 @@ from graph_tools.model import Model
 from graph_tools.report.manifest import PLACE as MANIFEST
 
 
-def check_export(model: Model) -> None:
-    """Raise `UsageError` if a model is not an export of a training system, but was converted before."""
+def check_export(model: Model, way: str) -> None:
+    """Raise `UsageError` if a model is not an export of a training system, but was converted before.
+
+    Parameters
+    ----------
+    way : str
+        What does to the export what was wanted of the model, in a few words.
+    """
     if "RecLiveModel" in our_ops(model.graph):
-        raise UsageError(f"{model.path}: is live already, expected the export that it was made from")
+        raise UsageError(f"{model.path}: is live already, expected the export that it was made from; {way}")
     if model.extra is not None and (model.extra / MANIFEST.relative_to("assets.extra")).exists():
         raise UsageError(
             f"{model.path}: was written by graph-tools, which has changed its variables, expected the export of the "
-            "training system; `graph-tools optimize --live` converts it in one step"
+            f"training system; {way}"
         )

@@ -226,7 +226,7 @@ class _FuseConversion(Conversion[FuseReport]):
     def begin(self, model: Model) -> FuseReport:
         self.fusing.check_inputs({name: signature.inputs for name, signature in model.signatures.items()})
         if self.fusing.live:
-            check_export(model)
+            check_export(model, "`graph-tools optimize --live` converts it in one step")
             follow_variables(model)
         mark_contractions(model)
         report = FuseReport(describe_source(model), self.options, dry_run=self.dry_run)

@@ -16,6 +16,7 @@ import pytest
 import processor
 from graph_tools.store.compaction import compact
 from graph_tools.store.timeline_writer import TimelineWriter
+from graph_tools.store.truncation import truncate
 from helpers.hosts.state_directory import StateDirectory, entry, model_of
 from helpers.hosts.tfserving_messages import tfserving_outputs, tfserving_request
 from helpers.models.live_models import START, epoch_of, publish
@@ -127,13 +128,33 @@ def test_a_faulty_segment_is_refused_until_the_right_one_is_there(
     assert wait_for_epoch(model, 2)["error"] is None
 
 
-def test_nan_is_refused(model: processor.Model, writer: TimelineWriter) -> None:
+def test_nan_is_refused_until_it_is_withdrawn(model: processor.Model, writer: TimelineWriter) -> None:
     publish(writer)
     wait_for_epoch(model, 1)
-    publish(writer, float("nan"))
+    publish(TimelineWriter(writer.folder, START, permit_not_finite=True), float("nan"))
     wait_until(lambda: model.info["live"]["refused"] == 1, "the refusal")
     assert "finite" in model.info["live"]["error"]
     assert epoch_of(model.run(A)) == 1
+    truncate(writer.folder, 1)
+    publish(TimelineWriter(writer.folder, START))
+    assert wait_for_epoch(model, 2)["error"] is None
+
+
+def test_a_model_with_a_withdrawn_epoch_says_so_and_goes_on_when_it_is_loaded_again(
+    live_artifact: Path, model: processor.Model, writer: TimelineWriter
+) -> None:
+    for value in (1, 7):
+        publish(writer, value)
+    wait_for_epoch(model, 2)
+    truncate(writer.folder, 1)
+    later = TimelineWriter(writer.folder, START)
+    for _ in range(2):
+        publish(later)
+    wait_until(lambda: model.info["live"]["refused"] == 1, "the refusal")
+    assert "another history" in model.info["live"]["error"]
+    assert epoch_of(model.run(A)) == 7, "no mixed chain"
+    with processor.Model(live_artifact, {"follow": str(writer.folder), "warmup_runs": 1}) as again:
+        assert epoch_of(again.run(A)) == 3
 
 
 def test_a_timeline_that_disappears_changes_nothing(model: processor.Model, writer: TimelineWriter) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect segments and timelines, and compact timelines."""
+"""Inspect segments and timelines, and compact and truncate timelines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from graph_tools.errors import UnreadableError
-from graph_tools.report.delta import DeltaInspectReport, DeltaWriteReport, SegmentInfo, TableChanges, VariableChange
+from graph_tools.report.delta import (
+    DeltaInspectReport,
+    DeltaTruncateReport,
+    DeltaWriteReport,
+    SegmentInfo,
+    TableChanges,
+    VariableChange,
+)
 from graph_tools.store.compaction import compact
 from graph_tools.store.delta import TableDelta
 from graph_tools.store.segment import Segment
 from graph_tools.store.segment_layout import UNKNOWN_TIME
 from graph_tools.store.timeline import Position, TimelineReader, list_segments, list_terms
+from graph_tools.store.truncation import truncate
 from graph_tools.tensors import ArrayTensor, TensorSource, rows_per_chunk
 
 _CHUNK_BYTES = 4 << 20
@@ -59,6 +67,18 @@ def compact_timeline(path: str | Path, first: int | None = None, last: int | Non
     return DeltaWriteReport(
         describe_segment(found.segment), [file.name for file in found.replaced], time.monotonic() - begun
     )
+
+
+def truncate_timeline(path: str | Path, last: int | None = None) -> DeltaTruncateReport:
+    """Withdraw the segments after epoch `last`, by default from the first fault on.
+
+    Raises
+    ------
+    UnreadableError, UsageError, ConversionError
+        As for `truncate`.
+    """
+    found = truncate(Path(path), last)
+    return DeltaTruncateReport(str(path), found.epoch, found.term, [file.name for file in found.withdrawn])
 
 
 def describe_segment(segment: Segment) -> SegmentInfo:

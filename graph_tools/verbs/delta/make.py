@@ -46,6 +46,7 @@ def make_delta(
     model: str | Path | None = None,
     absent_key: dict[str, str] | None = None,
     memory_limit: int = CutOptions.memory_limit,
+    permit_not_finite: bool = False,
     progress: Progress | None = None,
 ) -> DeltaWriteReport:
     """Add the changes up to a later export to the end of a timeline.
@@ -64,13 +65,15 @@ def make_delta(
         The values of absent keys with which the export is cut, see `CutOptions`.
     memory_limit : int [bytes]
         Memory for the keys and rows of a table; larger tables are read several times.
+    permit_not_finite : bool
+        Publish NaN and infinities as well, which servers refuse.
 
     Raises
     ------
     UnreadableError, UsageError
         An export or the timeline is damaged, or the timeline does not continue `old`.
     ConversionError
-        The exports differ in more than a delta can change.
+        The exports differ in more than a delta can change, or the new one has numbers that are not finite.
     """
     begun = time.monotonic()
     steps = progress or Silent()
@@ -84,7 +87,8 @@ def make_delta(
         with naming(new):
             delta = _diff(before, now, spill, memory_limit, steps)
         steps.begin(f"Writing to {folder}")
-        writer = TimelineWriter(folder, position, f"graph-tools delta make {old} {new}\n")
+        about = f"graph-tools delta make {old} {new}\n"
+        writer = TimelineWriter(folder, position, about, permit_not_finite=permit_not_finite)
         if (writer.position.epoch, writer.position.chain) != (position.epoch, position.chain):
             raise ConversionError(f"{folder}: another writer has added epoch {writer.position.epoch}, expected none")
         segment = writer.publish(delta, before=lambda segment: made.remember(segment, digest))
@@ -135,7 +139,7 @@ class _Making:
         self.steps.begin(f"Reading {place}")
         source, checkpoint = self._source(place)
         model = read_model(source, checkpoint=checkpoint, absent_key=self.absent_key)
-        check_export(model)
+        check_export(model, "deltas have the variables of exports")
         return model
 
     def _start(self) -> Position:

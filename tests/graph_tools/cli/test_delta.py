@@ -85,8 +85,18 @@ def test_timeline_is_compacted(tmp_path: Path) -> None:
     assert "expected two or more to compact" in found.err
 
 
+def test_timeline_is_truncated(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "timelines" / "three_epochs", tmp_path / "timeline")
+    data = _valid(run("delta", "truncate", tmp_path / "timeline", "--to", 2, "--json").out)
+    assert (data["epoch"], len(data["withdrawn"])) == (2, 1)
+    found = run("delta", "truncate", tmp_path / "timeline", "--to", 1)
+    assert (found.code, "ends with epoch 1" in found.out, "withdrawn-" in found.out) == (0, True, True)
+    found = run("delta", "truncate", tmp_path / "timeline")
+    assert (found.code, "no fault up to epoch 1, expected --to EPOCH" in found.err) == (2, True)
+
+
 def test_missing_timeline_is_an_error(tmp_path: Path) -> None:
-    for verb in ("inspect", "compact"):
+    for verb in ("inspect", "compact", "truncate"):
         found = run("delta", verb, tmp_path / "absent")
         assert found.code == 2
         assert "No such file" in found.err

@@ -120,7 +120,7 @@ def test_faulty_timeline_is_not_compacted(tmp_path: Path, name: str) -> None:
 
 
 def test_segments_that_contradict_each_other_are_not_compacted(tmp_path: Path) -> None:
-    writer = TimelineWriter(tmp_path, START)
+    writer = TimelineWriter(tmp_path, START, permit_not_finite=True)
     for dim in (2, 3):
         writer.publish(Delta((table("t", int_keys(1), dim),)))
     with pytest.raises(ConversionError, match=f"{tmp_path}: table 't': keys of kind int64 and dim 3"):

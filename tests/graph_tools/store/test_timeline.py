@@ -21,7 +21,7 @@ from graph_tools.store.segment import Segment
 from graph_tools.store.timeline import Position, TimelineReader, list_segments, list_terms, segment_name, term_name
 from graph_tools.store.timeline_writer import TimelineWriter, find_tip
 from graph_tools.tensors import ArrayTensor
-from helpers.graph_tools.delta_segments import INT64, LINEAGE, STRING
+from helpers.graph_tools.delta_segments import INT64, LINEAGE, ROW_NUMBERS
 from helpers.graph_tools.delta_vectors import GOLDEN
 
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))["timelines"]
@@ -57,7 +57,7 @@ def test_reader_finds_what_is_published_later(tmp_path: Path) -> None:
     writer = TimelineWriter(tmp_path, START, "trainer 1")
     reader = TimelineReader(tmp_path, START)
     assert reader.next() is None
-    writer.publish(Delta((INT64,)), event_time=5)
+    writer.publish(Delta((ROW_NUMBERS,)), event_time=5)
     segment = reader.next()
     assert segment is not None
     assert (segment.header.event_time, segment.header.term, reader.position) == (5, 1, writer.position)
@@ -79,10 +79,10 @@ def test_reader_lists_the_folder_again_if_a_file_disappears(tmp_path: Path) -> N
 
 def test_next_writer_continues_at_the_tip_with_a_higher_term(tmp_path: Path) -> None:
     first = TimelineWriter(tmp_path, START, "trainer 1")
-    first.publish(Delta((INT64,)))
+    first.publish(Delta((ROW_NUMBERS,)))
     second = TimelineWriter(tmp_path, START, "trainer 2")
     assert (second.term, second.position) == (2, first.position)
-    second.publish(Delta((STRING,)))
+    second.publish(Delta())
     assert [segment.header.term for segment in TimelineReader(tmp_path, START)] == [1, 2]
     assert (tmp_path / term_name(2)).read_text() == "trainer 2"
 
@@ -99,12 +99,12 @@ def test_earlier_writer_ends_with_an_error_that_names_the_later_one(tmp_path: Pa
 
 def test_published_segment_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = TimelineWriter(tmp_path, START), TimelineWriter(tmp_path, START)
-    path = second.publish(Delta((INT64,))).path
+    path = second.publish(Delta((ROW_NUMBERS,))).path
     before = path.read_bytes()
     # The first writer was stopped between its check and the publication.
     monkeypatch.setattr(first, "_check_term", lambda: None)
     with pytest.raises(ConversionError, match="exists"):
-        first.publish(Delta((STRING,)))
+        first.publish(Delta())
     assert path.read_bytes() == before
 
 
@@ -131,7 +131,7 @@ def test_segments_are_renamed_on_file_systems_without_links(
 
     writer = TimelineWriter(tmp_path, START)
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    path = writer.publish(Delta((INT64,))).path
+    path = writer.publish(Delta((ROW_NUMBERS,))).path
     assert Segment(path).header.first_epoch == 1
     monkeypatch.setattr(writer, "position", START)
     with pytest.raises(ConversionError, match="exists"):
@@ -160,10 +160,10 @@ def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(ConversionError, match="No space left on device"):
-        writer.publish(Delta((INT64,)))
+        writer.publish(Delta((ROW_NUMBERS,)))
     monkeypatch.setattr(os, "write", real)
     assert [path.name for path in tmp_path.iterdir()] == [term_name(1)]
-    writer.publish(Delta((INT64,)))
+    writer.publish(Delta((ROW_NUMBERS,)))
 
 
 def test_hidden_file_of_a_killed_writer_is_removed_after_a_day(tmp_path: Path) -> None:
