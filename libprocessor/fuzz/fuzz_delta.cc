@@ -4,17 +4,13 @@
 // The first byte of an input: 1, do not make the checksums right, without which hardly any file would get past them; 2, take
 // the header as it is, without making magic number, version and sizes right. The rest is the file without what is behind its
 // directory.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "delta_file.h"
+#include "memory_file.h"
 #include "src/tables/delta_segment.h"
 
 namespace {
@@ -24,12 +20,8 @@ using processor::DeltaKeys;
 using processor::DeltaSegment;
 using processor::kDeltaBlockBytes;
 using processor::kDeltaHeaderBytes;
-
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "fuzz_delta: %s\n", what);
-  std::abort();
-}
+using processor::fuzz::MemoryFile;
+using processor::fuzz::Require;
 
 std::string FileOf(const uint8_t* data, size_t size) {
   const uint8_t mode = data[0];
@@ -50,20 +42,6 @@ std::string FileOf(const uint8_t* data, size_t size) {
   if ((mode & 1) == 0) processor::RepairDelta(&bytes);
   return bytes;
 }
-
-class MemoryFile {
- public:
-  explicit MemoryFile(const std::string& bytes) : descriptor_(memfd_create("fuzz_delta", MFD_CLOEXEC)) {
-    Require(descriptor_ >= 0 && write(descriptor_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
-            "no memory for a file");
-  }
-  ~MemoryFile() { close(descriptor_); }
-
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-
- private:
-  const int descriptor_;
-};
 
 // The order of the keys of a table, found without the reader's code.
 void CheckOrder(const DeltaKeys& keys) {

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a table's file: it is refused, or every key leads to a row inside it, the one that its index holds.
 //
-// The first byte of an input: 1, make the checksums right, else hardly any file would get past them; 2, take the header as
-// it is, without making magic number, version and sizes right; 4, make it one of version 2. The rest is the file without the zeros between header and
-// row data, which a search would waste its time on.
-#include <sys/mman.h>
-#include <unistd.h>
-
+// The first byte of an input: 1, do not make the checksums right, without which hardly any file would get past them; 2, take
+// the header as it is, without making magic number, version and sizes right; 4, make it one of version 2. The rest is the file
+// without the zeros between header and row data, which a search would waste its time on.
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "memory_file.h"
 #include "src/tables/embedding_table.h"
 #include "table_file.h"
 
@@ -25,13 +22,9 @@ using processor::EmbeddingTable;
 using processor::IndexKind;
 using processor::kTableHeaderBytes;
 using processor::TableHeader;
+using processor::fuzz::MemoryFile;
+using processor::fuzz::Require;
 using tensorflow::tstring;
-
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "fuzz_table: %s\n", what);
-  std::abort();
-}
 
 std::string FileOf(const uint8_t* data, size_t size) {
   const uint8_t mode = data[0];
@@ -47,20 +40,6 @@ std::string FileOf(const uint8_t* data, size_t size) {
   if ((mode & 1) == 0) processor::RepairChecksums(&bytes);
   return bytes;
 }
-
-class MemoryFile {
- public:
-  explicit MemoryFile(const std::string& bytes) : descriptor_(memfd_create("fuzz_table", MFD_CLOEXEC)) {
-    Require(descriptor_ >= 0 && write(descriptor_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
-            "no memory for a file");
-  }
-  ~MemoryFile() { close(descriptor_); }
-
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-
- private:
-  const int descriptor_;
-};
 
 // What the index holds, read without searching.
 std::set<std::pair<uint64_t, uint32_t>> EntriesOf(const std::string& bytes, const TableHeader& header) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments for fuzz_delta.cc.
 #include <algorithm>
-#include <iterator>
 #include <set>
 
+#include "damage.h"
 #include "delta_file.h"
 #include "inputs.h"
 
@@ -70,31 +70,6 @@ std::string RandomInput(int number, std::mt19937_64* random) {
   return static_cast<char>((*random)() % 4) + bytes.substr(0, Get<uint64_t>(bytes, 176));
 }
 
-std::string DamagedInput(const std::string& input, std::mt19937_64* random) {
-  std::string damaged = input;
-  for (uint64_t n = 1 + (*random)() % 3; n > 0; --n) {
-    const uint64_t small[] = {0, 1, 2, 8, 64, 256, uint64_t{1} << 32, uint64_t{1} << 61, ~uint64_t{0}, (*random)()};
-    const uint64_t value = small[(*random)() % std::size(small)];
-    if (damaged.size() < 18) return damaged;
-    const size_t at = (*random)() % (damaged.size() - 8);
-    switch ((*random)() % 5) {
-      case 0:
-        damaged[at] = static_cast<char>(damaged[at] ^ (1 << (*random)() % 8));
-        break;
-      case 1:
-        Put<uint32_t>(&damaged, 1 + (at / 4 * 4) % (damaged.size() - 5), static_cast<uint32_t>(value));
-        break;
-      case 2:
-        Put<uint64_t>(&damaged, 1 + (at / 8 * 8) % (damaged.size() - 9), value);
-        break;
-      case 3:
-        damaged[at] = static_cast<char>(damaged[at] + 1);
-        break;
-      default:
-        damaged.resize((*random)() % damaged.size());
-    }
-  }
-  return damaged;
-}
+std::string DamagedInput(const std::string& input, std::mt19937_64* random) { return DamagedFile(input, random); }
 
 }  // namespace processor::fuzz

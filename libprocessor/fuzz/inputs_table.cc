@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables for fuzz_table.cc.
-#include <algorithm>
-#include <iterator>
-
+#include "damage.h"
 #include "inputs.h"
 #include "table_file.h"
 
@@ -30,32 +28,6 @@ std::string RandomInput(int number, std::mt19937_64* random) {
   return static_cast<char>((*random)() % 4 + 4 * (content.version - 1)) + bytes.substr(0, kTableHeaderBytes) + rest;
 }
 
-std::string DamagedInput(const std::string& input, std::mt19937_64* random) {
-  std::string damaged = input;
-  for (uint64_t n = 1 + (*random)() % 3; n > 0; --n) {
-    const uint64_t small[] = {0, 1, 5, 8, 64, 4096, uint64_t{1} << 32, ~uint64_t{0}, (*random)()};
-    const uint64_t value = small[(*random)() % std::size(small)];
-    if (damaged.size() < 10) return damaged;
-    const bool in_header = (*random)() % 2 == 0;
-    const size_t at = (*random)() % (std::min<size_t>(in_header ? 256 : damaged.size(), damaged.size()) - 8);
-    switch ((*random)() % 5) {
-      case 0:
-        damaged[at] = static_cast<char>(damaged[at] ^ (1 << (*random)() % 8));
-        break;
-      case 1:
-        Put<uint32_t>(&damaged, 1 + at / 4 * 4, static_cast<uint32_t>(value));
-        break;
-      case 2:
-        Put<uint64_t>(&damaged, 1 + (at / 8 * 8) % (damaged.size() - 9), value);
-        break;
-      case 3:
-        damaged[at] = static_cast<char>(damaged[at] + 1);
-        break;
-      default:
-        damaged.resize((*random)() % damaged.size());
-    }
-  }
-  return damaged;
-}
+std::string DamagedInput(const std::string& input, std::mt19937_64* random) { return DamagedFile(input, random); }
 
 }  // namespace processor::fuzz
