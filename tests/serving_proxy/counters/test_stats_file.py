@@ -26,7 +26,7 @@ def _example(first: str) -> dict[str, Any]:
 
 
 def test_documented_examples_are_understood() -> None:
-    found = read_tallies(_example("`stats.json` contains") | {"shadow": _example("`shadow.json` contains")})
+    found = read_tallies(_example("`stats.json` contains") | {"shadow": _example("`shadow.json` covers")})
     version, shadow = found["ranking", 4], found["ranking", 5]
     assert (version.requests, version.failures) == (12003, 3)
     assert version.latency.counts == (0, 17, 933, 12003 - 950)
