@@ -12,6 +12,7 @@ from serving_proxy.cores.views import CpuView, MachineView, OwnerView, cores_vie
 from serving_proxy.counters.fallbacks import Fallbacks
 from serving_proxy.counters.history import History
 from serving_proxy.counters.live import LiveCounters
+from serving_proxy.counters.stats_file import Key
 from serving_proxy.counters.views import live_views, point_views
 from serving_proxy.counters.windows import Totals
 from serving_proxy.deploy.control import Control
@@ -35,6 +36,7 @@ class Observer:
         self._history = history
         self.live = LiveCounters()
         self._fallbacks = Fallbacks()
+        self._timeline_errors: dict[Key, str | None] = {}
         self._told = asyncio.Event()
 
     async def run(self) -> None:
@@ -58,11 +60,21 @@ class Observer:
         self.live.step(control.hosts, keys, now)
         for (model, number), reason in self._fallbacks.step(control.hosts, sorted(keys)):
             control.note("precision", f"{model}/{number}: {reason}", model, number)
+        self._note_timelines()
         self._guard.step(now)
         if self._history.step(keys, now):
             self._busy = self._load.percent()
             before, self._told = self._told, asyncio.Event()
             before.set()
+
+    def _note_timelines(self) -> None:
+        """Record once that a timeline has a fault, and that it has none any more."""
+        errors = {key: live.error for key, live in self.live.figures.items()}
+        for (model, number), error in errors.items():
+            if error != self._timeline_errors.get((model, number)):
+                text = "follows its timeline again" if error is None else f"refused: {error}"
+                self._control.note("follow", f"{model}/{number}: {text}", model, number)
+        self._timeline_errors = errors
 
     async def point(self) -> None:
         """Wait for the next point of the history."""

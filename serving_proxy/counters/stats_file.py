@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -52,11 +53,22 @@ def fallback_of(stats: Mapping[str, Any], model: str, number: int) -> tuple[str,
     return (str(precision.get("precision")), str(precision.get("reason"))) if precision.get("fell_back") else None
 
 
-def live_text(live: Mapping[str, Any]) -> str:
-    """Return the state of a version that follows a timeline, as text."""
+def live_text(live: Mapping[str, Any], wanted: int | None = None) -> str:
+    """Return the state of a version that follows a timeline, as text.
+
+    Parameters
+    ----------
+    wanted : int, optional
+        The epoch at which it is to be held.
+    """
     text = f"epoch {live['epoch']}"
-    if live.get("held"):
-        text += f", held; the newest is {live['newest_epoch']}"
+    known = _number(live.get("knows_us"))
+    if known > 0:
+        text += time.strftime(", as of %Y-%m-%d %H:%M:%S", time.localtime(known / 1e6))
+    if wanted is not None and wanted != live["epoch"]:
+        text += f"; to be held at epoch {wanted}"
+    elif live.get("held"):
+        text += f", held; the newest is {live['newest_epoch']}" + "; to follow again" * (wanted is None)
     precision = _mapping(live.get("precision"))
     if precision.get("fell_back"):
         text += f"; in {precision.get('precision')}: {precision.get('reason')}"

@@ -10,6 +10,7 @@ from typing import Any
 from serving_proxy.counters.stats_file import live_state
 from serving_proxy.errors import PreconditionError
 from serving_proxy.records.hosts import HUNG, HostSeen
+from serving_proxy.records.models import Version
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ def hosts_that_lack(hosts: Sequence[HostSeen], model: str, number: int, timeline
                 f"{live['error']}"
             )
     return [host.name for host in hosts if host.alive and host.state != HUNG and host.name not in reported]
+
+
+def follows_well(hosts: Sequence[HostSeen], model: str, version: Version) -> bool:
+    """Return whether all hosts follow a version's timeline without a fault, or it follows none."""
+    timeline = version.settings.follow
+    try:
+        return timeline is None or not hosts_that_lack(hosts, model, version.number, timeline)
+    except PreconditionError:
+        return False
 
 
 def _live_states(hosts: Iterable[HostSeen], model: str, number: int) -> list[tuple[str, dict[str, Any]]]:

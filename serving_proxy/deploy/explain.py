@@ -119,7 +119,7 @@ def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) ->
                 f"{host.name}: {seen.state}{cores}{precision}" + (f", {seen.error}" if seen.error else "") + "."
             )
             if live is not None:
-                lines.append(f"{host.name}: {live_text(live)}.")
+                lines.append(f"{host.name}: {live_text(live, version.epoch)}.")
     return lines
 
 

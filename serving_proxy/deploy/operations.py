@@ -16,7 +16,7 @@ from serving_proxy.deploy.changes import Change
 from serving_proxy.deploy.control import Control
 from serving_proxy.deploy.deeprec import parse_deeprec
 from serving_proxy.deploy.deployment import Deployment, check_name, choose_number, deploy
-from serving_proxy.deploy.epochs import check_epoch
+from serving_proxy.deploy.epochs import check_epoch, follows_well
 from serving_proxy.deploy.jobs import Job, Jobs
 from serving_proxy.deploy.options import ModelSettings
 from serving_proxy.deploy.pipeline import DeployPipeline
@@ -92,8 +92,8 @@ class Operations:
         change, number = deploy(model, asked, self._control.taken(model), time.time())
         self._control.commit(change)
         version = change.model.versions[number]
-        follows_another = follows is not None and (before is None or before.settings.follow != follows)
-        job = self._pipeline.begin(name, number) if version.state in GATED or follows_another else None
+        waits = version.state in GATED or not follows_well(self._control.hosts, name, version)
+        job = self._pipeline.begin(name, number) if waits else None
         running = (job for job in self._jobs.running(name, number) if job.deployed_at == version.deployed_at)
         notes = _notes_without_effect(model, number, asked)
         if asked.given_profile is not None and self._control.options.cores == "off":

@@ -43,9 +43,8 @@ def check_live(folder: Path) -> None:
     """Raise `PreconditionError` if a SavedModel cannot follow a timeline."""
     if not is_live(folder):
         raise PreconditionError(
-            f"{folder}: a model that is not live, expected what `graph-tools optimize --live` or `fuse --live` writes "
-            "(or deploy an export with --optimize --follow); a model that is only cut gets changes as a new version, "
-            "by `graph-tools delta apply`"
+            f"{folder}: a model that is not live, expected what `graph-tools optimize --live` makes of its export "
+            "(deploy --optimize does it), or a new version for changes, made by `graph-tools delta apply`"
         )
 
 

@@ -125,15 +125,12 @@ function latencyChart(points, { p99: top, seconds }, slo) {
 }
 
 function liveView(live) {
-  const facts = [
-    `${short(live.rows_per_s)} rows/s`,
-    `${bytes(live.overlay_bytes)} of changed rows`,
-    live.refused ? `${short(live.refused)} refused` : null,
-  ];
+  const facts = `${short(live.rows_per_s)} rows/s, ${bytes(live.overlay_bytes)} of changed rows`;
+  const refused = `${short(live.refused)} refused`;
   return [
     h("p", { class: "epoch", key: "epoch" }, `epoch ${live.epoch}`, live.age_s === null ? null : `, ${age(live.age_s)} old `, live.held ? h("span", { class: "badge warn" }, "held") : null),
-    h("p", { class: "facts", key: "facts" }, facts.filter(Boolean).join(", ")),
-    live.error ? h("p", { class: "bad", key: "error" }, live.error) : null,
+    h("p", { class: "facts", key: "facts" }, live.refused && !live.error ? `${facts}, ${refused}` : facts),
+    live.error ? h("details", { key: "error" }, h("summary", { class: "bad" }, refused), h("p", { class: "reason" }, live.error)) : null,
   ];
 }
 

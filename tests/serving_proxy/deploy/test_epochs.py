@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from helpers.proxies.lifecycle_records import deployed, host, settled
 from serving_proxy.cli.rendering import _remarks
+from serving_proxy.counters.stats_file import live_text
 from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import hold_epoch
 from serving_proxy.deploy.desired_state import HostSettings, render
@@ -91,5 +93,13 @@ def test_explanations_tell_epoch_hold_and_refusal(following: Model) -> None:
     lines = explain(hold_epoch(following, 3, 40).model, hosts, 1).versions["3"]
     assert "It follows /deltas/ranking, and is held at epoch 40 until `rollback --resume`." in lines
     assert "host-0: epoch 40, held; the newest is 41; refused: DATA_LOSS: damaged." in lines
-    shown = model_view(following, hosts).model_dump()
+    shown = model_view(hold_epoch(following, 3, 40).model, hosts).model_dump()
     assert ("ranking/3", "epoch 40, held; the newest is 41; refused: DATA_LOSS: damaged") in _remarks(shown)
+
+
+def test_texts_tell_what_hosts_have_yet_to_do() -> None:
+    live = {"epoch": 41, "newest_epoch": 41, "knows_us": 1_000_000}
+    assert re.fullmatch(r"epoch 41, as of \d{4}-\d\d-\d\d [\d:]+", live_text(live, None))
+    assert live_text(live, 40).endswith("; to be held at epoch 40")
+    held = {"epoch": 40, "newest_epoch": 41, "held": True}
+    assert live_text(held, None) == "epoch 40, held; the newest is 41; to follow again"
