@@ -41,6 +41,18 @@ export function rollback(model, target, variants, say) {
   });
 }
 
+export function followAgain(model, version, live, say) {
+  question({
+    title: `Let ${model.name}/${version.version} follow its timeline again?`,
+    lines: [`It leaves epoch ${live.epoch} for the newest one, which is ${live.newest_epoch}.`],
+    verb: "Follow",
+    act: async () => {
+      await ask("POST", modelPath(model.name, "resume"), { version: version.version });
+      say(`${model.name}/${version.version}: follows the newest epoch again`);
+    },
+  });
+}
+
 export function promote(model, version, say) {
   const ready = version.state === "ready";
   question({

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The versions of a model: a row each, with charts; those without traffic are folded.
 
-import { promote, ramp } from "./actions.js";
+import { followAgain, promote, ramp } from "./actions.js";
 import { chart, scaleFor } from "./charts.js";
 import { h } from "./dom.js";
 import { age, bytes, clock, duration, milliseconds, NONE, percent, short } from "./format.js";
@@ -87,7 +87,7 @@ function versionRow(model, version, color, points, scales, state, say) {
       version.labels.map((label) => h("span", { class: "badge", key: label }, label)),
       details(version),
     ),
-    cell(1, h("span", { class: `state ${version.state}` }, version.state), version.reason ? h("p", { class: "reason" }, version.reason) : null, live ? liveView(live) : null),
+    cell(1, h("span", { class: `state ${version.state}` }, version.state), version.reason ? h("p", { class: "reason" }, version.reason) : null, live ? liveView(model, version, live, say) : null),
     cell(2, percent(version.traffic), version.shadow > 0 ? h("p", { class: "muted" }, `${percent(version.shadow)} mirrored`) : null),
     cell(3, drawn ? rateChart(points, scales) : NONE),
     cell(4, drawn ? latencyChart(points, scales, version.slo_p99_ms) : NONE, drawn || version.slo_p99_ms === null ? null : h("p", { class: "muted" }, `SLO ${milliseconds(version.slo_p99_ms)}`)),
@@ -124,11 +124,12 @@ function latencyChart(points, { p99: top, seconds }, slo) {
   ];
 }
 
-function liveView(live) {
+function liveView(model, version, live, say) {
   const facts = `${short(live.rows_per_s)} rows/s, ${bytes(live.overlay_bytes)} of changed rows`;
   const refused = `${short(live.refused)} refused`;
   return [
     h("p", { class: "epoch", key: "epoch" }, `epoch ${live.epoch}`, live.age_s === null ? null : `, ${age(live.age_s)} old `, live.held ? h("span", { class: "badge warn" }, "held") : null),
+    live.held ? h("button", { key: "follow", "aria-label": `Let ${model.name}/${version.version} follow again`, onclick: () => followAgain(model, version, live, say) }, "Follow") : null,
     h("p", { class: "facts", key: "facts" }, live.refused && !live.error ? `${facts}, ${refused}` : facts),
     live.error ? h("details", { key: "error" }, h("summary", { class: "bad" }, refused), h("p", { class: "reason" }, live.error)) : null,
   ];
