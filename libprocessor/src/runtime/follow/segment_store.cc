@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -227,7 +228,8 @@ absl::Status SegmentStore::ReplaceByCompacted(const DeltaTimeline& timeline) {
   // A fault of the timeline is found when the next segment is read.
   if (!ListSegments(timeline.folder(), &published).ok()) return absl::OkStatus();
   for (const NamedEpochs& epochs : published) {
-    if (IsHeldInside(epochs) || std::find(kept.begin(), kept.end(), epochs) != kept.end()) continue;
+    if (!epochs.compacted() || IsHeldInside(epochs) || std::find(kept.begin(), kept.end(), epochs) != kept.end())
+      continue;
     const auto is_covered = [&](const NamedEpochs& name) { return epochs.Covers(name); };
     const auto ends = std::find_if(kept.begin(), kept.end(), [&](const NamedEpochs& name) {
       return name.last == epochs.last && is_covered(name);
@@ -252,10 +254,12 @@ absl::Status SegmentStore::ReplaceByCompacted(const DeltaTimeline& timeline) {
 absl::Status SegmentStore::RemoveCovered() {
   std::vector<NamedEpochs> names;
   if (absl::Status s = ListSegments(folder(), &names); !s.ok()) return s;
+  std::vector<NamedEpochs> compacted;  // few among many
+  std::copy_if(names.begin(), names.end(), std::back_inserter(compacted),
+               [this](const NamedEpochs& name) { return name.compacted() && !IsHeldInside(name); });
   for (const NamedEpochs& name : names) {
-    const bool covered = std::any_of(names.begin(), names.end(), [&](const NamedEpochs& other) {
-      return other.Covers(name) && !(other == name) && !IsHeldInside(other);
-    });
+    const bool covered = std::any_of(compacted.begin(), compacted.end(),
+                                     [&](const NamedEpochs& other) { return other.Covers(name) && !(other == name); });
     if (covered) unlink(absl::StrCat(folder(), "/", name.FileName()).c_str());
   }
   return absl::OkStatus();
