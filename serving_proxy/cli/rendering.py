@@ -185,7 +185,7 @@ def _remarks(model: dict[str, Any]) -> list[tuple[str, str]]:
         targets = [ramp["to"] for ramp in model["ramps"] if ramp["version"] == version["version"]]
         found += [(name, f"ramp of the traffic to {target:g} %") for target in targets]
         found.append((name, version["reason"]))
-        texts = {live_text(host["live"], version["epoch"]) for host in _following(version)}
+        texts = {live_text(host["live"], version["epoch"], version["reason"]) for host in _following(version)}
         found += [(name, text) for text in sorted(texts)]
     return found
 

@@ -53,13 +53,15 @@ def fallback_of(stats: Mapping[str, Any], model: str, number: int) -> tuple[str,
     return (str(precision.get("precision")), str(precision.get("reason"))) if precision.get("fell_back") else None
 
 
-def live_text(live: Mapping[str, Any], wanted: int | None = None) -> str:
+def live_text(live: Mapping[str, Any], wanted: int | None = None, said: str = "") -> str:
     """Return the state of a version that follows a timeline, as text.
 
     Parameters
     ----------
     wanted : int, optional
         The epoch at which it is to be held.
+    said : str, optional
+        Text beside it, whose error is not repeated.
     """
     text = f"epoch {live['epoch']}"
     known = _number(live.get("knows_us"))
@@ -72,7 +74,8 @@ def live_text(live: Mapping[str, Any], wanted: int | None = None) -> str:
     precision = _mapping(live.get("precision"))
     if precision.get("fell_back"):
         text += f"; in {precision.get('precision')}: {precision.get('reason')}"
-    return text + (f"; refused: {live['error']}" if live.get("error") else "")
+    error = live.get("error")
+    return text + (f"; refused: {error}" if error and str(error) not in said else "")
 
 
 def _version(stats: Mapping[str, Any], model: str, number: int) -> Mapping[str, Any]:

@@ -119,7 +119,8 @@ def _version_lines(model: Model, version: Version, hosts: Sequence[HostSeen]) ->
                 f"{host.name}: {seen.state}{cores}{precision}" + (f", {seen.error}" if seen.error else "") + "."
             )
             if live is not None:
-                lines.append(f"{host.name}: {live_text(live, version.epoch)}.")
+                shown = live_text(live, version.epoch, seen.error or "")
+                lines.append(f"{host.name}: {shown}.")
     return lines
 
 

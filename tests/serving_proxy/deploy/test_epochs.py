@@ -103,3 +103,4 @@ def test_texts_tell_what_hosts_have_yet_to_do() -> None:
     assert live_text(live, 40).endswith("; to be held at epoch 40")
     held = {"epoch": 40, "newest_epoch": 41, "held": True}
     assert live_text(held, None) == "epoch 40, held; the newest is 41; to follow again"
+    assert live_text(live | {"error": "damaged"}, 41, "host-0: damaged") == live_text(live, 41)
