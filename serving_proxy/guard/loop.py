@@ -29,6 +29,8 @@ log = logging.getLogger("serving_proxy.guard")
 _STORED = "guard"
 # Counters of responses of the epoch before may arrive two seconds after a host has reported another one.
 _SETTLES_S = 3.0
+# A host that no longer has the epoch stays at an earlier one, and must be judged there.
+_LONGEST_SETTLING_S = 30.0
 
 
 @dataclass
@@ -40,6 +42,8 @@ class WatchedVersion:
     mark : tuple
         Role, deployment time, and the epochs at which it and its baseline are held; if these change, judging starts
         again.
+    marked_at : float [s]
+        When the mark was set.
     recent : Tally
         Counters of the window.
     epochs : dict of int to EpochTrail
@@ -53,6 +57,7 @@ class WatchedVersion:
     mark: tuple[Any, ...]
     role: Role
     window: Window
+    marked_at: float
     recent: Tally = field(default_factory=Tally)
     verdict: Verdict = field(default_factory=lambda: Verdict(Ruling.WAIT, "not judged yet"))
     within_since: float | None = None
@@ -107,9 +112,10 @@ class Guard:
             recorded = self._rulings.get(f"{model.name}/{number}", {})
             same = tuple(recorded.get("mark", ())) == mark
             window = Window(model.guard.window_s)
-            watched = WatchedVersion(mark, role, window, recorded=recorded.get("ruling", "") if same else "")
+            watched = WatchedVersion(mark, role, window, now, recorded=recorded.get("ruling", "") if same else "")
             self._watched[key] = watched
-        if not all(self._serves(model, other, epoch) for other, epoch in zip(compared, held, strict=True)):
+        settled = all(self._serves(model, other, epoch) for other, epoch in zip(compared, held, strict=True))
+        if not settled and 0 <= now - watched.marked_at < _LONGEST_SETTLING_S:
             watched.window = Window(model.guard.window_s, now + _SETTLES_S)
         watched.window.seconds = model.guard.window_s
         watched.recent = watched.window.add(now, self._totals.of(key))

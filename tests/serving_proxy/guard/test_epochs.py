@@ -88,6 +88,16 @@ def test_a_version_that_is_still_bad_at_the_earlier_epoch_is_rolled_back(place: 
     assert place.rulings()[-2:] == [("bad", "epoch"), ("bad", "rollback")]
 
 
+def test_a_host_that_cannot_serve_the_earlier_epoch_is_judged_where_it_is(place: GuardedHost) -> None:
+    place.deploy(_guarded(deployed(deployed(None, 2), 3, settings=FOLLOWS)).change(candidate=3))
+    _serve(place, 41)
+    place.serve_epoch(3, 42)
+    _answer(place, 25, nan=True)
+    assert (_epoch(place), place.model.baseline) == (41, 3)
+    _answer(place, 15, nan=True)
+    assert place.model.baseline == 2
+
+
 def test_epochs_that_have_not_changed_are_not_to_blame(place: GuardedHost) -> None:
     place.deploy(_guarded(deployed(None, 3, settings=FOLLOWS)))
     _serve(place, 41)
