@@ -19,7 +19,7 @@ from graph_tools.store.lineage import read_lineage
 from graph_tools.store.segment_layout import LINEAGE_BYTES, UNKNOWN_TIME
 from graph_tools.store.timeline import Position
 from graph_tools.store.timeline_writer import TimelineWriter
-from graph_tools.tensors import Array, ArrayTensor
+from graph_tools.tensors import Array, ArrayTensor, TensorSource
 from graph_tools.verbs.exports import check_export
 
 Keys = Array | Sequence[int] | Sequence[str] | Sequence[bytes]
@@ -98,7 +98,9 @@ class Publisher:
         """
         rows, deleted = rows or {}, deleted or {}
         tables = tuple(self._table(name, rows.get(name), deleted.get(name)) for name in sorted({*rows, *deleted}))
-        values = {name: self._variable(name, value) for name, value in sorted((variables or {}).items())}
+        values: dict[str, TensorSource] = {
+            name: self._variable(name, value) for name, value in sorted((variables or {}).items())
+        }
         time = UNKNOWN_TIME if event_time is None else round(event_time * 1e6)
         return self._writer.publish(Delta(tables, values, dict(streams or {})), event_time=time).header.last_epoch
 
