@@ -63,6 +63,8 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
   libprocessor/src/kernels/huge_memory.cc
+  libprocessor/src/live/changed_rows.cc
+  libprocessor/src/live/committed_memory.cc
   libprocessor/src/live/overlay_index.cc
   libprocessor/src/live/overlay_memory.cc
   libprocessor/src/live/row_encoder.cc
@@ -92,7 +94,8 @@ foreach(source
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)
 endforeach()
 list(APPEND PROCESSOR_THREAD_TEST_SOURCES tests/libprocessor/base/test_kept_objects.cc
-                                          tests/libprocessor/base/test_published.cc)
+                                          tests/libprocessor/base/test_published.cc
+                                          tests/libprocessor/live/test_overlay_compaction.cc)
 add_unit_tests(processor_thread_tests ${PROCESSOR_THREAD_TEST_SOURCES})
 target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
                                                           tests/libprocessor/runtime tests/libprocessor/tables)

@@ -15,6 +15,8 @@
 #include "kernels/op_runner.h"
 #include "src/kernels/embedding_table_resource.h"
 #include "src/live/live_model.h"
+#include "table_file.h"
+#include "temporary_folder.h"
 #include "tensorflow/core/framework/node_def_builder.h"
 
 namespace processor::bench {
@@ -31,11 +33,31 @@ void Must(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
 }
 
+int64_t KeyOf(uint64_t row) { return static_cast<int64_t>(row) * 7 - 50; }
+
+// A table with keys, whose file is gone when it has been mapped.
+std::shared_ptr<const EmbeddingTable> MakeKeyTable(uint64_t rows) {
+  TableFileContent content;
+  content.dim = kDim;
+  content.version = 1;
+  content.index_kind = IndexKind::kInt64;
+  for (uint64_t row = 0; row < rows; ++row) {
+    content.keys.push_back(KeyOf(row));
+    const auto value = static_cast<float>(row % 1000);
+    content.row_data.append(64, '\0');
+    std::memcpy(&content.row_data[64 * row], &value, sizeof(value));
+  }
+  const TemporaryFolder folder;
+  std::shared_ptr<const EmbeddingTable> table;
+  Must(EmbeddingTable::Open(folder.Write("table.emb", content.Bytes()), &table));
+  return table;
+}
+
 // A live model of one table of `rows`, of which each one in `every` has changed; 0: none.
 class LiveRows {
  public:
-  LiveRows(uint64_t rows, uint64_t every) : rows_(rows), every_(every), runner_(Node()) {
-    table_ = MakeDirectTable(RowType::kFloat32, kDim, rows);
+  LiveRows(uint64_t rows, uint64_t every, bool keys) : rows_(rows), every_(every), has_keys_(keys), runner_(Node()) {
+    table_ = keys ? MakeKeyTable(rows) : MakeDirectTable(RowType::kFloat32, kDim, rows);
     handle_ = runner_.AddResource("table", new EmbeddingTableResource(table_));
     LiveDescription description;
     LiveDescription::Table& table = description.tables.emplace_back();
@@ -44,14 +66,15 @@ class LiveRows {
     Must(LiveModel::Create(std::move(description), {table_},
                            {TableResourceName(handle_.scalar<tensorflow::ResourceHandle>()())}, nullptr, &model_));
     if (every > 0) {
-      for (uint64_t row = 0; row < rows; row += every) keys_.push_back(static_cast<int64_t>(row));
+      for (uint64_t row = 0; row < rows; row += every) keys_.push_back(keys ? KeyOf(row) : static_cast<int64_t>(row));
       Apply();
     }
     std::mt19937_64 random(1);
     for (int r = 0; r < kIdRequests; ++r) {
       Tensor ids(tensorflow::DT_INT64, TensorShape({kIds}));
       for (int64_t i = 0; i < kIds; ++i) {
-        ids.flat<int64_t>()(i) = static_cast<int64_t>(static_cast<unsigned __int128>(random()) * rows >> 64);
+        const auto row = static_cast<uint64_t>(static_cast<unsigned __int128>(random()) * rows >> 64);
+        ids.flat<int64_t>()(i) = keys ? KeyOf(row) : static_cast<int64_t>(row);
       }
       requests_.push_back(std::move(ids));
     }
@@ -88,7 +111,8 @@ class LiveRows {
     Run();
     const float* found = runner_.output(0).flat<float>().data();
     for (int64_t i = 0; i < kIds; ++i) {
-      const auto row = static_cast<uint64_t>(requests_[at_].flat<int64_t>()(i));
+      const int64_t id = requests_[at_].flat<int64_t>()(i);
+      const auto row = static_cast<uint64_t>(has_keys_ ? (id + 50) / 7 : id);
       float expected = 1000.0f + static_cast<float>(epoch_);
       if (every_ == 0 || row % every_ != 0) std::memcpy(&expected, table_->row(static_cast<uint32_t>(row)), 4);
       if (found[i * kDim] != expected) {
@@ -116,6 +140,7 @@ class LiveRows {
   }
 
   const uint64_t rows_, every_;
+  const bool has_keys_;
   OpRunner runner_;
   std::shared_ptr<const EmbeddingTable> table_;
   Tensor handle_;
@@ -128,16 +153,19 @@ class LiveRows {
 };
 
 const bool registered = [] {
-  RegisterCase("live/lookups/changed:10%", [] {
-    auto changed = std::make_shared<LiveRows>(10'000'000, 10);
-    auto same = std::make_shared<LiveRows>(10'000'000, 0);
-    KernelCase made;
-    made.ways = {{"changed", [changed] { changed->Run(); }}, {"same", [same] { same->Run(); }}};
-    made.check = [changed, same] { return changed->Check() + same->Check(); };
-    return made;
-  });
+  for (const bool keys : {false, true}) {
+    RegisterCase(keys ? "live/lookups/changed:10%/keys" : "live/lookups/changed:10%", [keys] {
+      const uint64_t rows = keys ? 4'000'000 : 10'000'000;
+      auto changed = std::make_shared<LiveRows>(rows, 10, keys);
+      auto same = std::make_shared<LiveRows>(rows, 0, keys);
+      KernelCase made;
+      made.ways = {{"changed", [changed] { changed->Run(); }}, {"same", [same] { same->Run(); }}};
+      made.check = [changed, same] { return changed->Check() + same->Check(); };
+      return made;
+    });
+  }
   RegisterCase("live/apply/rows:100000", [] {
-    auto live = std::make_shared<LiveRows>(10'000'000, 0);
+    auto live = std::make_shared<LiveRows>(10'000'000, 0, false);
     live->SetKeys(100'000);
     KernelCase made;
     made.ways = {{"apply", [live] { live->Apply(); }}};

@@ -92,10 +92,13 @@ absl::Status LiveModel::Create(LiveDescription description, std::vector<std::sha
 Tensor LiveModel::Pin() const { return published_.Read()->tensors[ThreadNumber() % ViewTensors::kParts]; }
 
 void LiveModel::Serve(std::shared_ptr<const EpochView> view) {
+  const auto holder = std::make_shared<const std::shared_ptr<const EpochView>>(view);
   auto tensors = std::make_shared<ViewTensors>();
-  for (Tensor& tensor : tensors->tensors) tensor = MakeViewTensor(view);
-  served_ = std::move(view);
+  for (Tensor& tensor : tensors->tensors) tensor = MakeViewTensor({holder, view.get()});
+  generations_.reserve(generations_.size() + 1);
   published_.Exchange(std::move(tensors));
+  generations_.push_back({generations_.empty() ? 1 : generations_.back().number + 1, holder});
+  served_ = std::move(view);
 }
 
 absl::Status LiveModel::Follows(const Changes& changes) const {
@@ -131,23 +134,45 @@ absl::Status LiveModel::Apply(const Changes& changes) {
   return WithName(changes.name, status);
 }
 
-uint64_t LiveModel::OldestPinned() {
-  // A count of one: only this object has it, as requests get theirs from the tensors. The fence makes what they have read
-  // happen before what is written to reused rows.
-  const auto unused = [](const std::shared_ptr<const EpochView>& view) { return view.use_count() == 1; };
-  retired_.erase(std::remove_if(retired_.begin(), retired_.end(), unused), retired_.end());
+OverlayTable::Readers LiveModel::FindReaders() {
+  const auto unused = [](const Generation& generation) { return generation.view.use_count() == 1; };
+  generations_.erase(std::remove_if(generations_.begin(), generations_.end(), unused), generations_.end());
+  // What requests have read happens before what is written to the rows that they leave.
   std::atomic_thread_fence(std::memory_order_acquire);
   uint64_t oldest = kept_.front()->facts().epoch;
-  for (const auto& view : retired_) oldest = std::min(oldest, view->facts().epoch);
-  return oldest;
+  for (const Generation& generation : generations_) oldest = std::min(oldest, (*generation.view)->facts().epoch);
+  return {static_cast<uint32_t>(oldest - description().epoch), generations_.back().number, generations_.front().number};
+}
+
+bool LiveModel::Compact(std::chrono::microseconds most) {
+  const auto until = std::chrono::steady_clock::now() + most;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const OverlayTable::Readers readers = FindReaders();
+  bool more = false, retired = false;
+  for (const auto& overlay : overlays_) {
+    overlay->SetReaders(readers);
+    more = more || overlay->Compact(until);
+    retired = retired || overlay->HasRetired();
+  }
+  try {
+    // From now on, requests do not find what was replaced; when those before have ended, it is used again.
+    if (retired && generations_.size() == 1) Serve(served_);
+  } catch (const std::bad_alloc&) {
+    return false;  // another time
+  }
+  return more;
 }
 
 absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   const DeltaHeader& header = changes.header;
   if (absl::Status s = Follows(changes); !s.ok()) return s;
   const uint64_t first = description().epoch;
-  const auto oldest = static_cast<uint32_t>(OldestPinned() - first);
-  for (const auto& overlay : overlays_) overlay->Reclaim(oldest);
+  const OverlayTable::Readers readers = FindReaders();
+  for (const auto& overlay : overlays_) {
+    overlay->SetReaders(readers);
+    // Without idle time, memory must not grow for ever.
+    if (overlay->uncompacted_epochs() > kKeptEpochs) overlay->Compact(std::chrono::steady_clock::time_point::max());
+  }
 
   const EpochView& before = *kept_.back();
   std::shared_ptr<EpochView> view(new EpochView(parts_));
@@ -163,7 +188,6 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   if (status.ok()) status = view->PrepareWeights(before, changed_formulas);
   if (!status.ok()) return status;
   view->tables_.reserve(overlays_.size());
-  retired_.reserve(retired_.size() + 1);
   kept_.push_back(view);
   // Nothing fails from here on, apart from memory for a few bytes.
   const auto epoch = static_cast<uint32_t>(header.last_epoch - first);
@@ -173,10 +197,7 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   }
   for (const auto& overlay : overlays_) view->tables_.emplace_back(overlay, epoch);
   Serve(std::move(view));
-  if (kept_.size() > kKeptEpochs + 1) {
-    retired_.push_back(std::move(kept_.front()));
-    kept_.pop_front();
-  }
+  if (kept_.size() > kKeptEpochs + 1) kept_.pop_front();
   return absl::OkStatus();
 }
 
@@ -351,11 +372,10 @@ LiveModel::Epochs LiveModel::EpochsLocked() const {
 
 absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept) {
   if ((*kept)->precision() == precision) return absl::OkStatus();
-  retired_.reserve(retired_.size() + 1);
   std::shared_ptr<EpochView> view = EpochView::InPrecision(**kept, precision);
   const std::vector<bool> unchanged(view->formulas_.size());
   if (absl::Status s = view->PrepareWeights(**kept, unchanged); !s.ok()) return s;
-  retired_.push_back(std::exchange(*kept, std::move(view)));
+  *kept = std::move(view);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #define PROCESSOR_LIVE_LIVE_MODEL_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -52,6 +53,10 @@ class LiveModel : public tensorflow::ResourceBase {
   };
   absl::Status Apply(const Changes& changes);
 
+  /// Gives back what no request reads any more, and writes changed rows into the memory of the table files where that saves
+  /// memory. For idle time: it ends after about `most`. \return whether something is left to do.
+  bool Compact(std::chrono::microseconds most);
+
   /// Serves an earlier epoch until Resume(); meanwhile no segment is applied.
   /// \return FAILED_PRECONDITION that lists the epochs that are kept.
   absl::Status RollBack(uint64_t epoch);
@@ -89,6 +94,11 @@ class LiveModel : public tensorflow::ResourceBase {
     static constexpr size_t kParts = 16;
     std::array<tensorflow::Tensor, kParts> tensors;
   };
+  // A view that was published. Its tensors refer to it, so a count of one means that no request has it.
+  struct Generation {
+    uint64_t number;
+    std::shared_ptr<const std::shared_ptr<const EpochView>> view;
+  };
   // The changes of all tables, which are given back unless they are committed.
   struct PreparedRows;
 
@@ -108,16 +118,16 @@ class LiveModel : public tensorflow::ResourceBase {
   void Serve(std::shared_ptr<const EpochView> view);
   /// Replaces a kept epoch by one in the precision that is served, unless it is that already.
   absl::Status ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept);
-  uint64_t OldestPinned();
+  OverlayTable::Readers FindReaders();
   absl::Status ValueOf(int variable, const EpochView& view, tensorflow::Tensor* value);
 
   std::shared_ptr<LiveParts> parts_;
   std::vector<std::shared_ptr<OverlayTable>> overlays_;
   Published<const ViewTensors> published_;
 
-  mutable std::mutex mutex_;                               // of everything below, and of those that change the model
-  std::deque<std::shared_ptr<const EpochView>> kept_;      // ascending; the last is the newest
-  std::vector<std::shared_ptr<const EpochView>> retired_;  // requests may still read them
+  mutable std::mutex mutex_;                           // of everything below, and of those that change the model
+  std::deque<std::shared_ptr<const EpochView>> kept_;  // ascending; the last is the newest
+  std::vector<Generation> generations_;                // ascending; requests may read them; the last is published
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
   std::string precision_;  // of new epochs

@@ -16,8 +16,8 @@ constexpr size_t kTextChunkBytes = size_t{64} << 10;
 
 OverlayIndex::OverlayIndex(size_t capacity, bool strings)
     : capacity_(std::max<size_t>(capacity, 64)),
-      // Six tenths are used at most, so that most keys are found in the line in which the search begins.
-      places_(capacity_ * 10 / 6 + 1),
+      // Seven tenths are used at most, so that most keys are found in the line in which the search begins.
+      places_(capacity_ * 10 / 7 + 1),
       entries_(MapEntries(places_ * sizeof(Entry)), {places_ * sizeof(Entry)}),
       texts_(strings ? places_ : 0) {}
 
@@ -45,29 +45,27 @@ const std::atomic<VersionRef>* OverlayIndex::Find(uint64_t key, std::string_view
   }
 }
 
-std::atomic<VersionRef>* OverlayIndex::FindOrAdd(uint64_t key, std::string_view text) {
+VersionRef OverlayIndex::Put(uint64_t key, std::string_view text, VersionRef version) noexcept {
   size_t place = HomeBucket(key, places_);
   for (; entries_[place].newest.load(std::memory_order_relaxed) != 0; place = Next(place)) {
-    if (Is(place, key, text)) return &entries_[place].newest;
+    if (!Is(place, key, text)) continue;
+    std::atomic<VersionRef>& newest = entries_[place].newest;
+    const VersionRef before = newest.load(std::memory_order_relaxed);
+    newest.store(version, std::memory_order_release);
+    if (before != kDroppedKey) return before;
+    --dropped_;
+    return 0;
   }
   entries_[place].key = key;
   if (!texts_.empty()) {
-    ReserveText(text.size());
     if (!text.empty()) std::memcpy(free_text_, text.data(), text.size());
     texts_[place] = {free_text_, text.size()};
     free_text_ += text.size();
     free_text_bytes_ -= text.size();
   }
   ++size_;
-  return &entries_[place].newest;
-}
-
-std::atomic<VersionRef>* OverlayIndex::FindForWriting(uint64_t key, VersionRef newest) {
-  for (size_t place = HomeBucket(key, places_);; place = Next(place)) {
-    const VersionRef found = entries_[place].newest.load(std::memory_order_relaxed);
-    if (found == 0) return nullptr;
-    if (found == newest && entries_[place].key == key) return &entries_[place].newest;
-  }
+  entries_[place].newest.store(version, std::memory_order_release);
+  return 0;
 }
 
 void OverlayIndex::ReserveText(size_t bytes) {
@@ -79,14 +77,15 @@ void OverlayIndex::ReserveText(size_t bytes) {
   text_bytes_ += chunk;
 }
 
-std::unique_ptr<OverlayIndex> OverlayIndex::Copy(size_t capacity, VersionRef dropped) const {
+std::unique_ptr<OverlayIndex> OverlayIndex::Copy(size_t capacity) const {
   auto copy = std::make_unique<OverlayIndex>(capacity, !texts_.empty());
   for (size_t place = 0; place < places_; ++place) {
     const VersionRef newest = entries_[place].newest.load(std::memory_order_relaxed);
-    if (newest == 0 || newest == dropped) continue;
+    if (newest == 0 || newest == kDroppedKey) continue;
     const std::string_view text =
         texts_.empty() ? std::string_view() : std::string_view(texts_[place].data, texts_[place].size);
-    copy->FindOrAdd(entries_[place].key, text)->store(newest, std::memory_order_relaxed);
+    copy->ReserveText(text.size());
+    copy->Put(entries_[place].key, text, newest);
   }
   return copy;
 }

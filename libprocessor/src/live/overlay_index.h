@@ -11,19 +11,24 @@
 #include <vector>
 
 #include "src/base/mapped_memory.h"
-#include "src/live/overlay_memory.h"
+#include "src/live/changed_rows.h"
 #include "src/tables/table_index.h"
 
 namespace processor {
 
-/// Keys are numbers, or strings, whose numbers are their fingerprints. Entries are only added. A larger index is a copy,
-/// which readers get with the next epoch; so an index lives as long as the last epoch that was made with it.
+/// A version of epoch 0, which no row has: of a key that was deleted, or never had a version.
+constexpr VersionRef kDroppedKey = 2;
+
+/// Keys are numbers, or strings, whose numbers are their fingerprints. Entries are only added; those of dropped keys stay
+/// until a copy leaves them out.
 class OverlayIndex {
  public:
   /// `capacity`: the entries that fit. \throws std::bad_alloc
   OverlayIndex(size_t capacity, bool strings);
 
+  /// Returns how many entries there are, and how many of them have no version.
   size_t size() const { return size_; }
+  size_t dropped() const { return dropped_; }
   size_t capacity() const { return capacity_; }
   size_t bytes() const { return places_ * sizeof(Entry) + texts_.size() * sizeof(texts_[0]) + text_bytes_; }
 
@@ -34,14 +39,24 @@ class OverlayIndex {
   const std::atomic<VersionRef>* Find(uint64_t key, std::string_view text = {}) const;
 
   // Only the writer:
-  /// Returns the entry of a key, or makes one; the caller must store a version that is not 0.
-  /// \throws std::bad_alloc if ReserveText() was not called before for so many bytes.
-  std::atomic<VersionRef>* FindOrAdd(uint64_t key, std::string_view text = {});
-  std::atomic<VersionRef>* FindForWriting(uint64_t key, VersionRef newest);
-  /// Makes FindOrAdd() succeed for new texts of so many bytes altogether.
+  /// Makes `version` the newest one of a key, for which ReserveText() was called before. \return the version before, or 0.
+  VersionRef Put(uint64_t key, std::string_view text, VersionRef version) noexcept;
+  /// Calls `change` with each version whose key has this number; it may store another one.
+  template <typename Change>
+  void ForEach(uint64_t key, Change&& change) {
+    for (size_t place = HomeBucket(key, places_);; place = Next(place)) {
+      std::atomic<VersionRef>& newest = entries_[place].newest;
+      const VersionRef before = newest.load(std::memory_order_relaxed);
+      if (before == 0) return;
+      if (entries_[place].key != key) continue;
+      change(&newest);
+      dropped_ += newest.load(std::memory_order_relaxed) == kDroppedKey && before != kDroppedKey;
+    }
+  }
+  /// Makes Put() succeed for new texts of so many bytes altogether. \throws std::bad_alloc
   void ReserveText(size_t bytes);
-  /// Copies all entries except those whose version is `dropped`.
-  std::unique_ptr<OverlayIndex> Copy(size_t capacity, VersionRef dropped) const;
+  /// Copies all entries that have versions. \throws std::bad_alloc
+  std::unique_ptr<OverlayIndex> Copy(size_t capacity) const;
 
  private:
   struct Entry {
@@ -64,6 +79,7 @@ class OverlayIndex {
   const size_t capacity_;
   const size_t places_;
   size_t size_ = 0;
+  size_t dropped_ = 0;
   const std::unique_ptr<Entry[], UnmapEntries> entries_;
   std::vector<Text> texts_;  // [places], of strings only
   std::vector<std::unique_ptr<char[]>> chunks_;

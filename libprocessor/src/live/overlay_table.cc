@@ -3,19 +3,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "src/base/mapped_memory.h"
 #include "src/live/row_encoder.h"
 
 namespace processor {
 namespace {
 
-// Keys whose memory is on the way while others are written.
+// Rows whose memory is on the way while others are written.
 constexpr size_t kWritesAhead = 16;
+// Rows that are compacted between two looks at the clock.
+constexpr size_t kCompactedAtOnce = 256;
+// A block of the file's rows is copied if a 64th of its rows have versions, so that versions take at most 2 % of the memory
+// of the table; where other overlays map the same file, if seven eighths have.
+constexpr uint32_t kWorthAlone = 64;
+constexpr uint32_t kWorthBesideOthers = 8;
+// Fewer dropped keys are not worth a new index.
+constexpr size_t kLeastDropped = 1024;
+
+uint64_t BitOf(uint32_t row) { return uint64_t{1} << row % ChangedRows::kGroupRows; }
 
 std::string RowName(const DeltaTable& delta, const float* values) {
   const auto at = static_cast<size_t>(values - delta.rows) / delta.dim;
@@ -28,33 +38,44 @@ std::string RowName(const DeltaTable& delta, const float* values) {
   return absl::StrCat("key '", absl::CHexEscape(delta.changed.string(at).substr(0, 100)), "'");
 }
 
-// Makes room for more elements, and for as many again, so that all growth together costs as much as the last one.
-template <typename T>
-void ReserveMore(size_t more, std::vector<T>* elements) {
-  const size_t needed = elements->size() + more;
-  if (needed > elements->capacity()) elements->reserve(2 * needed);
+}  // namespace
+
+// Rows of the file come first, so that those of a group are together; changes of one row stay in their order.
+void OverlayTable::SortByRow(std::vector<Change::Target>* targets) {
+  const auto before = [](const Change::Target& a, const Change::Target& b) { return a.file_row < b.file_row; };
+  if (std::is_sorted(targets->begin(), targets->end(), before)) return;
+  std::vector<uint64_t> order(targets->size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = uint64_t{(*targets)[i].file_row} << 32 | i;
+  std::sort(order.begin(), order.end());
+  std::vector<Change::Target> sorted;
+  sorted.reserve(order.size());
+  for (const uint64_t at : order) sorted.push_back((*targets)[static_cast<uint32_t>(at)]);
+  targets->swap(sorted);
 }
 
-}  // namespace
+// The end of those from `begin` on whose rows are in the same group; keys that are not in the file are alone.
+size_t OverlayTable::EndOfGroup(const std::vector<Change::Target>& targets, size_t begin) {
+  size_t end = begin + 1;
+  const uint32_t row = targets[begin].file_row;
+  while (row != kNotFound && end < targets.size() && targets[end].file_row != kNotFound &&
+         targets[end].file_row / ChangedRows::kGroupRows == row / ChangedRows::kGroupRows) {
+    ++end;
+  }
+  return end;
+}
 
 absl::Status OverlayTable::Create(std::shared_ptr<const EmbeddingTable> base, DeltaKeyKind key_kind, SourceRows source,
                                   std::unique_ptr<OverlayTable>* overlay) {
   std::unique_ptr<OverlayTable> made(new OverlayTable(std::move(base), key_kind, std::move(source)));
   if (absl::Status s = made->CheckSource(); !s.ok()) return s;
   if (absl::Status s = OverlayMemory::Create(*made->base_, &made->memory_); !s.ok()) return s;
-  const uint64_t rows = made->base_->rows() + made->base_->default_rows();
-  made->changed_bytes_ = (rows / 64 + 1) * sizeof(uint64_t);
-  made->changed_ = static_cast<std::atomic<uint64_t>*>(MapMemory(made->changed_bytes_, alignof(uint64_t)));
+  made->changed_ = ChangedRows::Create(made->base_->rows() + made->base_->default_rows());
   if (made->changed_ == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("table '", made->base_->path(), "': no memory for changes"));
   }
   if (absl::Status s = made->FindSharedRows(); !s.ok()) return s;
   *overlay = std::move(made);
   return absl::OkStatus();
-}
-
-OverlayTable::~OverlayTable() {
-  if (changed_ != nullptr) UnmapMemory(changed_, changed_bytes_);
 }
 
 absl::Status OverlayTable::CheckSource() {
@@ -96,28 +117,27 @@ absl::Status OverlayTable::FindSharedRows() {
 }
 
 size_t OverlayTable::bytes() const {
-  size_t sum = memory_->bytes() + changed_bytes_;
-  if (row_index_ != nullptr) sum += row_index_->bytes();
-  if (key_index_ != nullptr) sum += key_index_->bytes();
+  size_t sum = memory_->bytes() + changed_->bytes() + retired_rows_.bytes();
+  if (owned_key_index_ != nullptr) sum += owned_key_index_->bytes();
+  for (const ChangedAt& epoch : log_) {
+    sum += epoch.rows.capacity() * sizeof(uint32_t) + epoch.keys.capacity() * sizeof(uint64_t);
+  }
   return sum;
 }
 
-void OverlayTable::Reclaim(uint32_t oldest) noexcept {
-  for (; reclaimed_ < superseded_.size() && superseded_[reclaimed_].epoch <= oldest; ++reclaimed_) {
-    const Superseded& old = superseded_[reclaimed_];
-    memory_->replaced(RowOf(old.by)).store(0, std::memory_order_relaxed);
-    free_rows_.push_back(old.row);  // which has room for all rows
-    if (!IsDeleted(old.by)) continue;
-    // The row of a deletion only leads to what it replaced. If there is a later version, that one gives it back.
-    OverlayIndex& index = old.by_key ? *key_index_ : *row_index_;
-    std::atomic<VersionRef>* const newest = index.FindForWriting(old.key, old.by);
-    if (newest == nullptr) continue;
-    newest->store(old.in_file ? MakeVersion(EpochOf(old.by), true, 0) : kDroppedKey, std::memory_order_release);
-    free_rows_.push_back(RowOf(old.by));
-  }
-  if (2 * reclaimed_ < superseded_.size()) return;
-  superseded_.erase(superseded_.begin(), superseded_.begin() + static_cast<std::ptrdiff_t>(reclaimed_));
-  reclaimed_ = 0;
+void OverlayTable::SetReaders(const Readers& readers) noexcept {
+  readers_ = readers;
+  changed_->Release(readers.oldest_generation);
+  retired_rows_.Release(readers.oldest_generation, [this](uint32_t row) { memory_->Give(row); });
+  retired_indexes_.Release(readers.oldest_generation, [](std::unique_ptr<OverlayIndex>) {});
+  memory_->Shrink();
+}
+
+void OverlayTable::SetKeyIndex(std::unique_ptr<OverlayIndex> index) {
+  retired_indexes_.Reserve(1);
+  std::swap(owned_key_index_, index);
+  key_index_.store(owned_key_index_.get(), std::memory_order_release);
+  if (index != nullptr) retired_indexes_.Add(readers_.generation, std::move(index));
 }
 
 absl::Status OverlayTable::Prepare(const DeltaTable& delta, Change* change) {
@@ -133,7 +153,7 @@ absl::Status OverlayTable::Prepare(const DeltaTable& delta, Change* change) {
 
 void OverlayTable::Abandon(Change* change) noexcept {
   for (const Change::Target& target : change->targets_) {
-    if (target.row != 0) free_rows_.push_back(target.row);
+    if (target.row != 0) memory_->Give(target.row);
   }
   change->targets_.clear();
 }
@@ -154,8 +174,9 @@ absl::Status OverlayTable::Fill(const DeltaTable& delta, Change* change) {
     const auto row = static_cast<uint32_t>(base_->rows() + delta.default_numbers[i]);
     change->targets_.push_back({row, {}, false, false, row, delta.default_rows + i * delta.dim});
   }
+  SortByRow(&change->targets_);
   if (absl::Status s = TakeRows(change); !s.ok()) return s;
-  ReserveIndexes(*change);
+  if (absl::Status s = ReserveIndexes(change); !s.ok()) return s;
   return Encode(delta, *change);
 }
 
@@ -187,9 +208,7 @@ void OverlayTable::AddTarget(uint64_t key, std::string_view text, uint32_t file_
   }
   if (values == nullptr) {
     // A deletion of what is not there changes nothing.
-    const OverlayIndex* const index = IndexOf(by_key);
-    const auto* const newest = index == nullptr ? nullptr : index->Find(key, text);
-    const VersionRef version = newest == nullptr ? 0 : newest->load(std::memory_order_relaxed);
+    const VersionRef version = NewestOf(key, text, by_key);
     if (version == kDroppedKey || IsDeleted(version) || (version == 0 && file_row == kNotFound)) return;
   }
   change->targets_.push_back({key, text, by_key, values == nullptr, file_row, values});
@@ -218,30 +237,22 @@ absl::Status OverlayTable::AddSourceRows(const DeltaTable& delta, Change* change
   return absl::OkStatus();
 }
 
-bool OverlayTable::Replaces(const Change::Target& target) const {
-  const OverlayIndex* const index = IndexOf(target.by_key);
-  const auto* const newest = index == nullptr ? nullptr : index->Find(target.key, target.text);
-  return newest != nullptr && EpochOf(newest->load(std::memory_order_relaxed)) != 0;
+VersionRef OverlayTable::NewestOf(uint64_t key, std::string_view text, bool by_key) const {
+  const std::atomic<VersionRef>* newest = nullptr;
+  if (by_key) {
+    newest = owned_key_index_ == nullptr ? nullptr : owned_key_index_->Find(key, text);
+  } else {
+    newest = changed_->Newest(static_cast<uint32_t>(key));
+  }
+  return newest == nullptr ? 0 : newest->load(std::memory_order_relaxed);
 }
 
 absl::Status OverlayTable::TakeRows(Change* change) {
-  std::vector<Change::Target>& targets = change->targets_;
-  const size_t fresh = targets.size() - std::min(targets.size(), free_rows_.size());
-  if (fresh > memory_->capacity() - used_rows_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(used_rows_ + fresh, " changed rows, expected at most ", memory_->capacity()));
-  }
-  if (absl::Status s = memory_->Commit(used_rows_ + static_cast<uint32_t>(fresh)); !s.ok()) return s;
-  // Room for all rows, so that giving them back needs no memory.
-  ReserveMore(used_rows_ + fresh - free_rows_.size(), &free_rows_);
-  for (Change::Target& target : targets) {
-    if (target.deleted && !Replaces(target)) continue;
-    if (free_rows_.empty()) {
-      target.row = memory_->first_row() + used_rows_++;
-    } else {
-      target.row = free_rows_.back();
-      free_rows_.pop_back();
-    }
+  if (absl::Status s = memory_->Reserve(static_cast<uint32_t>(change->targets_.size())); !s.ok()) return s;
+  for (Change::Target& target : change->targets_) {
+    // The row of a deletion leads to what it replaces.
+    if (target.deleted && EpochOf(NewestOf(target.key, target.text, target.by_key)) == 0) continue;
+    target.row = memory_->Take();
   }
   return absl::OkStatus();
 }
@@ -261,61 +272,218 @@ absl::Status OverlayTable::Encode(const DeltaTable& delta, const Change& change)
   return absl::OkStatus();
 }
 
-void OverlayTable::ReserveIndexes(const Change& change) {
-  size_t rows = 0, keys = 0, text_bytes = 0;
-  for (const Change::Target& target : change.targets_) {
-    if (target.by_key) {
-      ++keys;
-      text_bytes += target.text.size();
+absl::Status OverlayTable::ReserveIndexes(Change* change) {
+  ChangedAt& log = change->log_.emplace_back();
+  size_t groups = 0, places = 0, text_bytes = 0;
+  const std::vector<Change::Target>& targets = change->targets_;
+  for (size_t i = 0; i < targets.size();) {
+    const size_t end = EndOfGroup(targets, i);
+    if (targets[i].file_row != kNotFound) {
+      uint64_t rows = 0;
+      for (size_t t = i; t < end; ++t) rows |= BitOf(targets[t].file_row);
+      ++groups;
+      places += changed_->PlacesFor(targets[i].file_row, rows);
     }
-    rows += target.file_row != kNotFound;
+    for (; i < end; ++i) {
+      if (targets[i].by_key) {
+        log.keys.push_back(targets[i].key);
+        text_bytes += targets[i].text.size();
+      } else {
+        log.rows.push_back(targets[i].file_row);
+      }
+    }
   }
-  const auto reserve = [](size_t more, bool strings, std::shared_ptr<OverlayIndex>* index) {
-    if (more == 0) return;
-    const size_t size = *index == nullptr ? 0 : (*index)->size();
-    if (*index != nullptr && size + more <= (*index)->capacity()) return;
-    // Twice as large, so that all copies together cost as much as the last one.
-    const size_t capacity = 2 * (size + more);
-    *index = *index == nullptr ? std::make_shared<OverlayIndex>(capacity, strings)
-                               : std::shared_ptr<OverlayIndex>((*index)->Copy(capacity, kDroppedKey));
-  };
-  reserve(rows, false, &row_index_);
-  reserve(keys, key_kind_ == DeltaKeyKind::kString, &key_index_);
-  if (key_index_ != nullptr) key_index_->ReserveText(text_bytes);
-  ReserveMore(change.targets_.size(), &superseded_);
+  log.rows.shrink_to_fit();
+  if (!changed_->Reserve(groups, places)) {
+    return absl::ResourceExhaustedError("no memory for changed rows");
+  }
+  if (log.keys.empty()) return absl::OkStatus();
+  const OverlayIndex* const index = owned_key_index_.get();
+  const size_t needed = log.keys.size() + (index == nullptr ? 0 : index->size());
+  if (index == nullptr || needed > index->capacity()) {
+    // Room for a quarter more, so that all copies together cost as much as a few.
+    const size_t left = needed - (index == nullptr ? 0 : index->dropped());
+    SetKeyIndex(index == nullptr ? std::make_unique<OverlayIndex>(left + left / 4, key_kind_ == DeltaKeyKind::kString)
+                                 : index->Copy(left + left / 4));
+  }
+  owned_key_index_->ReserveText(text_bytes);
+  return absl::OkStatus();
 }
 
-void OverlayTable::MarkChanged(uint32_t row) noexcept {
-  std::atomic<uint64_t>& word = changed_[row / 64];
-  word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << row % 64, std::memory_order_relaxed);
+void OverlayTable::CommitKey(VersionRef version, const Change::Target& target) noexcept {
+  const VersionRef old = NewestOf(target.key, target.text, true);
+  if (target.row != 0) memory_->SetReplaced(target.row, old == kDroppedKey ? 0 : old);
+  owned_key_index_->Put(target.key, target.text, version);
 }
 
 void OverlayTable::Commit(uint32_t epoch, Change* change) noexcept {
   const std::vector<Change::Target>& targets = change->targets_;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (i + kWritesAhead < targets.size()) {
-      const Change::Target& next = targets[i + kWritesAhead];
-      IndexOf(next.by_key)->Fetch(next.key);
+  for (size_t i = 0; i < targets.size();) {
+    const size_t ahead = std::min(i + kWritesAhead, targets.size() - 1);
+    if (targets[ahead].file_row != kNotFound) {
+      changed_->Fetch(targets[ahead].file_row);
+    } else {
+      owned_key_index_->Fetch(targets[ahead].key);
     }
-    const Change::Target& target = targets[i];
-    if (target.file_row != kNotFound) {
+    const size_t end = EndOfGroup(targets, i);
+    const uint32_t row = targets[i].file_row;
+    if (row == kNotFound) {
+      CommitKey(MakeVersion(epoch, targets[i].deleted, targets[i].row), targets[i]);
+      i = end;
+      continue;
+    }
+    uint64_t rows = changed_->Group(row);
+    for (size_t t = i; t < end; ++t) rows |= BitOf(targets[t].file_row);
+    changed_->Set(row, rows, readers_.generation);
+    for (; i < end; ++i) {
+      const Change::Target& target = targets[i];
+      const VersionRef version = MakeVersion(epoch, target.deleted, target.row);
+      std::atomic<VersionRef>* const newest = changed_->Newest(target.file_row);
       if (target.by_key) {
-        std::atomic<VersionRef>* const of_row = row_index_->FindOrAdd(target.file_row);
-        of_row->store(kKeysDiffer, std::memory_order_release);
+        CommitKey(version, target);
+        newest->store(kKeysDiffer, std::memory_order_release);
+        continue;
       }
-      MarkChanged(target.file_row);
+      if (target.row != 0) memory_->SetReplaced(target.row, newest->load(std::memory_order_relaxed));
+      newest->store(version, std::memory_order_release);
     }
-    OverlayIndex& index = target.by_key ? *key_index_ : *row_index_;
-    std::atomic<VersionRef>* const newest = index.FindOrAdd(target.key, target.text);
-    VersionRef old = newest->load(std::memory_order_relaxed);
-    if (old == kDroppedKey) old = 0;
-    const VersionRef version = MakeVersion(epoch, target.deleted, target.row);
-    if (target.row != 0) memory_->replaced(target.row).store(old, std::memory_order_relaxed);
-    newest->store(version, std::memory_order_release);
-    if (RowOf(old) == 0) continue;
-    superseded_.push_back({epoch, RowOf(old), version, target.key, target.by_key, target.file_row != kNotFound});
   }
   change->targets_.clear();
+  change->log_.front().epoch = epoch;
+  log_.splice(log_.end(), change->log_);
+}
+
+size_t OverlayTable::uncompacted_epochs() const {
+  return static_cast<size_t>(std::count_if(
+      log_.begin(), log_.end(), [this](const ChangedAt& changed) { return changed.epoch <= readers_.oldest_epoch; }));
+}
+
+bool OverlayTable::Compact(std::chrono::steady_clock::time_point until) noexcept {
+  try {
+    while (!log_.empty() && log_.front().epoch <= readers_.oldest_epoch) {
+      const ChangedAt& changed = log_.front();
+      while (compacted_ < changed.rows.size() + changed.keys.size()) {
+        if (compacted_ < changed.rows.size()) {
+          const size_t count = std::min(kCompactedAtOnce, changed.rows.size() - compacted_);
+          CompactRows(changed.rows.data() + compacted_, count);
+          compacted_ += count;
+        } else {
+          CompactKey(changed.keys[compacted_++ - changed.rows.size()]);
+        }
+        if (std::chrono::steady_clock::now() >= until) return true;
+      }
+      log_.pop_front();
+      compacted_ = 0;
+      rejected_ = SIZE_MAX;
+    }
+    if (owned_key_index_ != nullptr && owned_key_index_->dropped() > kLeastDropped &&
+        2 * owned_key_index_->dropped() > owned_key_index_->size()) {
+      const size_t left = owned_key_index_->size() - owned_key_index_->dropped();
+      SetKeyIndex(owned_key_index_->Copy(left + left / 4));
+    }
+  } catch (const std::bad_alloc&) {
+    // Another time. What is done is complete.
+  }
+  return false;
+}
+
+// Gives back the versions that are older than the one that the oldest reader finds.
+void OverlayTable::Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept {
+  std::atomic<VersionRef>* leads_to = newest;
+  VersionRef version = leads_to->load(std::memory_order_relaxed);
+  while (EpochOf(version) > readers_.oldest_epoch) {
+    if (RowOf(version) == 0) return;
+    leads_to = &memory_->replaced(RowOf(version));
+    version = leads_to->load(std::memory_order_relaxed);
+  }
+  const uint32_t row = RowOf(version);
+  if (EpochOf(version) == 0 || row == 0) return;
+  VersionRef old = memory_->replaced(row).load(std::memory_order_relaxed);
+  memory_->SetReplaced(row, 0);
+  if (IsDeleted(version)) {
+    // Its row only led to what it replaced.
+    const VersionRef absent = leads_to == newest ? kDroppedKey : 0;
+    leads_to->store(in_file ? MakeVersion(EpochOf(version), true, 0) : absent, std::memory_order_release);
+    memory_->Give(row);
+  }
+  while (RowOf(old) != 0 && EpochOf(old) != 0) {
+    const uint32_t unread = RowOf(old);
+    old = memory_->replaced(unread).load(std::memory_order_relaxed);
+    memory_->Give(unread);
+  }
+}
+
+void OverlayTable::CompactKey(uint64_t key) noexcept {
+  bool in_file = false;
+  if (!shared_.empty()) {
+    const auto number = static_cast<int64_t>(key);
+    uint32_t row = kNotFound;
+    in_file = base_->FindKeys(absl::MakeConstSpan(&number, 1), &row) == 0;
+  }
+  owned_key_index_->ForEach(key, [&](std::atomic<VersionRef>* newest) { Trim(newest, in_file); });
+}
+
+void OverlayTable::CompactRows(const uint32_t* rows, size_t count) {
+  for (size_t i = 0; i < count; ++i) changed_->FetchRun(rows[i]);
+  for (size_t i = 0; i < count; ++i) changed_->FetchNewest(rows[i]);
+  for (size_t i = 0; i < count; ++i) {
+    std::atomic<VersionRef>* const newest = changed_->Newest(rows[i]);
+    if (newest != nullptr) Trim(newest, true);
+  }
+  uint32_t done = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (rows[i] < done) continue;
+    const size_t block = memory_->BlockOf(rows[i]);
+    if (!memory_->IsCopied(block)) {
+      if (block == rejected_) continue;
+      const auto [first, end] = memory_->RowsOf(block);
+      if (IsWorthIt(first, end) && memory_->Copy(block)) {
+        WriteToFileRows(first, end);
+      } else {
+        rejected_ = block;
+      }
+      done = end;
+      continue;
+    }
+    done = (rows[i] / ChangedRows::kGroupRows + 1) * ChangedRows::kGroupRows;
+    WriteToFileRows(rows[i], rows[i] + 1);
+  }
+}
+
+// A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them.
+bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
+  uint32_t changed = 0;
+  for (uint32_t row = first; row < end; row += ChangedRows::kGroupRows) {
+    changed += ChangedRows::CountOf(changed_->Group(row));
+  }
+  const uint32_t rows = end - first;
+  return memory_->IsOnlyOne() ? changed >= rows / kWorthAlone : changed >= rows - rows / kWorthBesideOthers;
+}
+
+// All readers find the versions that the oldest one finds, or newer ones. So nobody reads the rows of the file that have
+// been replaced by them, and they can be written. Readers that have found a version before it is written read it on.
+void OverlayTable::WriteToFileRows(uint32_t first, uint32_t end) {
+  const size_t bytes = RowBytes(base_->row_type(), base_->dim());
+  for (uint32_t in_group = first; in_group < end;
+       in_group = (in_group / ChangedRows::kGroupRows + 1) * ChangedRows::kGroupRows) {
+    const uint32_t group_row = in_group / ChangedRows::kGroupRows * ChangedRows::kGroupRows;
+    uint64_t left = changed_->Group(group_row);
+    if (left == 0) continue;
+    retired_rows_.Reserve(ChangedRows::kGroupRows);
+    if (!changed_->Reserve(1, ChangedRows::kMostPlaces)) return;
+    for (uint64_t rows = left; rows != 0; rows &= rows - 1) {
+      const uint32_t row = group_row + static_cast<uint32_t>(__builtin_ctzll(rows));
+      std::atomic<VersionRef>* const newest = changed_->Newest(row);
+      Trim(newest, true);
+      const VersionRef version = newest->load(std::memory_order_relaxed);
+      if (EpochOf(version) == 0 || EpochOf(version) > readers_.oldest_epoch || IsDeleted(version)) continue;
+      if (!memory_->IsWritable(row)) continue;
+      std::memcpy(memory_->row(row), memory_->row(RowOf(version)), bytes);
+      left &= ~BitOf(row);
+      retired_rows_.Add(readers_.generation, RowOf(version));
+    }
+    changed_->Set(group_row, left, readers_.generation);
+  }
 }
 
 }  // namespace processor

@@ -7,16 +7,20 @@
 #define PROCESSOR_LIVE_OVERLAY_TABLE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/live/changed_rows.h"
 #include "src/live/overlay_index.h"
 #include "src/live/overlay_memory.h"
+#include "src/live/retired.h"
 #include "src/tables/delta_content.h"
 #include "src/tables/embedding_table.h"
 
@@ -29,10 +33,8 @@ constexpr VersionRef MakeVersion(uint32_t epoch, bool deleted, uint32_t row) {
 constexpr uint32_t EpochOf(VersionRef version) { return static_cast<uint32_t>(version >> 33); }
 constexpr bool IsDeleted(VersionRef version) { return (version >> 32 & 1) != 0; }
 constexpr uint32_t RowOf(VersionRef version) { return static_cast<uint32_t>(version); }
-/// Versions of epoch 0, which no row has: the keys of a row have versions of their own, because they shared it; and a key
-/// that the file does not have and that was deleted.
+/// A version of epoch 0, which no row has: the keys of a row have versions of their own, because they shared it.
 constexpr VersionRef kKeysDiffer = 1;
-constexpr VersionRef kDroppedKey = 2;
 /// Epochs of an overlay begin with 1, the first after that of the file.
 constexpr uint64_t kMostOverlayEpochs = (uint64_t{1} << 31) - 1;
 
@@ -44,12 +46,18 @@ struct SourceRows {
   int64_t num_rows = -1;  // of the variable; -1: not known
 };
 
+/// What an epoch has changed.
+struct ChangedAt {
+  uint32_t epoch = 0;
+  std::vector<uint32_t> rows;  // of the file, ascending
+  std::vector<uint64_t> keys;  // numbers of keys in the index
+};
+
 class OverlayTable {
  public:
   /// \return RESOURCE_EXHAUSTED or INVALID_ARGUMENT that names the table.
   static absl::Status Create(std::shared_ptr<const EmbeddingTable> base, DeltaKeyKind key_kind, SourceRows source,
                              std::unique_ptr<OverlayTable>* overlay);
-  ~OverlayTable();
   OverlayTable(const OverlayTable&) = delete;
   OverlayTable& operator=(const OverlayTable&) = delete;
 
@@ -58,9 +66,11 @@ class OverlayTable {
 
   // For readers, from any thread:
   const uint8_t* rows() const { return memory_->rows(); }
-  void FetchChanged(uint32_t row) const { __builtin_prefetch(&changed_[row / 64]); }
-  /// Whether a row of the file, or a default row, may have versions.
-  bool Changed(uint32_t row) const { return (changed_[row / 64].load(std::memory_order_relaxed) >> row % 64 & 1) != 0; }
+  /// Returns which rows of the file, and which default rows, may have versions.
+  const ChangedRows& changed_rows() const { return *changed_; }
+  /// Returns the versions of keys that the file does not have, or whose rows others share; null: there are none. It stays
+  /// as long as the view of the request.
+  const OverlayIndex* key_index() const { return key_index_.load(std::memory_order_acquire); }
   /// Returns the version of epoch `epoch`, 0 if there is none, or kKeysDiffer.
   VersionRef At(const std::atomic<VersionRef>* newest, uint32_t epoch) const {
     if (newest == nullptr) return 0;
@@ -72,6 +82,16 @@ class OverlayTable {
   }
 
   // For the writer, one thread at a time:
+  /// Who may read. Views are counted in generations: when a view is published again, requests that begin from then on are
+  /// of a later generation, and do not find what was replaced before.
+  struct Readers {
+    uint32_t oldest_epoch = 0;  // that is read or kept
+    uint64_t generation = 1;    // the newest
+    uint64_t oldest_generation = 1;
+  };
+  /// Tells who may read, and uses again what nobody can find any more.
+  void SetReaders(const Readers& readers) noexcept;
+
   /// The changes of an epoch, which nobody sees before Commit(). It refers to the segment.
   class Change {
    public:
@@ -88,11 +108,10 @@ class OverlayTable {
       const float* values;
       uint32_t row = 0;  // where they are encoded; 0: a deletion that replaces no version
     };
-    std::vector<Target> targets_;
+    std::vector<Target> targets_;  // ascending file rows
+    std::list<ChangedAt> log_;     // one element
   };
 
-  /// Gives back rows that no epoch from `oldest` on reads.
-  void Reclaim(uint32_t oldest) noexcept;
   /// Encodes the rows of a segment, and takes all memory that Commit() needs. A failure leaves everything as it was.
   /// \return INVALID_ARGUMENT that names the key that does not fit, or RESOURCE_EXHAUSTED.
   absl::Status Prepare(const DeltaTable& delta, Change* change);
@@ -101,26 +120,19 @@ class OverlayTable {
   /// Gives back the rows of changes that are not committed.
   void Abandon(Change* change) noexcept;
 
-  std::shared_ptr<const OverlayIndex> row_index() const { return row_index_; }
-  std::shared_ptr<const OverlayIndex> key_index() const { return key_index_; }
+  /// Gives back versions that no epoch reads any more, and writes those that all epochs read into the rows of the file in
+  /// memory, where that saves some. It ends soon after `until`. \return whether something is left to do.
+  bool Compact(std::chrono::steady_clock::time_point until) noexcept;
+  /// Returns how many epochs are older than all that are read, and not compacted yet.
+  size_t uncompacted_epochs() const;
+  /// Whether rows or memory wait until readers of the newest generation have left.
+  bool HasRetired() const { return changed_->HasRetired() || !retired_rows_.empty() || !retired_indexes_.empty(); }
+
   /// Returns the overlay rows that versions occupy.
-  size_t live_rows() const { return used_rows_ - free_rows_.size(); }
+  size_t live_rows() const { return memory_->taken() - retired_rows_.size(); }
   size_t bytes() const;
 
  private:
-  bool Replaces(const Change::Target& target) const;
-  void MarkChanged(uint32_t row) noexcept;
-
-  // A version that no epoch from `epoch` on reads, and the one that has replaced it.
-  struct Superseded {
-    uint32_t epoch;
-    uint32_t row;
-    VersionRef by;
-    uint64_t key;
-    bool by_key;
-    bool in_file;
-  };
-
   OverlayTable(std::shared_ptr<const EmbeddingTable> base, DeltaKeyKind key_kind, SourceRows source)
       : base_(std::move(base)), key_kind_(key_kind), source_(std::move(source)) {}
 
@@ -129,27 +141,39 @@ class OverlayTable {
   void AddKeys(const DeltaKeys& keys, const float* rows, Change* change) const;
   absl::Status AddSourceRows(const DeltaTable& delta, Change* change) const;
   void AddTarget(uint64_t key, std::string_view text, uint32_t file_row, const float* values, Change* change) const;
+  VersionRef NewestOf(uint64_t key, std::string_view text, bool by_key) const;
   absl::Status Fill(const DeltaTable& delta, Change* change);
+  static void SortByRow(std::vector<Change::Target>* targets);
+  static size_t EndOfGroup(const std::vector<Change::Target>& targets, size_t begin);
   absl::Status TakeRows(Change* change);
   absl::Status Encode(const DeltaTable& delta, const Change& change);
-  void ReserveIndexes(const Change& change);
+  absl::Status ReserveIndexes(Change* change);
+  void SetKeyIndex(std::unique_ptr<OverlayIndex> index);
   bool IsShared(uint32_t row) const { return !shared_.empty() && shared_[row]; }
-  const OverlayIndex* IndexOf(bool by_key) const { return by_key ? key_index_.get() : row_index_.get(); }
+
+  void CommitKey(VersionRef version, const Change::Target& target) noexcept;
+  void Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept;
+  void CompactKey(uint64_t key) noexcept;
+  void CompactRows(const uint32_t* rows, size_t count);
+  void WriteToFileRows(uint32_t first, uint32_t end);
+  bool IsWorthIt(uint32_t first, uint32_t end) const;
 
   const std::shared_ptr<const EmbeddingTable> base_;
   const DeltaKeyKind key_kind_;
   const SourceRows source_;
   std::vector<std::pair<int64_t, uint32_t>> rows_of_source_;  // ascending; if source_.rows is not empty
   std::unique_ptr<OverlayMemory> memory_;
-  std::atomic<uint64_t>* changed_ = nullptr;  // a bit for each row and default row
-  size_t changed_bytes_ = 0;
+  std::unique_ptr<ChangedRows> changed_;
   std::vector<bool> shared_;  // rows with several keys; empty if there is none
-  // Replaced, never changed otherwise than by adding; readers hold those of their epoch.
-  std::shared_ptr<OverlayIndex> row_index_, key_index_;
-  uint32_t used_rows_ = 0;
-  std::vector<uint32_t> free_rows_;
-  std::vector<Superseded> superseded_;  // ascending epochs
-  size_t reclaimed_ = 0;                // so many at its beginning are done
+  std::atomic<const OverlayIndex*> key_index_{nullptr};
+  std::unique_ptr<OverlayIndex> owned_key_index_;
+
+  Readers readers_;
+  Retired<uint32_t> retired_rows_;
+  Retired<std::unique_ptr<OverlayIndex>> retired_indexes_;
+  std::list<ChangedAt> log_;    // ascending epochs
+  size_t compacted_ = 0;        // so many elements of the first one are done
+  size_t rejected_ = SIZE_MAX;  // a block whose rows stay, for as long as the first one is compacted
 };
 
 }  // namespace processor

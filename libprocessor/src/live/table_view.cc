@@ -23,58 +23,77 @@ void TableView::FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* r
 
 template <typename Key>
 void TableView::Find(absl::Span<const Key> keys, uint32_t* rows) const {
-  if (row_index_ == nullptr && key_index_ == nullptr) return base().FindRows(keys, rows);
-  base().FindKeys(keys, rows);
+  if (unchanged_) return base().FindRows(keys, rows);
+  const bool any_absent = base().FindKeys(keys, rows) != 0;
   for (size_t i = 0; i < keys.size(); i += kBlockKeys) {
-    LayOver(keys.data() + i, std::min(kBlockKeys, keys.size() - i), rows + i);
+    const size_t n = std::min(kBlockKeys, keys.size() - i);
+    LayOver(keys.data() + i, n, any_absent, rows + i);
+    if (any_absent) FindAbsent(keys.data() + i, n, rows + i);
   }
 }
 
 template <typename Key>
-VersionRef TableView::VersionOfKey(const Key& key) const {
-  return key_index_ == nullptr ? 0 : overlay_->At(key_index_->Find(NumberOf(key), TextOf(key)), epoch_);
+VersionRef TableView::VersionOfKey(const OverlayIndex* index, const Key& key) const {
+  return index == nullptr ? 0 : overlay_->At(index->Find(NumberOf(key), TextOf(key)), epoch_);
 }
 
 template <typename Key>
 uint32_t TableView::AbsentRow(const Key& key) const {
   const uint32_t row = base().AbsentRow(key);
-  if (row >= kRefusedRow || row_index_ == nullptr || !overlay_->Changed(row)) return row;
-  const VersionRef version = overlay_->At(row_index_->Find(row), epoch_);
+  if (row >= kRefusedRow) return row;
+  const VersionRef version = overlay_->At(overlay_->changed_rows().Newest(row), epoch_);
   return version == 0 ? row : RowOf(version);
 }
 
-// In rounds, each of which fetches what the next will read: bits, entries.
+// Keys that the file does not have.
 template <typename Key>
-void TableView::LayOver(const Key* keys, size_t n, uint32_t* rows) const {
-  uint32_t changed[kBlockKeys], absent[kBlockKeys];
-  size_t num_changed = 0, num_absent = 0;
+void TableView::FindAbsent(const Key* keys, size_t n, uint32_t* rows) const {
+  const OverlayIndex* const index = overlay_->key_index();
+  uint32_t absent[kBlockKeys];
+  size_t num_absent = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (rows[i] != kNotFound) overlay_->FetchChanged(rows[i]);
-  }
-  for (size_t i = 0; i < n; ++i) {
-    const bool is_absent = rows[i] == kNotFound;
     absent[num_absent] = static_cast<uint32_t>(i);
-    num_absent += is_absent;
-    changed[num_changed] = static_cast<uint32_t>(i);
-    num_changed += !is_absent && overlay_->Changed(is_absent ? 0 : rows[i]);
+    num_absent += rows[i] == kNotFound;
   }
-  if (row_index_ != nullptr) {
-    for (size_t c = 0; c < num_changed; ++c) row_index_->Fetch(rows[changed[c]]);
-    for (size_t c = 0; c < num_changed; ++c) {
-      const uint32_t i = changed[c];
-      VersionRef version = overlay_->At(row_index_->Find(rows[i]), epoch_);
-      if (version == kKeysDiffer) version = VersionOfKey(keys[i]);
-      if (version == 0) continue;
-      rows[i] = IsDeleted(version) ? AbsentRow(keys[i]) : RowOf(version);
-    }
-  }
-  if (key_index_ != nullptr) {
-    for (size_t a = 0; a < num_absent; ++a) key_index_->Fetch(NumberOf(keys[absent[a]]));
+  if (index != nullptr) {
+    for (size_t a = 0; a < num_absent; ++a) index->Fetch(NumberOf(keys[absent[a]]));
   }
   for (size_t a = 0; a < num_absent; ++a) {
-    const uint32_t i = absent[a];
-    const VersionRef version = VersionOfKey(keys[i]);
-    rows[i] = version == 0 || IsDeleted(version) ? AbsentRow(keys[i]) : RowOf(version);
+    const Key& key = keys[absent[a]];
+    const VersionRef version = VersionOfKey(index, key);
+    rows[absent[a]] = version == 0 || IsDeleted(version) ? AbsentRow(key) : RowOf(version);
+  }
+}
+
+// Finds the keys whose rows have bits, without branches, which would be predicted wrongly.
+template <bool kAnyAbsent>
+size_t FindChanged(const ChangedRows& changed, uint32_t rows_of_file, const uint32_t* rows, size_t n, uint32_t* found) {
+  size_t num_found = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const bool in_file = !kAnyAbsent || rows[i] < rows_of_file;
+    const uint32_t row = in_file ? rows[i] : 0;
+    found[num_found] = static_cast<uint32_t>(i);
+    num_found += in_file & ChangedRows::Has(changed.Group(row), row);
+  }
+  return num_found;
+}
+
+// Keys that the file has. In rounds, each of which fetches what the next will read.
+template <typename Key>
+void TableView::LayOver(const Key* keys, size_t n, bool any_absent, uint32_t* rows) const {
+  const ChangedRows& changed = overlay_->changed_rows();
+  const auto rows_of_file = static_cast<uint32_t>(base().rows() + base().default_rows());
+  uint32_t found[kBlockKeys];
+  const size_t num_found = any_absent ? FindChanged<true>(changed, rows_of_file, rows, n, found)
+                                      : FindChanged<false>(changed, rows_of_file, rows, n, found);
+  for (size_t f = 0; f < num_found; ++f) changed.FetchRun(rows[found[f]]);
+  for (size_t f = 0; f < num_found; ++f) changed.FetchNewest(rows[found[f]]);
+  for (size_t f = 0; f < num_found; ++f) {
+    const uint32_t i = found[f];
+    VersionRef version = overlay_->At(changed.Newest(rows[i]), epoch_);
+    if (version == kKeysDiffer) version = VersionOfKey(overlay_->key_index(), keys[i]);
+    if (version == 0) continue;
+    rows[i] = IsDeleted(version) ? AbsentRow(keys[i]) : RowOf(version);
   }
 }
 

@@ -17,9 +17,8 @@ class TableView {
   /// `epoch`: the newest one of the overlay.
   TableView(std::shared_ptr<const OverlayTable> overlay, uint32_t epoch)
       : overlay_(std::move(overlay)),
-        row_index_(overlay_->row_index()),
-        key_index_(overlay_->key_index()),
-        epoch_(epoch) {}
+        epoch_(epoch),
+        unchanged_(overlay_->changed_rows().size() == 0 && overlay_->key_index() == nullptr) {}
 
   const OverlayTable& overlay() const { return *overlay_; }
   const EmbeddingTable& base() const { return overlay_->base(); }
@@ -32,15 +31,17 @@ class TableView {
   template <typename Key>
   void Find(absl::Span<const Key> keys, uint32_t* rows) const;
   template <typename Key>
-  void LayOver(const Key* keys, size_t n, uint32_t* rows) const;
+  void LayOver(const Key* keys, size_t n, bool any_absent, uint32_t* rows) const;
   template <typename Key>
-  VersionRef VersionOfKey(const Key& key) const;
+  void FindAbsent(const Key* keys, size_t n, uint32_t* rows) const;
+  template <typename Key>
+  VersionRef VersionOfKey(const OverlayIndex* index, const Key& key) const;
   template <typename Key>
   uint32_t AbsentRow(const Key& key) const;
 
   std::shared_ptr<const OverlayTable> overlay_;
-  std::shared_ptr<const OverlayIndex> row_index_, key_index_;  // null: no changes
   uint32_t epoch_;
+  bool unchanged_;
 };
 
 }  // namespace processor

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/tables/embedding_table.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
@@ -66,6 +68,10 @@ absl::Status EmbeddingTable::Load(const TableFile& file, std::shared_ptr<const E
   }
   if (*table == loaded) loaded->mapping_.Prefault();
   return absl::OkStatus();
+}
+
+void EmbeddingTable::DropPages(size_t begin, size_t bytes) const {
+  madvise(const_cast<uint8_t*>(row_data_) + begin, bytes, MADV_DONTNEED);
 }
 
 uint32_t EmbeddingTable::AbsentRow(int64_t key) const {

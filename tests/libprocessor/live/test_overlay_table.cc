@@ -3,87 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cmath>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <limits>
-#include <mutex>
-#include <optional>
+#include <map>
 #include <random>
-#include <thread>
+#include <set>
 
-#include "delta_fixture.h"
-#include "src/live/table_view.h"
-#include "table_file.h"
-#include "temporary_folder.h"
+#include "overlay_fixture.h"
 
 namespace processor {
 namespace {
 
 using tensorflow::tstring;
-
-constexpr uint32_t kOverlayDim = 4;
-
-std::vector<float> FourFrom(float value) { return {value, value + 1, value + 2, value + 3}; }
-
-std::string RowsOfFloats(uint64_t rows) {
-  std::string bytes;
-  for (uint64_t row = 0; row < rows; ++row) {
-    const std::vector<float> values = FourFrom(-static_cast<float>(row));
-    bytes.append(reinterpret_cast<const char*>(values.data()), 4 * kOverlayDim);
-  }
-  return bytes;
-}
-
-TableFileContent OverlayContent(IndexKind kind, uint64_t rows, AbsentKey absent = AbsentKey::kDefaultRows) {
-  TableFileContent content;
-  content.index_kind = kind;
-  content.dim = kOverlayDim;
-  content.absent_key = absent;
-  content.default_rows = absent == AbsentKey::kDefaultRows ? 3 : 0;
-  content.rows = rows;
-  for (uint64_t row = 0; row < rows; ++row) {
-    content.keys.push_back(static_cast<int64_t>(row) * 7 - 50);
-    content.texts.push_back("key " + std::to_string(row));
-  }
-  content.row_data = RowsOfFloats(rows + content.default_rows);
-  return content;
-}
-
-class OverlayTableTest : public testing::Test {
- protected:
-  void Open(const std::string& bytes, DeltaKeyKind kind = DeltaKeyKind::kInt64, SourceRows source = {}) {
-    ASSERT_TRUE(EmbeddingTable::Open(folder_.Write("table.emb", bytes), &base_).ok());
-    std::unique_ptr<OverlayTable> made;
-    const absl::Status status = OverlayTable::Create(base_, kind, std::move(source), &made);
-    ASSERT_TRUE(status.ok()) << status;
-    overlay_ = std::move(made);
-  }
-
-  template <typename Key>
-  absl::Status Apply(uint32_t epoch, DeltaFixture<Key>& delta) {
-    OverlayTable::Change change;
-    absl::Status status = overlay_->Prepare(delta.Table(), &change);
-    if (status.ok()) overlay_->Commit(epoch, &change);
-    return status;
-  }
-
-  template <typename Key>
-  static std::optional<std::vector<float>> Read(const TableView& view, const Key& key) {
-    uint32_t row = 0;
-    view.FindRows(absl::MakeConstSpan(&key, 1), &row);
-    if (row >= kRefusedRow) return std::nullopt;
-    std::vector<float> values(kOverlayDim);
-    std::memcpy(values.data(), view.overlay().rows() + size_t{row} * view.base().row_stride(), 4 * kOverlayDim);
-    return values;
-  }
-
-  const TemporaryFolder folder_;
-  std::shared_ptr<const EmbeddingTable> base_;
-  std::shared_ptr<OverlayTable> overlay_;
-};
 
 TEST_F(OverlayTableTest, ReadersOfEachEpochSeeItsRows) {
   Open(OverlayContent(IndexKind::kInt64, 100).Bytes());
@@ -190,42 +122,12 @@ TEST_F(OverlayTableTest, ChangesThatDoNotFitLeaveTheTableAsItWas) {
   EXPECT_EQ(Read(TableView(overlay_, 1), int64_t{5}), std::nullopt);
 }
 
-TEST_F(OverlayTableTest, RowsAreReusedOnceNoEpochNeedsThem) {
-  Open(OverlayContent(IndexKind::kInt64, 50).Bytes());
-  DeltaFixture<int64_t> delta;
-  for (uint32_t epoch = 1; epoch <= 200; ++epoch) {
-    if (epoch > 3) overlay_->Reclaim(epoch - 3);
-    delta.changed.clear();
-    delta.deleted.clear();
-    for (int64_t i = 0; i < 20; ++i) {
-      // New keys that come and go, and rows of the file.
-      delta.changed[static_cast<int64_t>(epoch + 1) * 1000 + i] = FourFrom(static_cast<float>(epoch));
-      delta.deleted.insert(static_cast<int64_t>(epoch) * 1000 + i);
-      delta.changed[i * 7 - 50] = FourFrom(static_cast<float>(epoch));
-    }
-    ASSERT_TRUE(Apply(epoch, delta).ok());
-    EXPECT_LE(overlay_->live_rows(), 20 * 2 * 6);
-  }
-  EXPECT_LE(TableView(overlay_, 200).overlay().bytes(), size_t{10} << 20);
-}
-
 // What the keys of a table read at an epoch.
 template <typename Key>
 struct TableState {
   std::map<Key, std::vector<float>> rows;
   std::vector<std::vector<float>> defaults;
 };
-
-template <typename Key>
-Key NumberedKey(uint32_t number);
-template <>
-int64_t NumberedKey<int64_t>(uint32_t number) {
-  return static_cast<int64_t>(number) * 7 - 50;
-}
-template <>
-std::string NumberedKey<std::string>(uint32_t number) {
-  return "key " + std::to_string(number);
-}
 
 template <typename Key>
 void ChangeAtRandom(std::mt19937* random, TableState<Key>* state, DeltaFixture<Key>* delta) {
@@ -247,7 +149,8 @@ void ChangeAtRandom(std::mt19937* random, TableState<Key>* state, DeltaFixture<K
 // Compares tables with maps, one for each epoch that is still read.
 template <typename Key, typename Find>
 void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, DeltaFixture<Key>&)>& apply,
-                     OverlayTable* overlay, const std::function<TableView(uint32_t)>& view_of, Find&& read) {
+                     const std::function<void(uint32_t)>& compact_for,
+                     const std::function<TableView(uint32_t)>& view_of, Find&& read) {
   std::mt19937 random(kind == IndexKind::kString ? 5 : 4);
   TableState<Key> state;
   for (uint32_t row = 0; row < 150; ++row) state.rows[NumberedKey<Key>(row)] = FourFrom(-static_cast<float>(row));
@@ -260,7 +163,7 @@ void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, 
       epochs.pop_front();
       ++oldest;
     }
-    overlay->Reclaim(oldest);
+    compact_for(oldest);
     DeltaFixture<Key> delta;
     ChangeAtRandom(&random, &state, &delta);
     ASSERT_TRUE(apply(epoch, delta).ok());
@@ -289,79 +192,17 @@ void CompareWithMaps(IndexKind kind, const std::function<absl::Status(uint32_t, 
 TEST_F(OverlayTableTest, RandomChangesOfIntegersEqualMaps) {
   Open(OverlayContent(IndexKind::kInt64, 150).Bytes());
   CompareWithMaps<int64_t>(
-      IndexKind::kInt64, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); }, overlay_.get(),
-      [&](uint32_t epoch) { return TableView(overlay_, epoch); },
+      IndexKind::kInt64, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); },
+      [&](uint32_t oldest) { CompactFor(oldest); }, [&](uint32_t epoch) { return TableView(overlay_, epoch); },
       [&](const TableView& view, int64_t key) { return Read(view, key); });
 }
 
 TEST_F(OverlayTableTest, RandomChangesOfStringsEqualMaps) {
   Open(OverlayContent(IndexKind::kString, 150).Bytes(), DeltaKeyKind::kString);
   CompareWithMaps<std::string>(
-      IndexKind::kString, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); }, overlay_.get(),
-      [&](uint32_t epoch) { return TableView(overlay_, epoch); },
+      IndexKind::kString, [&](uint32_t epoch, auto& delta) { return Apply(epoch, delta); },
+      [&](uint32_t oldest) { CompactFor(oldest); }, [&](uint32_t epoch) { return TableView(overlay_, epoch); },
       [&](const TableView& view, const std::string& key) { return Read(view, tstring(key)); });
-}
-
-// An epoch that readers hold. The last one tells the writer.
-struct PinnedEpoch {
-  PinnedEpoch(TableView view, uint32_t epoch) : view(std::move(view)), epoch(epoch) {}
-  const TableView view;
-  const uint32_t epoch;
-  std::atomic<int> readers{0};
-};
-
-TEST_F(OverlayTableTest, ReadersSeeOneEpochWhileTheNextOnesAreWritten) {
-  constexpr uint32_t kEpochs = 400, kKeys = 200;
-  Open(OverlayContent(IndexKind::kInt64, 100).Bytes());
-  std::mutex mutex;  // of the newest epoch; everything else is read without a lock
-  std::deque<PinnedEpoch> epochs;
-  epochs.emplace_back(TableView(overlay_, 0), 0);
-  std::atomic<bool> done{false};
-  const auto read = [&](uint32_t seed) {
-    std::mt19937 random(seed);
-    while (!done.load()) {
-      PinnedEpoch* pinned = nullptr;
-      {
-        std::lock_guard<std::mutex> lock(mutex);
-        pinned = &epochs.back();
-        pinned->readers.fetch_add(1);
-      }
-      for (int i = 0; i < 50; ++i) {
-        const uint32_t number = random() % kKeys;
-        const auto row = Read(pinned->view, NumberedKey<int64_t>(number));
-        const bool deleted = (number + pinned->epoch) % 5 == 0;
-        ASSERT_TRUE(row.has_value());
-        if (pinned->epoch == 0 || deleted) {
-          ASSERT_LE((*row)[0], 0) << "key " << number;
-        } else {
-          ASSERT_EQ(*row, FourFrom(static_cast<float>(pinned->epoch))) << "key " << number;
-        }
-      }
-      pinned->readers.fetch_sub(1);
-    }
-  };
-  std::vector<std::thread> readers;
-  for (uint32_t r = 0; r < 3; ++r) readers.emplace_back(read, r);
-  for (uint32_t epoch = 1; epoch <= kEpochs; ++epoch) {
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      while (epochs.size() > 1 && epochs.front().readers.load() == 0) epochs.pop_front();
-    }
-    overlay_->Reclaim(epochs.front().epoch);
-    DeltaFixture<int64_t> delta;
-    for (uint32_t number = 0; number < kKeys; ++number) {
-      if ((number + epoch) % 5 == 0) {
-        delta.deleted.insert(NumberedKey<int64_t>(number));
-      } else {
-        delta.changed[NumberedKey<int64_t>(number)] = FourFrom(static_cast<float>(epoch));
-      }
-    }
-    ASSERT_TRUE(Apply(epoch, delta).ok());
-    std::lock_guard<std::mutex> lock(mutex);
-    epochs.emplace_back(TableView(overlay_, epoch), epoch);
-  }
-  done = true;
-  for (std::thread& reader : readers) reader.join();
 }
 
 }  // namespace

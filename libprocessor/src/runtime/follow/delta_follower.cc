@@ -24,6 +24,9 @@ using std::chrono::milliseconds;
 // times it is listed once although its time of change is the same, which some file systems write in whole seconds.
 constexpr milliseconds kFolderPoll{200};
 constexpr int kListingsApart = 10;
+// In idle time, memory is compacted for a while and left alone for twice as long, so that requests have the CPU.
+constexpr milliseconds kCompaction{2};
+constexpr milliseconds kPause{4};
 // For requests without a deadline that ask for an epoch.
 constexpr int64_t kLongestWaitUs = 10'000'000;
 // So much before its deadline a request ends, so that its client learns why.
@@ -100,9 +103,11 @@ void DeltaFollower::WaitFor(int64_t epoch, int64_t deadline_us, EpochWaiters::Co
 void DeltaFollower::Follow() {
   KeepThreadInPlace();
   int64_t change = -1;
+  bool compacting = false;
   for (int quiet = 0;;) {
     const int64_t next_us = waiters_.Expire(NowNs() / 1000);
-    const int64_t left_us = std::clamp<int64_t>(next_us - NowNs() / 1000, 0, int64_t{kFolderPoll.count()} * 1000);
+    const int64_t most_us = 1000 * int64_t{(compacting ? kPause : kFolderPoll).count()};
+    const int64_t left_us = std::clamp<int64_t>(next_us - NowNs() / 1000, 0, most_us);
     const bool woken = watch_.Wait(milliseconds((left_us + 999) / 1000));
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -110,10 +115,14 @@ void DeltaFollower::Follow() {
     }
     if (each_turn_) Attempt([this] { return each_turn_(), absl::OkStatus(); }).IgnoreError();
     const int64_t before = std::exchange(change, ChangeOf(timeline_.folder()));
-    if (!woken && change == before && ++quiet < kListingsApart) continue;
+    if (!woken && change == before && (compacting || ++quiet < kListingsApart)) {
+      compacting = live_->Compact(kCompaction);
+      continue;
+    }
     quiet = 0;
-    Attempt([this] {
+    Attempt([&] {
       CatchUp(nullptr);
+      compacting = live_->Compact(kCompaction);
       return absl::OkStatus();
     }).IgnoreError();
   }
