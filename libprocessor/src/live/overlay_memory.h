@@ -33,6 +33,8 @@ class OverlayMemory {
   /// Returns the address of row 0.
   const uint8_t* rows() const { return rows_; }
   uint8_t* row(uint32_t number) { return rows_ + size_t{number} * stride_; }
+  /// Whether a row is one of the overlay, not of the file.
+  bool IsOverlayRow(uint32_t number) const { return number >= first_row_; }
   /// The version that the version in an overlay row has replaced.
   std::atomic<VersionRef>& replaced(uint32_t number) const { return links_[number - first_row_]; }
   void SetReplaced(uint32_t number, VersionRef version) {

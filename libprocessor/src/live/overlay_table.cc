@@ -16,14 +16,6 @@ namespace {
 
 // Rows whose memory is on the way while others are written.
 constexpr size_t kWritesAhead = 16;
-// Rows that are compacted between two looks at the clock.
-constexpr size_t kCompactedAtOnce = 256;
-// A block of the file's rows is copied if a 64th of its rows have versions, so that versions take at most 2 % of the memory
-// of the table; where other overlays map the same file, if seven eighths have.
-constexpr uint32_t kWorthAlone = 64;
-constexpr uint32_t kWorthBesideOthers = 8;
-// Fewer dropped keys are not worth a new index.
-constexpr size_t kLeastDropped = 1024;
 
 uint64_t BitOf(uint32_t row) { return uint64_t{1} << row % ChangedRows::kGroupRows; }
 
@@ -117,7 +109,7 @@ absl::Status OverlayTable::FindSharedRows() {
 }
 
 size_t OverlayTable::bytes() const {
-  size_t sum = memory_->bytes() + changed_->bytes() + retired_rows_.bytes();
+  size_t sum = memory_->bytes() + changed_->bytes() + retired_rows_.bytes() + spare_rows_.capacity() * sizeof(uint32_t);
   if (owned_key_index_ != nullptr) sum += owned_key_index_->bytes();
   for (const ChangedAt& epoch : log_) {
     sum += epoch.rows.capacity() * sizeof(uint32_t) + epoch.keys.capacity() * sizeof(uint64_t);
@@ -351,139 +343,6 @@ void OverlayTable::Commit(uint32_t epoch, Change* change) noexcept {
   change->targets_.clear();
   change->log_.front().epoch = epoch;
   log_.splice(log_.end(), change->log_);
-}
-
-size_t OverlayTable::uncompacted_epochs() const {
-  return static_cast<size_t>(std::count_if(
-      log_.begin(), log_.end(), [this](const ChangedAt& changed) { return changed.epoch <= readers_.oldest_epoch; }));
-}
-
-bool OverlayTable::Compact(std::chrono::steady_clock::time_point until) noexcept {
-  try {
-    while (!log_.empty() && log_.front().epoch <= readers_.oldest_epoch) {
-      const ChangedAt& changed = log_.front();
-      while (compacted_ < changed.rows.size() + changed.keys.size()) {
-        if (compacted_ < changed.rows.size()) {
-          const size_t count = std::min(kCompactedAtOnce, changed.rows.size() - compacted_);
-          CompactRows(changed.rows.data() + compacted_, count);
-          compacted_ += count;
-        } else {
-          CompactKey(changed.keys[compacted_++ - changed.rows.size()]);
-        }
-        if (std::chrono::steady_clock::now() >= until) return true;
-      }
-      log_.pop_front();
-      compacted_ = 0;
-      rejected_ = SIZE_MAX;
-    }
-    if (owned_key_index_ != nullptr && owned_key_index_->dropped() > kLeastDropped &&
-        2 * owned_key_index_->dropped() > owned_key_index_->size()) {
-      const size_t left = owned_key_index_->size() - owned_key_index_->dropped();
-      SetKeyIndex(owned_key_index_->Copy(left + left / 4));
-    }
-  } catch (const std::bad_alloc&) {
-    // Another time. What is done is complete.
-  }
-  return false;
-}
-
-// Gives back the versions that are older than the one that the oldest reader finds.
-void OverlayTable::Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept {
-  std::atomic<VersionRef>* leads_to = newest;
-  VersionRef version = leads_to->load(std::memory_order_relaxed);
-  while (EpochOf(version) > readers_.oldest_epoch) {
-    if (RowOf(version) == 0) return;
-    leads_to = &memory_->replaced(RowOf(version));
-    version = leads_to->load(std::memory_order_relaxed);
-  }
-  const uint32_t row = RowOf(version);
-  if (EpochOf(version) == 0 || row == 0) return;
-  VersionRef old = memory_->replaced(row).load(std::memory_order_relaxed);
-  memory_->SetReplaced(row, 0);
-  if (IsDeleted(version)) {
-    // Its row only led to what it replaced.
-    const VersionRef absent = leads_to == newest ? kDroppedKey : 0;
-    leads_to->store(in_file ? MakeVersion(EpochOf(version), true, 0) : absent, std::memory_order_release);
-    memory_->Give(row);
-  }
-  while (RowOf(old) != 0 && EpochOf(old) != 0) {
-    const uint32_t unread = RowOf(old);
-    old = memory_->replaced(unread).load(std::memory_order_relaxed);
-    memory_->Give(unread);
-  }
-}
-
-void OverlayTable::CompactKey(uint64_t key) noexcept {
-  bool in_file = false;
-  if (!shared_.empty()) {
-    const auto number = static_cast<int64_t>(key);
-    uint32_t row = kNotFound;
-    in_file = base_->FindKeys(absl::MakeConstSpan(&number, 1), &row) == 0;
-  }
-  owned_key_index_->ForEach(key, [&](std::atomic<VersionRef>* newest) { Trim(newest, in_file); });
-}
-
-void OverlayTable::CompactRows(const uint32_t* rows, size_t count) {
-  for (size_t i = 0; i < count; ++i) changed_->FetchRun(rows[i]);
-  for (size_t i = 0; i < count; ++i) changed_->FetchNewest(rows[i]);
-  for (size_t i = 0; i < count; ++i) {
-    std::atomic<VersionRef>* const newest = changed_->Newest(rows[i]);
-    if (newest != nullptr) Trim(newest, true);
-  }
-  uint32_t done = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (rows[i] < done) continue;
-    const size_t block = memory_->BlockOf(rows[i]);
-    if (!memory_->IsCopied(block)) {
-      if (block == rejected_) continue;
-      const auto [first, end] = memory_->RowsOf(block);
-      if (IsWorthIt(first, end) && memory_->Copy(block)) {
-        WriteToFileRows(first, end);
-      } else {
-        rejected_ = block;
-      }
-      done = end;
-      continue;
-    }
-    done = (rows[i] / ChangedRows::kGroupRows + 1) * ChangedRows::kGroupRows;
-    WriteToFileRows(rows[i], rows[i] + 1);
-  }
-}
-
-// A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them.
-bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
-  uint32_t changed = 0;
-  for (uint32_t row = first; row < end; row += ChangedRows::kGroupRows) {
-    changed += ChangedRows::CountOf(changed_->Group(row));
-  }
-  const uint32_t rows = end - first;
-  return memory_->IsOnlyOne() ? changed >= rows / kWorthAlone : changed >= rows - rows / kWorthBesideOthers;
-}
-
-// All readers find the versions that the oldest one finds, or newer ones. So nobody reads the rows of the file that have
-// been replaced by them, and they can be written. Readers that have found a version before it is written read it on.
-void OverlayTable::WriteToFileRows(uint32_t first, uint32_t end) {
-  const size_t bytes = RowBytes(base_->row_type(), base_->dim());
-  for (uint32_t in_group = first; in_group < end;
-       in_group = (in_group / ChangedRows::kGroupRows + 1) * ChangedRows::kGroupRows) {
-    const uint32_t group_row = in_group / ChangedRows::kGroupRows * ChangedRows::kGroupRows;
-    uint64_t left = changed_->Group(group_row);
-    if (left == 0) continue;
-    retired_rows_.Reserve(ChangedRows::kGroupRows);
-    if (!changed_->Reserve(1, ChangedRows::kMostPlaces)) return;
-    for (uint64_t rows = left; rows != 0; rows &= rows - 1) {
-      const uint32_t row = group_row + static_cast<uint32_t>(__builtin_ctzll(rows));
-      std::atomic<VersionRef>* const newest = changed_->Newest(row);
-      Trim(newest, true);
-      const VersionRef version = newest->load(std::memory_order_relaxed);
-      if (EpochOf(version) == 0 || EpochOf(version) > readers_.oldest_epoch || IsDeleted(version)) continue;
-      if (!memory_->IsWritable(row)) continue;
-      std::memcpy(memory_->row(row), memory_->row(RowOf(version)), bytes);
-      left &= ~BitOf(row);
-      retired_rows_.Add(readers_.generation, RowOf(version));
-    }
-    changed_->Set(group_row, left, readers_.generation);
-  }
 }
 
 }  // namespace processor

@@ -153,7 +153,11 @@ class OverlayTable {
 
   void CommitKey(VersionRef version, const Change::Target& target) noexcept;
   void Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept;
-  void CompactKey(uint64_t key) noexcept;
+  void GiveBack(uint32_t row) noexcept;
+  void CompactKey(uint64_t key);
+  void KeepForNewKeys(uint32_t row);
+  bool IsUnread(uint32_t row) const;
+  uint32_t TakeFileRow();
   void CompactRows(const uint32_t* rows, size_t count);
   void WriteToFileRows(uint32_t first, uint32_t end);
   bool IsWorthIt(uint32_t first, uint32_t end) const;
@@ -167,6 +171,12 @@ class OverlayTable {
   std::vector<bool> shared_;  // rows with several keys; empty if there is none
   std::atomic<const OverlayIndex*> key_index_{nullptr};
   std::unique_ptr<OverlayIndex> owned_key_index_;
+
+  // Rows of the file whose keys were deleted, which have room for other keys: those that wait for one, and flags for these and
+  // for those that have one.
+  std::vector<uint32_t> spare_rows_;
+  std::vector<bool> is_spare_, is_lent_;
+  size_t lent_ = 0;
 
   Readers readers_;
   Retired<uint32_t> retired_rows_;

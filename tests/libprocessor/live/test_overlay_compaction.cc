@@ -67,6 +67,32 @@ TEST_F(OverlayCompactionTest, OtherOverlaysOfAFileKeepItsRows) {
   EXPECT_EQ(Read(TableView(first, 0), NumberedKey<int64_t>(3)), FourFrom(-3));
 }
 
+TEST_F(OverlayCompactionTest, NewKeysTakeTheRowsOfDeletedOnes) {
+  constexpr uint32_t kRows = 600, kAtOnce = 50;
+  Open(OverlayContent(IndexKind::kInt64, kRows).Bytes());
+  // The oldest keys are deleted, and as many are added, until none is left that the file has; then twice as many again.
+  for (uint32_t epoch = 1; epoch <= 3 * kRows / kAtOnce; ++epoch) {
+    DeltaFixture<int64_t> delta;
+    for (uint32_t i = (epoch - 1) * kAtOnce; i < epoch * kAtOnce; ++i) {
+      delta.deleted.insert(NumberedKey<int64_t>(i));
+      delta.changed[NumberedKey<int64_t>(i + kRows)] = FourFrom(static_cast<float>(i));
+    }
+    ASSERT_TRUE(Apply(epoch, delta).ok());
+    CompactFor(epoch);
+    const TableView view(overlay_, epoch);
+    for (uint32_t i = 0; i < 4 * kRows; ++i) {
+      const auto found = *Read(view, NumberedKey<int64_t>(i));
+      if (i < epoch * kAtOnce || i >= epoch * kAtOnce + kRows) {
+        const int64_t key = NumberedKey<int64_t>(i);
+        ASSERT_EQ(found[0], -600.0f - static_cast<float>((key % 3 + 3) % 3)) << i;
+      } else {
+        ASSERT_EQ(found, FourFrom(i < kRows ? -static_cast<float>(i) : static_cast<float>(i - kRows))) << i;
+      }
+    }
+  }
+  EXPECT_LE(overlay_->live_rows(), kAtOnce + 1) << "rows of the first epoch, whose rows were not spare yet";
+}
+
 TEST_F(OverlayCompactionTest, RowsAcrossBlocksKeepTheirValues) {
   constexpr uint32_t kRows = 250000, kStride = 20;  // three blocks of 2 MB, whose bounds are inside rows
   TableFileContent content;
