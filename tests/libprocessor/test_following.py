@@ -108,6 +108,25 @@ def test_a_model_in_the_middle_of_compacted_epochs_continues_and_can_return(
     assert (live["error"], live["oldest_epoch"], live["newest_epoch"]) == (None, 0, 8)
 
 
+def test_models_of_one_timeline_share_changed_rows(live_artifact: Path, writer: TimelineWriter) -> None:
+    config = {"follow": str(writer.folder), "warmup_runs": 1}
+    with processor.Model(live_artifact, config) as first, processor.Model(live_artifact, config) as second:
+        for _ in range(12):
+            publish(writer)
+        for model in (first, second):
+            wait_for_epoch(model, 12)
+            assert epoch_of(model.run(A)) == 12
+        with (
+            processor.Model(live_artifact, config) as late,
+            processor.Model(live_artifact, config | {"follow_epoch": 2}) as held,
+        ):
+            publish(writer)
+            for model, epoch in ((first, 13), (second, 13), (late, 13), (held, 2)):
+                wait_for_epoch(model, epoch)
+                assert epoch_of(model.run(A)) == epoch
+        assert epoch_of(first.run(A)) == epoch_of(second.run(A)) == 13
+
+
 def test_a_faulty_segment_is_refused_until_the_right_one_is_there(
     model: processor.Model, writer: TimelineWriter, tmp_path: Path
 ) -> None:

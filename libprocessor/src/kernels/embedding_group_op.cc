@@ -169,6 +169,7 @@ class EmbeddingGroupOp : public OpKernel {
   struct Bound {
     std::vector<Tensor> handles;
     std::shared_ptr<const WeightSlots> live;            // of the live model whose numbers these are
+    uint32_t layout = 0;                                // of the view whose rows these are
     std::vector<int> output_formulas, column_formulas;  // -1: never changes
     std::shared_ptr<const EmbeddingBinding> binding;
   };
@@ -199,7 +200,10 @@ class EmbeddingGroupOp : public OpKernel {
 
   bool Fits(OpKernelContext* context, const EmbeddingRequest& request, const Bound* bound) const {
     if (bound == nullptr || !bound->binding->Fits(request)) return false;
-    if (request.view != nullptr && request.view->parts().slots != bound->live) return false;
+    if (request.view != nullptr &&
+        (request.view->parts().slots != bound->live || request.view->layout() != bound->layout)) {
+      return false;
+    }
     for (int i = 0; i < tables_; ++i) {
       if (context->input(features_ + i).data() != bound->handles[i].data()) return false;
     }
@@ -259,6 +263,7 @@ class EmbeddingGroupOp : public OpKernel {
   absl::Status BindFormulas(const EmbeddingRequest& request, Bound* bound) const {
     if (request.view == nullptr) return absl::OkStatus();
     bound->live = request.view->parts().slots;
+    bound->layout = request.view->layout();
     for (size_t i = 0; i < formulas_.size(); ++i) {
       const int number = formulas_[i].empty() ? -1 : request.view->parts().description.FormulaOf(formulas_[i]);
       if (number < 0 && !formulas_[i].empty()) {

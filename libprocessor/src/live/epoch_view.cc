@@ -72,6 +72,7 @@ std::shared_ptr<EpochView> EpochView::InPrecision(const EpochView& view, std::st
   other->precision_ = std::move(precision);
   other->facts_ = view.facts_;
   other->tables_ = view.tables_;
+  other->layout_ = view.layout_;
   other->formulas_ = view.formulas_;
   other->variables_ = view.variables_;
   const std::vector<WeightSlots::Needs> needs = view.parts_->slots->AllNeeds();

@@ -100,6 +100,8 @@ class EpochView {
   const std::string& precision() const { return precision_; }
   const LiveParts& parts() const { return *parts_; }
   const TableView& table(int number) const { return tables_[number]; }
+  /// Views of a model with the same number have the same overlays, so their rows begin at the same addresses.
+  uint32_t layout() const { return layout_; }
   /// Returns the value of a formula; null if it is still that of the first epoch.
   const tensorflow::Tensor* formula(int number) const { return formulas_[number].get(); }
   /// Returns a source variable; null if it is still that of the first epoch.
@@ -127,6 +129,7 @@ class EpochView {
   std::string precision_;
   EpochFacts facts_;
   std::vector<TableView> tables_;
+  uint32_t layout_ = 0;
   std::vector<std::shared_ptr<const tensorflow::Tensor>> formulas_, variables_;
   mutable std::array<std::atomic<const void*>, WeightSlots::kMost> weights_{};
   mutable std::mutex mutex_;  // of those that make weights

@@ -3,56 +3,44 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstring>
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/thread_number.h"
+#include "src/live/live_changes.h"
 #include "src/tables/delta_timeline.h"
 
 namespace processor {
-namespace {
 
 using tensorflow::Tensor;
 
-absl::Status WithName(const std::string& name, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
-}
-
-template <typename... Parts>
-absl::Status DoesNotFit(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
-std::string ShapeText(absl::Span<const int64_t> shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", shape[i]);
-  return text + "]";
-}
-
-// The first number that is neither finite nor permitted, or -1.
-int64_t FirstNonNumber(const float* values, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) return i;
+class LiveModel::Lock {
+ public:
+  explicit Lock(const LiveModel* model) {
+    // The group is another one after Share() and Settle().
+    for (;;) {
+      {
+        std::lock_guard<std::mutex> lock(model->mutex_);
+        group_ = model->group_;
+      }
+      shared_ = std::unique_lock<std::mutex>(group_->mutex());
+      own_ = std::unique_lock<std::mutex>(model->mutex_);
+      if (group_ == model->group_) return;
+      own_.unlock();
+      shared_.unlock();
+    }
   }
-  return -1;
-}
 
-const char* KindName(DeltaKeyKind kind) {
-  return kind == DeltaKeyKind::kRowNumber ? "row numbers" : kind == DeltaKeyKind::kInt64 ? "integers" : "strings";
-}
-
-}  // namespace
-
-struct LiveModel::PreparedRows {
-  std::vector<std::pair<OverlayTable*, OverlayTable::Change>> of_tables;
-  ~PreparedRows() {
-    for (auto& [overlay, change] : of_tables) overlay->Abandon(&change);
-  }
+ private:
+  std::shared_ptr<OverlayGroup> group_;
+  std::unique_lock<std::mutex> shared_, own_;
 };
+
+LiveModel::~LiveModel() {
+  std::lock_guard<std::mutex> lock(group_->mutex());
+  group_->RemoveReader(this);
+}
 
 absl::Status LiveModel::Create(LiveDescription description, std::vector<std::shared_ptr<const EmbeddingTable>> tables,
                                const std::vector<std::string>& names, std::unique_ptr<FormulaGraph> formulas,
@@ -74,9 +62,9 @@ absl::Status LiveModel::Create(LiveDescription description, std::vector<std::sha
     std::unique_ptr<OverlayTable> overlay;
     absl::Status status = OverlayTable::Create(tables[i], table.key_kind, table.rows, &overlay);
     if (!status.ok()) return WithName(absl::StrCat("live model: '", table.source, "'"), status);
-    made->overlays_.push_back(std::move(overlay));
+    made->overlays_.push_back(std::make_shared<SharedOverlay>(std::move(overlay), description.chain));
     made->parts_->tables.emplace(names[i], static_cast<int>(i));
-    view->tables_.emplace_back(made->overlays_.back(), 0);
+    view->tables_.emplace_back(made->overlays_.back()->table(), 0);
   }
   view->facts_.epoch = description.epoch;
   view->facts_.chain = description.chain;
@@ -97,13 +85,13 @@ void LiveModel::Serve(std::shared_ptr<const EpochView> view) {
   for (Tensor& tensor : tensors->tensors) tensor = MakeViewTensor({holder, view.get()});
   generations_.reserve(generations_.size() + 1);
   published_.Exchange(std::move(tensors));
-  generations_.push_back({generations_.empty() ? 1 : generations_.back().number + 1, holder});
+  generations_.push_back({group_->NextGeneration(), holder});
   served_ = std::move(view);
 }
 
 absl::Status LiveModel::Follows(const Changes& changes) const {
   const DeltaHeader& header = changes.header;
-  const EpochFacts& newest = kept_.back()->facts();
+  const EpochFacts& newest = Newest().facts();
   absl::Status status =
       CheckContinues(header, changes.chains, {description().lineage, newest.epoch, newest.chain, newest.term});
   if (!status.ok()) return status;
@@ -124,7 +112,7 @@ absl::Status LiveModel::Apply(const DeltaSegment& segment) {
 }
 
 absl::Status LiveModel::Apply(const Changes& changes) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(this);
   absl::Status status;
   try {
     status = ApplyChecked(changes);
@@ -139,20 +127,94 @@ OverlayTable::Readers LiveModel::FindReaders() {
   generations_.erase(std::remove_if(generations_.begin(), generations_.end(), unused), generations_.end());
   // What requests have read happens before what is written to the rows that they leave.
   std::atomic_thread_fence(std::memory_order_acquire);
-  uint64_t oldest = kept_.front()->facts().epoch;
-  for (const Generation& generation : generations_) oldest = std::min(oldest, (*generation.view)->facts().epoch);
-  return {static_cast<uint32_t>(oldest - description().epoch), generations_.back().number, generations_.front().number};
+  uint64_t oldest = UINT64_MAX, oldest_generation = UINT64_MAX;
+  for (const auto& view : kept_) {
+    if (ReadsShared(*view)) oldest = std::min(oldest, view->facts().epoch);
+  }
+  for (const Generation& generation : generations_) {
+    if (!ReadsShared(**generation.view)) continue;
+    oldest = std::min(oldest, (*generation.view)->facts().epoch);
+    oldest_generation = std::min(oldest_generation, generation.number);
+  }
+  if (oldest == UINT64_MAX) {
+    group_->RemoveReader(this);
+  } else {
+    group_->SetReader(this, static_cast<uint32_t>(oldest - description().epoch), oldest_generation);
+  }
+  return group_->Readers();
+}
+
+bool LiveModel::ReadsShared(const EpochView& view) const {
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    if (&view.table(static_cast<int>(i)).overlay() == overlays_[i]->table().get()) return true;
+  }
+  return false;
+}
+
+void LiveModel::UpdateReaders() {
+  const OverlayTable::Readers readers = FindReaders();
+  for (const auto& overlay : overlays_) overlay->SetReaders(readers);
+}
+
+void LiveModel::Share(const std::string& timeline) {
+  const std::shared_ptr<OverlayGroup> group = OverlayGroup::Of(timeline, description());
+  std::lock_guard<std::mutex> shared(group->mutex());
+  std::lock_guard<std::mutex> lock(mutex_);
+  first_ = kept_.front();
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    overlays_[i] = group->Share(description().tables[i], overlays_[i]->table(), description().chain);
+  }
+  group_ = group;
+  ++layout_;
+  Serve(first_);
+  UpdateReaders();
+}
+
+absl::Status LiveModel::Settle(bool* again) {
+  const Lock lock(this);
+  const std::shared_ptr<const EpochView> first = std::move(first_);
+  *again = pending_ != nullptr;
+  if (!*again) return absl::OkStatus();
+  try {
+    std::shared_ptr<EpochView> view(new EpochView(parts_));
+    std::vector<std::shared_ptr<SharedOverlay>> own;
+    for (size_t i = 0; i < overlays_.size(); ++i) {
+      const LiveDescription::Table& table = description().tables[i];
+      std::unique_ptr<OverlayTable> overlay;
+      const OverlayTable& shared = first->table(static_cast<int>(i)).overlay();
+      absl::Status status = OverlayTable::Create(shared.shared_base(), table.key_kind, table.rows, &overlay);
+      if (!status.ok()) return WithName(absl::StrCat("live model: '", table.source, "'"), status);
+      own.push_back(std::make_shared<SharedOverlay>(std::move(overlay), description().chain));
+      view->tables_.emplace_back(own.back()->table(), 0);
+    }
+    view->facts_ = first->facts();
+    view->precision_ = first->precision();
+    view->formulas_ = first->formulas_;
+    view->variables_ = first->variables_;
+    const std::vector<bool> unchanged(view->formulas_.size());
+    if (absl::Status s = view->PrepareWeights(*first, unchanged); !s.ok()) return s;
+    auto group = std::make_shared<OverlayGroup>();
+    group_->RemoveReader(this);
+    pending_ = nullptr;
+    overlays_ = std::move(own);
+    view->layout_ = ++layout_;
+    group_ = std::move(group);
+    kept_.assign(1, view);
+    Serve(std::move(view));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("live model: no memory for rows of its own");
+  }
+  return absl::OkStatus();
 }
 
 bool LiveModel::Compact(std::chrono::microseconds most) {
   const auto until = std::chrono::steady_clock::now() + most;
-  std::lock_guard<std::mutex> lock(mutex_);
-  const OverlayTable::Readers readers = FindReaders();
+  const Lock lock(this);
+  UpdateReaders();
   bool more = false, retired = false;
   for (const auto& overlay : overlays_) {
-    overlay->SetReaders(readers);
-    more = more || overlay->Compact(until);
-    retired = retired || overlay->HasRetired();
+    more = more || overlay->table()->Compact(until);
+    retired = retired || overlay->table()->HasRetired();
   }
   try {
     // From now on, requests do not find what was replaced; when those before have ended, it is used again.
@@ -167,14 +229,19 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   const DeltaHeader& header = changes.header;
   if (absl::Status s = Follows(changes); !s.ok()) return s;
   const uint64_t first = description().epoch;
-  const OverlayTable::Readers readers = FindReaders();
+  UpdateReaders();
   for (const auto& overlay : overlays_) {
-    overlay->SetReaders(readers);
+    OverlayTable& table = *overlay->table();
     // Without idle time, memory must not grow for ever.
-    if (overlay->uncompacted_epochs() > kKeptEpochs) overlay->Compact(std::chrono::steady_clock::time_point::max());
+    if (table.uncompacted_epochs() > kKeptEpochs) table.Compact(std::chrono::steady_clock::time_point::max());
   }
 
-  const EpochView& before = *kept_.back();
+  const EpochView& before = Newest();
+  const auto from = static_cast<uint32_t>(before.facts().epoch - first);
+  writes_.assign(overlays_.size(), false);
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    writes_[i] = overlays_[i]->newest() == from && overlays_[i]->Has(from, before.facts().chain);
+  }
   std::shared_ptr<EpochView> view(new EpochView(parts_));
   view->precision_ = precision_;
   view->facts_ = {header.last_epoch, header.chain, header.term, header.event_time, header.write_time};
@@ -188,160 +255,35 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   if (status.ok()) status = view->PrepareWeights(before, changed_formulas);
   if (!status.ok()) return status;
   view->tables_.reserve(overlays_.size());
+  for (const auto& overlay : overlays_) overlay->Reserve();
   kept_.push_back(view);
   // Nothing fails from here on, apart from memory for a few bytes.
   const auto epoch = static_cast<uint32_t>(header.last_epoch - first);
+  applied_rows_ += rows.of_others;
   for (auto& [overlay, change] : rows.of_tables) {
     applied_rows_ += change.num_rows();
     overlay->Commit(epoch, &change);
   }
-  for (const auto& overlay : overlays_) view->tables_.emplace_back(overlay, epoch);
+  bool kept = true;
+  for (size_t i = 0; i < overlays_.size(); ++i) {
+    if (writes_[i]) overlays_[i]->Add(epoch, header.chain);
+    kept = kept && overlays_[i]->Has(epoch, header.chain);
+  }
+  if (!kept) {
+    kept_.pop_back();
+    pending_ = std::move(view);
+    return absl::OkStatus();
+  }
+  pending_ = nullptr;
+  for (const auto& overlay : overlays_) view->tables_.emplace_back(overlay->table(), epoch);
+  view->layout_ = layout_;
   Serve(std::move(view));
   if (kept_.size() > kKeptEpochs + 1) kept_.pop_front();
   return absl::OkStatus();
 }
 
-absl::Status LiveModel::ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view,
-                                     std::vector<bool>* changed_variables, PreparedRows* rows) {
-  rows->of_tables.reserve(overlays_.size());
-  for (const DeltaTable& delta : tables) {
-    bool known = false;
-    const std::string name = absl::StrCat("table '", delta.name, "'");
-    for (size_t i = 0; i < overlays_.size(); ++i) {
-      const LiveDescription::Table& table = description().tables[i];
-      if (table.source != delta.name) continue;
-      known = true;
-      if (delta.key_kind != table.key_kind || delta.dim != table.dim) {
-        return DoesNotFit(name, ": rows of ", delta.dim, " by ", KindName(delta.key_kind), ", expected rows of ",
-                          table.dim, " by ", KindName(table.key_kind));
-      }
-      auto& [overlay, change] = rows->of_tables.emplace_back(overlays_[i].get(), OverlayTable::Change());
-      if (absl::Status s = overlay->Prepare(delta, &change); !s.ok()) return WithName(name, s);
-    }
-    if (const int variable = description().VariableOf(delta.name);
-        variable >= 0 && delta.key_kind == DeltaKeyKind::kRowNumber) {
-      known = true;
-      if (absl::Status s = ChangeRowsOfVariable(delta, variable, view); !s.ok()) return WithName(name, s);
-      (*changed_variables)[variable] = true;
-    }
-    if (!known && !description().IsUnserved(delta.name)) {
-      return DoesNotFit(name, ": not in the model, expected one of its tables");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LiveModel::ValueOf(int variable, const EpochView& view, Tensor* value) {
-  const Tensor* const changed = view.variable(variable);
-  if (changed == nullptr) return parts_->formulas->Variable(variable, value);
-  *value = *changed;
-  return absl::OkStatus();
-}
-
-absl::Status LiveModel::ChangeRowsOfVariable(const DeltaTable& delta, int number, EpochView* view) {
-  Tensor before;
-  if (absl::Status s = ValueOf(number, *view, &before); !s.ok()) return s;
-  const int64_t rows = before.dims() == 0 ? 0 : before.dim_size(0);
-  if (rows == 0 || before.NumElements() / rows != delta.dim) {
-    return DoesNotFit("rows of ", delta.dim, ", expected those of shape ", before.shape().DebugString());
-  }
-  auto changed = std::make_shared<Tensor>(tensorflow::DT_FLOAT, before.shape());
-  std::memcpy(changed->data(), before.data(), before.TotalBytes());
-  for (size_t i = 0; i < delta.changed.count; ++i) {
-    const int64_t row = delta.changed.integers[i];
-    if (row < 0 || row >= rows) return DoesNotFit("row ", row, ", expected one of ", rows);
-    const float* const values = delta.rows + i * delta.dim;
-    if (FirstNonNumber(values, delta.dim) >= 0) {
-      return DoesNotFit("row ", row, ": not all numbers are finite, expected finite numbers");
-    }
-    std::copy_n(values, delta.dim, changed->flat<float>().data() + row * delta.dim);
-  }
-  view->variables_[number] = std::move(changed);
-  return absl::OkStatus();
-}
-
-absl::Status LiveModel::ChangeAllRows(const DeltaVariable& delta, PreparedRows* rows, bool* known) {
-  const size_t count = delta.shape.empty() ? 0 : static_cast<size_t>(delta.shape[0]);
-  size_t dim = 1;
-  for (size_t i = 1; i < delta.shape.size(); ++i) dim *= static_cast<size_t>(delta.shape[i]);
-  std::vector<int64_t> numbers;
-  for (size_t i = 0; i < overlays_.size(); ++i) {
-    const LiveDescription::Table& table = description().tables[i];
-    if (table.source != delta.name || table.key_kind != DeltaKeyKind::kRowNumber) continue;
-    *known = true;
-    const int64_t expected = table.rows.num_rows;
-    if (dim != table.dim || (expected >= 0 && count != static_cast<size_t>(expected))) {
-      return DoesNotFit("shape ", ShapeText(delta.shape), ", expected ",
-                        expected >= 0 ? absl::StrCat(expected, " ") : "", "rows of ", table.dim);
-    }
-    for (const auto& [overlay, change] : rows->of_tables) {
-      if (overlay == overlays_[i].get()) {
-        return DoesNotFit("rows of it change in the same segment, expected all or some");
-      }
-    }
-    if (numbers.empty()) {
-      numbers.resize(count);
-      std::iota(numbers.begin(), numbers.end(), 0);
-    }
-    DeltaTable all;
-    all.name = delta.name;
-    all.key_kind = all.changed.kind = DeltaKeyKind::kRowNumber;
-    all.dim = table.dim;
-    all.changed.count = count;
-    all.changed.integers = numbers.data();
-    all.rows = delta.data;
-    auto& [overlay, change] = rows->of_tables.emplace_back(overlays_[i].get(), OverlayTable::Change());
-    if (absl::Status s = overlay->Prepare(all, &change); !s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LiveModel::ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
-                                        std::vector<bool>* changed_variables, PreparedRows* rows) {
-  for (const DeltaVariable& delta : variables) {
-    const int number = description().VariableOf(delta.name);
-    const std::string name = absl::StrCat("variable '", delta.name, "'");
-    bool known = description().IsUnserved(delta.name);
-    if (absl::Status s = ChangeAllRows(delta, rows, &known); !s.ok()) return WithName(name, s);
-    if (number < 0 && known) continue;
-    if (number < 0) return DoesNotFit(name, ": not in the model, expected one of its variables");
-    const std::vector<int64_t>& expected = description().variables[number].shape;
-    if (delta.shape != expected) {
-      return DoesNotFit(name, ": shape ", ShapeText(delta.shape), ", expected ", ShapeText(expected));
-    }
-    auto value = std::make_shared<Tensor>(tensorflow::DT_FLOAT, tensorflow::TensorShape(delta.shape));
-    const int64_t elements = value->NumElements();
-    if (const int64_t at = FirstNonNumber(delta.data, elements); at >= 0) {
-      return DoesNotFit(name, ": element ", at, " is ", delta.data[at], ", expected a finite number");
-    }
-    std::copy_n(delta.data, elements, value->flat<float>().data());
-    view->variables_[number] = std::move(value);
-    (*changed_variables)[number] = true;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LiveModel::ComputeFormulas(const std::vector<bool>& changed_variables, EpochView* view,
-                                        std::vector<bool>* changed_formulas) {
-  for (size_t i = 0; i < description().formulas.size(); ++i) {
-    const LiveDescription::Formula& formula = description().formulas[i];
-    const auto changed = [&](int input) { return changed_variables[input]; };
-    if (std::none_of(formula.inputs.begin(), formula.inputs.end(), changed)) continue;
-    std::vector<FormulaGraph::Feed> feeds;
-    for (const int input : formula.inputs) {
-      if (const Tensor* value = view->variable(input)) feeds.push_back({input, *value});
-    }
-    Tensor value;
-    absl::Status status = parts_->formulas->Formula(static_cast<int>(i), feeds, &value);
-    if (!status.ok()) return status;
-    view->formulas_[i] = std::make_shared<const Tensor>(std::move(value));
-    (*changed_formulas)[i] = true;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status LiveModel::RollBack(uint64_t epoch) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(this);
   for (auto& view : kept_) {
     if (view->facts().epoch != epoch) continue;
     if (absl::Status s = ToPrecision(precision_, &view); !s.ok()) return s;
@@ -355,7 +297,7 @@ absl::Status LiveModel::RollBack(uint64_t epoch) {
 }
 
 void LiveModel::Resume() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(this);
   if (!held_) return;
   held_ = false;
   Serve(kept_.back());
@@ -367,7 +309,7 @@ LiveModel::Epochs LiveModel::epochs() const {
 }
 
 LiveModel::Epochs LiveModel::EpochsLocked() const {
-  return {served_->facts(), kept_.back()->facts(), held_, kept_.front()->facts().epoch};
+  return {served_->facts(), Newest().facts(), held_, kept_.front()->facts().epoch};
 }
 
 absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept) {
@@ -380,7 +322,7 @@ absl::Status LiveModel::ToPrecision(const std::string& precision, std::shared_pt
 }
 
 absl::Status LiveModel::SetPrecision(const std::string& precision) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(this);
   // The next epoch takes weights from the newest; the others follow when they are rolled back to.
   if (absl::Status s = ToPrecision(precision, &kept_.back()); !s.ok()) return s;
   const auto is_served = [this](const auto& view) { return view->facts().epoch == served_->facts().epoch; };
@@ -405,13 +347,13 @@ absl::Status LiveModel::InPrecision(const Tensor& pinned, const std::string& pre
 }
 
 LiveModel::Status LiveModel::status() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(this);
   Status status;
   static_cast<Epochs&>(status) = EpochsLocked();
   status.applied_rows = applied_rows_;
   for (const auto& overlay : overlays_) {
-    status.changed_rows += overlay->live_rows();
-    status.overlay_bytes += overlay->bytes();
+    status.changed_rows += overlay->table()->live_rows();
+    status.overlay_bytes += overlay->table()->bytes();
   }
   return status;
 }

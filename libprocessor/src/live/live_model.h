@@ -16,6 +16,7 @@
 #include "src/base/published.h"
 #include "src/live/epoch_view.h"
 #include "src/live/formula_graph.h"
+#include "src/live/overlay_group.h"
 #include "src/tables/delta_segment.h"
 #include "tensorflow/core/framework/resource_base.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -34,6 +35,14 @@ class LiveModel : public tensorflow::ResourceBase {
   static absl::Status Create(LiveDescription description, std::vector<std::shared_ptr<const EmbeddingTable>> tables,
                              const std::vector<std::string>& names, std::unique_ptr<FormulaGraph> formulas,
                              tensorflow::core::RefCountPtr<LiveModel>* model);
+
+  /// Shares the overlays of the models of this process that follow the same timeline and begin at the same epoch. To be
+  /// called before the first segment. What others have written already is not kept for this model: it serves its first
+  /// epoch until it has reached one that they keep; see Settle().
+  void Share(const std::string& timeline);
+  /// Goes back to the first epoch, with overlays of its own, if no epoch could be served that others keep.
+  /// `again`: whether it has to, so that all segments are to be applied again. \return RESOURCE_EXHAUSTED.
+  absl::Status Settle(bool* again);
 
   /// Returns the epoch that is served, as a tensor that keeps it. Takes no lock and no memory.
   tensorflow::Tensor Pin() const;
@@ -103,8 +112,15 @@ class LiveModel : public tensorflow::ResourceBase {
   struct PreparedRows;
 
   LiveModel() = default;
+  ~LiveModel() override;
+
+  /// Locks what is shared, and then the model.
+  class Lock;
 
   Epochs EpochsLocked() const;
+  /// The epoch after which the next segment comes.
+  const EpochView& Newest() const { return pending_ != nullptr ? *pending_ : *kept_.back(); }
+  bool ReadsShared(const EpochView& view) const;
   absl::Status Follows(const Changes& changes) const;
   absl::Status ApplyChecked(const Changes& changes);
   absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
@@ -119,10 +135,11 @@ class LiveModel : public tensorflow::ResourceBase {
   /// Replaces a kept epoch by one in the precision that is served, unless it is that already.
   absl::Status ToPrecision(const std::string& precision, std::shared_ptr<const EpochView>* kept);
   OverlayTable::Readers FindReaders();
+  /// Tells all overlays who reads them.
+  void UpdateReaders();
   absl::Status ValueOf(int variable, const EpochView& view, tensorflow::Tensor* value);
 
   std::shared_ptr<LiveParts> parts_;
-  std::vector<std::shared_ptr<OverlayTable>> overlays_;
   Published<const ViewTensors> published_;
 
   mutable std::mutex mutex_;                           // of everything below, and of those that change the model
@@ -130,7 +147,13 @@ class LiveModel : public tensorflow::ResourceBase {
   std::vector<Generation> generations_;                // ascending; requests may read them; the last is published
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
-  std::string precision_;  // of new epochs
+  std::shared_ptr<OverlayGroup> group_ = std::make_shared<OverlayGroup>();
+  std::vector<std::shared_ptr<SharedOverlay>> overlays_;  // by table
+  uint32_t layout_ = 0;                                   // of views of these overlays
+  std::vector<bool> writes_;                              // of each, whether the segment being applied is written to it
+  std::shared_ptr<const EpochView> first_;                // from Share() to Settle()
+  std::shared_ptr<const EpochView> pending_;              // the newest epoch, if not all overlays keep it; else null
+  std::string precision_;                                 // of new epochs
   uint64_t applied_rows_ = 0;
 };
 

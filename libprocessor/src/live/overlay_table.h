@@ -62,6 +62,7 @@ class OverlayTable {
   OverlayTable& operator=(const OverlayTable&) = delete;
 
   const EmbeddingTable& base() const { return *base_; }
+  const std::shared_ptr<const EmbeddingTable>& shared_base() const { return base_; }
   DeltaKeyKind key_kind() const { return key_kind_; }
 
   // For readers, from any thread:

@@ -62,7 +62,11 @@ DeltaFollower::~DeltaFollower() {
 }
 
 absl::Status DeltaFollower::Start(const Cancellation& cancellation) {
+  live_->Share(timeline_.folder());
   CatchUp(&cancellation);
+  bool again = false;
+  if (absl::Status s = live_->Settle(&again); !s.ok()) return s;
+  if (again) CatchUp(&cancellation);
   if (cancellation.requested()) return cancellation.why();
   try {
     // The thread that loads the model may have less time of the CPUs than those that serve.
