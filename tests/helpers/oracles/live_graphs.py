@@ -214,7 +214,7 @@ class Trainer:
     """Write the segments of a lineage."""
 
     def __init__(self, folder: Path, lineage: bytes = LINEAGE) -> None:
-        self._writer = TimelineWriter(folder, Position.start(lineage))
+        self._writer = TimelineWriter(folder, Position.start(lineage), permit_not_finite=True)
 
     def publish(self, *tables: TableDelta, **variables: Array) -> Path:
         """Publish an epoch; a variable `dense/kernel` is given as `dense__kernel`."""
