@@ -65,6 +65,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/live/changed_rows.cc
   libprocessor/src/live/committed_memory.cc
+  libprocessor/src/live/finite_changes.cc
   libprocessor/src/live/overlay_compaction.cc
   libprocessor/src/live/overlay_index.cc
   libprocessor/src/live/overlay_memory.cc

@@ -67,6 +67,7 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     # Ours
     "follow": ([""], [], ["deltas", *NOT_A_STRING]),
     "follow_store": ([""], [], ["copies", "/copies", *NOT_A_STRING]),
+    "follow_permit_not_finite": ([False, True], [], [*NOT_A_BOOL]),
     "follow_epoch": ([], [], [0, -1, *NOT_AN_INTEGER]),
     "execution": (["inline", "pinned"], [], ["", "Inline", "thread", *NOT_A_STRING]),
     "worker_threads": ([1, 2], [], [0, 4097, *NOT_AN_INTEGER]),

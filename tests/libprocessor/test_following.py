@@ -147,6 +147,14 @@ def test_a_faulty_segment_is_refused_until_the_right_one_is_there(
     assert wait_for_epoch(model, 2)["error"] is None
 
 
+def test_nan_is_served_if_the_configuration_permits_it(live_artifact: Path, writer: TimelineWriter) -> None:
+    publish(TimelineWriter(writer.folder, START, permit_not_finite=True), float("nan"))
+    config = {"follow": str(writer.folder), "follow_permit_not_finite": True, "warmup_runs": 1}
+    with processor.Model(live_artifact, config) as model:
+        assert (model.info["live"]["epoch"], model.info["live"]["error"]) == (1, None)
+        assert np.isnan(model.run(A)["rows"]).all()
+
+
 def test_nan_is_refused_until_it_is_withdrawn(model: processor.Model, writer: TimelineWriter) -> None:
     publish(writer)
     wait_for_epoch(model, 1)

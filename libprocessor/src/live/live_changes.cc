@@ -2,9 +2,10 @@
 #include "src/live/live_changes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
+
+#include "src/live/finite_changes.h"
 
 namespace processor {
 namespace {
@@ -17,19 +18,26 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return text + "]";
 }
 
-// The first number that is neither finite nor permitted, or -1.
-int64_t FirstNonNumber(const float* values, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (!std::isfinite(values[i])) return i;
-  }
-  return -1;
-}
-
 const char* KindName(DeltaKeyKind kind) {
   return kind == DeltaKeyKind::kRowNumber ? "row numbers" : kind == DeltaKeyKind::kInt64 ? "integers" : "strings";
 }
 
 }  // namespace
+
+absl::Status LiveModel::CheckNumbers(const Changes& changes) const {
+  if (permit_not_finite_) return absl::OkStatus();
+  const auto check = [this](const char* kind, const auto& delta) {
+    if (description().IsUnserved(delta.name)) return absl::OkStatus();
+    return WithName(absl::StrCat(kind, " '", delta.name, "'"), CheckFinite(delta));
+  };
+  for (const DeltaTable& delta : changes.tables) {
+    if (absl::Status s = check("table", delta); !s.ok()) return s;
+  }
+  for (const DeltaVariable& delta : changes.variables) {
+    if (absl::Status s = check("variable", delta); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
 
 absl::Status LiveModel::ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view,
                                      std::vector<bool>* changed_variables, PreparedRows* rows) {
@@ -85,9 +93,6 @@ absl::Status LiveModel::ChangeRowsOfVariable(const DeltaTable& delta, int number
     const int64_t row = delta.changed.integers[i];
     if (row < 0 || row >= rows) return DoesNotFit("row ", row, ", expected one of ", rows);
     const float* const values = delta.rows + i * delta.dim;
-    if (FirstNonNumber(values, delta.dim) >= 0) {
-      return DoesNotFit("row ", row, ": not all numbers are finite, expected finite numbers");
-    }
     std::copy_n(values, delta.dim, changed->flat<float>().data() + row * delta.dim);
   }
   view->variables_[number] = std::move(changed);
@@ -149,9 +154,6 @@ absl::Status LiveModel::ChangeVariables(absl::Span<const DeltaVariable> variable
     }
     auto value = std::make_shared<Tensor>(tensorflow::DT_FLOAT, tensorflow::TensorShape(delta.shape));
     const int64_t elements = value->NumElements();
-    if (const int64_t at = FirstNonNumber(delta.data, elements); at >= 0) {
-      return DoesNotFit(name, ": element ", at, " is ", delta.data[at], ", expected a finite number");
-    }
     std::copy_n(delta.data, elements, value->flat<float>().data());
     view->variables_[number] = std::move(value);
     (*changed_variables)[number] = true;

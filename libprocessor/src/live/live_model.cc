@@ -228,6 +228,7 @@ bool LiveModel::Compact(std::chrono::microseconds most) {
 absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   const DeltaHeader& header = changes.header;
   if (absl::Status s = Follows(changes); !s.ok()) return s;
+  if (absl::Status s = CheckNumbers(changes); !s.ok()) return s;
   const uint64_t first = description().epoch;
   UpdateReaders();
   for (const auto& overlay : overlays_) {

@@ -44,6 +44,9 @@ class LiveModel : public tensorflow::ResourceBase {
   /// `again`: whether it has to, so that all segments are to be applied again. \return RESOURCE_EXHAUSTED.
   absl::Status Settle(bool* again);
 
+  /// Applies segments with NaN and infinities, too. To be called before the first segment.
+  void PermitNotFinite() { permit_not_finite_ = true; }
+
   /// Returns the epoch that is served, as a tensor that keeps it. Takes no lock and no memory.
   tensorflow::Tensor Pin() const;
 
@@ -123,6 +126,7 @@ class LiveModel : public tensorflow::ResourceBase {
   bool ReadsShared(const EpochView& view) const;
   absl::Status Follows(const Changes& changes) const;
   absl::Status ApplyChecked(const Changes& changes);
+  absl::Status CheckNumbers(const Changes& changes) const;
   absl::Status ChangeTables(absl::Span<const DeltaTable> tables, EpochView* view, std::vector<bool>* changed_variables,
                             PreparedRows* rows);
   absl::Status ChangeVariables(absl::Span<const DeltaVariable> variables, EpochView* view,
@@ -147,6 +151,7 @@ class LiveModel : public tensorflow::ResourceBase {
   std::vector<Generation> generations_;                // ascending; requests may read them; the last is published
   std::shared_ptr<const EpochView> served_;
   bool held_ = false;
+  bool permit_not_finite_ = false;
   std::shared_ptr<OverlayGroup> group_ = std::make_shared<OverlayGroup>();
   std::vector<std::shared_ptr<SharedOverlay>> overlays_;  // by table
   uint32_t layout_ = 0;                                   // of views of these overlays

@@ -2,13 +2,12 @@
 #include "src/live/overlay_table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/live/finite_changes.h"
 #include "src/live/row_encoder.h"
 
 namespace processor {
@@ -18,17 +17,6 @@ namespace {
 constexpr size_t kWritesAhead = 16;
 
 uint64_t BitOf(uint32_t row) { return uint64_t{1} << row % ChangedRows::kGroupRows; }
-
-std::string RowName(const DeltaTable& delta, const float* values) {
-  const auto at = static_cast<size_t>(values - delta.rows) / delta.dim;
-  if (delta.rows == nullptr || values < delta.rows || at >= delta.changed.count) {
-    const auto number = static_cast<size_t>(values - delta.default_rows) / delta.dim;
-    return absl::StrCat("default row ", delta.default_numbers[number]);
-  }
-  if (delta.changed.kind == DeltaKeyKind::kRowNumber) return absl::StrCat("row ", delta.changed.integers[at]);
-  if (delta.changed.kind == DeltaKeyKind::kInt64) return absl::StrCat("key ", delta.changed.integers[at]);
-  return absl::StrCat("key '", absl::CHexEscape(delta.changed.string(at).substr(0, 100)), "'");
-}
 
 }  // namespace
 
@@ -252,14 +240,9 @@ absl::Status OverlayTable::TakeRows(Change* change) {
 absl::Status OverlayTable::Encode(const DeltaTable& delta, const Change& change) {
   for (const Change::Target& target : change.targets_) {
     if (target.deleted) continue;
-    for (uint32_t e = 0; e < delta.dim; ++e) {
-      if (std::isfinite(target.values[e])) continue;
-      return absl::InvalidArgumentError(absl::StrCat(RowName(delta, target.values), ": element ", e, " is ",
-                                                     target.values[e], ", expected a finite number"));
-    }
     if (EncodeRow(base_->row_type(), target.values, delta.dim, memory_->row(target.row))) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(RowName(delta, target.values), ": a number beyond the range of fp16, expected smaller ones"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        NameOfRow(delta, target.values), ": a number beyond the range of the table's rows, expected a smaller one"));
   }
   return absl::OkStatus();
 }

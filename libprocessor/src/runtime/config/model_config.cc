@@ -105,6 +105,7 @@ void ReadFollow(ConfigReader& reader, ModelConfig* dst) {
   follow.String(&dst->follow);
   const JsonValue epoch = reader.Member("follow_epoch");
   if (epoch.present()) epoch.Integer(0, INT64_MAX, &dst->follow_epoch.emplace());
+  reader.Boolean("follow_permit_not_finite", &dst->follow_permit_not_finite);
   const JsonValue store = reader.Member("follow_store");
   store.String(&dst->follow_store);
   if (!dst->follow_store.empty() && dst->follow_store.front() != '/') store.Refuse("a path that begins with '/'");

@@ -51,10 +51,11 @@ struct ModelConfig {
   std::string signature_name;
   std::string checkpoint_dir;
   std::string warmup_file_name;
-  std::string follow;                   // the folder of a timeline of deltas; empty: none
-  std::optional<int64_t> follow_epoch;  // at which to stay; none: the newest
-  std::string follow_store;             // below which copies of applied deltas are kept; empty: none are
-  std::string log_name;                 // of the model, in the log; no key
+  std::string follow;                     // the folder of a timeline of deltas; empty: none
+  std::optional<int64_t> follow_epoch;    // at which to stay; none: the newest
+  bool follow_permit_not_finite = false;  // applies deltas with NaN and infinities, too
+  std::string follow_store;               // below which copies of applied deltas are kept; empty: none are
+  std::string log_name;                   // of the model, in the log; no key
   std::optional<std::string> model_name;
   std::optional<int64_t> model_version;
 

@@ -54,7 +54,9 @@ DeltaFollower::DeltaFollower(const FollowOptions& options, tensorflow::core::Ref
       store_(options.store.empty() ? nullptr
                                    : SegmentStore::Of(options.store, options.timeline, live_->description().lineage)),
       kept_(NewestPosition(*live_)),
-      watch_(timeline_.folder()) {}
+      watch_(timeline_.folder()) {
+  if (options.permit_not_finite) live_->PermitNotFinite();
+}
 
 DeltaFollower::~DeltaFollower() {
   Stop(absl::CancelledError("request: the model was freed while it waited"));

@@ -49,6 +49,7 @@ struct FollowOptions {
   std::string timeline;
   std::string store;  // below which copies of applied segments are kept; empty: none are
   std::string model;  // for the log
+  bool permit_not_finite = false;
 };
 
 /// Any thread may call every function, except Start() and Stop(), which the owner calls once each.

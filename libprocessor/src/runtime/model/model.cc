@@ -96,7 +96,7 @@ absl::Status Model::StartFollowing() {
   }
   live->Ref();
   const ModelConfig& config = parts_.config;
-  const FollowOptions options = {config.follow, config.follow_store, config.log_name};
+  const FollowOptions options = {config.follow, config.follow_store, config.log_name, config.follow_permit_not_finite};
   follower_ = std::make_unique<DeltaFollower>(options, tensorflow::core::RefCountPtr<LiveModel>(live));
   follower_->Hold(parts_.config.follow_epoch);
   if (!version()->precision().precision.empty()) {
