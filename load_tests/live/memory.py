@@ -63,11 +63,11 @@ def measure(setup: Setup) -> dict[str, Any]:
     Returns
     -------
     case : dict
-        `growth` is the memory at the end beyond that of `steady_epoch`, after which practically all rows have been
-        changed or replaced, divided by the live rows; `over_start` beyond that of epoch 0, when all rows had been read.
+        `growth` is the memory at the end beyond that of `steady_epoch`, at which 99 % of the first keys have been
+        replaced, divided by the live rows; `over_start` beyond that of epoch 0, when all rows had been read.
     """
     epochs = setup.size(10_000, 40)
-    steady, every = epochs // 5, epochs // 10
+    steady, every = epochs // 2, epochs // 10
     shape = Shape(keys=setup.size(500_000, 2_000), dim=16, features=26, shown=1, hidden=16)
     artifact = ensure_artifact(shape, setup.cache)
     position = read_lineage(artifact)
