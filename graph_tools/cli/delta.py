@@ -146,7 +146,9 @@ def make_command(
     memory_limit: MemoryLimit = 4.0,
     permit_not_finite: Annotated[
         bool,
-        typer.Option("--permit-not-finite", metavar="", help="Publish NaN and infinities as well, which hosts refuse by default."),
+        typer.Option(
+            "--permit-not-finite", metavar="", help="Publish NaN and infinities, too, which hosts refuse by default."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
