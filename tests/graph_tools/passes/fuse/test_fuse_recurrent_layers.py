@@ -70,7 +70,7 @@ def sequences(rows: int, length: int = LENGTH) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "length"), [("2", LENGTH), ("3", LENGTH), ("3", None)])
+@pytest.mark.parametrize(("version", "length"), [("2", LENGTH), ("3", None)])
 def test_keras_layers_become_one_node(tmp_path: Path, version: str, length: int | None) -> None:
     source = tmp_path / "source"
     subprocess.run([sys.executable, "-c", KERAS, str(source), version, str(length)], check=True, timeout=300)
