@@ -154,7 +154,7 @@ class LiveRows {
 
 const bool registered = [] {
   for (const bool keys : {false, true}) {
-    RegisterCase(keys ? "live/lookups/changed:10%/keys" : "live/lookups/changed:10%", [keys] {
+    RegisterCase(keys ? "live/lookups/keys/changed:10%" : "live/lookups/rows/changed:10%", [keys] {
       const uint64_t rows = keys ? 4'000'000 : 10'000'000;
       auto changed = std::make_shared<LiveRows>(rows, 10, keys);
       auto same = std::make_shared<LiveRows>(rows, 0, keys);
