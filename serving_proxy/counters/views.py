@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import WithJsonSchema
 
@@ -13,6 +13,8 @@ from serving_proxy.counters.history import Point
 from serving_proxy.counters.live import LiveFigures
 from serving_proxy.counters.stats_file import Key
 from serving_proxy.records.view import View
+
+_T = TypeVar("_T")
 
 # Not as a tuple: OpenAPI tools cannot read its schema, which belongs to another draft.
 _NUMBERS = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "minItems": 5, "maxItems": 5}
@@ -48,23 +50,21 @@ class LiveView(View):
 
 def live_views(figures: Mapping[Key, LiveFigures]) -> dict[str, dict[str, LiveView]]:
     """Return the versions that follow timelines, by model and version."""
-    found: dict[str, dict[str, LiveView]] = {}
-    for (model, number), live in figures.items():
-        found.setdefault(model, {})[str(number)] = LiveView(**asdict(live))
-    return found
+    return _by_model({key: LiveView(**asdict(live)) for key, live in figures.items()})
 
 
 def point_views(points: Mapping[Key, Point]) -> dict[str, dict[str, Point]]:
     """Return the newest points by model and version."""
-    found: dict[str, dict[str, Point]] = {}
-    for (model, number), point in points.items():
-        found.setdefault(model, {})[str(number)] = point
-    return found
+    return _by_model(points)
 
 
 def history_view(lines: Mapping[Key, list[Point]], period_s: float) -> HistoryView:
     """Return all lines."""
-    found: dict[str, dict[str, list[Point]]] = {}
-    for (model, number), points in lines.items():
-        found.setdefault(model, {})[str(number)] = points
-    return HistoryView(period_s=period_s, models=found)
+    return HistoryView(period_s=period_s, models=_by_model(lines))
+
+
+def _by_model(values: Mapping[Key, _T]) -> dict[str, dict[str, _T]]:
+    found: dict[str, dict[str, _T]] = {}
+    for (model, number), value in values.items():
+        found.setdefault(model, {})[str(number)] = value
+    return found
