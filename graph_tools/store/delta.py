@@ -91,7 +91,7 @@ class Delta:
     streams : dict of str to int
         The position of the next message, by stream.
     chains : tuple of bytes [32]
-        Of several epochs: the chain hashes of all but the last, or none.
+        If the delta leads over several epochs: the chain hash of each but the last. Empty if they are not known.
     """
 
     tables: tuple[TableDelta, ...] = ()

@@ -15,7 +15,7 @@ def check_export(model: Model, way: str) -> None:
     Parameters
     ----------
     way : str
-        What does to the export what was wanted of the model, in a few words.
+        How to get the same result from the export, for the message.
     """
     if "RecLiveModel" in our_ops(model.graph):
         raise UsageError(f"{model.path}: is live already, expected the export that it was made from; {way}")

@@ -52,7 +52,7 @@ void SleepUntil(int64_t due) {
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
 }
 
-/// What the clients share.
+/// The model and the settings, which all clients use.
 struct Stage {
   explicit Stage(const Arguments& arguments)
       : library(arguments.Text("--library")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets of files share.
+// Files in memory and checks, for the fuzz targets that read files.
 #ifndef PROCESSOR_FUZZ_MEMORY_FILE_H_
 #define PROCESSOR_FUZZ_MEMORY_FILE_H_
 

@@ -35,7 +35,7 @@ struct VersionLoad {
   }
 };
 
-/// What a host gives a version that it loads.
+/// The name and the folder of a version, which its host chooses.
 struct HostedPlace {
   std::string name;         // of the version, in the log
   std::string delta_store;  // the folder for copies of deltas
