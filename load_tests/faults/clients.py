@@ -11,7 +11,8 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from types import TracebackType
+
+from load_tests.client_threads import ClientThreads
 
 __all__ = ["FEATURES", "MODEL", "VERSIONS", "WIDTH", "Clients", "Responses"]
 
@@ -50,7 +51,7 @@ class Responses:
         return max(after - before for before, after in itertools.pairwise(moments))
 
 
-class Clients:
+class Clients(ClientThreads):
     """Run threads that send one request after the other over REST on persistent connections.
 
     Parameters
@@ -62,24 +63,10 @@ class Clients:
     """
 
     def __init__(self, port: int, count: int, seed: int) -> None:
+        super().__init__(count)
         self.responses = Responses()
-        self._port = port
+        self._port, self._seed = port, seed
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(f"{seed}/{number}"),), daemon=True)
-            for number in range(count)
-        ]
-
-    def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
 
     def wait_answered(self, seconds: float, since: float) -> bool:
         """Wait for a right response after a moment; return whether one came in time."""
@@ -91,7 +78,8 @@ class Clients:
             time.sleep(0.02)
         return False
 
-    def _run(self, draw: random.Random) -> None:
+    def _run(self, number: int) -> None:
+        draw = random.Random(f"{self._seed}/{number}")
         connection: http.client.HTTPConnection | None = None
         while not self._ended.wait(_PAUSE_S):
             rows = [[draw.randint(0, 9) for _ in range(WIDTH)] for _ in range(draw.randint(1, 4))]

@@ -6,11 +6,11 @@ from __future__ import annotations
 import http.client
 import threading
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 
 from graph_tools.tensors import Array
+from load_tests.client_threads import ClientThreads
 from load_tests.live.host import Connection, LiveAnswer
 from load_tests.live.model import Shape, variables_at
 
@@ -90,23 +90,12 @@ class Checks:
             self.served = max(self.served, answer.epoch)
 
 
-class CheckingClients:
+class CheckingClients(ClientThreads):
     """Ask without a pause from several threads until the end of the block; a host that is away is asked again."""
 
     def __init__(self, port: int, shape: Shape, checks: Checks, count: int = 2) -> None:
+        super().__init__(count)
         self._port, self._shape, self._checks = port, shape, checks
-        self._ended = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(count)]
-
-    def __enter__(self) -> CheckingClients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
 
     def _run(self, number: int) -> None:
         draw = np.random.default_rng(number)
