@@ -227,7 +227,7 @@ fuzz: lib $(VENV)/.stamp-test
 	$(Q)libprocessor/fuzz/run.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 	$(Q)$(BIN)/python -m pytest tests/processor/test_random_requests.py --hypothesis-profile=fuzz
 
-SOURCES = $(shell find libprocessor cost_model tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
+SOURCES = $(shell find libprocessor cost_model elastic_training tests \( -name '*.c' -o -name '*.cc' -o -name '*.h' \) -not -path '*/build/*')
 
 ## lint: check format, style, imports and spelling
 lint: $(VENV)/.stamp-lint

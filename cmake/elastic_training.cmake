@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# The ops of the elastic_training package, in a library that stock TensorFlow loads. They need nothing of libprocessor.
+
+set(ELASTIC_DIR ${CMAKE_CURRENT_SOURCE_DIR}/elastic_training)
+add_library(elastic_flags INTERFACE)
+target_include_directories(elastic_flags INTERFACE ${ELASTIC_DIR})
+target_include_directories(elastic_flags SYSTEM INTERFACE ${TENSORFLOW_INCLUDE_DIR} ${NLOHMANN_INCLUDE_DIR})
+target_compile_definitions(elastic_flags INTERFACE NDEBUG EIGEN_MAX_ALIGN_BYTES=64 _GLIBCXX_USE_CXX11_ABI=1)
+# Products and sums are rounded separately, as in NumPy. Without the flags of floating-point exceptions and errno, square
+# roots become one instruction.
+target_compile_options(elastic_flags INTERFACE -fvisibility=hidden -Wall -Wextra -Wno-sign-compare -ffp-contract=off
+                                               -fno-math-errno -fno-trapping-math)
+target_link_libraries(elastic_flags INTERFACE Threads::Threads)
+if(PROCESSOR_SANITIZE)
+  target_compile_options(elastic_flags INTERFACE -fsanitize=${PROCESSOR_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(elastic_flags INTERFACE -fsanitize=${PROCESSOR_SANITIZE})
+endif()
+
+# Rows, optimizers and policies: plain C++ without TensorFlow, so that tests of threads run under ThreadSanitizer.
+file(GLOB_RECURSE ELASTIC_STORAGE_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/*.cc)
+list(FILTER ELASTIC_STORAGE_SOURCES EXCLUDE REGEX "/src/ops/")
+add_library(elastic_storage OBJECT ${ELASTIC_STORAGE_SOURCES})
+foreach(objects IN ITEMS elastic_storage)
+  target_link_libraries(${objects} PUBLIC elastic_flags)
+  target_compile_options(${objects} PRIVATE -fmacro-prefix-map=${TENSORFLOW_INCLUDE_DIR}/=
+                                            -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
+endforeach()
+target_precompile_headers(elastic_storage PRIVATE <algorithm> <memory> <string> <vector> <nlohmann/json.hpp>)
