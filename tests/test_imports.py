@@ -60,6 +60,8 @@ ALLOWED = {
         },
         {"opentelemetry"},
     ),
+    # Tables and deltas are written by graph_tools.store. tf-keras is imported only if the user asks for its layers.
+    "elastic_training": ({"keras", "numpy", "tensorflow"}, {"graph_tools", "tf_keras"}),
     # JSON Schemas are written from the dataclasses of reports.
     "tools": ({"cost_model", "google", "graph_tools", "pydantic"}, set()),
 }
