@@ -16,6 +16,8 @@ struct AdmissionKind {
 constexpr AdmissionKind kAdmissions[] = {
     {"always", MakeAlways},
     {"count", MakeExactCount},
+    {"counting_filter", MakeCountingFilter},
+    {"poisson", MakePoisson},
 };
 
 class Always final : public Admission {
@@ -35,6 +37,8 @@ std::unique_ptr<Admission> Admission::Create(const nlohmann::json& config, uint6
   }
   throw std::invalid_argument("admission: kind is '" + kind + "', expected one of " + known);
 }
+
+nlohmann::json Admission::Stats() const { return nlohmann::json::object(); }
 
 void Admission::Restore(std::string_view state) {
   if (!state.empty()) {

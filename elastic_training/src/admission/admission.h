@@ -57,18 +57,30 @@ class Admission {
   /// that are chosen by the top 6 bits of the hash rarely wait.
   virtual bool Admit(const AdmissionRequest& request, const AdmissionMoment& moment) = 0;
 
+  /// Tells a filter of a table that counts that the table has dropped the record of a candidate, with its count.
+  virtual void Forget(uint64_t hash, uint32_t counted) { (void)hash, (void)counted; }
+
   /// Memory of the filter [bytes], without what the table keeps.
   virtual size_t bytes() const { return 0; }
 
-  /// Returns what Restore needs: the filter's counts. Nothing is admitted meanwhile (the caller stops the writers).
-  virtual std::string Save() const { return {}; }
-  /// Takes over what Save returned.
+  /// Returns counters of the filter by name, an object; for reports.
+  virtual nlohmann::json Stats() const;
+
+  /// Fixes what Save will return; keys are admitted again as soon as this returns, within microseconds. The caller stops
+  /// the writers meanwhile.
+  virtual void BeginCut() {}
+  /// Returns what Restore needs, the filter's counts: those of BeginCut, if that was called since the last Save.
+  /// Otherwise the caller stops the writers.
+  virtual std::string Save() { return {}; }
+  /// Takes over what Save returned; the caller stops the writers.
   /// \throws std::invalid_argument if the state is of another filter or other sizes; the filter is then unchanged.
   virtual void Restore(std::string_view state);
 };
 
 std::unique_ptr<Admission> MakeAlways(const nlohmann::json& config, uint64_t seed);
 std::unique_ptr<Admission> MakeExactCount(const nlohmann::json& config, uint64_t seed);
+std::unique_ptr<Admission> MakeCountingFilter(const nlohmann::json& config, uint64_t seed);
+std::unique_ptr<Admission> MakePoisson(const nlohmann::json& config, uint64_t seed);
 
 }  // namespace elastic_training
 
