@@ -20,6 +20,8 @@ SETTINGS: list[dict[str, Any]] = [
         "eviction": et.L2Norm(1e-3, triggers=et.Rows(10**6)),
     },
     {"eviction": et.Score(triggers=(et.Bytes(2**30, keep=0.5), et.Interval(60)))},
+    {"admission": et.PoissonFilter(5, rare_share=0.1, expected_keys=1000)},
+    {"admission": et.CountingFilter(5, 1000, half_life_occurrences=1e6)},
     {"eviction": et.CountDecay(half_life_days=1.5, minimum=2, triggers=())},
 ]
 
@@ -73,6 +75,14 @@ def test_seed_depends_on_the_name_alone() -> None:
             "admit: kind 'bloom', expected one of always, count, counting_filter, poisson",
         ),
         ({"admission": {"kind": "count", "treshold": 5}}, "admit count: unknown field 'treshold'"),
+        ({"admission": {"kind": "poisson", "threshold": 16, "expected_keys": 9}}, "threshold is 16, .* from 2 to 15"),
+        (
+            {
+                "admission": {"kind": "counting_filter", "threshold": 2, "expected_keys": 9, "half_life_s": 1.0}
+                | {"half_life_occurrences": 1.0}
+            },
+            "both set",
+        ),
         ({"eviction": et.AlwaysAdmit()}, "evict: AlwaysAdmit.*, expected one of CountDecay, L2Norm, Score, Ttl"),
     ],
 )

@@ -22,7 +22,7 @@ class ExactCount final : public Admission {
 std::unique_ptr<Admission> MakeExactCount(const nlohmann::json& config, uint64_t) {
   const JsonFields fields("admission count", config);
   fields.RefuseOthers({"kind", "threshold"});
-  return std::make_unique<ExactCount>(static_cast<uint32_t>(fields.Integer("threshold", 2, 1, 1 << 20)));
+  return std::make_unique<ExactCount>(static_cast<uint32_t>(fields.Integer("threshold", 2, 1, (1 << 24) - 1)));
 }
 
 }  // namespace elastic_training
