@@ -16,6 +16,19 @@ if(PROCESSOR_SANITIZE)
   target_link_options(elastic_flags INTERFACE -fsanitize=${PROCESSOR_SANITIZE})
 endif()
 
+# The steps of optimizers have a form for each instruction set, chosen at run time. A precompiled header for other
+# instruction sets cannot be used.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  target_compile_definitions(elastic_flags INTERFACE ELASTIC_TRAINING_X86)
+  set_source_files_properties(${ELASTIC_DIR}/src/optimizers/update_kernels_avx2.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx2" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+  # GCC's own header leaves variables uninitialized on purpose.
+  set_source_files_properties(${ELASTIC_DIR}/src/optimizers/update_kernels_avx512.cc PROPERTIES
+    COMPILE_OPTIONS "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-Wno-maybe-uninitialized;-Wno-uninitialized"
+    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
+endif()
+set_source_files_properties(${ELASTIC_DIR}/src/optimizers/update_kernels.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
 # Rows, optimizers and policies: plain C++ without TensorFlow, so that tests of threads run under ThreadSanitizer.
 file(GLOB_RECURSE ELASTIC_STORAGE_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/*.cc)
 list(FILTER ELASTIC_STORAGE_SOURCES EXCLUDE REGEX "/src/ops/")
@@ -26,3 +39,18 @@ foreach(objects IN ITEMS elastic_storage)
                                             -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
 endforeach()
 target_precompile_headers(elastic_storage PRIVATE <algorithm> <memory> <string> <vector> <nlohmann/json.hpp>)
+
+if(PROCESSOR_TESTS)
+  find_package(GTest REQUIRED)
+  file(GLOB_RECURSE ELASTIC_TEST_SOURCES CONFIGURE_DEPENDS tests/elastic_training/src/test_*.cc)
+  add_executable(elastic_training_tests EXCLUDE_FROM_ALL ${ELASTIC_TEST_SOURCES})
+  target_link_libraries(elastic_training_tests PRIVATE elastic_storage GTest::gtest_main)
+  target_compile_options(elastic_training_tests PRIVATE -O1)
+  set_target_properties(elastic_training_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
+  # The optimizers as C functions, for tests that compare them with NumPy.
+  add_library(elastic_optimizer_probe MODULE EXCLUDE_FROM_ALL
+              tests/elastic_training/src/optimizers/optimizer_probe.cc)
+  target_link_libraries(elastic_optimizer_probe PRIVATE elastic_storage)
+  set_target_properties(elastic_optimizer_probe PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endif()

@@ -2,7 +2,8 @@
 """How a table learns: one step for each distinct key of a batch, inside the backward pass.
 
 Each has a second form, `Group...`, with sparse group lasso after "Adaptive Optimizers with Sparse Group Lasso": `l1`
-makes single weights zero, `l21` whole rows, and `l2` shrinks. With all three zero it is the plain optimizer, bit by bit.
+makes single weights zero, `l21` whole rows, and `l2` shrinks. With all three zero it is the plain optimizer, bit
+for bit.
 
 Defaults are those of Keras 3.
 """
@@ -99,8 +100,11 @@ class _GroupLasso(Setting):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("l1", "l2", "l21"):
-            self._number(name, 0)
+            self._number(name, 0, 1e6)
         self._whole("release_after", 0, 2**31 - 1)
+        if self.release_after and not self.lasso:
+            name = type(self).__name__
+            raise ValueError(f"{name}: release_after without l1 or l21, expected 0, because no row becomes zero")
 
     @property
     def lasso(self) -> bool:
@@ -129,6 +133,8 @@ class Adagrad(Optimizer):
         super().__post_init__()
         self._number("initial_accumulator", 0, 1e30)
         self._number("epsilon", 0, 1)
+        if self.initial_accumulator == 0 and self.epsilon == 0:
+            raise ValueError(f"{type(self).__name__}: initial_accumulator and epsilon are 0, expected one above 0")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,29 +160,37 @@ class Adam(Optimizer):
         super().__post_init__()
         for name in ("beta_1", "beta_2"):
             self._number(name, 0, 1 - 2**-24)
-        self._number("epsilon", 0, 1)
+        self._number("epsilon", 1e-30, 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ftrl(Optimizer):
-    """FTRL-proximal.
+    """FTRL-proximal as in Keras: the first steps forget a part of the initial weights. A rate of 0 changes nothing.
 
     Parameters
     ----------
     learning_rate_power : float
         At most 0; -0.5 divides by the square root of the accumulated squares.
+    l2_shrinkage : float
+        Strength of a penalty that is part of the gradient.
+    beta : float
+        Added to the root of the accumulated squares, before the learning rate divides it.
     """
 
     learning_rate: Any = 0.001
     learning_rate_power: float = -0.5
     initial_accumulator: float = 0.1
+    l2_shrinkage: float = 0.0
+    beta: float = 0.0
     kind: ClassVar[str] = "ftrl"
     table_kind: ClassVar[str] = "ftrl"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._number("learning_rate_power", -1, 0)
-        self._number("initial_accumulator", 0, 1e30)
+        self._number("initial_accumulator", 1e-30, 1e30)
+        for name in ("l2_shrinkage", "beta"):
+            self._number(name, 0, 1e6)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,56 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adagrad as Keras 3 has it: a ← a + g·g; x ← x − (lr · g) / √(a + ε). Slots: a [dim], which begins at
+// Adagrad as Keras 3 has it: a ← a + g · g; x ← x − (lr · g) / √(a + ε). Slots: a [dim], which begins at
 // initial_accumulator.
-#include <algorithm>
-#include <cmath>
-
-#include "src/base/vector_clones.h"
-#include "src/config/json_fields.h"
-#include "src/optimizers/optimizer.h"
+// Row-wise Adagrad has one accumulator per row: a ← a + Σ g · g / dim; x ← x − (lr / √(a + ε)) · g. Slots: a [1].
+// With lasso, the residual [dim] follows.
+#include "src/optimizers/row_optimizer.h"
 
 namespace elastic_training {
 namespace {
 
-ELASTIC_VECTOR_CLONES
-void AdagradRows(float* const* rows, const float* const* gradients, size_t count, size_t dim, float learning_rate,
-                 float epsilon) {
-  for (size_t i = 0; i < count; ++i) {
-    float* __restrict x = rows[i];
-    float* __restrict a = rows[i] + dim;
-    const float* __restrict g = gradients[i];
-    for (size_t j = 0; j < dim; ++j) {
-      a[j] += g[j] * g[j];
-      x[j] -= learning_rate * g[j] / std::sqrt(a[j] + epsilon);
-    }
+std::unique_ptr<Optimizer> MakeAdagradOf(const JsonFields& fields, size_t dim, size_t accumulators, UpdateRowsFn plain,
+                                         UpdateRowsFn group) {
+  fields.RefuseOthers({"kind", "initial_accumulator", "epsilon", "l1", "l2", "l21", "release_after"});
+  const float initial = static_cast<float>(fields.Number("initial_accumulator", 0.1, 0, 1e30));
+  UpdateConstants constants;
+  constants.epsilon = static_cast<float>(fields.Number("epsilon", 1e-7, 0, 1));
+  if (initial == 0 && constants.epsilon == 0) {
+    throw std::invalid_argument(fields.name() +
+                                ": initial_accumulator and epsilon are 0, expected one above 0, because "
+                                "a gradient of 0 would be divided by 0");
   }
+  const GroupLasso lasso = GroupLasso::Read(fields);
+  std::vector<SlotRun> slots = {{accumulators, initial}};
+  if (lasso.any()) slots.push_back({dim, 0.0f});
+  return std::make_unique<RowOptimizer>(dim, std::move(slots), lasso.any() ? group : plain, constants, lasso);
 }
-
-class Adagrad final : public Optimizer {
- public:
-  Adagrad(size_t dim, float initial_accumulator, float epsilon)
-      : Optimizer(dim, /*slots=*/dim, /*hyper_size=*/1, /*tells_outcomes=*/false),
-        initial_accumulator_(initial_accumulator),
-        epsilon_(epsilon) {}
-
-  void InitSlots(float* slots) const override { std::fill_n(slots, dim(), initial_accumulator_); }
-
-  void Apply(float* const* rows, const float* const* gradients, size_t count, const OptimizerStep& step,
-             RowOutcome*) const override {
-    AdagradRows(rows, gradients, count, dim(), step.hyper[0], epsilon_);
-  }
-
- private:
-  const float initial_accumulator_, epsilon_;
-};
 
 }  // namespace
 
 std::unique_ptr<Optimizer> MakeAdagrad(const nlohmann::json& config, size_t dim) {
-  const JsonFields fields("optimizer adagrad", config);
-  fields.RefuseOthers({"kind", "initial_accumulator", "epsilon"});
-  const double initial = fields.Number("initial_accumulator", 0.1, 0, 1e30);
-  const double epsilon = fields.Number("epsilon", 1e-7, 0, 1);
-  return std::make_unique<Adagrad>(dim, static_cast<float>(initial), static_cast<float>(epsilon));
+  const UpdateKernels& kernels = BestUpdateKernels();
+  return MakeAdagradOf(JsonFields("optimizer adagrad", config), dim, dim, kernels.adagrad, kernels.group_adagrad);
+}
+
+std::unique_ptr<Optimizer> MakeRowwiseAdagrad(const nlohmann::json& config, size_t dim) {
+  const UpdateKernels& kernels = BestUpdateKernels();
+  return MakeAdagradOf(JsonFields("optimizer rowwise_adagrad", config), dim, 1, kernels.rowwise_adagrad,
+                       kernels.group_rowwise_adagrad);
 }
 
 }  // namespace elastic_training

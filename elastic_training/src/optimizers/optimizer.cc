@@ -15,8 +15,8 @@ struct OptimizerKind {
 };
 
 constexpr OptimizerKind kOptimizers[] = {
-    {"sgd", MakeSgd},
-    {"adagrad", MakeAdagrad},
+    {"sgd", MakeSgd},   {"adagrad", MakeAdagrad}, {"rowwise_adagrad", MakeRowwiseAdagrad},
+    {"adam", MakeAdam}, {"ftrl", MakeFtrl},
 };
 
 }  // namespace

@@ -80,6 +80,9 @@ class Optimizer {
 
 std::unique_ptr<Optimizer> MakeSgd(const nlohmann::json& config, size_t dim);
 std::unique_ptr<Optimizer> MakeAdagrad(const nlohmann::json& config, size_t dim);
+std::unique_ptr<Optimizer> MakeRowwiseAdagrad(const nlohmann::json& config, size_t dim);
+std::unique_ptr<Optimizer> MakeAdam(const nlohmann::json& config, size_t dim);
+std::unique_ptr<Optimizer> MakeFtrl(const nlohmann::json& config, size_t dim);
 
 }  // namespace elastic_training
 

@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient descent: x ← x − (lr · g). No slots.
-#include "src/base/vector_clones.h"
-#include "src/config/json_fields.h"
-#include "src/optimizers/optimizer.h"
+// Gradient descent: x ← x − lr · g. No slots; with lasso (V = 1) the residual [dim].
+#include "src/optimizers/row_optimizer.h"
 
 namespace elastic_training {
-namespace {
-
-ELASTIC_VECTOR_CLONES
-void SgdRows(float* const* rows, const float* const* gradients, size_t count, size_t dim, float learning_rate) {
-  for (size_t i = 0; i < count; ++i) {
-    float* __restrict x = rows[i];
-    const float* __restrict g = gradients[i];
-    for (size_t j = 0; j < dim; ++j) x[j] -= learning_rate * g[j];
-  }
-}
-
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(size_t dim) : Optimizer(dim, /*slots=*/0, /*hyper_size=*/1, /*tells_outcomes=*/false) {}
-
-  void InitSlots(float*) const override {}
-
-  void Apply(float* const* rows, const float* const* gradients, size_t count, const OptimizerStep& step,
-             RowOutcome*) const override {
-    SgdRows(rows, gradients, count, dim(), step.hyper[0]);
-  }
-};
-
-}  // namespace
 
 std::unique_ptr<Optimizer> MakeSgd(const nlohmann::json& config, size_t dim) {
-  JsonFields("optimizer sgd", config).RefuseOthers({"kind"});
-  return std::make_unique<Sgd>(dim);
+  const JsonFields fields("optimizer sgd", config);
+  fields.RefuseOthers({"kind", "l1", "l2", "l21", "release_after"});
+  const GroupLasso lasso = GroupLasso::Read(fields);
+  const UpdateKernels& kernels = BestUpdateKernels();
+  if (!lasso.any())
+    return std::make_unique<RowOptimizer>(dim, std::vector<SlotRun>{}, kernels.sgd, UpdateConstants{}, lasso);
+  return std::make_unique<RowOptimizer>(dim, std::vector<SlotRun>{{dim, 0.0f}}, kernels.group_sgd, UpdateConstants{},
+                                        lasso);
 }
 
 }  // namespace elastic_training
