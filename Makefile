@@ -60,7 +60,7 @@ $(VENV)/.stamp-in-place: $(VENV)/.stamp-build
 ## build: build the library and the Python binding, and install the three commands into .venv/bin
 build: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-command-lines
 
-## lib: build only libprocessor.so and the Python binding, in processor/
+## lib: build only libprocessor.so, the Python binding and libelastic_training.so, in their packages
 lib: $(VENV)/.stamp-build
 	$(Q)test -e $(BUILD)/.ninja_log || echo "Compiling libprocessor.so, $(JOBS) files at a time; the first time this takes some 8 minutes of CPU time"
 	$(Q)$(CONFIGURE) -B $(BUILD) -DPROCESSOR_BENCH=ON $(QUIET)
@@ -137,7 +137,7 @@ test-faults: host-go $(VENV)/.stamp-load-test
 
 ## test-py: run the tests of the Python packages
 test-py: lib $(VENV)/.stamp-test .venv-clients/.stamp
-	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/demo tests/load_tests $(PYTEST_ARGS)
+	$(Q)$(PYTEST) tests/processor tests/graph_tools tests/cost_model tests/serving_proxy tests/elastic_training tests/demo tests/load_tests $(PYTEST_ARGS)
 
 ## bench: measure speed, latency, CPU time and memory against stock TensorFlow
 bench: lib $(VENV)/.stamp-bench
@@ -272,4 +272,4 @@ check: lint typecheck test
 ## clean: remove all build outputs, but not .venv
 clean:
 	$(Q)rm -rf build dist results .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	$(Q)rm -f processor/libprocessor.so processor/libprocessor_rules.so processor/_abi.py processor/_build.py
+	$(Q)rm -f elastic_training/libelastic_training.so processor/libprocessor.so processor/libprocessor_rules.so processor/_abi.py processor/_build.py

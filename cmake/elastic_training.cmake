@@ -54,3 +54,22 @@ if(PROCESSOR_TESTS)
   target_link_libraries(elastic_optimizer_probe PRIVATE elastic_storage)
   set_target_properties(elastic_optimizer_probe PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
+
+file(GLOB ELASTIC_OP_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/ops/*.cc)
+add_library(elastic_training MODULE ${ELASTIC_OP_SOURCES})
+target_precompile_headers(elastic_training PRIVATE
+  <string> <vector> <tensorflow/core/framework/op.h> <tensorflow/core/framework/op_kernel.h>
+  <tensorflow/core/framework/resource_mgr.h> <tensorflow/core/framework/shape_inference.h>)
+target_compile_options(elastic_training PRIVATE -fmacro-prefix-map=${TENSORFLOW_INCLUDE_DIR}/=
+                                                -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
+# A library of ops registers them when it is loaded, and needs no symbol of TensorFlow's C++ API.
+target_link_libraries(elastic_training PRIVATE elastic_storage elastic_flags
+                                               ${TENSORFLOW_DIR}/libtensorflow_framework.so.2)
+set_target_properties(elastic_training PROPERTIES
+  BUILD_WITH_INSTALL_RPATH ON
+  INSTALL_RPATH "$ORIGIN/../tensorflow"
+  INSTALL_RPATH_USE_LINK_PATH OFF)
+if(NOT SKBUILD AND NOT PROCESSOR_SANITIZE)
+  # In a checkout, the library is put where the package looks for it.
+  set_target_properties(elastic_training PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ELASTIC_DIR})
+endif()

@@ -22,6 +22,7 @@ endif()
 
 install(TARGETS processor processor_rules LIBRARY DESTINATION processor)
 install(TARGETS cost_model_engine LIBRARY DESTINATION cost_model/simulation)
+install(TARGETS elastic_training LIBRARY DESTINATION elastic_training)
 install(FILES libprocessor/include/processor/processor.h libprocessor/include/processor/deeprec.h
         DESTINATION processor/include/processor)
 install(FILES ${BINDING_FILES} DESTINATION processor)

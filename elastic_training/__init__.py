@@ -17,6 +17,7 @@ from elastic_training.optimizers import (
     GroupSGD,
     RowwiseAdagrad,
 )
+from elastic_training.table import RowContents, Table
 
 __all__ = [
     "SGD",
@@ -38,9 +39,11 @@ __all__ = [
     "L2Norm",
     "Normal",
     "PoissonFilter",
+    "RowContents",
     "Rows",
     "RowwiseAdagrad",
     "Score",
+    "Table",
     "TableConfig",
     "TruncatedNormal",
     "Ttl",

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/storage/elastic_table.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace elastic_training {
+namespace {
+
+// Names the table in what its parts refuse.
+template <typename Make>
+auto MakeFor(const TableConfig& config, const Make& make) {
+  try {
+    return make();
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("table '" + config.name + "' " + error.what());
+  }
+}
+
+}  // namespace
+
+ElasticTable::ElasticTable(TableConfig config)
+    : config_(std::move(config)),
+      optimizer_(MakeFor(config_, [&] { return Optimizer::Create(config_.optimizer, config_.dim); })),
+      admission_(MakeFor(config_, [&] { return Admission::Create(config_.admission, config_.seed); })),
+      initial_(MakeFor(config_, [&] { return InitialRow(config_.initializer, config_.seed, config_.dim); })),
+      store_(RowLayout(config_.dim, optimizer_->slots(), config_.string_keys), *optimizer_, initial_),
+      directory_(&store_) {
+  if (optimizer_->tells_outcomes() && config_.default_value != 0) {
+    throw std::invalid_argument("table '" + config_.name +
+                                "' default: group lasso makes rows zero, so the default row must be zeros too");
+  }
+}
+
+RowCounts ElasticTable::counts() const {
+  RowCounts sum;
+  uint64_t cursor = 0;
+  do {
+    cursor = WithSegment<true>(cursor, [&](const Segment* segment) {
+      const RowCounts& one = segment->counts();
+      sum.full += one.full;
+      sum.candidates += one.candidates;
+      sum.released += one.released;
+      sum.zero += one.zero;
+    });
+  } while (cursor != 0);
+  return sum;
+}
+
+size_t ElasticTable::bytes() const {
+  size_t sum = store_.full.bytes() + store_.records.bytes() + directory_.bytes() + admission_->bytes();
+  uint64_t cursor = 0;
+  do {
+    cursor = WithSegment<true>(cursor, [&](const Segment* segment) { sum += segment->bytes(); });
+  } while (cursor != 0);
+  return sum;
+}
+
+std::string ElasticTable::Stats() const {
+  const RowCounts rows = counts();
+  const nlohmann::json stats = {{"name", config_.name},
+                                {"step", step()},
+                                {"occurrences", occurrences()},
+                                {"rows", rows.full + rows.released},
+                                {"full_rows", rows.full},
+                                {"released_rows", rows.released},
+                                {"zero_rows", rows.zero + rows.released},
+                                {"candidates", rows.candidates},
+                                {"bytes", bytes()},
+                                {"admitted", admitted_.load()},
+                                {"refused", refused_.load()},
+                                {"evicted", evicted_.load()},
+                                {"released", released_.load()},
+                                {"updated", updated_.load()},
+                                {"refused_updates", refused_updates_.load()},
+                                {"dropped_updates", dropped_updates_.load()}};
+  return stats.dump();
+}
+
+}  // namespace elastic_training

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table of rows that grows by itself: any key may be looked up, and gets a row when training meets it and the filter
+// admits it. Any number of threads may read and train at once; no row is ever read torn.
+//
+// Functions throw std::bad_alloc if the machine has no memory; the table is then as before, or has some of the keys.
+#ifndef ELASTIC_TRAINING_STORAGE_ELASTIC_TABLE_H_
+#define ELASTIC_TRAINING_STORAGE_ELASTIC_TABLE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "src/admission/admission.h"
+#include "src/config/table_config.h"
+#include "src/optimizers/optimizer.h"
+#include "src/storage/key_batch.h"
+#include "src/storage/segment_directory.h"
+
+namespace elastic_training {
+
+/// What a key has in the table.
+enum class RowKind : uint8_t {
+  kAbsent = 0,
+  kFull = 1,
+  /// Zero weights, of which nothing is stored.
+  kReleased = 2,
+  /// Counted by admission, and not admitted yet.
+  kCandidate = 3,
+};
+
+/// A row that a visitor sees, valid during the call.
+struct RowView {
+  uint64_t key;
+  std::string_view text;
+  RowKind kind;
+  uint32_t touch, count;
+  /// [dim] and [slots]; null unless the row is full.
+  const float *weights, *slots;
+};
+
+/// What a sweep does with a row.
+enum class RowFate : uint8_t { kKeep, kEvict, kRelease };
+
+struct LookupRequest {
+  KeyBatch keys;
+  /// Count occurrences, admit and insert; otherwise nothing is written.
+  bool training = false;
+  /// Positions to leave out: they read zeros [count]; null: none.
+  const uint8_t* masked = nullptr;
+  /// Time [s] since 2020-01-01 UTC.
+  uint32_t now = 0;
+  /// Result [count, dim].
+  float* rows = nullptr;
+  /// Results of training, for Update: row numbers, -1 where there is nothing to update [count]; the first position with the
+  /// same key [count].
+  int64_t* places = nullptr;
+  int32_t* firsts = nullptr;
+};
+
+struct UpdateRequest {
+  KeyBatch keys;
+  /// Of the lookup [count].
+  const int64_t* places = nullptr;
+  const int32_t* firsts = nullptr;
+  /// Position i has the gradient gradients[gradient_of[i]] · scales[i]. Null: i, and 1.
+  const float* gradients = nullptr;
+  const int32_t* gradient_of = nullptr;
+  const float* scales = nullptr;
+  /// [Optimizer::hyper_size()]
+  const float* hyper = nullptr;
+};
+
+struct UpdateResult {
+  /// Position of a gradient that is not finite, if the table stops on them; nothing was updated then.
+  int64_t not_finite = -1;
+  size_t updated = 0;
+};
+
+/// Contents of rows for Insert and Read; any pointer may be null.
+struct RowContents {
+  float *weights = nullptr, *slots = nullptr;  // [count, dim], [count, slots]
+  int64_t *touches = nullptr, *counts = nullptr, *kinds = nullptr;
+};
+
+class ElasticTable {
+ public:
+  /// \throws std::invalid_argument that names the field of the configuration.
+  explicit ElasticTable(TableConfig config);
+
+  const TableConfig& config() const { return config_; }
+  const RowLayout& layout() const { return store_.layout; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  Admission& admission() { return *admission_; }
+
+  void Lookup(const LookupRequest& request);
+  /// Applies one optimizer step to each distinct key; `firsts` must be positions (the caller checks).
+  UpdateResult Update(const UpdateRequest& request);
+
+  /// Number of updates so far.
+  uint64_t step() const { return step_.load(std::memory_order_relaxed); }
+  void set_step(uint64_t step) { step_.store(step, std::memory_order_relaxed); }
+  uint64_t occurrences() const { return occurrences_.load(std::memory_order_relaxed); }
+  void set_occurrences(uint64_t occurrences) { occurrences_.store(occurrences, std::memory_order_relaxed); }
+
+  /// Writes rows, past admission. What is null is, for a new row, initial; for one that is present, as it was. The last of
+  /// equal keys counts.
+  void Insert(const KeyBatch& keys, const RowContents& contents);
+  /// Reads rows; keys without a full row read the default row or, if released, zeros; slots read 0.
+  void Read(const KeyBatch& keys, const RowContents& contents) const;
+  /// Removes rows and candidates; returns how many there were.
+  size_t Evict(const KeyBatch& keys);
+
+  /// Calls `visit` for all rows of the segment that has hash `cursor`, locked for writers. Returns the first hash after
+  /// that segment, 0 after the last one: so a pass over the table begins and ends with 0, and visits each row that is
+  /// there all the time once.
+  uint64_t Visit(uint64_t cursor, const std::function<void(const RowView&)>& visit) const;
+  /// As Visit, with the segment locked, and does what `decide` returns for each row.
+  uint64_t Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide);
+
+  /// Begins to record evicted keys for a consumer, 0 to 2. All rows count as changed.
+  void AddConsumer(int consumer);
+  /// Passes each row that changed since the last call (full or released), and each key that was evicted since. A key that
+  /// came back is in both: evictions come first. A row that changes meanwhile is passed now or in the next call.
+  void Collect(int consumer, const std::function<void(const RowView&)>& changed,
+               const std::function<void(uint64_t key, std::string_view text)>& evicted);
+
+  /// Numbers of rows by kind.
+  RowCounts counts() const;
+  /// Memory [bytes]: chunks of rows, indexes, string keys, the filter.
+  size_t bytes() const;
+  /// Returns the counters as a JSON object.
+  std::string Stats() const;
+
+ private:
+  struct LookupCounts {
+    uint64_t admitted = 0, refused = 0;
+  };
+  struct Tombstones {
+    bool active = false;
+    std::vector<uint64_t> keys;
+    std::vector<std::string> texts;
+  };
+
+  /// Runs `body(segment, positions, count, &again)` for all pending positions, grouped, with the segment locked; positions
+  /// which it leaves in `again` because their segment has split come once more.
+  template <bool kShared, typename Body>
+  void ForEachGroup(KeyScratch* scratch, const Body& body) const;
+  /// Runs `body(segment)` for the segment that has a hash, locked; returns the first hash after it, 0 after the last one.
+  template <bool kShared, typename Body>
+  uint64_t WithSegment(uint64_t hash, const Body& body) const;
+
+  void LookupGroup(const LookupRequest& request, KeyScratch* scratch, Segment* segment, const uint32_t* positions,
+                   size_t count, std::vector<uint32_t>* again, LookupCounts* counts);
+  /// Returns the row that training gets for a key, kNoRow if it gets none.
+  uint32_t TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now, Segment* segment,
+                       LookupCounts* counts);
+  void CopyRow(uint32_t row, float* out) const;
+  UpdateResult SumGradients(const UpdateRequest& request, KeyScratch* scratch);
+  size_t UpdateGroup(const UpdateRequest& request, KeyScratch* scratch, Segment* segment, const uint32_t* positions,
+                     size_t count, const OptimizerStep& step);
+  const float* Gradient(const UpdateRequest& request, const KeyScratch& scratch, uint32_t position) const;
+  RowView ViewOf(const Segment& segment, uint32_t row) const;
+  void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
+
+  const TableConfig config_;
+  const std::unique_ptr<const Optimizer> optimizer_;
+  const std::unique_ptr<Admission> admission_;
+  const InitialRow initial_;
+  RowStore store_;
+  SegmentDirectory directory_;
+  std::atomic<uint64_t> step_{0}, occurrences_{0};
+  std::atomic<uint64_t> admitted_{0}, refused_{0}, evicted_{0}, released_{0}, updated_{0}, refused_updates_{0},
+      dropped_updates_{0};
+  mutable std::atomic<uint32_t> turn_{0};
+  std::mutex tombstones_mutex_;
+  Tombstones tombstones_[kConsumers];
+  std::atomic<bool> records_tombstones_{false};
+};
+
+template <bool kShared, typename Body>
+void ElasticTable::ForEachGroup(KeyScratch* scratch, const Body& body) const {
+  std::vector<uint32_t> again;
+  while (!scratch->pending.empty()) {
+    const SegmentDirectory::Array& array = directory_.array();
+    scratch->groups.Build(array, scratch->hashes.data(), scratch->pending);
+    const std::vector<uint32_t>& order = scratch->groups.order();
+    const size_t start = turn_.fetch_add(1, std::memory_order_relaxed) * kGoldenStep >> 40;
+    scratch->groups.ForEachLocked<kShared>(start, [&](const KeyGroups::Group& group) {
+      const uint32_t* positions = &order[group.begin];
+      const size_t count = group.end - group.begin;
+      // Hashes are in order of their highest bits, so if the segment has the first and the last, it has all between.
+      const Segment& segment = *group.segment;
+      if (segment.depth() <= array.depth() && segment.Covers(scratch->hashes[positions[0]]) &&
+          segment.Covers(scratch->hashes[positions[count - 1]])) {
+        body(group.segment, positions, count, &again);
+      } else {
+        again.insert(again.end(), positions, positions + count);
+      }
+    });
+    scratch->pending.swap(again);
+    again.clear();
+  }
+}
+
+template <bool kShared, typename Body>
+uint64_t ElasticTable::WithSegment(uint64_t hash, const Body& body) const {
+  for (;;) {
+    const SegmentDirectory::Array& array = directory_.array();
+    Segment* const segment = array.at(array.entry(hash));
+    std::conditional_t<kShared, std::shared_lock<std::shared_mutex>, std::unique_lock<std::shared_mutex>> lock(
+        segment->mutex);
+    if (!segment->Covers(hash)) continue;  // it has split meanwhile
+    body(segment);
+    return segment->end();
+  }
+}
+
+}  // namespace elastic_training
+
+#endif  // ELASTIC_TRAINING_STORAGE_ELASTIC_TABLE_H_

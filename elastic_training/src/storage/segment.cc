@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/storage/segment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace elastic_training {
+
+bool Segment::IsKey(uint32_t row, const KeyRef& key) const {
+  char* const address = store_.address(row);
+  const RowHeader& header = store_.layout.header(address);
+  return header.key == key.key && header.Has(kLiveFlag) &&
+         (!store_.layout.string_keys || strings_.at(store_.layout.string(address)) == key.text);
+}
+
+uint32_t Segment::Take(bool record) {
+  Pool& pool = record ? records_ : full_;
+  RowSlabs& slabs = record ? store_.records : store_.full;
+  const uint32_t bit = record ? kRecordBit : 0;
+  if (pool.free != kNoRow) {
+    const uint32_t row = pool.free;
+    pool.free = store_.header(row).touch;
+    return row;
+  }
+  if (pool.next == pool.end) {
+    pool.next = slabs.TakeChunk();
+    pool.end = pool.next + RowSlabs::kChunkRows;
+  }
+  return pool.next++ | bit;
+}
+
+void Segment::GiveBack(uint32_t row) {
+  Pool& pool = IsRecord(row) ? records_ : full_;
+  RowHeader& header = store_.header(row);
+  header.count_flags = 0;
+  header.touch = pool.free;
+  pool.free = row;
+}
+
+uint32_t Segment::Add(const KeyRef& key, bool record) {
+  Reserve();
+  if (strings_.wasteful()) CompactStrings();
+  StringPlace place{0, 0};
+  if (store_.layout.string_keys) place = strings_.Add(key.text);
+  uint32_t row;
+  try {
+    row = Take(record);
+  } catch (...) {
+    strings_.Remove(place);
+    throw;
+  }
+  char* const address = store_.address(row);
+  store_.layout.header(address) = {key.key, 0, kLiveFlag};
+  if (store_.layout.string_keys) store_.layout.string(address) = place;
+  index_.Insert(key.hash, row);
+  return row;
+}
+
+void Segment::FillNew(uint32_t row, const RowHeader& header, bool zeros) {
+  float* const weights = store_.weights(row);
+  if (zeros) {
+    std::fill_n(weights, store_.layout.dim, 0.0f);
+  } else {
+    store_.initial.Fill(header.key, weights);
+  }
+  store_.optimizer.InitSlots(weights + store_.layout.dim);
+  ++counts_.full;
+}
+
+uint32_t Segment::AddFull(const KeyRef& key) {
+  const uint32_t row = Add(key, /*record=*/false);
+  RowHeader& header = store_.header(row);
+  FillNew(row, header, /*zeros=*/false);
+  store_.MarkDirty(row, &header);
+  return row;
+}
+
+uint32_t Segment::AddCandidate(const KeyRef& key) {
+  const uint32_t row = Add(key, /*record=*/true);
+  ++counts_.candidates;
+  return row;
+}
+
+uint32_t Segment::MakeFull(uint64_t hash, uint32_t record) {
+  const uint32_t row = Take(/*record=*/false);
+  RowHeader& header = store_.header(row);
+  header = store_.header(record);
+  if (store_.layout.string_keys) {
+    store_.layout.string(store_.address(row)) = store_.layout.string(store_.address(record));
+  }
+  const bool released = header.Has(kReleasedFlag);
+  --(released ? counts_.released : counts_.candidates);
+  header.Clear(kReleasedFlag | kZeroFlag);
+  FillNew(row, header, released);
+  SetZero(&header, released);
+  store_.MarkDirty(row, &header);
+  index_.Replace(hash, record, row);
+  GiveBack(record);
+  return row;
+}
+
+uint32_t Segment::Release(uint64_t hash, uint32_t row) {
+  const uint32_t record = Take(/*record=*/true);
+  RowHeader& header = store_.header(record);
+  SetZero(&store_.header(row), false);
+  header = store_.header(row);
+  if (store_.layout.string_keys) {
+    store_.layout.string(store_.address(record)) = store_.layout.string(store_.address(row));
+  }
+  --counts_.full;
+  ++counts_.released;
+  header.Set(kReleasedFlag | kZeroFlag);
+  store_.MarkDirty(record, &header);
+  index_.Replace(hash, row, record);
+  GiveBack(row);
+  return record;
+}
+
+void Segment::Remove(uint64_t hash, uint32_t row) {
+  RowHeader& header = store_.header(row);
+  if (!IsRecord(row)) {
+    SetZero(&header, false);
+    --counts_.full;
+  } else {
+    --(header.Has(kReleasedFlag) ? counts_.released : counts_.candidates);
+  }
+  if (store_.layout.string_keys) strings_.Remove(store_.layout.string(store_.address(row)));
+  index_.Erase(hash, row);
+  GiveBack(row);
+}
+
+void Segment::SetZero(RowHeader* header, bool zero) {
+  if (header->Has(kZeroFlag) == zero) return;
+  header->count_flags ^= kZeroFlag;
+  counts_.zero += zero ? 1 : -1;
+}
+
+void Segment::Reserve() {
+  if (!index_.full()) return;
+  // Small indexes double; large ones grow by a quarter, so that they are never less than two thirds full.
+  BucketIndex larger(size() < 1024 ? 2 * size() + 4 : size());
+  ForEachHash([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
+  index_ = std::move(larger);
+}
+
+void Segment::CompactStrings() {
+  StringArena compact;
+  std::vector<std::pair<uint32_t, StringPlace>> places;
+  places.reserve(size());
+  index_.ForEach([&](uint32_t row) { places.emplace_back(row, compact.Add(text(row))); });
+  for (const auto& [row, place] : places) store_.layout.string(store_.address(row)) = place;
+  strings_ = std::move(compact);
+}
+
+std::unique_ptr<Segment> Segment::Split() {
+  auto upper = std::make_unique<Segment>(&store_, depth_ + 1, 2 * prefix_ + 1);
+  std::vector<std::pair<uint64_t, uint32_t>> stay, go;
+  stay.reserve(size());
+  go.reserve(size());
+  ForEachHash([&](uint64_t hash, uint32_t row) { (upper->Covers(hash) ? go : stay).emplace_back(hash, row); });
+  BucketIndex stays(stay.size()), goes(go.size());
+  // All that can throw comes first, so that nothing is half moved.
+  StringArena kept, moved;
+  std::vector<StringPlace> places;
+  if (store_.layout.string_keys) {
+    places.reserve(size());
+    for (const auto& [hash, row] : stay) places.push_back(kept.Add(text(row)));
+    for (const auto& [hash, row] : go) places.push_back(moved.Add(text(row)));
+  }
+  size_t i = 0;
+  for (const auto& [hash, row] : stay) {
+    stays.Insert(hash, row);
+    if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = places[i++];
+  }
+  for (const auto& [hash, row] : go) {
+    goes.Insert(hash, row);
+    if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = places[i++];
+    const RowHeader& header = store_.header(row);
+    const auto move = [](int64_t& from, int64_t& to) { --from, ++to; };
+    if (!IsRecord(row)) {
+      move(counts_.full, upper->counts_.full);
+      if (header.Has(kZeroFlag)) move(counts_.zero, upper->counts_.zero);
+    } else if (header.Has(kReleasedFlag)) {
+      move(counts_.released, upper->counts_.released);
+    } else {
+      move(counts_.candidates, upper->counts_.candidates);
+    }
+  }
+  // Rows that were given back stay with the segment of the key that they had: update ops may still have their numbers.
+  for (Pool* pool : {&full_, &records_}) {
+    Pool& other = pool == &full_ ? upper->full_ : upper->records_;
+    uint32_t row = pool->free;
+    pool->free = kNoRow;
+    while (row != kNoRow) {
+      RowHeader& header = store_.header(row);
+      const uint32_t next = header.touch;
+      uint32_t& list = upper->Covers(HashKey(header.key)) ? other.free : pool->free;
+      header.touch = list;
+      list = row;
+      row = next;
+    }
+  }
+  index_ = std::move(stays);
+  upper->index_ = std::move(goes);
+  strings_ = std::move(kept);
+  upper->strings_ = std::move(moved);
+  ++depth_;
+  prefix_ *= 2;
+  return upper;
+}
+
+}  // namespace elastic_training

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of all keys whose hashes begin with the same bits: an index, and the rows that were taken and given back.
+// A row belongs to the segment of its key for good, so the lock of the segment guards all that is in it.
+#ifndef ELASTIC_TRAINING_STORAGE_SEGMENT_H_
+#define ELASTIC_TRAINING_STORAGE_SEGMENT_H_
+
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <string_view>
+
+#include "src/base/hash.h"
+#include "src/optimizers/optimizer.h"
+#include "src/storage/bucket_index.h"
+#include "src/storage/initial_row.h"
+#include "src/storage/row_layout.h"
+#include "src/storage/row_slabs.h"
+#include "src/storage/string_arena.h"
+
+namespace elastic_training {
+
+/// What all segments of a table share.
+struct RowStore {
+  RowStore(const RowLayout& layout, const Optimizer& optimizer, const InitialRow& initial)
+      : layout(layout), full(layout.full_bytes), records(layout.record_bytes), optimizer(optimizer), initial(initial) {}
+
+  char* address(uint32_t row) const { return IsRecord(row) ? records.row(row & ~kRecordBit) : full.row(row); }
+  RowHeader& header(uint32_t row) const { return layout.header(address(row)); }
+  float* weights(uint32_t row) const { return layout.weights(full.row(row)); }
+
+  std::atomic<uint8_t>& MarksOf(uint32_t row) const {
+    return IsRecord(row) ? records.marks(row & ~kRecordBit) : full.marks(row);
+  }
+  /// Marks a row as changed for all consumers.
+  void MarkDirty(uint32_t row, RowHeader* header) const {
+    header->Set(kDirtyFlags);
+    std::atomic<uint8_t>& marks = MarksOf(row);
+    if (marks.load(std::memory_order_relaxed) != kDirtyFlags) marks.fetch_or(kDirtyFlags, std::memory_order_relaxed);
+  }
+
+  const RowLayout layout;
+  RowSlabs full, records;
+  const Optimizer& optimizer;
+  const InitialRow& initial;
+};
+
+/// A key: the number itself, or the fingerprint of a string and its bytes.
+struct KeyRef {
+  uint64_t key, hash;
+  std::string_view text;
+};
+
+/// Numbers of rows by kind.
+struct RowCounts {
+  int64_t full = 0, candidates = 0, released = 0;
+  /// Full rows whose weights are all zero.
+  int64_t zero = 0;
+};
+
+class Segment {
+ public:
+  /// A segment of this many rows splits: with more, moving them would take milliseconds.
+  static constexpr uint32_t kSplitRows = 1 << 15;
+  static constexpr int kMaxDepth = 24;
+
+  /// The segment of the hashes whose `depth` highest bits are `prefix`.
+  Segment(RowStore* store, int depth, uint64_t prefix) : store_(*store), depth_(depth), prefix_(prefix) {}
+
+  /// Guards all that follows: shared for functions that are const, exclusive for the others.
+  mutable std::shared_mutex mutex;
+
+  int depth() const { return depth_; }
+  bool Covers(uint64_t hash) const { return hash >> (64 - depth_) == prefix_; }
+  /// Returns the first hash after those of this segment; 0 after the last one.
+  uint64_t end() const { return (prefix_ + 1) << (64 - depth_); }
+  uint32_t size() const { return index_.size(); }
+  bool shall_split() const { return size() >= kSplitRows && depth_ < kMaxDepth; }
+  const BucketIndex& index() const { return index_; }
+  const RowCounts& counts() const { return counts_; }
+  /// Memory of the index and of string keys [bytes].
+  size_t bytes() const { return index_.bytes() + strings_.bytes(); }
+
+  bool IsKey(uint32_t row, const KeyRef& key) const;
+  /// Returns the row of a key, or kNoRow.
+  uint32_t Find(const KeyRef& key) const {
+    return index_.Find(key.hash, [&](uint32_t row) { return IsKey(row, key); });
+  }
+  /// Returns the bytes of a row's string key.
+  std::string_view text(uint32_t row) const {
+    return store_.layout.string_keys ? strings_.at(store_.layout.string(store_.address(row))) : std::string_view();
+  }
+
+  /// Calls `visit(hash, row)` for all rows; it may remove or release the row that it is called for.
+  template <typename Visit>
+  void ForEachHash(const Visit& visit) const;
+
+  // Those that add rows throw std::bad_alloc without a change if there is no memory.
+
+  /// Adds a full row for a key that has none, with a count of 0, its initial weights and new slots.
+  uint32_t AddFull(const KeyRef& key);
+  /// Adds a candidate for a key that has no row, with a count of 0.
+  uint32_t AddCandidate(const KeyRef& key);
+  /// Gives a record a full row with its header; a candidate gets its initial weights, a released row zeros.
+  uint32_t MakeFull(uint64_t hash, uint32_t record);
+  /// Gives weights and slots of a full row back: what remains is a released row, which reads zeros.
+  uint32_t Release(uint64_t hash, uint32_t row);
+  /// Removes a row.
+  void Remove(uint64_t hash, uint32_t row);
+  /// Keeps the flag of zero rows after their weights changed.
+  void SetZero(RowHeader* header, bool zero);
+
+  /// Moves the second half of the hashes to a new segment.
+  std::unique_ptr<Segment> Split();
+
+ private:
+  /// Rows of one size that the segment may use.
+  struct Pool {
+    uint32_t next = 0, end = 0;  // of the chunk that it took last
+    uint32_t free = kNoRow;      // first row that was given back
+  };
+
+  uint32_t Take(bool record);
+  void GiveBack(uint32_t row);
+  uint32_t Add(const KeyRef& key, bool record);
+  void FillNew(uint32_t row, const RowHeader& header, bool zeros);
+  /// Makes room in the index for one more entry.
+  void Reserve();
+  void CompactStrings();
+  RowStore& store_;
+  int depth_;
+  uint64_t prefix_;
+  BucketIndex index_;
+  Pool full_, records_;
+  StringArena strings_;
+  RowCounts counts_;
+};
+
+template <typename Visit>
+void Segment::ForEachHash(const Visit& visit) const {
+  // Keys are in the rows, far apart; their memory is asked for some rows ahead.
+  constexpr uint32_t kAhead = 16;
+  uint32_t ahead[kAhead], count = 0;
+  const auto visit_row = [&](uint32_t row) { visit(HashKey(store_.header(row).key), row); };
+  index_.ForEach([&](uint32_t row) {
+    __builtin_prefetch(store_.address(row));
+    uint32_t& slot = ahead[count % kAhead];
+    if (count++ >= kAhead) visit_row(slot);
+    slot = row;
+  });
+  for (uint32_t i = count > kAhead ? count - kAhead : 0; i < count; ++i) visit_row(ahead[i % kAhead]);
+}
+
+}  // namespace elastic_training
+
+#endif  // ELASTIC_TRAINING_STORAGE_SEGMENT_H_

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contents of rows of an ElasticTable: Insert, Read, Evict, and passes over all rows.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "src/storage/elastic_table.h"
+
+namespace elastic_training {
+namespace {
+
+void TakeAll(const KeyBatch& keys, KeyScratch* scratch) {
+  scratch->Hash(keys);
+  scratch->pending.resize(keys.count);
+  std::iota(scratch->pending.begin(), scratch->pending.end(), 0u);
+}
+
+RowKind KindOf(uint32_t row, const RowHeader& header) {
+  if (!IsRecord(row)) return RowKind::kFull;
+  return header.Has(kReleasedFlag) ? RowKind::kReleased : RowKind::kCandidate;
+}
+
+bool AllZero(const float* values, size_t count) {
+  return std::all_of(values, values + count, [](float value) { return value == 0; });
+}
+
+}  // namespace
+
+void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
+  KeyScratch& scratch = KeyScratch::OfThread();
+  TakeAll(keys, &scratch);
+  const size_t dim = layout().dim, slots = layout().slots;
+  const auto write = [&](Segment* segment, size_t i) {
+    const KeyRef key = keys.at(i, scratch.hashes[i]);
+    const RowKind kind = contents.kinds == nullptr ? RowKind::kFull : static_cast<RowKind>(contents.kinds[i]);
+    uint32_t row = segment->Find(key);
+    if (kind == RowKind::kCandidate) {
+      if (row != kNoRow && !(IsRecord(row) && !store_.header(row).Has(kReleasedFlag))) EvictRow(segment, key.hash, row);
+      row = segment->Find(key);
+      if (row == kNoRow) row = segment->AddCandidate(key);
+    } else {
+      if (row == kNoRow) {
+        row = segment->AddFull(key);
+      } else if (IsRecord(row)) {
+        row = segment->MakeFull(key.hash, row);
+      }
+      float* const weights = store_.weights(row);
+      if (contents.weights != nullptr) std::memcpy(weights, contents.weights + i * dim, dim * sizeof(float));
+      if (contents.slots != nullptr) std::memcpy(weights + dim, contents.slots + i * slots, slots * sizeof(float));
+      RowHeader& header = store_.header(row);
+      segment->SetZero(&header, store_.optimizer.tells_outcomes() && AllZero(weights, dim));
+      store_.MarkDirty(row, &header);
+      if (kind == RowKind::kReleased) row = segment->Release(key.hash, row);
+    }
+    RowHeader& header = store_.header(row);
+    if (contents.touches != nullptr) header.touch = static_cast<uint32_t>(contents.touches[i]);
+    if (contents.counts != nullptr) {
+      header.count_flags = header.flags();
+      header.Count(static_cast<uint32_t>(std::min<int64_t>(contents.counts[i], RowHeader::kMaxCount)));
+    }
+  };
+  ForEachGroup<false>(&scratch,
+                      [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
+                        size_t i = 0;
+                        while (i < count && !segment->shall_split()) write(segment, positions[i++]);
+                        again->insert(again->end(), positions + i, positions + count);
+                        if (segment->shall_split()) directory_.Split(segment);
+                      });
+}
+
+void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const {
+  KeyScratch& scratch = KeyScratch::OfThread();
+  TakeAll(keys, &scratch);
+  const size_t dim = layout().dim, slots = layout().slots;
+  ForEachGroup<true>(
+      &scratch, [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+        for (size_t p = 0; p < count; ++p) {
+          const size_t i = positions[p];
+          const uint32_t row = segment->Find(keys.at(i, scratch.hashes[i]));
+          const RowHeader absent{0, 0, 0};
+          const RowHeader& header = row == kNoRow ? absent : store_.header(row);
+          if (contents.weights != nullptr) CopyRow(row, contents.weights + i * dim);
+          if (contents.slots != nullptr) {
+            float* const out = contents.slots + i * slots;
+            if (row == kNoRow || IsRecord(row)) {
+              std::fill_n(out, slots, 0.0f);
+            } else {
+              std::memcpy(out, store_.weights(row) + dim, slots * sizeof(float));
+            }
+          }
+          if (contents.touches != nullptr) contents.touches[i] = header.touch;
+          if (contents.counts != nullptr) contents.counts[i] = header.count();
+          if (contents.kinds != nullptr) {
+            contents.kinds[i] = static_cast<int64_t>(row == kNoRow ? RowKind::kAbsent : KindOf(row, header));
+          }
+        }
+      });
+}
+
+size_t ElasticTable::Evict(const KeyBatch& keys) {
+  KeyScratch& scratch = KeyScratch::OfThread();
+  TakeAll(keys, &scratch);
+  size_t evicted = 0;
+  ForEachGroup<false>(&scratch, [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+    for (size_t i = 0; i < count; ++i) {
+      const KeyRef key = keys.at(positions[i], scratch.hashes[positions[i]]);
+      const uint32_t row = segment->Find(key);
+      if (row == kNoRow) continue;
+      EvictRow(segment, key.hash, row);
+      ++evicted;
+    }
+  });
+  return evicted;
+}
+
+void ElasticTable::EvictRow(Segment* segment, uint64_t hash, uint32_t row) {
+  const RowHeader& header = store_.header(row);
+  if (KindOf(row, header) != RowKind::kCandidate) {
+    evicted_.fetch_add(1, std::memory_order_relaxed);
+    if (records_tombstones_.load(std::memory_order_relaxed)) {
+      const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+      for (Tombstones& one : tombstones_) {
+        if (!one.active) continue;
+        one.keys.push_back(header.key);
+        if (config_.string_keys) one.texts.emplace_back(segment->text(row));
+      }
+    }
+  }
+  segment->Remove(hash, row);
+}
+
+RowView ElasticTable::ViewOf(const Segment& segment, uint32_t row) const {
+  const RowHeader& header = store_.header(row);
+  const RowKind kind = KindOf(row, header);
+  const float* const weights = kind == RowKind::kFull ? store_.weights(row) : nullptr;
+  return {header.key,
+          segment.text(row),
+          kind,
+          header.touch,
+          header.count(),
+          weights,
+          weights == nullptr ? nullptr : weights + layout().dim};
+}
+
+uint64_t ElasticTable::Visit(uint64_t cursor, const std::function<void(const RowView&)>& visit) const {
+  return WithSegment<true>(cursor, [&](const Segment* segment) {
+    segment->ForEachHash([&](uint64_t, uint32_t row) { visit(ViewOf(*segment, row)); });
+  });
+}
+
+uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide) {
+  return WithSegment<false>(cursor, [&](Segment* segment) {
+    segment->ForEachHash([&](uint64_t hash, uint32_t row) {
+      const RowFate fate = decide(ViewOf(*segment, row));
+      if (fate == RowFate::kEvict) {
+        EvictRow(segment, hash, row);
+      } else if (fate == RowFate::kRelease && !IsRecord(row)) {
+        segment->Release(hash, row);
+        released_.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  });
+}
+
+void ElasticTable::AddConsumer(int consumer) {
+  if (consumer < 0 || consumer >= kConsumers) {
+    throw std::invalid_argument("table '" + config_.name + "': consumer " + std::to_string(consumer) +
+                                ", expected 0 to " + std::to_string(kConsumers - 1));
+  }
+  {
+    const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+    tombstones_[consumer] = Tombstones();
+    tombstones_[consumer].active = true;
+    records_tombstones_.store(true, std::memory_order_relaxed);
+  }
+  uint64_t cursor = 0;
+  do {
+    cursor = WithSegment<false>(cursor, [&](Segment* segment) {
+      segment->ForEachHash([&](uint64_t, uint32_t row) {
+        RowHeader& header = store_.header(row);
+        if (KindOf(row, header) == RowKind::kCandidate) return;
+        header.Set(1u << consumer);
+        store_.MarksOf(row).fetch_or(static_cast<uint8_t>(1 << consumer), std::memory_order_relaxed);
+      });
+    });
+  } while (cursor != 0);
+}
+
+void ElasticTable::Collect(int consumer, const std::function<void(const RowView&)>& changed,
+                           const std::function<void(uint64_t key, std::string_view text)>& evicted) {
+  // Evictions before rows: a key that is evicted from here on is in the next call.
+  Tombstones gone;
+  {
+    const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+    gone.keys.swap(tombstones_[consumer].keys);
+    gone.texts.swap(tombstones_[consumer].texts);
+  }
+  for (size_t i = 0; i < gone.keys.size(); ++i) {
+    evicted(gone.keys[i], config_.string_keys ? std::string_view(gone.texts[i]) : std::string_view());
+  }
+  const uint8_t bit = static_cast<uint8_t>(1 << consumer);
+  // The chunks that changed, and those of records. A row that changes after this is marked in its chunk again.
+  const std::vector<bool> full = store_.full.TakeMarks(bit), records = store_.records.TakeMarks(bit);
+  const auto may_have_changed = [&](uint32_t row) {
+    const std::vector<bool>& chunks = IsRecord(row) ? records : full;
+    const size_t chunk = (row & ~kRecordBit) / RowSlabs::kChunkRows;
+    return chunk < chunks.size() && chunks[chunk];
+  };
+  uint64_t cursor = 0;
+  do {
+    cursor = WithSegment<false>(cursor, [&](Segment* segment) {
+      segment->index().ForEach([&](uint32_t row) {
+        if (!may_have_changed(row)) return;
+        RowHeader& header = store_.header(row);
+        if (!header.Has(bit) || KindOf(row, header) == RowKind::kCandidate) return;
+        header.Clear(bit);
+        changed(ViewOf(*segment, row));
+      });
+    });
+  } while (cursor != 0);
+}
+
+}  // namespace elastic_training
