@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embeddings without a vocabulary, trained in TensorFlow."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
 from elastic_training.config import TableConfig
 from elastic_training.eviction import Bytes, CountDecay, Interval, L2Norm, Rows, Score, Ttl
 from elastic_training.initializers import Constant, Normal, TruncatedNormal, Uniform, Zeros
+from elastic_training.layers.callers import loss_scale
+from elastic_training.layers.feature import Feature
+from elastic_training.layers.feature_embeddings import FeatureEmbeddings
+from elastic_training.layers.hash_embedding import HashEmbedding
+from elastic_training.layers.modules import FeatureEmbeddingsModule, HashEmbeddingModule
 from elastic_training.optimizers import (
     SGD,
     Adagrad,
@@ -29,12 +39,17 @@ __all__ = [
     "CountDecay",
     "CountFilter",
     "CountingFilter",
+    "Feature",
+    "FeatureEmbeddings",
+    "FeatureEmbeddingsModule",
     "Ftrl",
     "GroupAdagrad",
     "GroupAdam",
     "GroupFtrl",
     "GroupRowwiseAdagrad",
     "GroupSGD",
+    "HashEmbedding",
+    "HashEmbeddingModule",
     "Interval",
     "L2Norm",
     "Normal",
@@ -49,4 +64,12 @@ __all__ = [
     "Ttl",
     "Uniform",
     "Zeros",
+    "loss_scale",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the layers for tf-keras when they are first asked for, and tf-keras with them."""
+    if name == "tf_keras":
+        return importlib.import_module("elastic_training.tf_keras")
+    raise AttributeError(f"module 'elastic_training' has no attribute {name!r}")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers as tf.Module, for models without Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from elastic_training.layers.feature import Feature
+from elastic_training.layers.group import FeatureGroup
+from elastic_training.table import Table
+
+
+class FeatureEmbeddingsModule(tf.Module):
+    """FeatureEmbeddings without Keras; see there for the parameters.
+
+    Its only variable is a scalar that stays zero, through whose gradient rows are updated. So give all of
+    `module.trainable_variables` to `tape.gradient`, and apply the gradients or not.
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Feature],
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        name: str = "feature_embeddings",
+    ) -> None:
+        super().__init__(name=name)
+        defaults = Feature(dim, optimizer, admit, evict, embeddings_initializer).settings()
+        self._group = FeatureGroup(f"{type(self).__name__} {name!r}", features, defaults)
+        self.trap = tf.Variable(0.0, name="trap")
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Tables by name; a table exists once the module has seen keys."""
+        return dict(self._group.tables)
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Any],
+        weights: Mapping[str, Any] | None = None,
+        masks: Mapping[str, Any] | None = None,
+        training: bool | None = None,
+    ) -> dict[str, Any]:
+        """Return the rows of each feature; the arguments are those of FeatureEmbeddings.call."""
+        return self._group.look_up(inputs, weights or {}, masks or {}, self.trap, training)
+
+
+class HashEmbeddingModule(FeatureEmbeddingsModule):
+    """HashEmbedding without Keras; see there for the parameters."""
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        table: Any = None,
+        seed: int | None = None,
+        name: str = "hash_embedding",
+    ) -> None:
+        table = name if table is None else table
+        keys = Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed)
+        super().__init__({"keys": keys}, name=name)
+
+    @property
+    def table(self) -> Table:
+        """The table; see HashEmbedding.table."""
+        return self._group.only_table()
+
+    def __call__(self, inputs: Any, weights: Any = None, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
+        """Return the rows of keys; the arguments are those of HashEmbedding.call."""
+        given = {} if weights is None else {"keys": weights}
+        masks = {} if mask is None else {"keys": mask}
+        return super().__call__({"keys": inputs}, given, masks, training)["keys"]
