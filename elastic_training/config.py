@@ -99,6 +99,8 @@ class TableConfig:
             "optimizer": self.optimizer.table_fields(),
             "admission": self.admission.to_config(),
         }
+        if self.optimizer.stop_on_nan:
+            fields["stop_on_nan"] = True
         if self.eviction is not None:
             fields["eviction"] = self.eviction.table_fields()
         return json.dumps(fields)

@@ -17,7 +17,7 @@ from elastic_training import learning_rates
 from elastic_training._settings import Setting
 
 # Fields that Python applies; the table does not know them.
-_NOT_IN_TABLE = frozenset({"learning_rate", "clipvalue", "clipnorm"})
+_NOT_IN_TABLE = frozenset({"learning_rate", "clipvalue", "clipnorm", "stop_on_nan"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +32,16 @@ class Optimizer(Setting):
         Largest absolute value of an element of a row's gradient, after the gradients of equal keys have been added.
     clipnorm : float or None
         Largest L2 norm of the gradient of the table: of all rows of a batch together, as Keras has it for a dense
-        Embedding. `math.inf` states that the rows are not clipped although the model's optimizer clips.
+        weight. `math.inf` states that the rows are not clipped although the model's optimizer clips.
+    stop_on_nan : bool
+        Whether a gradient that is not finite is an error, which names table and key. Otherwise that row stays as it is,
+        and the table counts it (`refused_updates`).
     """
 
     learning_rate: Any = 0.01
     clipvalue: float | None = field(default=None, kw_only=True)
     clipnorm: float | None = field(default=None, kw_only=True)
+    stop_on_nan: bool = field(default=False, kw_only=True)
     family: ClassVar[str] = "optimizer"
     # The optimizer's kind in the table's JSON.
     table_kind: ClassVar[str]

@@ -76,6 +76,19 @@ class Table:
         # At exit TensorFlow frees everything itself.
         finalizer.atexit = False
 
+    @property
+    def settings(self) -> TableConfig:
+        """The configuration, for layers.
+
+        Raises
+        ------
+        ValueError
+            If the table was made of a mapping, which has no learning rate.
+        """
+        if not isinstance(self.config, TableConfig):
+            raise ValueError(f"table {self.name!r}: made of a mapping, expected a Table of a TableConfig")
+        return self.config
+
     def lookup(self, keys: Any, *, training: bool = False) -> tf.Tensor:
         """Return the rows of keys.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks for a gradient, and who takes it: what a table must know that no argument carries.
 
-The update of a table runs inside the backward pass, before the model's optimizer sees gradients. That optimizer may have
-scaled the loss, may clip or accumulate. Keras passes none of this to layers, so it is read from the frames of the
+The update of a table runs inside the backward pass, before the model's optimizer sees gradients. That optimizer may
+have scaled the loss, may clip or accumulate. Keras passes none of this to layers, so it is read from the frames of the
 callers, while a graph is traced or, in eager mode, at each step.
 """
 

@@ -40,7 +40,8 @@ class Feature:
     mask_zero : bool
         Whether key 0, or the empty string, means "no key": it reads the default row, is not trained, and not pooled.
     table : str, Table or None
-        Features of one layer with the same name share a table; a Table may be shared by layers. None: the feature's name.
+        Features of one layer with the same name share a table; a Table may be shared by layers. None: the name of the
+        feature.
     seed : int or None
     """
 
@@ -59,8 +60,9 @@ class Feature:
             raise ValueError(f"combiner: {self.combiner!r}, expected None, 'sum', 'mean' or 'sqrtn'")
         if self.table is not None and not isinstance(self.table, (str, Table)):
             raise ValueError(f"table: {self.table!r}, expected a name or a Table")
-        if isinstance(self.table, Table) and not isinstance(self.table.config, TableConfig):
-            raise ValueError(f"table {self.table.name!r}: made of a mapping, expected a Table of a TableConfig")
+        if isinstance(self.table, Table):
+            # Raises an error if the table has no settings.
+            _ = self.table.settings
         for name, (_, family) in _OF_TABLE.items():
             value = getattr(self, name)
             if family is not None and value is not None:
@@ -129,6 +131,6 @@ def check_table(owner: str, table: Table, settings: Mapping[str, Any]) -> None:
         If they differ, such as another optimizer.
     """
     for field, value in settings.items():
-        has = getattr(table.config, _OF_TABLE[field][0])
+        has = getattr(table.settings, _OF_TABLE[field][0])
         if has != value:
-            raise ValueError(f"{owner}: {field} is {value!r}, but table {table.config.name!r} has {has!r}")
+            raise ValueError(f"{owner}: {field} is {value!r}, but table {table.name!r} has {has!r}")

@@ -116,13 +116,13 @@ def _rows(call: _Call, *, training: bool) -> tuple[list[tf.Tensor], list[tf.Tens
     outputs, places, firsts = ops().elastic_table_lookup(
         **call.inputs,
         training=training,
-        dims=[entry.table.config.dim for entry in call.entries],
+        dims=[entry.table.settings.dim for entry in call.entries],
     )
     return list(outputs), list(places), list(firsts)
 
 
 def _in_graph(handle: tf.Tensor) -> tf.Tensor:
-    """Return the tensor of an eager one in the graph that is being traced, since gradients of tf.cond know no others."""
+    """Return an eager tensor as one of the graph that is being traced, since gradients of tf.cond know no others."""
     graph = tf.compat.v1.get_default_graph()
     return graph.capture(handle) if isinstance(graph, tf.__internal__.FuncGraph) else handle
 
@@ -133,7 +133,7 @@ def _trained(call: _Call, trap: Any, value: tf.Tensor) -> list[tf.Tensor]:
         _hyper(entry.table, handle) for entry, handle in zip(call.entries, call.inputs["tables"], strict=True)
     ]
 
-    @tf.custom_gradient  # type: ignore[misc]
+    @tf.custom_gradient
     def look_up_and_update(_: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         rows, places, firsts = _rows(call, training=True)
 
@@ -156,8 +156,8 @@ def _update(call: _Call, gradients: Sequence[tf.Tensor], places: list[Any], firs
     if scale is not None:
         dense = [tf.math.divide_no_nan(gradient, scale) for gradient in dense]
     for position, entry in enumerate(call.entries):
-        if entry.table.config.optimizer.clips:
-            dense[position] = clip(dense[position], firsts[position], entry.table.config.optimizer)
+        if entry.table.settings.optimizer.clips:
+            dense[position] = clip(dense[position], firsts[position], entry.table.settings.optimizer)
     return ops().elastic_table_update(
         **call.inputs,
         places=places,
@@ -169,14 +169,14 @@ def _update(call: _Call, gradients: Sequence[tf.Tensor], places: list[Any], firs
 
 def _hyper(table: Table, handle: tf.Tensor) -> tf.Tensor:
     """Return what comes with the next update of a table, [1] float32: the learning rate."""
-    rate = learning_rates.value_at(table.config.optimizer.learning_rate, lambda: ops().elastic_table_step(handle))
+    rate = learning_rates.value_at(table.settings.optimizer.learning_rate, lambda: ops().elastic_table_step(handle))
     return tf.reshape(rate, [1])
 
 
 def _not_trained(call: _Call, value: tf.Tensor) -> list[tf.Tensor]:
     """Look up without training; a gradient is an error, because it would silently learn nothing."""
 
-    @tf.custom_gradient  # type: ignore[misc]
+    @tf.custom_gradient
     def look_up_only(_: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         def refuse(*_: tf.Tensor) -> tf.Tensor:
             raise ValueError(

@@ -42,9 +42,9 @@ class FeatureGroup:
         for name, feature in features.items():
             self._sharing.setdefault(self.table_of(name), []).append(name)
             if isinstance(feature.table, Table):
-                given = self._given.setdefault(feature.table.config.name, feature.table)
+                given = self._given.setdefault(feature.table.name, feature.table)
                 if given is not feature.table:
-                    raise ValueError(f"{owner}: two tables have the name {given.config.name!r}, expected one Table")
+                    raise ValueError(f"{owner}: two tables have the name {given.name!r}, expected one Table")
         for table, names in self._sharing.items():
             merged = merge(owner, table, {name: features[name] for name in names}, {})
             if table in self._given:
@@ -56,17 +56,17 @@ class FeatureGroup:
     def table_of(self, feature: str) -> str:
         """Return the name of a feature's table."""
         table = self._features[feature].table
-        return table.config.name if isinstance(table, Table) else table or feature
+        return table.name if isinstance(table, Table) else table or feature
 
     def dim_of(self, feature: str) -> int:
         table = self.table_of(feature)
-        dim = self._given[table].config.dim if table in self._given else self._settings[table].get("dim")
+        dim = self._given[table].dim if table in self._given else self._settings[table].get("dim")
         if dim is None:
             raise ValueError(f"{self.owner}: table {table!r}: no dim, expected the number of columns")
         return int(dim)
 
     def _optimizers(self) -> list[Optimizer]:
-        return [table.config.optimizer for table in self.tables.values()]
+        return [table.settings.optimizer for table in self.tables.values()]
 
     def prepare(self, dtypes: Mapping[str, Any]) -> None:
         """Make the tables of features that have none yet.
@@ -87,7 +87,7 @@ class FeatureGroup:
                 config = config_of(self.owner, name, kind, self._settings[name])
                 with tf.init_scope():
                     self.tables[name] = Table(config)
-            has = self.tables[name].config.key
+            has = self.tables[name].settings.key
             if has != kind:
                 what = f"keys of feature {feature!r} are {kind}, but table {name!r} has {has} keys"
                 raise ValueError(f"{self.owner}: {what}")
@@ -107,9 +107,9 @@ class FeatureGroup:
     def kinds(self) -> dict[str, str]:
         """Return the kind of keys of each feature whose table exists."""
         tables = {name: self.table_of(name) for name in self._features}
-        return {name: self.tables[table].config.key for name, table in tables.items() if table in self.tables}
+        return {name: self.tables[table].settings.key for name, table in tables.items() if table in self.tables}
 
-    @tf.autograph.experimental.do_not_convert  # type: ignore[misc]
+    @tf.autograph.experimental.do_not_convert
     def look_up(
         self,
         inputs: Mapping[str, Any],
@@ -161,7 +161,7 @@ class FeatureGroup:
             len(combiners) == 1
             and None not in combiners
             and all(keys.weights is None for keys in flat.values())
-            and not self.tables[table].config.optimizer.clips
+            and not self.tables[table].settings.optimizer.clips
         )
         keys = [part.values for part in flat.values()]
         return Entry(

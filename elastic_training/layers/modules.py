@@ -48,7 +48,8 @@ class FeatureEmbeddingsModule(tf.Module):
         training: bool | None = None,
     ) -> dict[str, Any]:
         """Return the rows of each feature; the arguments are those of FeatureEmbeddings.call."""
-        return self._group.look_up(inputs, weights or {}, masks or {}, self.trap, training)
+        outputs: dict[str, Any] = self._group.look_up(inputs, weights or {}, masks or {}, self.trap, training)
+        return outputs
 
 
 class HashEmbeddingModule(FeatureEmbeddingsModule):
@@ -76,7 +77,7 @@ class HashEmbeddingModule(FeatureEmbeddingsModule):
         """The table; see HashEmbedding.table."""
         return self._group.only_table()
 
-    def __call__(self, inputs: Any, weights: Any = None, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
+    def __call__(self, inputs: Any, weights: Any = None, mask: Any = None, training: bool | None = None) -> Any:
         """Return the rows of keys; the arguments are those of HashEmbedding.call."""
         given = {} if weights is None else {"keys": weights}
         masks = {} if mask is None else {"keys": mask}

@@ -42,7 +42,7 @@ def to_config(table: Table) -> dict[str, Any]:
     return {
         "module": None,
         "class_name": CLASS_NAME,
-        "config": table.config.to_config(),
+        "config": table.settings.to_config(),
         "registered_name": f"{PACKAGE}>{CLASS_NAME}",
         "shared_object_id": _ids.setdefault(table, secrets.randbits(48)),
         "layers": len(_users.get(table, ())),
@@ -70,6 +70,6 @@ def from_config(owner: str, saving: Any, config: Any) -> Any:
     stored = {name: value for name, value in config.items() if name != "layers"}
     table = saving.deserialize_keras_object(stored)
     if config["layers"] > 1 and saving.deserialize_keras_object(stored) is not table:
-        what = f"table {table.config.name!r} is shared by {config['layers']} layers"
+        what = f"table {table.name!r} is shared by {config['layers']} layers"
         raise ValueError(f"{owner}: {what}, expected all of them to be loaded at once (keras.saving.load_model)")
     return table

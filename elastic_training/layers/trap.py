@@ -76,7 +76,6 @@ class TrapState:
         for field in _CLIPPING:
             value = getattr(optimizer, field, None)
             if value and any(own.clipnorm is None and own.clipvalue is None for own in self._optimizers()):
-                raise ValueError(
-                    f"{self._owner}: {name} has {field}={value}, which does not reach rows of tables, expected clipnorm "
-                    "or clipvalue of the table's optimizer as well (clipnorm=math.inf: rows are not clipped)"
-                )
+                expected = "clipnorm or clipvalue of the table's optimizer as well (clipnorm=math.inf: no clipping)"
+                what = f"{name} has {field}={value}, which does not reach rows of tables"
+                raise ValueError(f"{self._owner}: {what}, expected {expected}")

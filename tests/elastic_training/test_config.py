@@ -74,7 +74,7 @@ def test_seed_depends_on_the_name_alone() -> None:
             {"admission": {"kind": "bloom"}},
             "admit: kind 'bloom', expected one of always, count, counting_filter, poisson",
         ),
-        ({"admission": {"kind": "count", "treshold": 5}}, "admit count: unknown field 'treshold'"),
+        ({"admission": {"kind": "count", "limit": 5}}, "admit count: unknown field 'limit'"),
         ({"admission": {"kind": "poisson", "threshold": 16, "expected_keys": 9}}, "threshold is 16, .* from 2 to 15"),
         (
             {

@@ -31,5 +31,5 @@ def test_initializers_of_keras_are_taken(value: Any, expected: Initializer) -> N
     "value", ["glorot", keras.initializers.RandomNormal(mean=1.0), keras.initializers.GlorotUniform(), 0.5]
 )
 def test_other_initializers_are_refused_by_name(value: Any) -> None:
-    with pytest.raises(ValueError, match="embeddings_initializer: .*expected one of Constant, Normal"):
+    with pytest.raises(ValueError, match=r"embeddings_initializer: .*expected one of Constant, Normal"):
         Initializer.of(value)

@@ -23,12 +23,12 @@ FEATURES = {
 }
 _RANDOM = np.random.default_rng(3)
 ROWS = 16
-INPUTS: dict[str, Any] = {
-    "user": _RANDOM.integers(0, 9, ROWS),
-    "item": _RANDOM.integers(1, 20, ROWS),
-    "history": _RANDOM.integers(1, 20, (ROWS, 5)),
+INPUTS: dict[str, tf.Tensor] = {
+    "user": tf.constant(_RANDOM.integers(0, 9, ROWS)),
+    "item": tf.constant(_RANDOM.integers(1, 20, ROWS)),
+    "history": tf.constant(_RANDOM.integers(1, 20, (ROWS, 5))),
     "city": tf.strings.as_string(_RANDOM.integers(0, 5, (ROWS, 2))),
-    "tags": _RANDOM.integers(0, 4, (ROWS, 3)),
+    "tags": tf.constant(_RANDOM.integers(0, 4, (ROWS, 3))),
 }
 LABELS = _RANDOM.normal(size=(ROWS, 1)).astype(np.float32)
 
@@ -85,7 +85,7 @@ def test_one_op_trains_as_layers_of_single_features_do() -> None:
         keys = keras.ops.concatenate([inputs["item"][:, None], inputs["history"]], axis=1)
         rows = items(keys)
         both = {"item": rows[:, 0], "history": keras.ops.mean(rows[:, 1:], axis=1)}
-        return {name: both.get(name, None) if name in both else alone[name](inputs[name]) for name in FEATURES}
+        return {name: both.get(name) if name in both else alone[name](inputs[name]) for name in FEATURES}
 
     other = _model(separate)
     for each in (model, other):

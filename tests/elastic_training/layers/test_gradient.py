@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import keras
@@ -102,7 +103,7 @@ def test_clipping_of_the_model_is_refused_in_an_own_loop() -> None:
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(KEYS, training=True))
     gradients = tape.gradient(loss, model.trainable_variables)
-    with pytest.raises(ValueError, match="SGD has clipnorm=0.5"):
+    with pytest.raises(ValueError, match=r"SGD has clipnorm=0.5"):
         keras.optimizers.SGD(0.1, clipnorm=0.5).apply(gradients, model.trainable_variables)
 
 
@@ -155,7 +156,7 @@ def test_schedule_counts_updates_of_the_table() -> None:
         model.fit(KEYS, LABELS, batch_size=4, shuffle=False, verbose=0)
         seen.append(rows_of(layer, DISTINCT))
     # Steps 0 and 1 learn, later ones do not.
-    assert [bool(np.any(one != other)) for one, other in zip(seen, seen[1:], strict=False)] == [
+    assert [bool(np.any(one != other)) for one, other in pairwise(seen)] == [
         True,
         True,
         False,

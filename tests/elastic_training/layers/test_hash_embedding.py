@@ -147,6 +147,14 @@ def test_gradient_that_is_not_finite_is_refused_and_counted() -> None:
     assert layer.table.stats()["refused_updates"] == 1
 
 
+def test_gradient_that_is_not_finite_stops_training_on_request() -> None:
+    layer = et.HashEmbedding(4, optimizer=et.SGD(0.1, stop_on_nan=True), table="user")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.constant([1, 7]), training=True) * [[1.0], [np.inf]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"table 'user'.* key 7 is not finite"):
+        tape.gradient(loss, layer.trainable_variables)
+
+
 def test_import_loads_no_tf_keras() -> None:
     import subprocess
     import sys

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers for tf-keras (Keras 2): `et.tf_keras.HashEmbedding`. Only this module imports tf_keras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from elastic_training.layers.feature import Feature
+from elastic_training.layers.group import FeatureGroup
+from elastic_training.layers.layer_parts import FeatureEmbeddingsParts, HashEmbeddingParts
+from elastic_training.layers.shared_tables import PACKAGE, SharedTable
+
+try:
+    import tf_keras as _keras
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("elastic_training.tf_keras: tf_keras is not installed, expected tf-keras 2.21") from error
+
+__all__ = ["FeatureEmbeddings", "HashEmbedding"]
+
+_registered = _keras.saving.register_keras_serializable(package=PACKAGE)
+_registered(SharedTable)
+
+
+class _Trap:
+    """What layers for tf-keras have besides LayerParts."""
+
+    _group: FeatureGroup
+
+    def build(self, input_shape: Any) -> None:
+        self.trap = self.add_weight(  # type: ignore[attr-defined]
+            "trap", shape=(), dtype="float32", initializer="zeros", experimental_autocast=False
+        )
+        self.built = True
+
+
+@_registered
+class HashEmbedding(_Trap, HashEmbeddingParts, _keras.layers.Layer):
+    """HashEmbedding of the package, for models of tf-keras; see there."""
+
+    _saving = _keras.saving
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        table: Any = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._set_up(
+            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed),
+        )
+
+
+@_registered
+class FeatureEmbeddings(_Trap, FeatureEmbeddingsParts, _keras.layers.Layer):
+    """FeatureEmbeddings of the package, for models of tf-keras; see there."""
+
+    _saving = _keras.saving
+
+    def __init__(
+        self,
+        features: Mapping[str, Any],
+        dim: int | None = None,
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer))
