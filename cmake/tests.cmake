@@ -67,6 +67,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/live/committed_memory.cc
   libprocessor/src/live/finite_changes.cc
   libprocessor/src/live/overlay_compaction.cc
+  libprocessor/src/live/overlay_in_place.cc
   libprocessor/src/live/overlay_index.cc
   libprocessor/src/live/overlay_memory.cc
   libprocessor/src/live/row_encoder.cc

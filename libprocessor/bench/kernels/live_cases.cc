@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecEmbeddingGroup on a live model: a tenth of the rows changed against none, and the time to apply an epoch.
+// RecEmbeddingGroup on a live model: a tenth of the rows changed against none, right after the epoch and when the rows have
+// been written in place, and the time to apply an epoch.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -56,7 +58,8 @@ std::shared_ptr<const EmbeddingTable> MakeKeyTable(uint64_t rows) {
 // A live model of one table of `rows`, of which each one in `every` has changed; 0: none.
 class LiveRows {
  public:
-  LiveRows(uint64_t rows, uint64_t every, bool keys) : rows_(rows), every_(every), has_keys_(keys), runner_(Node()) {
+  LiveRows(uint64_t rows, uint64_t every, bool keys, bool in_place = false)
+      : rows_(rows), every_(every), has_keys_(keys), runner_(Node()) {
     table_ = keys ? MakeKeyTable(rows) : MakeDirectTable(RowType::kFloat32, kDim, rows);
     handle_ = runner_.AddResource("table", new EmbeddingTableResource(table_));
     LiveDescription description;
@@ -68,6 +71,8 @@ class LiveRows {
     if (every > 0) {
       for (uint64_t row = 0; row < rows; row += every) keys_.push_back(keys ? KeyOf(row) : static_cast<int64_t>(row));
       Apply();
+      while (in_place && model_->Compact(std::chrono::seconds(1))) {
+      }
     }
     std::mt19937_64 random(1);
     for (int r = 0; r < kIdRequests; ++r) {
@@ -153,10 +158,11 @@ class LiveRows {
 };
 
 const bool registered = [] {
-  for (const bool keys : {false, true}) {
-    RegisterCase(keys ? "live/lookups/keys/changed:10%" : "live/lookups/rows/changed:10%", [keys] {
+  for (const auto [keys, in_place] : {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
+    const char* const name = keys ? "live/lookups/keys/changed:10%" : "live/lookups/rows/changed:10%";
+    RegisterCase(absl::StrCat(name, in_place ? "/in_place" : "/new"), [keys = keys, in_place = in_place] {
       const uint64_t rows = keys ? 4'000'000 : 10'000'000;
-      auto changed = std::make_shared<LiveRows>(rows, 10, keys);
+      auto changed = std::make_shared<LiveRows>(rows, 10, keys, in_place);
       auto same = std::make_shared<LiveRows>(rows, 0, keys);
       KernelCase made;
       made.ways = {{"changed", [changed] { changed->Run(); }}, {"same", [same] { same->Run(); }}};

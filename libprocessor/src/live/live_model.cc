@@ -213,8 +213,11 @@ bool LiveModel::Compact(std::chrono::microseconds most) {
   UpdateReaders();
   bool more = false, retired = false;
   for (const auto& overlay : overlays_) {
-    more = more || overlay->table()->Compact(until);
-    retired = retired || overlay->table()->HasRetired();
+    OverlayTable& table = *overlay->table();
+    more = more || table.Compact(until) || table.WriteInPlace(until);
+    // Requests of this model end soon; what other models of the group do is up to them.
+    more = more || generations_.front().number <= table.awaited();
+    retired = retired || table.HasRetired();
   }
   try {
     // From now on, requests do not find what was replaced; when those before have ended, it is used again.

@@ -65,7 +65,14 @@ void OverlayTable::Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept 
   }
   const uint32_t row = RowOf(version);
   if (EpochOf(version) == 0 || row == 0 || !memory_->IsOverlayRow(row)) return;
-  VersionRef old = memory_->replaced(row).load(std::memory_order_relaxed);
+  if (IsInPlace(version)) {
+    // All readers read what is in the file, or a later version.
+    rows_in_place_ -= leads_to == newest;
+    leads_to->store(0, std::memory_order_release);
+    GiveBackFrom(version);
+    return;
+  }
+  const VersionRef old = memory_->replaced(row).load(std::memory_order_relaxed);
   memory_->SetReplaced(row, 0);
   if (IsDeleted(version)) {
     // Its row only led to what it replaced.
@@ -73,9 +80,14 @@ void OverlayTable::Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept 
     leads_to->store(in_file ? MakeVersion(EpochOf(version), true, 0) : absent, std::memory_order_release);
     memory_->Give(row);
   }
-  while (RowOf(old) != 0 && EpochOf(old) != 0) {
-    const uint32_t unread = RowOf(old);
-    old = memory_->IsOverlayRow(unread) ? memory_->replaced(unread).load(std::memory_order_relaxed) : 0;
+  GiveBackFrom(old);
+}
+
+// Gives back the row of a version, and those of all that it leads to.
+void OverlayTable::GiveBackFrom(VersionRef version) noexcept {
+  while (RowOf(version) != 0 && EpochOf(version) != 0) {
+    const uint32_t unread = RowOf(version);
+    version = memory_->IsOverlayRow(unread) ? memory_->replaced(unread).load(std::memory_order_relaxed) : 0;
     GiveBack(unread);
   }
 }
@@ -172,6 +184,11 @@ void OverlayTable::CompactRows(const uint32_t* rows, size_t count) {
   }
 }
 
+// Whether a row of the file can be written, and is not that of another key.
+bool OverlayTable::IsWritable(uint32_t row) const {
+  return memory_->IsWritable(row) && (is_lent_.empty() || row >= base_->rows() || !is_lent_[row]);
+}
+
 // A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them.
 bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
   uint32_t changed = 0;
@@ -198,11 +215,10 @@ void OverlayTable::WriteToFileRows(uint32_t first, uint32_t end) {
       std::atomic<VersionRef>* const newest = changed_->Newest(row);
       Trim(newest, true);
       const VersionRef version = newest->load(std::memory_order_relaxed);
+      if (version == 0) left &= ~(rows & -rows);
       if (EpochOf(version) == 0 || EpochOf(version) > readers_.oldest_epoch) continue;
       if (IsDeleted(version)) KeepForNewKeys(row);
-      if (IsDeleted(version) || !memory_->IsWritable(row) ||
-          (!is_lent_.empty() && row < base_->rows() && is_lent_[row]))
-        continue;
+      if (IsDeleted(version) || !IsWritable(row)) continue;
       std::memcpy(memory_->row(row), memory_->row(RowOf(version)), bytes);
       left &= ~(rows & -rows);
       retired_rows_.Add(readers_.generation, RowOf(version));

@@ -292,6 +292,9 @@ void OverlayTable::CommitKey(VersionRef version, const Change::Target& target) n
 }
 
 void OverlayTable::Commit(uint32_t epoch, Change* change) noexcept {
+  // Requests of the new epoch look at versions.
+  in_file_from_.store(kNoEpoch, std::memory_order_release);
+  newest_ = epoch;
   const std::vector<Change::Target>& targets = change->targets_;
   for (size_t i = 0; i < targets.size();) {
     const size_t ahead = std::min(i + kWritesAhead, targets.size() - 1);
@@ -319,7 +322,9 @@ void OverlayTable::Commit(uint32_t epoch, Change* change) noexcept {
         newest->store(kKeysDiffer, std::memory_order_release);
         continue;
       }
-      if (target.row != 0) memory_->SetReplaced(target.row, newest->load(std::memory_order_relaxed));
+      const VersionRef before = newest->load(std::memory_order_relaxed);
+      rows_in_place_ -= IsInPlace(before);
+      if (target.row != 0) memory_->SetReplaced(target.row, before);
       newest->store(version, std::memory_order_release);
     }
   }

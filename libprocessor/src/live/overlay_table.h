@@ -28,15 +28,20 @@ namespace processor {
 
 /// Parts of a VersionRef.
 constexpr VersionRef MakeVersion(uint32_t epoch, bool deleted, uint32_t row) {
-  return VersionRef{epoch} << 33 | VersionRef{deleted} << 32 | row;
+  return VersionRef{epoch} << 34 | VersionRef{deleted} << 32 | row;
 }
-constexpr uint32_t EpochOf(VersionRef version) { return static_cast<uint32_t>(version >> 33); }
+/// A version that was written into the row of the file; its own row has what was there before.
+constexpr VersionRef MakeInPlace(uint32_t epoch, uint32_t row_before) {
+  return VersionRef{epoch} << 34 | VersionRef{1} << 33 | row_before;
+}
+constexpr uint32_t EpochOf(VersionRef version) { return static_cast<uint32_t>(version >> 34); }
+constexpr bool IsInPlace(VersionRef version) { return (version >> 33 & 1) != 0; }
 constexpr bool IsDeleted(VersionRef version) { return (version >> 32 & 1) != 0; }
 constexpr uint32_t RowOf(VersionRef version) { return static_cast<uint32_t>(version); }
 /// A version of epoch 0, which no row has: the keys of a row have versions of their own, because they shared it.
 constexpr VersionRef kKeysDiffer = 1;
 /// Epochs of an overlay begin with 1, the first after that of the file.
-constexpr uint64_t kMostOverlayEpochs = (uint64_t{1} << 31) - 1;
+constexpr uint64_t kMostOverlayEpochs = (uint64_t{1} << 30) - 1;
 
 /// Where the rows of a file are in the variable from which it was made.
 struct SourceRows {
@@ -72,15 +77,18 @@ class OverlayTable {
   /// Returns the versions of keys that the file does not have, or whose rows others share; null: there are none. It stays
   /// as long as the view of the request.
   const OverlayIndex* key_index() const { return key_index_.load(std::memory_order_acquire); }
-  /// Returns the version of epoch `epoch`, 0 if there is none, or kKeysDiffer.
+  /// Returns the version of epoch `epoch`, 0 if that is the row of the file, or kKeysDiffer.
   VersionRef At(const std::atomic<VersionRef>* newest, uint32_t epoch) const {
     if (newest == nullptr) return 0;
     VersionRef version = newest->load(std::memory_order_acquire);
     while (EpochOf(version) > epoch) {
+      if (IsInPlace(version)) return Before(version, epoch);
       version = RowOf(version) == 0 ? 0 : memory_->replaced(RowOf(version)).load(std::memory_order_acquire);
     }
-    return version == kDroppedKey ? 0 : version;
+    return version == kDroppedKey || IsInPlace(version) ? 0 : version;
   }
+  /// Whether the rows of the file are those of epoch `epoch`, so that only keys that it does not have need At().
+  bool IsInFile(uint32_t epoch) const { return epoch >= in_file_from_.load(std::memory_order_acquire); }
 
   // For the writer, one thread at a time:
   /// Who may read. Views are counted in generations: when a view is published again, requests that begin from then on are
@@ -124,10 +132,21 @@ class OverlayTable {
   /// Gives back versions that no epoch reads any more, and writes those that all epochs read into the rows of the file in
   /// memory, where that saves some. It ends soon after `until`. \return whether something is left to do.
   bool Compact(std::chrono::steady_clock::time_point until) noexcept;
+  /// Writes the newest versions into the rows of the file in memory, and what they replace into the overlay, so that the
+  /// newest epoch does not pay for versions. It ends soon after `until`, or when readers of earlier generations have to
+  /// leave first (HasRetired()). \return whether something is left to do that need not wait.
+  bool WriteInPlace(std::chrono::steady_clock::time_point until) noexcept;
   /// Returns how many epochs are older than all that are read, and not compacted yet.
   size_t uncompacted_epochs() const;
   /// Whether rows or memory wait until readers of the newest generation have left.
-  bool HasRetired() const { return changed_->HasRetired() || !retired_rows_.empty() || !retired_indexes_.empty(); }
+  bool HasRetired() const {
+    return changed_->HasRetired() || !retired_rows_.empty() || !retired_indexes_.empty() || awaited() != 0;
+  }
+
+  /// Returns the generation whose readers have to leave before WriteInPlace() goes on, and those of all before it; 0: none.
+  uint64_t awaited() const {
+    return writing_.is_kept && readers_.oldest_generation <= writing_.generation ? writing_.generation : 0;
+  }
 
   /// Returns the overlay rows that versions occupy.
   size_t live_rows() const { return memory_->taken() - retired_rows_.size(); }
@@ -155,6 +174,7 @@ class OverlayTable {
   void CommitKey(VersionRef version, const Change::Target& target) noexcept;
   void Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept;
   void GiveBack(uint32_t row) noexcept;
+  void GiveBackFrom(VersionRef version) noexcept;
   void CompactKey(uint64_t key);
   void KeepForNewKeys(uint32_t row);
   bool IsUnread(uint32_t row) const;
@@ -162,6 +182,11 @@ class OverlayTable {
   void CompactRows(const uint32_t* rows, size_t count);
   void WriteToFileRows(uint32_t first, uint32_t end);
   bool IsWorthIt(uint32_t first, uint32_t end) const;
+  bool IsWritable(uint32_t row) const;
+  VersionRef Before(VersionRef in_place, uint32_t epoch) const;
+  void Keep(const uint32_t* rows, size_t count);
+  bool KeepRow(uint32_t row);
+  void Write(const uint32_t* rows, size_t count);
 
   const std::shared_ptr<const EmbeddingTable> base_;
   const DeltaKeyKind key_kind_;
@@ -185,6 +210,20 @@ class OverlayTable {
   std::list<ChangedAt> log_;    // ascending epochs
   size_t compacted_ = 0;        // so many elements of the first one are done
   size_t rejected_ = SIZE_MAX;  // a block whose rows stay, for as long as the first one is compacted
+
+  static constexpr uint32_t kNoEpoch = UINT32_MAX;
+  // The rows of an epoch that are being written into those of the file.
+  struct Writing {
+    uint32_t epoch = 0;       // 0: none
+    size_t done = 0;          // so many of its rows
+    bool is_kept = false;     // all that they replace is in the overlay
+    uint64_t generation = 0;  // the last one that may not know
+  };
+  Writing writing_;
+  uint32_t written_ = 0;      // this epoch and those before it are done
+  uint32_t newest_ = 0;       // the last epoch that changed something
+  size_t rows_in_place_ = 0;  // rows that have a bit and whose newest version is in place
+  std::atomic<uint32_t> in_file_from_{kNoEpoch};
 };
 
 }  // namespace processor

@@ -24,10 +24,12 @@ void TableView::FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* r
 template <typename Key>
 void TableView::Find(absl::Span<const Key> keys, uint32_t* rows) const {
   if (unchanged_) return base().FindRows(keys, rows);
+  const bool in_file = overlay_->IsInFile(epoch_);
   const bool any_absent = base().FindKeys(keys, rows) != 0;
+  if (in_file && !any_absent) return;
   for (size_t i = 0; i < keys.size(); i += kBlockKeys) {
     const size_t n = std::min(kBlockKeys, keys.size() - i);
-    LayOver(keys.data() + i, n, any_absent, rows + i);
+    if (!in_file) LayOver(keys.data() + i, n, any_absent, rows + i);
     if (any_absent) FindAbsent(keys.data() + i, n, rows + i);
   }
 }

@@ -76,6 +76,17 @@ class OverlayTableTest : public testing::Test {
     overlay_->SetReaders({oldest, generation_, generation_});
   }
 
+  // Writes the newest versions into the rows of the file; no request is running.
+  void WriteInPlaceFor(uint32_t oldest) {
+    do {
+      ++generation_;
+      overlay_->SetReaders({oldest, generation_, generation_});
+      EXPECT_FALSE(overlay_->WriteInPlace(std::chrono::steady_clock::time_point::max()));
+    } while (overlay_->awaited() != 0);
+    ++generation_;
+    overlay_->SetReaders({oldest, generation_, generation_});
+  }
+
   template <typename Key>
   static std::optional<std::vector<float>> Read(const TableView& view, const Key& key) {
     uint32_t row = 0;

@@ -93,6 +93,78 @@ TEST_F(OverlayCompactionTest, NewKeysTakeTheRowsOfDeletedOnes) {
   EXPECT_LE(overlay_->live_rows(), kAtOnce + 1) << "rows of the first epoch, whose rows were not spare yet";
 }
 
+TEST_F(OverlayCompactionTest, TheNewestEpochIsWrittenIntoTheFilesRowsAndEarlierOnesAreKept) {
+  constexpr uint32_t kRows = 1000;
+  Open(OverlayContent(IndexKind::kInt64, kRows).Bytes());
+  const auto value = [](uint32_t epoch, uint32_t row) {
+    // Row r changes in each epoch that its number divides, so some rows have many versions, and some one or none.
+    const uint32_t at = row == 0 || epoch < row ? 0 : epoch - epoch % row;
+    return at == 0 ? FourFrom(-static_cast<float>(row)) : FourFrom(static_cast<float>(1000 * at + row));
+  };
+  const auto expect = [&](uint32_t epoch) {
+    const TableView view(overlay_, epoch);
+    for (uint32_t row = 0; row < kRows; ++row) {
+      ASSERT_EQ(Read(view, NumberedKey<int64_t>(row)), value(epoch, row)) << "epoch " << epoch << ", row " << row;
+    }
+  };
+  constexpr uint32_t kKept = 6;
+  for (uint32_t epoch = 1; epoch <= 40; ++epoch) {
+    DeltaFixture<int64_t> delta;
+    for (uint32_t row = 1; row <= epoch; ++row) {
+      if (epoch % row == 0) delta.changed[NumberedKey<int64_t>(row)] = value(epoch, row);
+    }
+    ASSERT_TRUE(Apply(epoch, delta).ok());
+    EXPECT_FALSE(overlay_->IsInFile(epoch));
+    // Several epochs may come before there is time.
+    if (epoch % 3 == 0 || epoch % 4 == 0) WriteInPlaceFor(epoch < kKept ? 0 : epoch - kKept);
+    for (uint32_t read = epoch < kKept ? 0 : epoch - kKept; read <= epoch; ++read) expect(read);
+    if (epoch > kKept && epoch % 5 == 0) CompactFor(epoch - kKept);
+    for (uint32_t read = epoch < kKept ? 0 : epoch - kKept; read <= epoch; ++read) expect(read);
+  }
+  WriteInPlaceFor(40);
+  EXPECT_TRUE(overlay_->IsInFile(40));
+  EXPECT_FALSE(overlay_->IsInFile(39));
+  CompactFor(40);
+  EXPECT_EQ(overlay_->changed_rows().size(), 0);
+  EXPECT_EQ(overlay_->live_rows(), 0);
+  expect(40);
+}
+
+TEST_F(OverlayCompactionTest, ARowIsWrittenInPlaceWhenNobodyReadsWhatItReplaces) {
+  Open(OverlayContent(IndexKind::kInt64, 1000).Bytes());
+  DeltaFixture<int64_t> delta;
+  for (uint32_t row = 0; row < 100; ++row) delta.changed[NumberedKey<int64_t>(row)] = FourFrom(1);
+  ASSERT_TRUE(Apply(1, delta).ok());
+  const int64_t key = NumberedKey<int64_t>(7);
+  uint32_t before = 0, after = 0;
+  TableView(overlay_, 0).FindRows(absl::MakeConstSpan(&key, 1), &before);
+  TableView(overlay_, 1).FindRows(absl::MakeConstSpan(&key, 1), &after);
+  const auto values = [&](uint32_t row) {
+    std::vector<float> found(kOverlayDim);
+    std::memcpy(found.data(), overlay_->rows() + size_t{row} * base_->row_stride(), 16);
+    return found;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_FALSE(overlay_->WriteInPlace(std::chrono::steady_clock::time_point::max()));
+    EXPECT_EQ(overlay_->awaited(), generation_) << "requests of this generation are still running";
+    EXPECT_FALSE(overlay_->IsInFile(1));
+    EXPECT_EQ(values(before), FourFrom(-7));
+  }
+  overlay_->SetReaders({0, generation_ + 1, generation_ + 1});
+  EXPECT_FALSE(overlay_->WriteInPlace(std::chrono::steady_clock::time_point::max()));
+  EXPECT_TRUE(overlay_->IsInFile(1));
+  EXPECT_EQ(values(after), FourFrom(1)) << "requests that found the version read it on";
+  EXPECT_TRUE(overlay_->HasRetired());
+  EXPECT_EQ(Read(TableView(overlay_, 0), key), FourFrom(-7));
+  EXPECT_EQ(Read(TableView(overlay_, 1), key), FourFrom(1));
+  delta.changed = {{key, FourFrom(2)}};
+  ASSERT_TRUE(Apply(2, delta).ok());
+  EXPECT_FALSE(overlay_->IsInFile(2)) << "the next epoch has versions again";
+  EXPECT_EQ(Read(TableView(overlay_, 2), key), FourFrom(2));
+  EXPECT_EQ(Read(TableView(overlay_, 1), key), FourFrom(1));
+  EXPECT_EQ(Read(TableView(overlay_, 0), key), FourFrom(-7));
+}
+
 TEST_F(OverlayCompactionTest, RowsAcrossBlocksKeepTheirValues) {
   constexpr uint32_t kRows = 250000, kStride = 20;  // three blocks of 2 MB, whose bounds are inside rows
   TableFileContent content;
@@ -162,6 +234,7 @@ TEST_F(OverlayCompactionTest, MemoryDoesNotGrowWithEpochs) {
     }
     ASSERT_TRUE(Apply(epoch, delta).ok());
     if (epoch > kKept) CompactFor(epoch - kKept);
+    if (epoch % 7 != 0) WriteInPlaceFor(epoch < kKept ? 0 : epoch - kKept);
     if (epoch == 1000) early = overlay_->bytes();
   }
   EXPECT_LE(overlay_->live_rows(), (kChanged + 2 * 5) * (kKept + 1) + 5 * 100);
@@ -169,9 +242,12 @@ TEST_F(OverlayCompactionTest, MemoryDoesNotGrowWithEpochs) {
   EXPECT_EQ(Read(TableView(overlay_, 10000), int64_t{1000000 + 10000 * 5}), FourFrom(10000));
 }
 
-// What key `number` of the stress test reads at an epoch: it changes in one epoch of five, and is deleted in some of them.
+// What key `number` of the stress test reads at an epoch: it changes in one epoch of five, and with `deletions` it is deleted
+// in some of them.
 constexpr uint32_t kStressRows = 300, kStressKeys = 400;
-bool IsDeletedBy(uint32_t epoch, uint32_t number) { return (number * 31 + epoch) % 4 == 0; }
+bool IsDeletedBy(uint32_t epoch, uint32_t number, bool deletions) {
+  return deletions && (number * 31 + epoch) % 4 == 0;
+}
 std::vector<float> ValueBy(uint32_t epoch, uint32_t number) {
   return FourFrom(static_cast<float>(1000 * epoch + number));
 }
@@ -181,17 +257,17 @@ std::vector<float> DefaultAt(uint32_t epoch, int64_t key) {
   if (age >= epoch) return FourFrom(-300.0f - static_cast<float>(number));
   return FourFrom(5e6f + 10 * static_cast<float>(epoch - age));
 }
-std::vector<float> ExpectedAt(uint32_t epoch, uint32_t number) {
+std::vector<float> ExpectedAt(uint32_t epoch, uint32_t number, bool deletions) {
   const uint32_t age = (number + epoch) % 5;
-  const bool deleted = age < epoch && IsDeletedBy(epoch - age, number);
+  const bool deleted = age < epoch && IsDeletedBy(epoch - age, number, deletions);
   if (age < epoch && !deleted) return ValueBy(epoch - age, number);
   if (deleted || number >= kStressRows) return DefaultAt(epoch, NumberedKey<int64_t>(number));
   return FourFrom(-static_cast<float>(number));
 }
-DeltaFixture<int64_t> StressDelta(uint32_t epoch) {
+DeltaFixture<int64_t> StressDelta(uint32_t epoch, bool deletions) {
   DeltaFixture<int64_t> delta;
   for (uint32_t number = (5 - epoch % 5) % 5; number < kStressKeys; number += 5) {
-    if (IsDeletedBy(epoch, number)) {
+    if (IsDeletedBy(epoch, number, deletions)) {
       delta.deleted.insert(NumberedKey<int64_t>(number));
     } else {
       delta.changed[NumberedKey<int64_t>(number)] = ValueBy(epoch, number);
@@ -211,7 +287,12 @@ struct PublishedView {
   std::atomic<int> readers{0};
 };
 
-TEST_F(OverlayCompactionTest, ReadersOfSeveralEpochsSeeTheirRowsWhileOthersAreWrittenAndCompacted) {
+class OverlayThreadsTest : public OverlayTableTest, public testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Deletions, OverlayThreadsTest, testing::Bool());
+
+TEST_P(OverlayThreadsTest, ReadersOfSeveralEpochsSeeTheirRowsWhileOthersAreWrittenAndCompacted) {
+  const bool deletions = GetParam();
   constexpr uint32_t kEpochs = 500;
   constexpr size_t kKept = 5;
   Open(OverlayContent(IndexKind::kInt64, kStressRows).Bytes());
@@ -241,7 +322,7 @@ TEST_F(OverlayCompactionTest, ReadersOfSeveralEpochsSeeTheirRowsWhileOthersAreWr
         for (size_t i = 0; i < kAtOnce; ++i) {
           std::vector<float> found(kOverlayDim);
           std::memcpy(found.data(), overlay_->rows() + size_t{rows[i]} * base_->row_stride(), 4 * kOverlayDim);
-          ASSERT_EQ(found, ExpectedAt(pinned->epoch, numbers[i]))
+          ASSERT_EQ(found, ExpectedAt(pinned->epoch, numbers[i], deletions))
               << "epoch " << pinned->epoch << ", key " << numbers[i];
         }
       }
@@ -255,20 +336,24 @@ TEST_F(OverlayCompactionTest, ReadersOfSeveralEpochsSeeTheirRowsWhileOthersAreWr
     while (views.size() > kKept && views.front().readers.load() == 0) views.pop_front();
     overlay_->SetReaders({views.front().epoch, views.back().generation, views.front().generation});
   };
-  size_t written = 0;
+  size_t written = 0, in_file = 0;
   for (uint32_t epoch = 1; epoch <= kEpochs; ++epoch) {
     set_readers();
-    DeltaFixture<int64_t> delta = StressDelta(epoch);
+    DeltaFixture<int64_t> delta = StressDelta(epoch, deletions);
     const absl::Status applied = Apply(epoch, delta);
     EXPECT_TRUE(applied.ok()) << applied;
     {
       std::lock_guard<std::mutex> lock(mutex);
       views.emplace_back(TableView(overlay_, epoch), epoch, ++generation_);
     }
-    for (bool more = true; more;) {
+    // Sometimes there is time until the epoch has been written in place, if it can be.
+    const bool has_time = epoch % 4 == 0 && !deletions;
+    for (bool more = true; more || (has_time && !overlay_->IsInFile(epoch));) {
       set_readers();
       const size_t before = overlay_->changed_rows().size();
       more = overlay_->Compact(std::chrono::steady_clock::now() + std::chrono::microseconds(20));
+      if (!more) more = overlay_->WriteInPlace(std::chrono::steady_clock::now() + std::chrono::microseconds(20));
+      in_file += overlay_->IsInFile(epoch);
       written += before - overlay_->changed_rows().size();
       if (!overlay_->HasRetired()) continue;
       std::lock_guard<std::mutex> lock(mutex);
@@ -278,6 +363,8 @@ TEST_F(OverlayCompactionTest, ReadersOfSeveralEpochsSeeTheirRowsWhileOthersAreWr
   done = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_GT(written, 50);
+  // Deleted keys stay in the index of the file, so it alone does not know what to read.
+  EXPECT_EQ(in_file > 0, !deletions);
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ def test_the_ratio_of_lookups_is_the_median_of_the_runs() -> None:
     case = lookups.summarize([run(12, 10), run(13, 10), run(22, 20)])
     assert case["ratio"] == 1.2
     assert case["interval"][0] <= 1.2 <= case["interval"][1]
-    assert not lookups.judge({"rows": case})[0].ok
+    (target,) = lookups.judge({"rows, in_place": case, "rows, new": case})
+    assert not target.ok
 
 
 def test_latencies_are_judged_beyond_the_interval_of_the_same_side() -> None:
