@@ -173,6 +173,7 @@ def test_wheel_contains_library_headers_and_binding(wheel: Path) -> None:
     modules = {f"processor/{path.name}" for path in (ROOT / "processor").glob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "graph_tools").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "serving_proxy").rglob("*.py")}
+    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "elastic_training").rglob("*.py")}
     # The event loop of the simulator is C++ and is compiled on the machine where it runs.
     for kind in ("*.py", "*.cc", "scenarios/*.yaml", "scenarios/*.json"):
         modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "cost_model").rglob(kind)}
@@ -186,6 +187,8 @@ def test_wheel_contains_library_headers_and_binding(wheel: Path) -> None:
         "graph_tools/py.typed",
         "cost_model/py.typed",
         "serving_proxy/py.typed",
+        "elastic_training/py.typed",
+        "elastic_training/libelastic_training.so",
         "cost_model/simulation/libcost_model_engine.so",
         "processor/libprocessor.so",
         "processor/libprocessor_rules.so",

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs in docs/elastic_training.md run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import elastic_training as et
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "elastic_training.md").read_text(encoding="utf-8")
+
+
+def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "document"}
+    for block in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE):
+        # Blocks continue each other. TensorFlow needs their source for tf.function.
+        path = tmp_path / f"block_{len(names)}.py"
+        path.write_text(block)
+        exec(compile(block, str(path), "exec"), names)
+    shapes, losses, settings = capsys.readouterr().out.splitlines()
+    assert "'history': (2, 16)" in shapes
+    assert shapes.endswith(" 4")
+    first, *_, last = eval(losses)
+    assert last < first
+    assert "TableConfig(name='hash_embedding" in settings
+
+
+def test_every_public_name_is_documented() -> None:
+    internal = {"RowContents", "Constant", "Normal", "TruncatedNormal", "Uniform", "Zeros"}
+    assert not [name for name in et.__all__ if name not in internal and not re.search(rf"\b{name}\b", TEXT)]
