@@ -138,8 +138,17 @@ class Table:
         """Read rows without counting them; keys without a row read the default row."""
         return RowContents(*_library.ops().elastic_table_read(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
 
-    def evict(self, keys: Any) -> int:
-        """Remove the rows and candidates of keys; return how many there were."""
+    def evict(self, keys: Any = None) -> int:
+        """Remove rows and candidates, and return how many there were.
+
+        Parameters
+        ----------
+        keys : tensor [n] int64 or string, or None
+            None makes a sweep: what the strategy of the table's eviction condemns, and what its limits want to leave.
+            Other threads may train meanwhile.
+        """
+        if keys is None:
+            return int(_library.ops().elastic_table_sweep(self.handle))
         return int(_library.ops().elastic_table_evict(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
 
     def export(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, RowContents]:

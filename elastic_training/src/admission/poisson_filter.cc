@@ -132,8 +132,10 @@ void PoissonFilter::Fit(double position) {
     }
   }
   if (last_position_ > 0) {
-    history_.AddWait((last_waiting_ + static_cast<double>(total.waiting)) / 2,
-                     (last_counts_ + static_cast<double>(total.counts)) / 2, position - last_position_, middle);
+    // A table may forget candidates that another filter has counted.
+    history_.AddWait(std::max((last_waiting_ + static_cast<double>(total.waiting)) / 2, 0.0),
+                     std::max((last_counts_ + static_cast<double>(total.counts)) / 2, 0.0), position - last_position_,
+                     middle);
   }
   last_position_ = position;
   last_waiting_ = static_cast<double>(total.waiting);

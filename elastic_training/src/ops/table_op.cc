@@ -117,7 +117,7 @@ class ElasticTableStatsOp : public OpKernel {
     OP_REQUIRES_OK(context, FindTable(context, 0, &table));
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &output));
-    output->scalar<tensorflow::tstring>()() = table->table.Stats();
+    output->scalar<tensorflow::tstring>()() = table->Stats();
   }
 };
 

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <ctime>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/eviction/eviction.h"
 #include "src/storage/elastic_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -20,12 +22,21 @@ namespace elastic_training {
 
 class TableResource : public tensorflow::ResourceBase {
  public:
-  TableResource(TableConfig config, std::string json) : table(std::move(config)), json(std::move(json)) {}
+  TableResource(TableConfig config, std::string json)
+      : table(std::move(config)), eviction(&table), json(std::move(json)) {}
 
   std::string DebugString() const override { return absl::StrCat("elastic table '", table.config().name, "'"); }
   int64_t MemoryUsed() const override { return static_cast<int64_t>(table.bytes()); }
 
+  /// Returns the counters of the table, its filter and its sweeps as a JSON object.
+  std::string Stats() const {
+    nlohmann::json stats = table.Stats();
+    stats["eviction"] = eviction.Stats();
+    return stats.dump();
+  }
+
   ElasticTable table;
+  Eviction eviction;
   const std::string json;
 };
 

@@ -38,7 +38,7 @@ REGISTER_OP("ElasticTableUpdate")
 Sums the gradients of equal keys, and applies one step of each table's optimizer to each distinct row.
 
 A gradient that is not finite is refused and counted, or with stop_on_nan an error before any row of that table changes.
-Rows that were evicted since the lookup are dropped and counted.
+Rows that were evicted since the lookup are dropped and counted. A sweep of eviction that is due goes one step further.
 
 tables: handles of the tables.
 keys: keys of each table, as ElasticTableLookup had them; so are row_splits, weights, combiners and mask_zero.
@@ -76,6 +76,7 @@ class UpdateOp : public OpKernel {
     for (int i = 0; i < list_.count; ++i) {
       OP_REQUIRES_OK(context, FindTable(context, i, &tables[i]));
       jobs[i].table = &tables[i]->table;
+      jobs[i].eviction = &tables[i]->eviction;
       OP_REQUIRES_OK(context, Prepare(call, i, &jobs[i]));
       total += call.keys[i].NumElements();
     }
@@ -88,6 +89,7 @@ class UpdateOp : public OpKernel {
   };
   struct Job {
     ElasticTable* table;
+    Eviction* eviction;
     KeyInput keys;
     Bags bags;
     std::vector<int32_t> gradient_of;
@@ -141,6 +143,7 @@ class UpdateOp : public OpKernel {
         job->request.scales = job->scales.data();
       }
       result = job->table->Update(job->request);
+      job->eviction->AfterUpdate(SecondsNow());
     });
     if (!status.ok() || result.not_finite < 0) return status;
     const KeyBatch& keys = job->request.keys;

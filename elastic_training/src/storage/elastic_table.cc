@@ -56,25 +56,36 @@ size_t ElasticTable::bytes() const {
   return sum;
 }
 
-std::string ElasticTable::Stats() const {
+size_t ElasticTable::free_bytes(const RowCounts& rows) const {
+  const size_t used = rows.full * layout().full_bytes + (rows.candidates + rows.released) * layout().record_bytes;
+  const size_t taken = store_.full.bytes() + store_.records.bytes();
+  return taken > used ? taken - used : 0;
+}
+
+nlohmann::json ElasticTable::Stats() const {
   const RowCounts rows = counts();
-  const nlohmann::json stats = {{"name", config_.name},
-                                {"step", step()},
-                                {"occurrences", occurrences()},
-                                {"rows", rows.full + rows.released},
-                                {"full_rows", rows.full},
-                                {"released_rows", rows.released},
-                                {"zero_rows", rows.zero + rows.released},
-                                {"candidates", rows.candidates},
-                                {"bytes", bytes()},
-                                {"admitted", admitted_.load()},
-                                {"refused", refused_.load()},
-                                {"evicted", evicted_.load()},
-                                {"released", released_.load()},
-                                {"updated", updated_.load()},
-                                {"refused_updates", refused_updates_.load()},
-                                {"dropped_updates", dropped_updates_.load()}};
-  return stats.dump();
+  nlohmann::json stats = {{"name", config_.name},
+                          {"step", step()},
+                          {"occurrences", occurrences()},
+                          {"rows", rows.full + rows.released},
+                          {"full_rows", rows.full},
+                          {"released_rows", rows.released},
+                          {"zero_rows", rows.zero + rows.released},
+                          {"candidates", rows.candidates},
+                          {"bytes", bytes()},
+                          {"used_bytes", bytes() - free_bytes(rows)},
+                          {"row_bytes", layout().full_bytes},
+                          {"record_bytes", layout().record_bytes},
+                          {"filter_bytes", admission_->bytes()},
+                          {"admitted", admitted_.load()},
+                          {"refused", refused_.load()},
+                          {"evicted", evicted_.load()},
+                          {"released", released_.load()},
+                          {"updated", updated_.load()},
+                          {"refused_updates", refused_updates_.load()},
+                          {"dropped_updates", dropped_updates_.load()}};
+  stats["filter"] = admission_->Stats();
+  return stats;
 }
 
 }  // namespace elastic_training

@@ -135,8 +135,10 @@ class ElasticTable {
   RowCounts counts() const;
   /// Memory [bytes]: chunks of rows, indexes, string keys, the filter.
   size_t bytes() const;
-  /// Returns the counters as a JSON object.
-  std::string Stats() const;
+  /// Memory of chunks that holds no rows now, if the table has `rows` [bytes]; new rows take it.
+  size_t free_bytes(const RowCounts& rows) const;
+  /// Returns the counters of the table and of its filter as a JSON object.
+  nlohmann::json Stats() const;
 
  private:
   struct LookupCounts {

@@ -43,6 +43,8 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
       if (row == kNoRow) {
         row = segment->AddFull(key);
       } else if (IsRecord(row)) {
+        const RowHeader& header = store_.header(row);
+        if (KindOf(row, header) == RowKind::kCandidate) admission_->Forget(key.hash, header.count());
         row = segment->MakeFull(key.hash, row);
       }
       float* const weights = store_.weights(row);
@@ -126,6 +128,8 @@ void ElasticTable::EvictRow(Segment* segment, uint64_t hash, uint32_t row) {
         if (config_.string_keys) one.texts.emplace_back(segment->text(row));
       }
     }
+  } else {
+    admission_->Forget(hash, header.count());
   }
   segment->Remove(hash, row);
 }

@@ -164,7 +164,7 @@ TEST(CountingFilter, RefusesSettingsItCannotKeep) {
   EXPECT_THROW(Filter({{"kind", "counting_filter"}, {"threshold", 16}}), std::invalid_argument);
   EXPECT_THROW(Filter({{"kind", "counting_filter"}, {"half_life_s", 1}, {"half_life_occurrences", 1}}),
                std::invalid_argument);
-  EXPECT_THROW(Filter({{"kind", "counting_filter"}, {"treshold", 3}}), std::invalid_argument);
+  EXPECT_THROW(Filter({{"kind", "counting_filter"}, {"limit", 3}}), std::invalid_argument);
 }
 
 // Threads add to the same keys while states are cut: no count is lost, and each cut is one of an instant. Every thread adds
