@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ElasticTableUpdate: one step of the optimizer for the keys of a lookup.
+#include <cmath>
 #include <vector>
 
 #include "src/ops/key_input.h"
@@ -37,8 +38,9 @@ REGISTER_OP("ElasticTableUpdate")
     .Doc(R"doc(
 Sums the gradients of equal keys, and applies one step of each table's optimizer to each distinct row.
 
-A gradient that is not finite is refused and counted, or with stop_on_nan an error before any row of that table changes.
-Rows that were evicted since the lookup are dropped and counted. A sweep of eviction that is due goes one step further.
+A gradient that is not finite, or has an element of 2^60 or more, is refused and counted, or with stop_on_nan an error
+before any row of that table changes. Rows that were evicted since the lookup are dropped and counted. A sweep of eviction
+that is due goes one step further.
 
 tables: handles of the tables.
 keys: keys of each table, as ElasticTableLookup had them; so are row_splits, weights, combiners and mask_zero.
@@ -117,6 +119,10 @@ class UpdateOp : public OpKernel {
     if (call.hyper[i].NumElements() != static_cast<int64_t>(table.optimizer().hyper_size())) {
       return TableError(table, call.hyper[i].NumElements(), " values of hyper, expected ",
                         table.optimizer().hyper_size(), ", the learning rate first");
+    }
+    const float learning_rate = call.hyper[i].flat<float>()(0);
+    if (!(learning_rate >= 0) || std::isinf(learning_rate)) {
+      return TableError(table, "a learning rate of ", learning_rate, ", expected a finite number of at least 0");
     }
     UpdateRequest& request = job->request;
     request.keys = job->keys.batch();

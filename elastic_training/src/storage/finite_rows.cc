@@ -9,8 +9,8 @@
 namespace elastic_training {
 
 ELASTIC_VECTOR_CLONES
-bool AllFinite(const float* values, size_t count) {
-  // All bits of the exponent are set in what is not finite; the largest exponent of all tells.
+bool AllUsable(const float* values, size_t count) {
+  // The largest exponent of all tells; in what is not finite all of its bits are set.
   uint32_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
     uint32_t bits;
@@ -18,7 +18,7 @@ bool AllFinite(const float* values, size_t count) {
     bits &= 0x7f800000;
     largest = bits > largest ? bits : largest;
   }
-  return largest != 0x7f800000;
+  return largest < (127u + 60) << 23;
 }
 
 ELASTIC_VECTOR_CLONES

@@ -6,8 +6,8 @@
 
 namespace elastic_training {
 
-/// Tells whether none of `count` floats is infinite or NaN.
-bool AllFinite(const float* values, size_t count);
+/// Tells whether all of `count` floats are numbers below 2^60, so that optimizers can add their squares for long.
+bool AllUsable(const float* values, size_t count);
 
 /// Adds `from[i] * scale` to `sum[i]`; the product is rounded first.
 void AddScaled(const float* from, float scale, size_t count, float* sum);

@@ -50,7 +50,7 @@ UpdateResult ElasticTable::SumGradients(const UpdateRequest& request, KeyScratch
   for (size_t i = 0; i < count; ++i) {
     if (request.places[i] < 0 || request.firsts[i] != static_cast<int32_t>(i)) continue;
     const uint32_t position = static_cast<uint32_t>(i);
-    if (AllFinite(Gradient(request, *scratch, position), dim)) {
+    if (AllUsable(Gradient(request, *scratch, position), dim)) {
       scratch->pending.push_back(position);
       continue;
     }
