@@ -167,10 +167,8 @@ def judge(figures: Any) -> list[Target]:
 
 def show(figures: Any) -> Table:
     """Return a table with a line for each seed."""
-    names = ("seed", "samples", "AUC of the truth", *(f"AUC, {form}" for form in FORMS), "zero rows", "tastes missed")
-    table = Table(*names)
-        "seed", "samples", "AUC of the truth", *(f"AUC, {form}" for form in FORMS), "zero rows", "tastes missed"
-    )
+    columns = [f"AUC, {form}" for form in FORMS]
+    table = Table("seed", "samples", "AUC of the truth", *columns, "zero rows", "tastes missed")
     for seed, turn in enumerate(figures["turns"]):
         lasso = turn["lasso"]
         aucs = (f"{turn[form]['auc']:.4f}" for form in FORMS)
