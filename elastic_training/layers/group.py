@@ -154,12 +154,15 @@ class FeatureGroup:
         return self.owner if len(self._features) == 1 else f"{self.owner}: feature {feature!r}"
 
     def _entry(self, table: str, flat: Mapping[str, FlatKeys]) -> Entry:
-        """Return the lookup in a table for all its features; the op pools if they all pool alike, without weights."""
+        """Return the lookup in a table for all its features.
+
+        The op pools if there is one combiner and no weights. Features without combiner may be among them: each of their
+        keys is pooled alone, which leaves it as it is.
+        """
         features = [self._features[name] for name in flat]
-        combiners = {feature.combiner for feature in features}
+        combiners = {feature.combiner for feature in features} - {None}
         fused = (
             len(combiners) == 1
-            and None not in combiners
             and all(keys.weights is None for keys in flat.values())
             and not self.tables[table].settings.optimizer.clips
         )
@@ -167,8 +170,8 @@ class FeatureGroup:
         return Entry(
             self.tables[table],
             keys[0] if len(keys) == 1 else tf.concat(keys, 0),
-            _join_splits([part.row_splits for part in flat.values()]) if fused else None,
-            features[0].combiner if fused else None,
+            _join_splits([_splits_of(part) for part in flat.values()]) if fused else None,
+            combiners.pop() if fused else None,
             features[0].mask_zero,
         )
 
@@ -177,7 +180,7 @@ class FeatureGroup:
         if len(flat) == 1:
             return [rows]
         if entry.row_splits is not None:
-            sizes = [tf.shape(keys.row_splits)[0] - 1 for keys in flat]
+            sizes = [tf.shape(_splits_of(keys))[0] - 1 for keys in flat]
         else:
             sizes = [tf.shape(keys.values)[0] for keys in flat]
         return list(tf.split(rows, sizes))
@@ -196,6 +199,11 @@ class FeatureGroup:
 def is_key(keys: Any) -> Any:
     """Return which keys are keys, if key 0 or the empty string means none; of the structure of `keys`, bool."""
     return keys != (tf.constant("") if keys.dtype == tf.string else tf.zeros([], keys.dtype))
+
+
+def _splits_of(keys: FlatKeys) -> tf.Tensor:
+    """Return the row splits of a feature's keys; without a combiner each key is a row."""
+    return tf.range(tf.shape(keys.values, tf.int64)[0] + 1) if keys.row_splits is None else keys.row_splits
 
 
 def _join_splits(splits: list[Any]) -> tf.Tensor:

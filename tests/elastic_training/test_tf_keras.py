@@ -25,6 +25,17 @@ def _model(**options: Any) -> Any:
     return tf_keras.Model(inputs, tf_keras.layers.Dense(1)(tf_keras.layers.Flatten()(rows)))
 
 
+def test_only_the_module_for_tf_keras_imports_it() -> None:
+    # Learning rates import it late, to restore a schedule of it.
+    package = Path(et.__file__).parent
+    importing = {path.name for path in package.rglob("*.py") if "import tf_keras" in path.read_text(encoding="utf-8")}
+    assert importing == {"learning_rates.py", "tf_keras.py"}
+    named = [
+        path.name for path in package.rglob("*.py") if "elastic_training.tf_keras" in path.read_text(encoding="utf-8")
+    ]
+    assert set(named) == {"__init__.py", "tf_keras.py"}
+
+
 @pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}, {"run_eagerly": True}])
 def test_fit_updates_once_a_step(options: dict[str, Any]) -> None:
     model = _model()

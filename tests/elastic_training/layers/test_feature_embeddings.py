@@ -98,17 +98,20 @@ def test_one_op_trains_as_layers_of_single_features_do() -> None:
     assert {name: updates(table) for name, table in together.tables.items()} == dict.fromkeys(together.tables, 12)
 
 
-def test_features_that_pool_alike_are_pooled_by_the_op() -> None:
+def test_features_with_one_combiner_are_pooled_by_the_op() -> None:
     features = {name: et.Feature(table="item", combiner="mean") for name in ("bought", "seen")}
+    features["next"] = et.Feature(table="item")
     layer = et.FeatureEmbeddings(features, dim=4, optimizer=et.SGD(1.0))
     each = et.HashEmbedding(table=et.Table(et.TableConfig("item", 4, optimizer=et.SGD(1.0))))
     bought = tf.ragged.constant([[1, 2], [], [3]], dtype=tf.int64)
     seen = tf.constant([[2, 3], [1, 1], [4, 5]], tf.int64)
-    graph = tf.function(lambda: layer({"bought": bought, "seen": seen}, training=True)).get_concrete_function().graph
+    inputs = {"bought": bought, "seen": seen, "next": tf.constant([[5, 1]], tf.int64)}
+    graph = tf.function(lambda: layer(inputs, training=True)).get_concrete_function().graph
     (op,) = [op for op in graph.get_operations() if op.type == "ElasticTableLookup"]
     assert op.get_attr("combiners") == [b"mean"]
-    outputs = layer({"bought": bought, "seen": seen}, training=True)
+    outputs = layer(inputs, training=True)
     each(tf.range(6), training=True)
+    assert np.array_equal(outputs["next"].numpy(), each(inputs["next"]).numpy())
     rows = each(seen).numpy()
     np.testing.assert_allclose(outputs["seen"].numpy(), rows.mean(axis=1), rtol=1e-6, atol=1e-8)
     assert np.all(outputs["bought"].numpy()[1] == 0)
