@@ -57,6 +57,7 @@ def main() -> int:
         "processor_kernel_tests": [],
         # A race is seen only when it happens.
         "processor_thread_tests": ["--gtest_repeat=5", "--gtest_brief=1"],
+        "elastic_training_tests": ["--gtest_brief=1"],
         "processor_test_c_api": [str(models / "host" / "7")],
         "processor_test_c_api_drop_in": [str(models / "host" / "7")],
         "processor_test_c_api_host": [str(models / "host" / "7"), str(state)],
