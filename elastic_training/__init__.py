@@ -13,6 +13,7 @@ from elastic_training.initializers import Constant, Normal, TruncatedNormal, Uni
 from elastic_training.layers.callers import loss_scale
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.feature_embeddings import FeatureEmbeddings
+from elastic_training.layers.frequency_embedding import FrequencyEmbedding
 from elastic_training.layers.hash_embedding import HashEmbedding
 from elastic_training.layers.modules import FeatureEmbeddingsModule, HashEmbeddingModule
 from elastic_training.optimizers import (
@@ -42,6 +43,7 @@ __all__ = [
     "Feature",
     "FeatureEmbeddings",
     "FeatureEmbeddingsModule",
+    "FrequencyEmbedding",
     "Ftrl",
     "GroupAdagrad",
     "GroupAdam",

@@ -138,6 +138,12 @@ class Table:
         """Read rows without counting them; keys without a row read the default row."""
         return RowContents(*_library.ops().elastic_table_read(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
 
+    def counts(self, keys: Any) -> tf.Tensor:
+        """Return how often training has looked up each key, int64 like `keys`; 0 if the table does not know it."""
+        keys = tf.convert_to_tensor(keys, self.key_dtype)
+        rows = _library.ops().elastic_table_read(self.handle, tf.reshape(keys, [-1]))
+        return tf.reshape(rows.meta[:, 1], tf.shape(keys))
+
     def evict(self, keys: Any = None) -> int:
         """Remove rows and candidates, and return how many there were.
 

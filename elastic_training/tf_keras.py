@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_training.layers.feature import Feature
+from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
 from elastic_training.layers.group import FeatureGroup
 from elastic_training.layers.layer_parts import FeatureEmbeddingsParts, HashEmbeddingParts
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
@@ -16,7 +17,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("elastic_training.tf_keras: tf_keras is not installed, expected tf-keras 2.21") from error
 
-__all__ = ["FeatureEmbeddings", "HashEmbedding"]
+__all__ = ["FeatureEmbeddings", "FrequencyEmbedding", "HashEmbedding"]
 
 _registered = _keras.saving.register_keras_serializable(package=PACKAGE)
 _registered(SharedTable)
@@ -77,3 +78,32 @@ class FeatureEmbeddings(_Trap, FeatureEmbeddingsParts, _keras.layers.Layer):
     ) -> None:
         super().__init__(**options)
         self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer))
+
+
+@_registered
+class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
+    """FrequencyEmbedding of the package, for models of tf-keras; see there."""
+
+    _block = HashEmbedding
+
+    def __init__(
+        self,
+        dims: Mapping[int, int],
+        optimizer: Any = None,
+        admit: Any = None,
+        evict: Any = None,
+        embeddings_initializer: Any = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        settings = {
+            "optimizer": optimizer,
+            "admit": admit,
+            "evict": evict,
+            "embeddings_initializer": embeddings_initializer,
+            "mask_zero": mask_zero,
+            "seed": seed,
+        }
+        self._set_up(dims, settings)

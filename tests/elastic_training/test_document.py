@@ -23,9 +23,10 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         path = tmp_path / f"block_{len(names)}.py"
         path.write_text(block)
         exec(compile(block, str(path), "exec"), names)
-    shapes, losses, settings = capsys.readouterr().out.splitlines()
+    shapes, columns, losses, settings = capsys.readouterr().out.splitlines()
     assert "'history': (2, 16)" in shapes
     assert shapes.endswith(" 4")
+    assert columns == "[8 4] [2, 1, 0]"
     first, *_, last = eval(losses)
     assert last < first
     assert "TableConfig(name='hash_embedding" in settings
