@@ -51,7 +51,7 @@ TEST(CountingFilter, TakesAtMost24BitsAKey) {
 // Errors at the expected number of keys, all with distinct counts that are known. Too high: 12 bits in common with one of
 // the other cells of a bucket. Too low: keys of buckets that have more than 31.
 TEST(CountingFilter, ErrorsStayWithinTheirBounds) {
-  const uint64_t keys = 400'000;
+  const uint64_t keys = 200'000;
   FingerprintCounts counts(keys);
   for (int round = 0; round < 3; ++round) {
     for (uint64_t key = 0; key < keys; ++key) counts.Add(Mixed(key), 1, 15, 0);
@@ -170,7 +170,7 @@ TEST(CountingFilter, RefusesSettingsItCannotKeep) {
 // Threads add to the same keys while states are cut: no count is lost, and each cut is one of an instant. Every thread adds
 // a key of a low number before the one of the same rank with a high number, so a cut never has more of the second.
 TEST(CountingFilter, CutsAreConsistentWhileThreadsAdd) {
-  const uint64_t keys = 200'000;
+  const uint64_t keys = 40'000;
   const nlohmann::json config = {{"kind", "counting_filter"}, {"threshold", 15}, {"expected_keys", keys}};
   const auto filter = Filter(config);
   std::mutex writers;  // The caller stops writers for BeginCut only.
@@ -189,7 +189,7 @@ TEST(CountingFilter, CutsAreConsistentWhileThreadsAdd) {
       }
     });
   }
-  for (int cut = 0; cut < 5; ++cut) {
+  for (int cut = 0; cut < 3; ++cut) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     {
       std::lock_guard<std::mutex> lock(writers);
