@@ -90,7 +90,9 @@ bool RowOptimizer::ShallRelease(const float* row, uint64_t step_number) const {
   if (release_after_ == 0) return false;
   uint32_t since;
   std::memcpy(&since, row + dim() + slots() - 1, sizeof(since));
-  return since != 0 && ZeroSinceOf(step_number) - since >= release_after_;
+  // Negative in a table whose count of updates began again, after rows came from another one.
+  const int32_t updates = static_cast<int32_t>(ZeroSinceOf(step_number) - since);
+  return since != 0 && updates >= static_cast<int32_t>(release_after_);
 }
 
 }  // namespace elastic_training

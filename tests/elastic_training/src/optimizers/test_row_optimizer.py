@@ -161,6 +161,20 @@ def test_a_late_row_steps_as_an_early_one_did(kind: str, probe_library: Path) ->
     np.testing.assert_array_equal(bits(probe.rows[1]), bits(early.rows[0]))
 
 
+def test_updates_are_counted_past_32_bits(probe_library: Path) -> None:
+    """The number of the update since which a row is zero has 32 bits, and 0 means that it is not."""
+    probe = Probe(probe_library, config_of(Setting("sgd", l21=1.0, release_after=10)), np.zeros((1, 4), np.float32))
+    for first in (5, 2**32 - 3, 2**32, 2**40 + 7):
+        probe.init_slots(0)
+        assert not probe.shall_release(0, first + 100), "a row that no gradient reached yet is not known to be zero"
+        outcomes = [probe.step(np.array([0]), np.zeros((1, 4)), 0.1, step)[0] for step in range(first, first + 9)]
+        assert outcomes == [ZERO] * 9
+        assert not probe.shall_release(0, first + 9)
+        assert probe.shall_release(0, first + 11)
+        assert not probe.shall_release(0, first - 3), "the count of updates began again"
+        assert probe.step(np.array([0]), np.zeros((1, 4)), 0.1, first + 11) == [RELEASE]
+
+
 @pytest.mark.parametrize("power", [-0.3, -1.0, 0.0])
 def test_ftrl_takes_other_powers(power: float, probe_library: Path) -> None:
     setting = Setting("ftrl", learning_rate_power=power, l1=0.01, l21=0.05)
