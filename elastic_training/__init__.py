@@ -28,6 +28,7 @@ from elastic_training.optimizers import (
     GroupSGD,
     RowwiseAdagrad,
 )
+from elastic_training.report.forecast import Forecast, SettingForecast, forecast
 from elastic_training.table import RowContents, Table
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Feature",
     "FeatureEmbeddings",
     "FeatureEmbeddingsModule",
+    "Forecast",
     "FrequencyEmbedding",
     "Ftrl",
     "GroupAdagrad",
@@ -60,12 +62,14 @@ __all__ = [
     "Rows",
     "RowwiseAdagrad",
     "Score",
+    "SettingForecast",
     "Table",
     "TableConfig",
     "TruncatedNormal",
     "Ttl",
     "Uniform",
     "Zeros",
+    "forecast",
     "loss_scale",
 ]
 

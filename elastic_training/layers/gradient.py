@@ -20,6 +20,7 @@ from elastic_training import learning_rates
 from elastic_training._library import ops
 from elastic_training.layers import callers
 from elastic_training.layers.clipping import clip
+from elastic_training.layers.observers import notify
 from elastic_training.layers.trap import TrapState
 from elastic_training.table import Table
 
@@ -82,6 +83,8 @@ def look_up(owner: str, entries: Sequence[Entry], trap: Any, state: TrapState, t
         True counts keys, admits them, and makes gradients update rows. False writes nothing. None is True if a gradient
         tape watches the trap.
     """
+    for entry in entries:
+        notify(entry.table, entry.keys, entry.mask_zero)
     inputs = {
         "tables": [_in_graph(entry.table.handle) for entry in entries],
         "keys": [entry.keys for entry in entries],

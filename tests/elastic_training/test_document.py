@@ -23,9 +23,11 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         path = tmp_path / f"block_{len(names)}.py"
         path.write_text(block)
         exec(compile(block, str(path), "exec"), names)
-    shapes, columns, losses, settings = capsys.readouterr().out.splitlines()
+    shapes, header, *forecast, columns, losses, settings = capsys.readouterr().out.splitlines()
     assert "'history': (2, 16)" in shapes
     assert shapes.endswith(" 4")
+    assert header.split()[:3] == ["table", "setting", "keys"]
+    assert len(forecast) == 2 * 4
     assert columns == "[8 4] [2, 1, 0]"
     first, *_, last = eval(losses)
     assert last < first

@@ -70,3 +70,20 @@ def test_updates_without_triggers_evict_nothing() -> None:
     assert table.size() == 100
     # Key 1 was just trained.
     assert table.evict() == 99
+
+
+def test_keys_without_a_row_read_the_default_in_training_and_inference() -> None:
+    filters = [et.CountFilter(3), et.CountingFilter(3, expected_keys=10), et.PoissonFilter(3)]
+    for admit in filters:
+        config = et.TableConfig("items", 2, initializer=et.Constant(1.0), default=et.Constant(0.5), admission=admit)
+        table = et.Table(config)
+        absent, new = [[0.5, 0.5]], [[1, 1]]
+        for _ in range(2):
+            assert table.lookup([7]).numpy().tolist() == absent
+            assert table.lookup([7], training=True).numpy().tolist() == absent
+            assert table.lookup([7], training=True).numpy().tolist() == absent
+            assert table.lookup([7]).numpy().tolist() == absent
+            assert table.lookup([7], training=True).numpy().tolist() == new
+            assert table.lookup([7]).numpy().tolist() == new
+            # Evicted, it is refused again until it has been counted anew.
+            assert table.evict([7]) == 1
