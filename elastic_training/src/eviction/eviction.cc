@@ -11,6 +11,7 @@
 
 #include "src/base/hash.h"
 #include "src/config/json_fields.h"
+#include "src/cut/writers.h"
 
 namespace elastic_training {
 namespace {
@@ -121,11 +122,19 @@ void Eviction::AfterUpdate(uint32_t now) {
 }
 
 size_t Eviction::Run(uint32_t now) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  begun_ = true;
-  Begin(now);
-  while (phase_ != Phase::kIdle) Step();
-  return evicted_by_sweep_;
+  for (bool first = true;; first = false) {
+    // Cuts may begin between two steps.
+    const Writing writing;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (first) {
+      begun_ = true;
+      Begin(now);
+    } else if (phase_ == Phase::kIdle) {
+      return evicted_by_sweep_;
+    } else {
+      Step();
+    }
+  }
 }
 
 bool Eviction::running() const {

@@ -70,6 +70,7 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(context, context->output_list("places", &call.places));
     OP_REQUIRES_OK(context, context->output_list("firsts", &call.firsts));
     int64_t total = 0;
+    const Writing writing(training_);
     std::vector<TablePointer> tables(list_.count);
     call.jobs.resize(list_.count);
     for (int i = 0; i < list_.count; ++i) {

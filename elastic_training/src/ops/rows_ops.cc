@@ -136,6 +136,7 @@ class InsertOp final : public RowsOp {
       contents.counts = meta[1].data();
       contents.kinds = meta[2].data();
     }
+    const Writing writing;
     return Guarded(*table, [&] { table->Insert(keys, contents); });
   }
 };
@@ -178,6 +179,7 @@ class EvictOp final : public RowsOp {
   absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
     Tensor* evicted = nullptr;
     if (absl::Status s = context->allocate_output(0, TensorShape({}), &evicted); !s.ok()) return s;
+    const Writing writing;
     return Guarded(*table, [&] { evicted->scalar<int64_t>()() = static_cast<int64_t>(table->Evict(keys)); });
   }
 };

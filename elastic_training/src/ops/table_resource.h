@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/cut/writers.h"
 #include "src/eviction/eviction.h"
 #include "src/storage/elastic_table.h"
 #include "tensorflow/core/framework/op_kernel.h"

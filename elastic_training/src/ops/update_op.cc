@@ -82,6 +82,7 @@ class UpdateOp : public OpKernel {
       OP_REQUIRES_OK(context, Prepare(call, i, &jobs[i]));
       total += call.keys[i].NumElements();
     }
+    const Writing writing;
     OP_REQUIRES_OK(context, RunForTables(context, list_.count, total, [&](int i) { return Run(&jobs[i]); }));
   }
 

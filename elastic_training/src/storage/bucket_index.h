@@ -82,6 +82,19 @@ class BucketIndex {
     }
   }
 
+  /// Calls `visit(row)` for the entries of some buckets, from *bucket on, and moves it; returns whether buckets are left.
+  template <typename Visit>
+  bool ForEachFrom(uint32_t* bucket, const Visit& visit) const {
+    constexpr uint32_t kSome = 16;
+    const uint32_t end = *bucket < bucket_count_ && bucket_count_ - *bucket > kSome ? *bucket + kSome : bucket_count_;
+    for (; *bucket < end; ++*bucket) {
+      for (uint32_t i = 0; i < kEntries; ++i) {
+        if (buckets_[*bucket].tags[i] != 0) visit(buckets_[*bucket].rows[i]);
+      }
+    }
+    return *bucket < bucket_count_;
+  }
+
  private:
   struct Bucket {
     uint8_t tags[kEntries];  // 0: free

@@ -141,11 +141,17 @@ class ElasticTable {
   nlohmann::json Stats() const;
 
  private:
+  friend class TableCut;
+  // Evicted keys that wait for a consumer: more would cost too much memory.
+  static constexpr size_t kMostTombstones = size_t{1} << 24;
+
   struct LookupCounts {
     uint64_t admitted = 0, refused = 0;
   };
   struct Tombstones {
     bool active = false;
+    // Whether checkpoints had more than kMostTombstones: all of them are gone.
+    bool lost = false;
     std::vector<uint64_t> keys;
     std::vector<std::string> texts;
   };
@@ -170,6 +176,7 @@ class ElasticTable {
   const float* Gradient(const UpdateRequest& request, const KeyScratch& scratch, uint32_t position) const;
   RowView ViewOf(const Segment& segment, uint32_t row) const;
   void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
+  void RecordEviction(const Segment& segment, uint32_t row, bool candidate);
 
   const TableConfig config_;
   const std::unique_ptr<const Optimizer> optimizer_;
@@ -184,6 +191,9 @@ class ElasticTable {
   std::mutex tombstones_mutex_;
   Tombstones tombstones_[kConsumers];
   std::atomic<bool> records_tombstones_{false};
+  // Of cuts (src/cut/table_cut.h).
+  std::atomic<bool> has_cut_{false};
+  std::atomic<uint64_t> last_cut_{0};
 };
 
 template <bool kShared, typename Body>

@@ -21,6 +21,8 @@ inline bool IsRecord(uint32_t row) { return (row & kRecordBit) != 0; }
 
 /// Consumers of changes: publishers of deltas, incremental checkpoints, reports.
 constexpr int kConsumers = 3;
+/// The consumer whose marks belong to checkpoints (src/cut).
+constexpr int kCheckpointConsumer = 1;
 
 enum RowFlags : uint32_t {
   /// Bits 0 to 2: changed since the consumer collected.
@@ -31,6 +33,10 @@ enum RowFlags : uint32_t {
   kZeroFlag = 1 << 4,
   /// A record of a row whose weights and slots were given back.
   kReleasedFlag = 1 << 5,
+  /// Differs from RowStore::cut_phase while a cut has still to read the row.
+  kCutFlag = 1 << 6,
+  /// The dirty flag of checkpoints, which candidates and counts set too.
+  kCheckpointDirty = 1 << kCheckpointConsumer,
 };
 
 struct RowHeader {

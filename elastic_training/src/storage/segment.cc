@@ -52,7 +52,7 @@ uint32_t Segment::Add(const KeyRef& key, bool record) {
     throw;
   }
   char* const address = store_.address(row);
-  store_.layout.header(address) = {key.key, 0, kLiveFlag};
+  store_.layout.header(address) = {key.key, 0, kLiveFlag | store_.cut_phase};
   if (store_.layout.string_keys) store_.layout.string(address) = place;
   index_.Insert(key.hash, row);
   return row;
@@ -79,11 +79,13 @@ uint32_t Segment::AddFull(const KeyRef& key) {
 
 uint32_t Segment::AddCandidate(const KeyRef& key) {
   const uint32_t row = Add(key, /*record=*/true);
+  store_.header(row).Set(kCheckpointDirty);
   ++counts_.candidates;
   return row;
 }
 
 uint32_t Segment::MakeFull(uint64_t hash, uint32_t record) {
+  Keep(record);
   const uint32_t row = Take(/*record=*/false);
   RowHeader& header = store_.header(row);
   header = store_.header(record);
@@ -102,6 +104,7 @@ uint32_t Segment::MakeFull(uint64_t hash, uint32_t record) {
 }
 
 uint32_t Segment::Release(uint64_t hash, uint32_t row) {
+  Keep(row);
   const uint32_t record = Take(/*record=*/true);
   RowHeader& header = store_.header(record);
   SetZero(&store_.header(row), false);
@@ -119,6 +122,7 @@ uint32_t Segment::Release(uint64_t hash, uint32_t row) {
 }
 
 void Segment::Remove(uint64_t hash, uint32_t row) {
+  Keep(row);
   RowHeader& header = store_.header(row);
   if (!IsRecord(row)) {
     SetZero(&header, false);
@@ -129,6 +133,11 @@ void Segment::Remove(uint64_t hash, uint32_t row) {
   if (store_.layout.string_keys) strings_.Remove(store_.layout.string(store_.address(row)));
   index_.Erase(hash, row);
   GiveBack(row);
+}
+
+void Segment::KeepForCut(uint32_t row) {
+  if (store_.keeper != nullptr) store_.keeper->Keep(this, row);
+  store_.header(row).count_flags ^= kCutFlag;
 }
 
 void Segment::SetZero(RowHeader* header, bool zero) {
@@ -143,6 +152,7 @@ void Segment::Reserve() {
   BucketIndex larger(size() < 1024 ? 2 * size() + 4 : size());
   ForEachHash([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
   index_ = std::move(larger);
+  ++index_version_;
 }
 
 void Segment::CompactStrings() {
@@ -203,6 +213,7 @@ std::unique_ptr<Segment> Segment::Split() {
     }
   }
   index_ = std::move(stays);
+  ++index_version_;
   upper->index_ = std::move(goes);
   strings_ = std::move(kept);
   upper->strings_ = std::move(moved);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "src/base/hash.h"
+#include "src/cut/row_block.h"
 #include "src/optimizers/optimizer.h"
 #include "src/storage/bucket_index.h"
 #include "src/storage/initial_row.h"
@@ -18,6 +19,16 @@
 #include "src/storage/string_arena.h"
 
 namespace elastic_training {
+
+class Segment;
+
+/// Keeps rows for a consistent cut.
+class RowKeeper {
+ public:
+  virtual ~RowKeeper() = default;
+  /// Keeps a row that is about to change; its segment is locked exclusively.
+  virtual void Keep(Segment* segment, uint32_t row) = 0;
+};
 
 /// What all segments of a table share.
 struct RowStore {
@@ -42,6 +53,10 @@ struct RowStore {
   RowSlabs full, records;
   const Optimizer& optimizer;
   const InitialRow& initial;
+  /// Of the present cut, or null; these change only while all writers are stopped.
+  RowKeeper* keeper = nullptr;
+  /// kCutFlag or 0.
+  uint32_t cut_phase = 0;
 };
 
 /// A key: the number itself, or the fingerprint of a string and its bytes.
@@ -90,6 +105,20 @@ class Segment {
     return store_.layout.string_keys ? strings_.at(store_.layout.string(store_.address(row))) : std::string_view();
   }
 
+  /// Must be called before a row changes or goes: a cut that has not read it keeps it as it is.
+  void Keep(uint32_t row) {
+    if ((store_.header(row).count_flags & kCutFlag) != store_.cut_phase) KeepForCut(row);
+  }
+  /// Calls `visit(row)` for the rows of some buckets of the index, from *bucket on, and moves it; returns whether buckets
+  /// are left. Entries stay in their buckets until index_version() changes.
+  template <typename Visit>
+  bool ForEachFrom(uint32_t* bucket, const Visit& visit) const {
+    return index_.ForEachFrom(bucket, visit);
+  }
+  uint32_t index_version() const { return index_version_; }
+  /// Rows that the present cut has kept and not taken over yet.
+  RowBlock& kept() { return kept_; }
+
   /// Calls `visit(hash, row)` for all rows; it may remove or release the row that it is called for.
   template <typename Visit>
   void ForEachHash(const Visit& visit) const;
@@ -126,6 +155,8 @@ class Segment {
   /// Makes room in the index for one more entry.
   void Reserve();
   void CompactStrings();
+  void KeepForCut(uint32_t row);
+
   RowStore& store_;
   int depth_;
   uint64_t prefix_;
@@ -133,6 +164,8 @@ class Segment {
   Pool full_, records_;
   StringArena strings_;
   RowCounts counts_;
+  uint32_t index_version_ = 0;
+  RowBlock kept_;
 };
 
 template <typename Visit>

@@ -138,6 +138,7 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
 uint32_t ElasticTable::TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now,
                                    Segment* segment, LookupCounts* counts) {
   uint32_t row = found;
+  if (found != kNoRow) segment->Keep(found);
   const bool candidate = found != kNoRow && IsRecord(found) && !store_.header(found).Has(kReleasedFlag);
   if (found == kNoRow || candidate) {
     bool admitted = admission_->admits_all();
@@ -156,6 +157,7 @@ uint32_t ElasticTable::TrainingRow(const KeyRef& key, uint32_t found, uint32_t o
     }
   }
   RowHeader& header = store_.header(row);
+  header.Set(kCheckpointDirty);
   header.Count(occurrences);
   header.touch = now;
   return row;

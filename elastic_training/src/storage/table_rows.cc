@@ -35,6 +35,7 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
     const KeyRef key = keys.at(i, scratch.hashes[i]);
     const RowKind kind = contents.kinds == nullptr ? RowKind::kFull : static_cast<RowKind>(contents.kinds[i]);
     uint32_t row = segment->Find(key);
+    if (row != kNoRow) segment->Keep(row);
     if (kind == RowKind::kCandidate) {
       if (row != kNoRow && !(IsRecord(row) && !store_.header(row).Has(kReleasedFlag))) EvictRow(segment, key.hash, row);
       row = segment->Find(key);
@@ -56,6 +57,7 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
       if (kind == RowKind::kReleased) row = segment->Release(key.hash, row);
     }
     RowHeader& header = store_.header(row);
+    header.Set(kCheckpointDirty);
     if (contents.touches != nullptr) header.touch = static_cast<uint32_t>(contents.touches[i]);
     if (contents.counts != nullptr) {
       header.count_flags = header.flags();
@@ -118,20 +120,30 @@ size_t ElasticTable::Evict(const KeyBatch& keys) {
 
 void ElasticTable::EvictRow(Segment* segment, uint64_t hash, uint32_t row) {
   const RowHeader& header = store_.header(row);
-  if (KindOf(row, header) != RowKind::kCandidate) {
-    evicted_.fetch_add(1, std::memory_order_relaxed);
-    if (records_tombstones_.load(std::memory_order_relaxed)) {
-      const std::lock_guard<std::mutex> lock(tombstones_mutex_);
-      for (Tombstones& one : tombstones_) {
-        if (!one.active) continue;
-        one.keys.push_back(header.key);
-        if (config_.string_keys) one.texts.emplace_back(segment->text(row));
-      }
-    }
-  } else {
+  const bool candidate = KindOf(row, header) == RowKind::kCandidate;
+  if (records_tombstones_.load(std::memory_order_relaxed)) RecordEviction(*segment, row, candidate);
+  if (candidate) {
     admission_->Forget(hash, header.count());
+  } else {
+    evicted_.fetch_add(1, std::memory_order_relaxed);
   }
   segment->Remove(hash, row);
+}
+
+void ElasticTable::RecordEviction(const Segment& segment, uint32_t row, bool candidate) {
+  const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+  for (int consumer = 0; consumer < kConsumers; ++consumer) {
+    Tombstones& one = tombstones_[consumer];
+    // Only checkpoints know of candidates.
+    if (!one.active || (candidate && consumer != kCheckpointConsumer)) continue;
+    if (consumer == kCheckpointConsumer && one.keys.size() >= kMostTombstones) {
+      one = Tombstones();
+      one.lost = true;
+      continue;
+    }
+    one.keys.push_back(store_.header(row).key);
+    if (config_.string_keys) one.texts.emplace_back(segment.text(row));
+  }
 }
 
 RowView ElasticTable::ViewOf(const Segment& segment, uint32_t row) const {

@@ -110,6 +110,7 @@ size_t ElasticTable::UpdateGroup(const UpdateRequest& request, KeyScratch* scrat
         row = store_.header(row).Has(kReleasedFlag) ? segment->MakeFull(key.hash, row) : kNoRow;
       }
       if (row == kNoRow) continue;
+      segment->Keep(row);
       rows[block] = store_.weights(row);
       gradients[block] = Gradient(request, *scratch, position);
       hashes[block] = key.hash;

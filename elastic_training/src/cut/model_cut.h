@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A consistent cut over all tables of a model: one instant between the calls that write into tables.
+#ifndef ELASTIC_TRAINING_CUT_MODEL_CUT_H_
+#define ELASTIC_TRAINING_CUT_MODEL_CUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/cut/table_cut.h"
+#include "src/cut/writers.h"
+
+namespace elastic_training {
+
+struct CutSettings {
+  /// Token of the cut whose changes are wanted, 0 for all rows. If a table does not have them, all rows are taken.
+  uint64_t base = 0;
+  /// Token of this cut, for a later one of changes; 0 if there will be none.
+  uint64_t token = 0;
+  /// Writers wait while they have kept so much and it is not read [bytes].
+  size_t memory_bytes = size_t{256} << 20;
+};
+
+class ModelCut {
+ public:
+  /// Stops the writers, who are between two calls then, for some microseconds. The tables must outlive the cut.
+  /// \throws std::invalid_argument if a cut of a table has not ended, std::bad_alloc; nothing has begun then.
+  ModelCut(const std::vector<ElasticTable*>& tables, const CutSettings& settings,
+           Writers* writers = &Writers::OfProcess());
+  ~ModelCut() { End(false); }
+
+  bool changes_only() const { return changes_only_; }
+  size_t size() const { return cuts_.size(); }
+  TableCut& at(size_t table) { return *cuts_[table]; }
+  /// Bytes that writers have kept and nobody has read.
+  size_t kept() const { return memory_.kept(); }
+
+  /// Ends the cut. Changes since it are known by its token if it has succeeded and all its rows were read.
+  void End(bool succeeded);
+
+ private:
+  const CutSettings settings_;
+  CutMemory memory_;
+  bool changes_only_ = true;
+  std::vector<std::unique_ptr<TableCut>> cuts_;
+};
+
+}  // namespace elastic_training
+
+#endif  // ELASTIC_TRAINING_CUT_MODEL_CUT_H_

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of one table as they were when a cut began, read while training goes on (copy on write by row).
+//
+// Each row has a bit that between cuts is equal in all rows (RowStore::cut_phase). A cut begins by turning the phase, so
+// at once every row is one that the cut has not read. The reader walks over the segments some rows at a time, and sets the
+// bit of each. A writer that comes first keeps the row in its segment before it changes (Segment::Keep), and sets the bit; new
+// rows begin with it. So each row is taken once, by who comes first, and writers wait for the copying of some hundred rows.
+//
+// A cut of changes takes only rows that have their mark of changes, and takes the marks away.
+#ifndef ELASTIC_TRAINING_CUT_TABLE_CUT_H_
+#define ELASTIC_TRAINING_CUT_TABLE_CUT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/cut/row_block.h"
+#include "src/cut/writers.h"
+#include "src/storage/elastic_table.h"
+
+namespace elastic_training {
+
+/// Memory of rows that writers kept, for all tables of a cut.
+class CutMemory {
+ public:
+  /// Writers wait while more than `limit` bytes are kept.
+  CutMemory(Writers* writers, size_t limit) : writers_(writers), limit_(limit) {}
+  ~CutMemory() { writers_->Read(&brake_, true); }
+
+  void Add(size_t bytes) {
+    if (kept_.fetch_add(bytes) + bytes > limit_) writers_->Hold(&brake_);
+  }
+  void Remove(size_t bytes) { kept_.fetch_sub(bytes); }
+  /// Tells that the cut was read.
+  void Read() { writers_->Read(&brake_, kept_.load() <= limit_ / 2); }
+
+  size_t limit() const { return limit_; }
+  size_t kept() const { return kept_.load(); }
+  /// Whether writers went on because nobody read; the cut is then lost.
+  bool gave_up() const { return brake_.gave_up.load(); }
+
+ private:
+  Writers* const writers_;
+  const size_t limit_;
+  std::atomic<size_t> kept_{0};
+  Writers::Brake brake_;
+};
+
+class TableCut final : public RowKeeper {
+ public:
+  /// \throws std::invalid_argument if another cut of the table has not ended.
+  TableCut(ElasticTable* table, CutMemory* memory);
+  ~TableCut() override { End(0); }
+
+  /// Whether a cut of the changes since cut `base` is possible. Writers are stopped for this and the next two functions.
+  bool HasChangesSince(uint64_t base) const;
+  /// May throw std::bad_alloc.
+  void BeginFilter() { table_->admission().BeginCut(); }
+  /// `tracks`: the next cut may be one of changes, so the keys that are evicted from now on are recorded.
+  void Begin(bool changes_only, bool tracks);
+
+  void Keep(Segment* segment, uint32_t row) override;
+
+  /// Returns about `bytes` of rows, none at the end. \throws std::runtime_error if the cut is lost.
+  RowBlock Read(size_t bytes);
+  /// Returns the state of the filter; call it once.
+  std::string TakeFilter();
+  /// Returns the keys that were evicted between the cut before and this one.
+  RowBlock TakeEvicted();
+
+  uint64_t step() const { return step_; }
+  uint64_t occurrences() const { return occurrences_; }
+  const ElasticTable& table() const { return *table_; }
+
+  /// Ends the cut; what was not read is dropped. `token`: what HasChangesSince knows this cut by, 0 if it failed.
+  void End(uint64_t token);
+
+ private:
+  // Takes the rows of a part of a segment, into `out` unless it is null.
+  void Walk(RowBlock* out);
+  bool Wanted(RowHeader* header) const;
+  void Append(const Segment& segment, uint32_t row, RowBlock* block) const;
+
+  ElasticTable* const table_;
+  CutMemory* const memory_;
+  bool begun_ = false, ended_ = false, changes_only_ = false, filter_taken_ = false;
+  uint64_t step_ = 0, occurrences_ = 0;
+  ElasticTable::Tombstones evicted_;
+  std::atomic<bool> out_of_memory_{false};
+
+  std::mutex queue_mutex_;
+  std::deque<RowBlock> queue_;
+
+  std::mutex read_mutex_;  // Guards all that follows.
+  bool walked_ = false;
+  uint64_t cursor_ = 0;
+  const Segment* at_ = nullptr;
+  uint32_t index_version_ = 0, bucket_ = 0;
+  std::vector<uint32_t> rows_;
+};
+
+}  // namespace elastic_training
+
+#endif  // ELASTIC_TRAINING_CUT_TABLE_CUT_H_

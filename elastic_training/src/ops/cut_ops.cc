@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// ElasticTableCutBegin, ..Read, ..Evicted, ..Filter and ..End: a consistent cut over tables, read while training goes on.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "src/cut/model_cut.h"
+#include "src/ops/table_resource.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace elastic_training {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ScalarShape;
+
+absl::Status ScalarsAndColumns(InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
+  return absl::OkStatus();
+}
+
+REGISTER_OP("ElasticTableCutBegin")
+    .Input("tables: N * resource")
+    .Input("base: int64")
+    .Input("token: int64")
+    .Input("memory_bytes: int64")
+    .Output("cut: resource")
+    .Output("changes_only: bool")
+    .Output("steps: int64")
+    .Output("occurrences: int64")
+    .Attr("N: int >= 1")
+    .SetIsStateful()
+    .SetShapeFn(ScalarsAndColumns)
+    .Doc(R"doc(
+Begins a cut: what is read of it is what the tables were between the calls of two ops, although training goes on.
+
+tables: handles of the tables; a table has one cut at a time.
+base: token of the cut whose changes are wanted; 0 for all rows.
+token: not 0 if a later cut may be of the changes since this one.
+memory_bytes: training waits while it has changed so many bytes of rows that were not read yet.
+cut: handle; the cut ends with the last copy of it.
+changes_only: whether rows are the changes since `base`; otherwise all rows, because a table does not know its changes.
+steps: [N] updates of each table.
+occurrences: [N] keys that training has looked up in each table.
+)doc");
+
+REGISTER_OP("ElasticTableCutRead")
+    .Input("cut: resource")
+    .Input("table: int64")
+    .Input("bytes: int64")
+    .Output("keys: int64")
+    .Output("lengths: uint32")
+    .Output("texts: string")
+    .Output("values: float")
+    .Output("meta: uint32")
+    .SetIsStateful()
+    .SetShapeFn(ScalarsAndColumns)
+    .Doc(R"doc(
+Returns the next rows of a cut, in no order.
+
+cut: handle of the cut.
+table: position in the list of ElasticTableCutBegin.
+bytes: about how much to return.
+keys: [n] keys, or fingerprints of strings; none at the end.
+lengths: [n] of string keys [bytes], else [0].
+texts: scalar, the string keys one after the other.
+values: [rows of kind 1, dim + slots] weights and slots.
+meta: [n, 3]: last touch [s since 2020-01-01 UTC], count, kind (1 row, 2 released row, 3 candidate).
+)doc");
+
+REGISTER_OP("ElasticTableCutEvicted")
+    .Input("cut: resource")
+    .Input("table: int64")
+    .Output("keys: int64")
+    .Output("lengths: uint32")
+    .Output("texts: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarsAndColumns)
+    .Doc(R"doc(
+Returns the keys that were evicted between the cut `base` and this one; those that came back are among the rows too.
+
+cut: handle of the cut.
+table: position in the list of ElasticTableCutBegin.
+keys: [n] keys, or fingerprints of strings.
+lengths: [n] of string keys [bytes], else [0].
+texts: scalar, the string keys one after the other.
+)doc");
+
+REGISTER_OP("ElasticTableCutFilter")
+    .Input("cut: resource")
+    .Input("table: int64")
+    .Output("state: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc(R"doc(
+Returns the state of the filter of admission as of the cut; may be called once.
+
+cut: handle of the cut.
+table: position in the list of ElasticTableCutBegin.
+state: scalar, for ElasticTableSetState.
+)doc");
+
+REGISTER_OP("ElasticTableCutEnd")
+    .Input("cut: resource")
+    .Input("succeeded: bool")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Ends a cut.
+
+cut: handle of the cut.
+succeeded: whether all was kept elsewhere, so that the next cut may be of the changes since this one.
+)doc");
+
+// Runs what may throw; its messages name the table.
+template <typename Body>
+absl::Status Attempt(const Body& body) {
+  try {
+    body();
+    return absl::OkStatus();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("cut: no memory");
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(error.what());
+  }
+}
+
+class CutResource : public tensorflow::ResourceBase {
+ public:
+  CutResource(std::vector<TablePointer> tables, const CutSettings& settings)
+      : tables_(std::move(tables)), cut(Pointers(tables_), settings) {}
+
+  std::string DebugString() const override { return "cut of elastic tables"; }
+
+ private:
+  static std::vector<ElasticTable*> Pointers(const std::vector<TablePointer>& tables) {
+    std::vector<ElasticTable*> pointers;
+    for (const TablePointer& table : tables) pointers.push_back(&table->table);
+    return pointers;
+  }
+
+  const std::vector<TablePointer> tables_;
+
+ public:
+  ModelCut cut;
+};
+
+class CutBeginOp : public OpKernel {
+ public:
+  explicit CutBeginOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("N", &count_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    std::vector<TablePointer> tables(count_);
+    for (int i = 0; i < count_; ++i) OP_REQUIRES_OK(context, FindTable(context, i, &tables[i]));
+    const auto scalar = [&](int i) { return context->input(count_ + i).flat<int64_t>()(0); };
+    for (int i = 0; i < 3; ++i) {
+      OP_REQUIRES(context, context->input(count_ + i).NumElements() == 1,
+                  absl::InvalidArgumentError("cut: base, token or memory_bytes has several elements, expected one"));
+    }
+    OP_REQUIRES(context, scalar(2) > 0,
+                absl::InvalidArgumentError(absl::StrCat("cut: memory_bytes is ", scalar(2), ", expected at least 1")));
+    CutSettings settings;
+    settings.base = static_cast<uint64_t>(scalar(0));
+    settings.token = static_cast<uint64_t>(scalar(1));
+    settings.memory_bytes = static_cast<size_t>(scalar(2));
+    CutResource* cut = nullptr;
+    OP_REQUIRES_OK(context, Attempt([&] { cut = new CutResource(std::move(tables), settings); }));
+    // The handle owns the cut from here on.
+    const auto handle = tensorflow::ResourceHandle::MakeRefCountingHandle(cut, context->device()->name());
+    Tensor *output = nullptr, *changes_only = nullptr, *steps = nullptr, *occurrences = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &output));
+    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({}), &changes_only));
+    OP_REQUIRES_OK(context, context->allocate_output(2, TensorShape({count_}), &steps));
+    OP_REQUIRES_OK(context, context->allocate_output(3, TensorShape({count_}), &occurrences));
+    output->scalar<tensorflow::ResourceHandle>()() = handle;
+    changes_only->scalar<bool>()() = cut->cut.changes_only();
+    for (int i = 0; i < count_; ++i) {
+      steps->flat<int64_t>()(i) = static_cast<int64_t>(cut->cut.at(i).step());
+      occurrences->flat<int64_t>()(i) = static_cast<int64_t>(cut->cut.at(i).occurrences());
+    }
+  }
+
+ private:
+  int count_ = 0;
+};
+
+using CutPointer = tensorflow::core::RefCountPtr<CutResource>;
+
+// An op on one table of a cut.
+class CutTableOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    CutPointer cut;
+    OP_REQUIRES_OK(context, tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &cut));
+    const int64_t table = context->input(1).NumElements() == 1 ? context->input(1).flat<int64_t>()(0) : -1;
+    OP_REQUIRES(context, table >= 0 && table < static_cast<int64_t>(cut->cut.size()),
+                absl::InvalidArgumentError(
+                    absl::StrCat("cut: table ", table, ", expected one number below ", cut->cut.size())));
+    OP_REQUIRES_OK(context, Run(context, &cut->cut.at(table)));
+  }
+
+ protected:
+  virtual absl::Status Run(OpKernelContext* context, TableCut* cut) = 0;
+
+  template <typename T>
+  static absl::Status Write(OpKernelContext* context, int output, const TensorShape& shape,
+                            const std::vector<T>& values) {
+    Tensor* tensor = nullptr;
+    if (absl::Status s = context->allocate_output(output, shape, &tensor); !s.ok()) return s;
+    if (!values.empty()) std::memcpy(tensor->data(), values.data(), values.size() * sizeof(T));
+    return absl::OkStatus();
+  }
+
+  static absl::Status WriteKeys(OpKernelContext* context, const RowBlock& block) {
+    const TensorShape rows({static_cast<int64_t>(block.keys.size())});
+    if (absl::Status s = Write(context, 0, rows, block.keys); !s.ok()) return s;
+    const TensorShape lengths({static_cast<int64_t>(block.lengths.size())});
+    if (absl::Status s = Write(context, 1, lengths, block.lengths); !s.ok()) return s;
+    Tensor* texts = nullptr;
+    if (absl::Status s = context->allocate_output(2, TensorShape({}), &texts); !s.ok()) return s;
+    texts->scalar<tensorflow::tstring>()() = block.texts;
+    return absl::OkStatus();
+  }
+};
+
+class CutReadOp final : public CutTableOp {
+ public:
+  using CutTableOp::CutTableOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableCut* cut) override {
+    const int64_t bytes = context->input(2).NumElements() == 1 ? context->input(2).flat<int64_t>()(0) : 0;
+    if (bytes < 1) return TableError(cut->table(), "cut: bytes is ", bytes, ", expected at least 1");
+    RowBlock block;
+    const absl::Status status = Attempt([&] { block = cut->Read(static_cast<size_t>(bytes)); });
+    if (!status.ok()) return status;
+    if (absl::Status s = WriteKeys(context, block); !s.ok()) return s;
+    const int64_t columns = static_cast<int64_t>(cut->table().layout().dim + cut->table().layout().slots);
+    const TensorShape values({static_cast<int64_t>(block.values.size()) / columns, columns});
+    if (absl::Status s = Write(context, 3, values, block.values); !s.ok()) return s;
+    return Write(context, 4, TensorShape({static_cast<int64_t>(block.keys.size()), 3}), block.meta);
+  }
+};
+
+class CutEvictedOp final : public CutTableOp {
+ public:
+  using CutTableOp::CutTableOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableCut* cut) override { return WriteKeys(context, cut->TakeEvicted()); }
+};
+
+class CutFilterOp final : public CutTableOp {
+ public:
+  using CutTableOp::CutTableOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableCut* cut) override {
+    Tensor* state = nullptr;
+    if (absl::Status s = context->allocate_output(0, TensorShape({}), &state); !s.ok()) return s;
+    return Attempt([&] { state->scalar<tensorflow::tstring>()() = cut->TakeFilter(); });
+  }
+};
+
+class CutEndOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    CutPointer cut;
+    OP_REQUIRES_OK(context, tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &cut));
+    cut->cut.End(context->input(1).flat<bool>()(0));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutBegin").Device(tensorflow::DEVICE_CPU), CutBeginOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutRead").Device(tensorflow::DEVICE_CPU), CutReadOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutEvicted").Device(tensorflow::DEVICE_CPU), CutEvictedOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutFilter").Device(tensorflow::DEVICE_CPU), CutFilterOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutEnd").Device(tensorflow::DEVICE_CPU), CutEndOp);
+
+}  // namespace
+}  // namespace elastic_training
