@@ -1,22 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/storage/bucket_index.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <new>
 #include <utility>
 
 namespace elastic_training {
+namespace {
+
+constexpr double kMaxFill = 15.0 / 16;
+// Memory from here on is mapped, since the heap would keep the holes that growing indexes leave.
+constexpr size_t kMinMappedBytes = 32 << 10;
+
+}  // namespace
 
 BucketIndex::BucketIndex(uint32_t entries) {
-  // Filled to 0.7 with `entries`, so that a quarter more fits before 7/8 are reached.
-  bucket_count_ = static_cast<uint32_t>(entries / (0.7 * kEntries)) + 1;
+  bucket_count_ = static_cast<uint32_t>(entries / (kMaxFill * kEntries)) + 1;
+  limit_ = static_cast<uint32_t>(bucket_count_ * (kMaxFill * kEntries));
+  if (bytes() >= kMinMappedBytes) {
+    void* const mapped = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    buckets_ = static_cast<Bucket*>(mapped);
+    return;
+  }
   buckets_ = static_cast<Bucket*>(std::aligned_alloc(sizeof(Bucket), bytes()));
   if (buckets_ == nullptr) throw std::bad_alloc();
   for (uint32_t i = 0; i < bucket_count_; ++i) buckets_[i] = Bucket();
-  limit_ = static_cast<uint32_t>(static_cast<uint64_t>(bucket_count_) * kEntries * 7 / 8);
 }
 
-BucketIndex::~BucketIndex() { std::free(buckets_); }
+BucketIndex::~BucketIndex() {
+  if (bytes() >= kMinMappedBytes) {
+    munmap(buckets_, bytes());
+  } else {
+    std::free(buckets_);
+  }
+}
 
 void BucketIndex::swap(BucketIndex& other) noexcept {
   std::swap(buckets_, other.buckets_);

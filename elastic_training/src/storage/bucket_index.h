@@ -30,13 +30,16 @@ class BucketIndex {
     return *this;
   }
 
-  /// Makes an empty index with room for `entries` and a quarter more. \throws std::bad_alloc
+  /// Makes an empty index with room for `entries`, at least. \throws std::bad_alloc
   explicit BucketIndex(uint32_t entries);
 
   uint32_t size() const { return size_; }
-  /// Whether another entry needs a larger index: filled to 7/8.
+  /// Whether another entry needs a larger index: 15/16 of the entries are used.
   bool full() const { return size_ >= limit_; }
+  /// Whether a larger index would be good: nine tenths of the limit are used.
+  bool crowded() const { return size_ >= limit_ - limit_ / 10; }
   size_t bytes() const { return static_cast<size_t>(bucket_count_) * sizeof(Bucket); }
+  /// Asks for the memory of the first bucket of a hash.
 
   void Prefetch(uint64_t hash) const {
     if (bucket_count_ != 0) __builtin_prefetch(&buckets_[home(hash)]);

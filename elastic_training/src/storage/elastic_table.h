@@ -147,6 +147,8 @@ class ElasticTable {
 
   struct LookupCounts {
     uint64_t admitted = 0, refused = 0;
+    /// How many more segments the call may grow or split before they must.
+    int growths = 2;
   };
   struct Tombstones {
     bool active = false;
@@ -166,6 +168,8 @@ class ElasticTable {
 
   void LookupGroup(const LookupRequest& request, KeyScratch* scratch, Segment* segment, const uint32_t* positions,
                    size_t count, std::vector<uint32_t>* again, LookupCounts* counts);
+  /// Splits a segment, or grows its index, if it shall and the call may, or if it must.
+  void Grow(Segment* segment, int* growths);
   /// Returns the row that training gets for a key, kNoRow if it gets none.
   uint32_t TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now, Segment* segment,
                        LookupCounts* counts);

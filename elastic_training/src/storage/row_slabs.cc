@@ -64,9 +64,9 @@ void RowSlabs::AddSlab() {
   char* const slab = begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
   if (slab > begin) munmap(begin, slab - begin);
   if (slab - begin < kHugePage) munmap(slab + slab_bytes_, kHugePage - (slab - begin));
-  // Huge pages save misses of the TLB. Small tables do without them, since a page would be mostly empty.
-  const size_t small = slab_count_ == 0 ? kHugePage : 0;
-  madvise(slab + small, slab_bytes_ - small, MADV_HUGEPAGE);
+  // Huge pages save misses of the TLB. Small tables do without them, since a page would be mostly empty; so does the end.
+  const size_t small = slab_count_ == 0 ? kHugePage : 0, huge = marks_offset_ / kHugePage * kHugePage;
+  if (huge > small) madvise(slab + small, huge - small, MADV_HUGEPAGE);
   directory_.load(std::memory_order_relaxed)[slab_count_++].store(slab, std::memory_order_release);
 }
 

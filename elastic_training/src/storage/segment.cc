@@ -2,11 +2,25 @@
 #include "src/storage/segment.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 namespace elastic_training {
+
+namespace {
+
+// A number in [0, 1) that depends on the arguments alone.
+double Draw(uint64_t prefix, int depth) { return static_cast<double>(Mix(prefix << 8 | depth) >> 11) * 0x1p-53; }
+
+// The room of an index of `rows` rows: 1.3 to 1.7 times as many.
+uint32_t Room(size_t rows, uint64_t prefix) {
+  return static_cast<uint32_t>(rows * (1.3 + 0.4 * Draw(prefix, static_cast<int>(rows)))) + 1;
+}
+
+}  // namespace
+
+void Segment::DrawSplit() { split_rows_ = static_cast<uint32_t>(kMinSplitRows * std::exp2(Draw(prefix_, depth_))); }
 
 bool Segment::IsKey(uint32_t row, const KeyRef& key) const {
   char* const address = store_.address(row);
@@ -40,7 +54,7 @@ void Segment::GiveBack(uint32_t row) {
 }
 
 uint32_t Segment::Add(const KeyRef& key, bool record) {
-  Reserve();
+  if (index_.full()) Grow();
   if (strings_.wasteful()) CompactStrings();
   StringPlace place{0, 0};
   if (store_.layout.string_keys) place = strings_.Add(key.text);
@@ -146,10 +160,10 @@ void Segment::SetZero(RowHeader* header, bool zero) {
   counts_.zero += zero ? 1 : -1;
 }
 
-void Segment::Reserve() {
-  if (!index_.full()) return;
-  // Small indexes double; large ones grow by a quarter, so that they are never less than two thirds full.
-  BucketIndex larger(size() < 1024 ? 2 * size() + 4 : size());
+void Segment::Grow() {
+  // Small indexes double; large ones grow by about a half. How much differs, since segments that grow at the same rate
+  // would else all be full in the same batch.
+  BucketIndex larger(size() < 1024 ? 2 * size() + 8 : Room(size(), prefix_));
   ForEachHash([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
   index_ = std::move(larger);
   ++index_version_;
@@ -170,7 +184,7 @@ std::unique_ptr<Segment> Segment::Split() {
   stay.reserve(size());
   go.reserve(size());
   ForEachHash([&](uint64_t hash, uint32_t row) { (upper->Covers(hash) ? go : stay).emplace_back(hash, row); });
-  BucketIndex stays(stay.size()), goes(go.size());
+  BucketIndex stays(Room(stay.size(), 2 * prefix_)), goes(Room(go.size(), 2 * prefix_ + 1));
   // All that can throw comes first, so that nothing is half moved.
   StringArena kept, moved;
   std::vector<StringPlace> places;
@@ -219,6 +233,7 @@ std::unique_ptr<Segment> Segment::Split() {
   upper->strings_ = std::move(moved);
   ++depth_;
   prefix_ *= 2;
+  DrawSplit();
   return upper;
 }
 

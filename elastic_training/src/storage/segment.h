@@ -74,12 +74,13 @@ struct RowCounts {
 
 class Segment {
  public:
-  /// A segment of this many rows splits: with more, moving them would take milliseconds.
-  static constexpr uint32_t kSplitRows = 1 << 15;
+  /// Rows of the smallest segment that splits; others split at up to twice as many, so that segments, which grow at the
+  /// same rate, do not all split in the same batch. With many more, moving them would take milliseconds.
+  static constexpr uint32_t kMinSplitRows = 1 << 14;
   static constexpr int kMaxDepth = 24;
 
   /// The segment of the hashes whose `depth` highest bits are `prefix`.
-  Segment(RowStore* store, int depth, uint64_t prefix) : store_(*store), depth_(depth), prefix_(prefix) {}
+  Segment(RowStore* store, int depth, uint64_t prefix) : store_(*store), depth_(depth), prefix_(prefix) { DrawSplit(); }
 
   /// Guards all that follows: shared for functions that are const, exclusive for the others.
   mutable std::shared_mutex mutex;
@@ -89,7 +90,12 @@ class Segment {
   /// Returns the first hash after those of this segment; 0 after the last one.
   uint64_t end() const { return (prefix_ + 1) << (64 - depth_); }
   uint32_t size() const { return index_.size(); }
-  bool shall_split() const { return size() >= kSplitRows && depth_ < kMaxDepth; }
+  /// Whether the segment has more rows than it shall have, or so many more that it must split before any others come.
+  bool shall_split() const { return size() >= split_rows_ && depth_ < kMaxDepth; }
+  bool must_split() const { return size() >= split_rows_ + split_rows_ / 2 && depth_ < kMaxDepth; }
+  /// Whether the index shall grow. Calls grow few segments each, so that none takes long; adding rows grows what must.
+  bool shall_grow() const { return index_.crowded() && size() != 0; }
+  void Grow();
   const BucketIndex& index() const { return index_; }
   const RowCounts& counts() const { return counts_; }
   /// Memory of the index and of string keys [bytes].
@@ -148,18 +154,19 @@ class Segment {
     uint32_t free = kNoRow;      // first row that was given back
   };
 
+  /// Draws how many rows this segment may have.
+  void DrawSplit();
   uint32_t Take(bool record);
   void GiveBack(uint32_t row);
   uint32_t Add(const KeyRef& key, bool record);
   void FillNew(uint32_t row, const RowHeader& header, bool zeros);
-  /// Makes room in the index for one more entry.
-  void Reserve();
   void CompactStrings();
   void KeepForCut(uint32_t row);
 
   RowStore& store_;
   int depth_;
   uint64_t prefix_;
+  uint32_t split_rows_ = 0;
   BucketIndex index_;
   Pool full_, records_;
   StringArena strings_;

@@ -110,7 +110,7 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
       uint32_t row = segment->Find(key);
       if (request.training) {
         row = TrainingRow(key, row, scratch->occurrences[done], request.now, segment, counts);
-        split = segment->shall_split();
+        split = segment->must_split();
       }
       CopyRow(row, request.rows + position * dim);
       const bool candidate = row != kNoRow && IsRecord(row) && !store_.header(row).Has(kReleasedFlag);
@@ -132,7 +132,18 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
     std::memcpy(request.rows + position * dim, request.rows + first * dim, dim * sizeof(float));
     request.places[position] = request.places[first];
   }
-  if (split) directory_.Split(segment);
+  if (request.training) Grow(segment, &counts->growths);
+}
+
+void ElasticTable::Grow(Segment* segment, int* growths) {
+  if (segment->must_split() || (*growths > 0 && segment->shall_split())) {
+    directory_.Split(segment);
+  } else if (*growths > 0 && segment->shall_grow()) {
+    segment->Grow();
+  } else {
+    return;
+  }
+  --*growths;
 }
 
 uint32_t ElasticTable::TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now,

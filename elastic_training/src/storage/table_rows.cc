@@ -31,6 +31,7 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
   KeyScratch& scratch = KeyScratch::OfThread();
   TakeAll(keys, &scratch);
   const size_t dim = layout().dim, slots = layout().slots;
+  int growths = LookupCounts().growths;
   const auto write = [&](Segment* segment, size_t i) {
     const KeyRef key = keys.at(i, scratch.hashes[i]);
     const RowKind kind = contents.kinds == nullptr ? RowKind::kFull : static_cast<RowKind>(contents.kinds[i]);
@@ -64,13 +65,13 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
       header.Count(static_cast<uint32_t>(std::min<int64_t>(contents.counts[i], RowHeader::kMaxCount)));
     }
   };
-  ForEachGroup<false>(&scratch,
-                      [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
-                        size_t i = 0;
-                        while (i < count && !segment->shall_split()) write(segment, positions[i++]);
-                        again->insert(again->end(), positions + i, positions + count);
-                        if (segment->shall_split()) directory_.Split(segment);
-                      });
+  const auto write_all = [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
+    size_t i = 0;
+    while (i < count && !segment->must_split()) write(segment, positions[i++]);
+    again->insert(again->end(), positions + i, positions + count);
+    Grow(segment, &growths);
+  };
+  ForEachGroup<false>(&scratch, write_all);
 }
 
 void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const {

@@ -22,7 +22,7 @@ TEST(BucketIndex, IsEmptyWithoutBuckets) {
 // Inserts, erases and replaces at random, near the fill at which the index is full, beside a map.
 TEST(BucketIndex, AgreesWithAMap) {
   std::mt19937_64 random(1);
-  BucketIndex index(200);
+  BucketIndex index(280);
   std::map<uint64_t, uint32_t> expected;  // hash → row
   uint32_t next = 0;
   const auto find = [&](uint64_t hash) {
