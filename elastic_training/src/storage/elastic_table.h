@@ -126,8 +126,9 @@ class ElasticTable {
 
   /// Begins to record evicted keys for a consumer, 0 to 2. All rows count as changed.
   void AddConsumer(int consumer);
-  /// Passes each row that changed since the last call (full or released), and each key that was evicted since. A key that
-  /// came back is in both: evictions come first. A row that changes meanwhile is passed now or in the next call.
+  /// Passes each row that changed since the last call (full or released), and each key that was evicted since and has no
+  /// row. A key that comes back meanwhile is in both: evictions come first. A row that changes meanwhile is passed now or in
+  /// the next call.
   void Collect(int consumer, const std::function<void(const RowView&)>& changed,
                const std::function<void(uint64_t key, std::string_view text)>& evicted);
 

@@ -213,7 +213,15 @@ void ElasticTable::Collect(int consumer, const std::function<void(const RowView&
     gone.keys.swap(tombstones_[consumer].keys);
     gone.texts.swap(tombstones_[consumer].texts);
   }
+  // A key that has a row again may have been passed with it in the call before, after this eviction.
+  const std::vector<std::string_view> texts(gone.texts.begin(), gone.texts.end());
+  std::vector<int64_t> kinds(gone.keys.size());
+  RowContents contents;
+  contents.kinds = kinds.data();
+  Read({gone.keys.data(), config_.string_keys ? texts.data() : nullptr, gone.keys.size()}, contents);
   for (size_t i = 0; i < gone.keys.size(); ++i) {
+    if (kinds[i] == static_cast<int64_t>(RowKind::kFull) || kinds[i] == static_cast<int64_t>(RowKind::kReleased))
+      continue;
     evicted(gone.keys[i], config_.string_keys ? std::string_view(gone.texts[i]) : std::string_view());
   }
   const uint8_t bit = static_cast<uint8_t>(1 << consumer);

@@ -187,8 +187,7 @@ TEST(ElasticTable, ConsumersCollectChangesIndependently) {
   Batch({2, 2}).Lookup(table.get(), true);
   const Changes second = Collected(table.get(), 2);
   EXPECT_EQ(second.rows.size(), 2u);
-  EXPECT_EQ(second.evicted, (std::set<uint64_t>{2}));
-  // Evicted and back: for this consumer the eviction was in the call before.
+  EXPECT_TRUE(second.evicted.empty());  // evicted and back
   EXPECT_EQ(Collected(table.get(), 0).rows, (std::map<uint64_t, RowKind>{{2, RowKind::kFull}}));
 }
 
