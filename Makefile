@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -43,6 +43,14 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q).venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
 	$(Q)touch $@
+
+# TFRA needs TensorFlow 2.16. Where it cannot be installed, its benchmark says so and goes on without it.
+.venv-tfra/.stamp: pyproject.toml
+	$(Q)test -x .venv-tfra/bin/python || $(PYTHON) -m venv .venv-tfra
+	$(Q)echo "Installing TFRA and TensorFlow 2.16 into .venv-tfra, for comparison"
+	$(Q).venv-tfra/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(Q).venv-tfra/bin/python -m pip install --quiet --disable-pip-version-check --group tfra \
+		&& touch $@ || echo 'TFRA cannot be installed here'
 
 # Clients that need an old protobuf; tests use them.
 .venv-clients/.stamp: pyproject.toml
@@ -177,6 +185,10 @@ bench-kernels: lib
 bench-live: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_kernels
 	$(Q)$(BIN)/python -m load_tests.bench_live $(BENCH_ARGS)
+
+## bench-elastic: measure elastic_training beside TFRA, TensorFlow and Keras; 20 min (BENCH_ARGS='--only lookup')
+bench-elastic: lib $(VENV)/.stamp-bench .venv-tfra/.stamp
+	$(Q)$(BIN)/python -m load_tests.bench_elastic $(BENCH_ARGS)
 
 ## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')
 bench-graph-tools: lib $(VENV)/.stamp-bench
