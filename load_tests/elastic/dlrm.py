@@ -81,7 +81,7 @@ def build(form: str, sizes: Any) -> Any:
             embed = et.FeatureEmbeddings({name: et.Feature() for name in _NAMES}, dim=DIM, optimizer=et.Adagrad(RATE))
             rows = list(embed(keys).values())
         else:
-            rows = [kit.layers.Embedding(size, DIM)(keys[name]) for name, size in zip(_NAMES, sizes, strict=True)]
+            rows = [kit.layers.Embedding(int(size), DIM)(keys[name]) for name, size in zip(_NAMES, sizes, strict=True)]
     model = kit.Model(inputs, _tower(kit, dense, rows))
     model.compile(kit.optimizers.Adagrad(RATE), kit.losses.BinaryCrossentropy(from_logits=True))
     return model

@@ -159,7 +159,7 @@ def _summary(calls: list[tuple[float, float]]) -> dict[str, float]:
 
 def measure(setup: Setup) -> dict[str, Any]:
     """Return the longest calls of each phase, what happened in it, and the number of torn rows."""
-    keys, seconds = (20_000, 0.4) if setup.quick else (500_000, 10.0)
+    keys, seconds = (10_000, 0.25) if setup.quick else (500_000, 10.0)
     optimizer = {"kind": "adagrad", "initial_accumulator": _START, "epsilon": 0.0}
     # Training takes the steps of sweeps that the number of rows begins; those by hand are beside it. Rows that no batch
     # has had for a second are evicted, and the oldest until the number is right.

@@ -26,7 +26,7 @@ class Setup:
     quick : bool
         Tiny sizes: the figures are no measurement.
     full : bool
-        All seeds of the studies.
+        All seeds of `lasso`.
     """
 
     quick: bool

@@ -132,6 +132,32 @@ def test_wrong_answers_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads(output.read_text())["targets"][0]["ok"]
 
 
+def test_a_case_that_fails_leaves_the_results_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(measure: bench_elastic.Measure, setup: Setup) -> dict[str, Any]:
+        if measure is memory.measure:
+            raise MemoryError("no memory for rows")
+        return {"elastic": _median(1e9), "wrong": 0}
+
+    monkeypatch.setattr(bench_elastic, "_run", run)
+    output = tmp_path / "results.json"
+    assert bench_elastic.main(["--only", "memory", "lookup", "--output", str(output)]) == 1
+    results = json.loads(output.read_text())
+    assert results["cases"]["memory"] == {"failed": "MemoryError: no memory for rows"}
+    assert [target["ok"] for target in results["targets"]] == [True]
+
+
+def test_forms_of_the_dlrm_have_the_same_tower() -> None:
+    sizes = PlantedFeatures(60).sizes
+    towers = {
+        form: [tuple(weight.shape) for weight in dlrm.build(form, sizes).trainable_weights if len(weight.shape) == 2]
+        for form in dlrm.FORMS
+    }
+    tables = {(int(size), DIM) for size in sizes}
+    for form, shapes in towers.items():
+        assert [shape for shape in shapes if shape not in tables] == towers["tower"], form
+        assert len(shapes) - len(towers["tower"]) == (FEATURES if form.startswith("dense") else 0)
+
+
 def test_sizes_of_a_measurement() -> None:
     setup = Setup(quick=False)
     assert (setup.keys, BATCH, DIM) == (2_000_000, 8192, 16)
