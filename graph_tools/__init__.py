@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cut exported recommendation models down to what serving needs, fuse the rest, and prove that scores stay equal.
 
-The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`. `Publisher`
-publishes deltas. Each is imported when it is first used, so that `import graph_tools` is fast.
+The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`, `convert`.
+`Publisher` publishes deltas. Each is imported when it is first used, so that `import graph_tools` is fast.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graph_tools.verbs.convert_tables import convert
     from graph_tools.verbs.cut import cut
     from graph_tools.verbs.delta.publisher import Publisher
     from graph_tools.verbs.diff import diff
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Publisher": "graph_tools.verbs.delta.publisher",
+    "convert": "graph_tools.verbs.convert_tables",
     "cut": "graph_tools.verbs.cut",
     "diff": "graph_tools.verbs.diff",
     "fuse": "graph_tools.verbs.fuse",
@@ -27,7 +29,7 @@ _PLACES = {
     "verify": "graph_tools.verification",
 }
 
-__all__ = ["Publisher", "cut", "diff", "fuse", "inspect", "optimize", "verify"]
+__all__ = ["Publisher", "convert", "cut", "diff", "fuse", "inspect", "optimize", "verify"]
 
 
 def __getattr__(name: str) -> Any:

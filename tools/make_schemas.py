@@ -27,6 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
+from graph_tools.report.convert import ConvertReport
 from graph_tools.report.cut import CutReport
 from graph_tools.report.delta import DeltaInspectReport, DeltaTruncateReport, DeltaWriteReport
 from graph_tools.report.diff import DiffReport
@@ -38,6 +39,7 @@ from graph_tools.verification.report import VerifyReport
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DOCUMENTS = {
+    "convert_report": (ConvertReport, "What `graph-tools convert` wrote: the tables.json of its folder"),
     "cut_report": (CutReport, "What `graph-tools cut` did"),
     "delta_inspect_report": (DeltaInspectReport, "What `graph-tools delta inspect` found"),
     "delta_truncate_report": (DeltaTruncateReport, "What `graph-tools delta truncate` withdrew"),

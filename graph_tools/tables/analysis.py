@@ -223,7 +223,7 @@ class Analyzer:
         masks: list[tuple[str, Array]] = []
         ignored = self.source.ignored[block.part]
         if ignored is not None:
-            masks.append(("ignored", _is_in(keys, ignored)))
+            masks.append(("ignored", is_in(keys, ignored)))
         if not self.reach.everything and not self.source.string_keys:
             masks.append(("dead", ~self.reach.holds(keys)))
         if equal is not None:
@@ -272,7 +272,7 @@ def _sample(squares: Array, shift: int) -> Array:
     return found
 
 
-def _is_in(keys: Array, wanted: Array) -> Array:
+def is_in(keys: Array, wanted: Array) -> Array:
     """Return [n] bool, true if a key of keys [n] is in wanted [m], which is sorted."""
     if keys.dtype == object:
         held = set(wanted.tolist())

@@ -14,7 +14,7 @@ from graph_tools.errors import UnreadableError, UsageError
 from graph_tools.report.version import version
 from helpers.graph_tools.cut_models import run
 
-VERBS = ("inspect", "cut", "verify", "diff")
+VERBS = ("inspect", "cut", "verify", "diff", "convert")
 
 
 def _plain(text: str) -> str:
