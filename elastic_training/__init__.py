@@ -28,8 +28,12 @@ from elastic_training.optimizers import (
     GroupSGD,
     RowwiseAdagrad,
 )
-from elastic_training.report.forecast import Forecast, SettingForecast, forecast
+from elastic_training.reports.explain import Explanation, explain
+from elastic_training.reports.forecast import Forecast, SettingForecast, forecast
+from elastic_training.reports.report import Report, TableReport, report
+from elastic_training.reports.tensorboard import ElasticSummaries, write_summaries
 from elastic_training.table import RowContents, Table
+from elastic_training.warm_start import LoadedTable, load_tables
 
 __all__ = [
     "SGD",
@@ -41,6 +45,8 @@ __all__ = [
     "CountDecay",
     "CountFilter",
     "CountingFilter",
+    "ElasticSummaries",
+    "Explanation",
     "Feature",
     "FeatureEmbeddings",
     "FeatureEmbeddingsModule",
@@ -56,8 +62,10 @@ __all__ = [
     "HashEmbeddingModule",
     "Interval",
     "L2Norm",
+    "LoadedTable",
     "Normal",
     "PoissonFilter",
+    "Report",
     "RowContents",
     "Rows",
     "RowwiseAdagrad",
@@ -65,12 +73,17 @@ __all__ = [
     "SettingForecast",
     "Table",
     "TableConfig",
+    "TableReport",
     "TruncatedNormal",
     "Ttl",
     "Uniform",
     "Zeros",
+    "explain",
     "forecast",
+    "load_tables",
     "loss_scale",
+    "report",
+    "write_summaries",
 ]
 
 

@@ -11,13 +11,14 @@ from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
 from elastic_training.layers.group import FeatureGroup
 from elastic_training.layers.layer_parts import FeatureEmbeddingsParts, HashEmbeddingParts
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
+from elastic_training.reports.tensorboard import SummaryParts
 
 try:
     import tf_keras as _keras
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("elastic_training.tf_keras: tf_keras is not installed, expected tf-keras 2.21") from error
 
-__all__ = ["FeatureEmbeddings", "FrequencyEmbedding", "HashEmbedding"]
+__all__ = ["ElasticSummaries", "FeatureEmbeddings", "FrequencyEmbedding", "HashEmbedding"]
 
 _registered = _keras.saving.register_keras_serializable(package=PACKAGE)
 _registered(SharedTable)
@@ -107,3 +108,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
             "seed": seed,
         }
         self._set_up(dims, settings)
+
+
+class ElasticSummaries(SummaryParts, _keras.callbacks.Callback):
+    """ElasticSummaries of the package, for models of tf-keras; see there."""

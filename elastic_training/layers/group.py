@@ -104,10 +104,14 @@ class FeatureGroup:
             return table
         raise ValueError(f"{self.owner}: no table yet, expected a call with keys, which tell integers from strings")
 
+    def readers(self) -> dict[str, Table]:
+        """Return the table of each feature, of those that exist."""
+        tables = {name: self.table_of(name) for name in self._features}
+        return {name: self.tables[table] for name, table in tables.items() if table in self.tables}
+
     def kinds(self) -> dict[str, str]:
         """Return the kind of keys of each feature whose table exists."""
-        tables = {name: self.table_of(name) for name in self._features}
-        return {name: self.tables[table].settings.key for name, table in tables.items() if table in self.tables}
+        return {name: table.settings.key for name, table in self.readers().items()}
 
     @tf.autograph.experimental.do_not_convert
     def look_up(

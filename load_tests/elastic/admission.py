@@ -26,7 +26,7 @@ import numpy as np
 from rich.table import Table
 
 from elastic_training.admission import Admission, CountFilter, PoissonFilter
-from elastic_training.report.trial_table import TrialTable
+from elastic_training.reports.trial_table import TrialTable
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish, make_console, results_file

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import elastic_training as et
-from elastic_training.report.trial_table import TrialTable
+from elastic_training.reports.trial_table import TrialTable
 
 BATCH = 100
 

@@ -23,11 +23,13 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         path = tmp_path / f"block_{len(names)}.py"
         path.write_text(block)
         exec(compile(block, str(path), "exec"), names)
-    shapes, header, *forecast, columns, losses, settings = capsys.readouterr().out.splitlines()
+    shapes, header, *others, columns, losses, settings = capsys.readouterr().out.splitlines()
     assert "'history': (2, 16)" in shapes
     assert shapes.endswith(" 4")
     assert header.split()[:3] == ["table", "setting", "keys"]
-    assert len(forecast) == 2 * 4
+    # A forecast of two tables with four settings, a report, and an explanation.
+    assert [line.split()[0] for line in others[8:12]] == ["table", "hash_embedding", "hash_embedding_1", "3"]
+    assert "key 'ann': it has no row: counted" in others[12]
     assert columns == "[8 4] [2, 1, 0]"
     first, *_, last = eval(losses)
     assert last < first

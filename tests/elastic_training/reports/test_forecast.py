@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import elastic_training as et
-from elastic_training.report.forecast import AS_CONFIGURED, EVERY_KEY
+from elastic_training.reports.forecast import AS_CONFIGURED, EVERY_KEY
 
 LENGTH, BATCH = 8_000, 200
 

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from elastic_training.admission import Admission, AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
 from elastic_training.layers.observers import observe
-from elastic_training.report.trial_table import TrialTable
+from elastic_training.reports.text_table import text_table
+from elastic_training.reports.trial_table import TrialTable
 
 AS_CONFIGURED, EVERY_KEY = "as configured", "every key"
 SETTINGS: Mapping[str, Admission] = {
@@ -103,15 +104,7 @@ class Forecast:
             others = [f"{number:,.0f}" for number in (one.rare_rows, one.frequent_without_row)]
             share, size = f"{one.trained_share:.1%}", f"{one.bytes / 1e6:,.2f}"
             lines.append((one.table, one.setting, *counts, share, *others, size))
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        ]
-        return "\n".join(line.rstrip() for line in text)
+        return text_table(lines, names=2)
 
 
 def forecast(

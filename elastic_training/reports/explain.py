@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why one key has a row in a table, or has none, and when it would be evicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
+from elastic_training.eviction import DAY_S, CountDecay, L2Norm, Rows, Score, Ttl
+from elastic_training.reports.sample import EPOCH_S
+from elastic_training.table import ABSENT, CANDIDATE, FULL, RELEASED, Table
+
+_STATES = {ABSENT: "absent", FULL: "row", RELEASED: "released", CANDIDATE: "candidate"}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a table knows of a key; `print` shows it as sentences.
+
+    Attributes
+    ----------
+    table : str
+    key : int or str
+    state : {"row", "released", "candidate", "absent"}
+        "released": all weights are zero, and their memory was given back. "candidate": counted, but without a row.
+    count : int
+        How often training has looked the key up; 0 if the table does not know it.
+    last_touch : datetime or None
+        When training last looked the key up, in UTC; None if the table does not know the time.
+    norm : float
+        L2 norm of the weights that lookups read, which are those of the default row for keys without one.
+    admission : str
+        Why the key has a row, or has none.
+    eviction : str
+        When a sweep evicts the row; "" for keys without one.
+    """
+
+    table: str
+    key: int | str
+    state: str
+    count: int
+    last_touch: datetime.datetime | None
+    norm: float
+    admission: str
+    eviction: str
+
+    def to_json(self) -> dict[str, Any]:
+        touch = None if self.last_touch is None else self.last_touch.isoformat()
+        return {**dataclasses.asdict(self), "last_touch": touch}
+
+    def __str__(self) -> str:
+        lines = [f"table {self.table!r}, key {self.key!r}: {self.admission}"]
+        if self.last_touch is not None:
+            lines.append(
+                f"last met by training at {self.last_touch:%Y-%m-%d %H:%M:%S} UTC, {self.count:,} times in all"
+            )
+        lines.append(f"lookups read weights of norm {self.norm:.4g}")
+        if self.eviction:
+            lines.append(self.eviction)
+        return "\n".join(lines)
+
+
+def explain(table: Any, key: int | str | bytes) -> Explanation:
+    """Explain whether a key has a row, and why.
+
+    Parameters
+    ----------
+    table : Table, or layer with one table
+    key : int, str or bytes
+        As the layer gets it.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    ValueError
+        If the key is not of the kind of the table's keys, or the layer has no table or several.
+    """
+    table = _only_table(table)
+    key = _checked(table, key)
+    rows = table.read([key])
+    touch, count, kind = (int(number) for number in rows.meta.numpy()[0])
+    norm = float(np.linalg.norm(rows.weights.numpy()[0]))
+    last = datetime.datetime.fromtimestamp(touch + EPOCH_S, datetime.UTC) if touch else None
+    has_row = kind in (FULL, RELEASED)
+    return Explanation(
+        table=table.name,
+        key=key,
+        state=_STATES[kind],
+        count=count,
+        last_touch=last,
+        norm=norm,
+        admission=_of_row(kind, count) if has_row else _of_refusal(table, kind, count),
+        eviction=_eviction(table, count, touch, norm) if has_row else "",
+    )
+
+
+def _only_table(given: Any) -> Table:
+    if isinstance(given, Table):
+        return given
+    tables = list(getattr(given, "tables", {}).values())
+    if len(tables) != 1:
+        found = f"{len(tables)} tables" if tables else "no table"
+        raise ValueError(f"explain: {type(given).__name__} has {found}, expected a Table, or a layer with one")
+    only: Table = tables[0]
+    return only
+
+
+def _checked(table: Table, key: Any) -> int | str:
+    """Return an integer key as the int64 of its bits, and a string key as str."""
+    strings = table.key_dtype == "string"
+    if strings and isinstance(key, (str, bytes)):
+        return key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
+    if not strings and isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        number = int(key)
+        if -(2**63) <= number < 2**64:
+            return number - 2**64 if number >= 2**63 else number
+    kind = "a string" if strings else "a 64-bit integer"
+    raise ValueError(f"explain: table {table.name!r}: key {key!r}, expected {kind}")
+
+
+def _of_row(kind: int, count: int) -> str:
+    if kind == RELEASED:
+        return "it has a row whose weights are all zero; group lasso gave their memory back"
+    return "it has a row" if count else "it has a row, which was loaded or inserted; training has not met it"
+
+
+def _of_refusal(table: Table, kind: int, count: int) -> str:
+    filter_ = table.settings.admission
+    evicted = int(table.stats()["evicted"])
+    before = f"; the table has evicted {evicted:,} rows, perhaps this one" if evicted else ""
+    if kind == CANDIDATE:
+        if isinstance(filter_, CountFilter):
+            return f"it has no row: counted {count} times, {filter_.threshold} admit it"
+        threshold = filter_.threshold if isinstance(filter_, PoissonFilter) else "?"
+        return f"it has no row: counted {count} times, from which {threshold} are not probable enough yet"
+    if isinstance(filter_, AlwaysAdmit):
+        return f"it has no row: training has not met it{before}"
+    if isinstance(filter_, CountingFilter) or (isinstance(filter_, PoissonFilter) and filter_.expected_keys):
+        sketch = f"a sketch counts keys without a row, and {filter_.threshold} occurrences admit it at the latest"
+        return f"it has no row: training has not met it, or not often enough ({sketch}){before}"
+    return f"it has no row: training has not met it, or not since it was evicted{before}"
+
+
+def _eviction(table: Table, count: int, touch: int, norm: float) -> str:
+    """Say when a sweep evicts a row, by the strategy of the table."""
+    strategy = table.settings.eviction
+    if strategy is None:
+        return "the table evicts nothing"
+    idle_s = max(time.time() - EPOCH_S - touch, 0.0)
+    rule = _RULES[type(strategy)](strategy, count, idle_s, norm)
+    limits = [trigger for trigger in strategy.triggers if hasattr(trigger, "limit")]
+    also = "; while the table is above its limit, rows with the lowest values leave too" if limits else ""
+    if limits and all(isinstance(trigger, Rows) for trigger in limits):
+        also = f"; above {min(trigger.limit for trigger in limits):,} rows, those with the lowest values leave too"
+    return rule + also
+
+
+def _ttl(strategy: Any, count: int, idle_s: float, norm: float) -> str:
+    left = strategy.days * DAY_S - idle_s
+    if left < 0:
+        return f"the next sweep evicts it: not met for {idle_s / DAY_S:.1f} days, kept for {strategy.days:g}"
+    return f"evicted in {left / DAY_S:.1f} days, unless training meets it before"
+
+
+def _count_decay(strategy: Any, count: int, idle_s: float, norm: float) -> str:
+    half_life_s = strategy.half_life_days * DAY_S
+    value = count * 2 ** (-idle_s / half_life_s)
+    if value < strategy.minimum:
+        return f"the next sweep evicts it: its decayed count is {value:.3g}, below {strategy.minimum:g}"
+    if not strategy.minimum:
+        return f"its decayed count is {value:.3g}, and no count is too low"
+    days = math.log2(value / strategy.minimum) * strategy.half_life_days
+    return f"its decayed count is {value:.3g}; evicted in {days:.1f} days, unless training meets it before"
+
+
+def _l2_norm(strategy: Any, count: int, idle_s: float, norm: float) -> str:
+    if norm < strategy.minimum:
+        return f"the next sweep evicts it: its norm is {norm:.3g}, below {strategy.minimum:g}"
+    return f"kept while its norm, {norm:.3g}, is at least {strategy.minimum:g}"
+
+
+def _score(strategy: Any, count: int, idle_s: float, norm: float) -> str:
+    decayed = count * 2 ** (-idle_s / (strategy.half_life_days * DAY_S))
+    value = strategy.count * math.log1p(decayed) + strategy.norm * norm
+    if value < strategy.minimum:
+        return f"the next sweep evicts it: its score is {value:.3g}, below {strategy.minimum:g}"
+    return f"kept while its score, {value:.3g}, is at least {strategy.minimum:g}"
+
+
+# The values are those of src/eviction/strategy.cc.
+_RULES: dict[type[Any], Callable[[Any, int, float, float], str]] = {
+    Ttl: _ttl,
+    CountDecay: _count_decay,
+    L2Norm: _l2_norm,
+    Score: _score,
+}
