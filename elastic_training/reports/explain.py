@@ -141,9 +141,9 @@ def _of_refusal(table: Table, kind: int, count: int) -> str:
     before = f"; the table has evicted {evicted:,} rows, perhaps this one" if evicted else ""
     if kind == CANDIDATE:
         if isinstance(filter_, CountFilter):
-            return f"it has no row: counted {count} times, {filter_.threshold} admit it"
-        threshold = filter_.threshold if isinstance(filter_, PoissonFilter) else "?"
-        return f"it has no row: counted {count} times, from which {threshold} are not probable enough yet"
+            return f"it has no row: counted {count} of the {filter_.threshold} occurrences that admit it"
+        wanted = f" of {filter_.threshold}" if isinstance(filter_, PoissonFilter) else ""
+        return f"it has no row: counted {count}{wanted} occurrences, and the rest is not probable enough yet"
     if isinstance(filter_, AlwaysAdmit):
         return f"it has no row: training has not met it{before}"
     if isinstance(filter_, CountingFilter) or (isinstance(filter_, PoissonFilter) and filter_.expected_keys):

@@ -49,12 +49,12 @@ def test_key_that_is_counted_but_not_admitted() -> None:
     table.lookup([7, 7, 7], training=True)
     found = et.explain(table, 7)
     assert (found.state, found.count, found.norm, found.eviction) == ("candidate", 3, 0.0, "")
-    assert found.admission == "it has no row: counted 3 times, 5 admit it"
+    assert found.admission == "it has no row: counted 3 of the 5 occurrences that admit it"
     table.lookup([7, 7], training=True)
     assert et.explain(table, 7).state == "row"
     poisson = make_table(admission=et.PoissonFilter(5, horizon=1_000_000))
     poisson.lookup([7], training=True)
-    assert "counted 1 times, from which 5 are not probable enough yet" in et.explain(poisson, 7).admission
+    assert "counted 1 of 5 occurrences, and the rest is not probable enough yet" in et.explain(poisson, 7).admission
 
 
 def test_key_that_the_table_does_not_know() -> None:
