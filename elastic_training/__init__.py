@@ -9,6 +9,7 @@ from typing import Any
 from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
 from elastic_training.config import TableConfig
 from elastic_training.eviction import Bytes, CountDecay, Interval, L2Norm, Rows, Score, Ttl
+from elastic_training.export import Publisher, export
 from elastic_training.initializers import Constant, Normal, TruncatedNormal, Uniform, Zeros
 from elastic_training.layers.callers import loss_scale
 from elastic_training.layers.feature import Feature
@@ -65,6 +66,7 @@ __all__ = [
     "LoadedTable",
     "Normal",
     "PoissonFilter",
+    "Publisher",
     "Report",
     "RowContents",
     "Rows",
@@ -79,6 +81,7 @@ __all__ = [
     "Uniform",
     "Zeros",
     "explain",
+    "export",
     "forecast",
     "load_tables",
     "loss_scale",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from elastic_training import _library
 from elastic_training.config import TableConfig
@@ -40,7 +41,8 @@ class RowContents:
 
 
 def _destroy(handle: tf.Tensor) -> None:
-    with tf.init_scope():
+    # It may run while some graph is built, such as that of a SavedModel.
+    with context.eager_mode():
         tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from elastic_training.layers import native
 from elastic_training.layers.feature import Feature, check_table, config_of, merge
 from elastic_training.layers.gradient import Entry, look_up
-from elastic_training.layers.keys import FlatKeys, as_keys, flatten, kind_of
+from elastic_training.layers.keys import FlatKeys, as_keys, flatten, is_key, kind_of
 from elastic_training.layers.pooling import pool
 from elastic_training.layers.trap import TrapState
 from elastic_training.optimizers import Optimizer
@@ -140,6 +141,20 @@ class FeatureGroup:
                 raise ValueError(f"{self.owner}: weights or mask of {name!r}, expected one of {sorted(self._features)}")
         keys = {name: as_keys(self._what(name), inputs[name]) for name in self._features}
         self.prepare({name: value.dtype for name, value in keys.items()})
+        find = native.current()
+        if find is not None:
+            return {
+                name: native.look_up(
+                    self._what(name),
+                    find,
+                    self.tables[self.table_of(name)],
+                    feature,
+                    keys[name],
+                    weights.get(name),
+                    masks.get(name),
+                )
+                for name, feature in self._features.items()
+            }
         flat = {
             name: flatten(
                 self._what(name), keys[name], weights.get(name), masks.get(name), pooled=feature.combiner is not None
@@ -198,11 +213,6 @@ class FeatureGroup:
         if feature.mask_zero:
             weights = tf.where(is_key(flat.values), weights, 0.0)
         return pool(rows, flat.row_splits, weights, feature.combiner)
-
-
-def is_key(keys: Any) -> Any:
-    """Return which keys are keys, if key 0 or the empty string means none; of the structure of `keys`, bool."""
-    return keys != (tf.constant("") if keys.dtype == tf.string else tf.zeros([], keys.dtype))
 
 
 def _splits_of(keys: FlatKeys) -> tf.Tensor:

@@ -81,6 +81,11 @@ def kind_of(owner: str, dtype: Any) -> str:
     return "int64"
 
 
+def is_key(keys: Any) -> Any:
+    """Return which keys are keys, if key 0 or the empty string means none; of the structure of `keys`, bool."""
+    return keys != (tf.constant("") if keys.dtype == tf.string else tf.zeros([], keys.dtype))
+
+
 def _map_values(keys: Any, function: Callable[[tf.Tensor], tf.Tensor]) -> Any:
     if isinstance(keys, tf.RaggedTensor):
         return tf.ragged.map_flat_values(function, keys)

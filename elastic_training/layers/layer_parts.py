@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from elastic_training.layers import shared_tables
 from elastic_training.layers.feature import Feature
-from elastic_training.layers.group import FeatureGroup, is_key
+from elastic_training.layers.group import FeatureGroup
+from elastic_training.layers.keys import is_key
 from elastic_training.table import Table
 
 

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write collected changes as segments, with what could not be written before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastic_training.export.changes import Changes
+from elastic_training.export.collector import Taken
+from elastic_training.export.contents import Contents
+from elastic_training.export.published_state import read_state
+
+
+class Segments:
+    """The end of a timeline that begins with an export, and the changes that it lacks.
+
+    Attributes
+    ----------
+    epoch : int
+        The last one.
+    streams : {stream: position of the next message}
+        Of what was published.
+    rows, deleted : int
+        Numbers of rows and deleted keys that were published.
+    written : int
+        Number of segments.
+
+    Raises
+    ------
+    graph_tools.errors.GraphToolsError
+        The export or the timeline cannot be read, or the timeline does not continue the export.
+    """
+
+    def __init__(self, timeline: Path, export: Path, contents: Contents) -> None:
+        from graph_tools.store.lineage import read_lineage
+
+        start = read_lineage(export)
+        if start is None:
+            raise ValueError(f"{export}: no lineage, expected an export of elastic_training")
+        self._timeline, self._export, self._contents = timeline, export, contents
+        self._start = start
+        self._kinds = {table.name: (table.key, table.dim) for table in contents.tables}
+        self._writer: Any
+        self._open()
+        self.epoch: int = self._writer.position.epoch
+        state = read_state(export, contents, timeline, start, self.epoch)
+        # Rows until the first changes, which have all rows of the model; then None.
+        self._before: dict[str, Changes] | None = state.tables
+        self._variables: dict[str, NDArray[Any] | None] = state.variables
+        self.streams = state.streams
+        self._tables: dict[str, Changes] = {}
+        self._values: dict[str, NDArray[np.float32]] = {}
+        self._positions: dict[str, int] = {}
+        self._event_time: float | None = None
+        self._told: float | None = None
+        self.rows = self.deleted = self.written = 0
+
+    def add(self, taken: Taken, event_time: float | None, streams: dict[str, int]) -> None:
+        """Add changes to those that are to be published."""
+        for name, changes in taken.changes().items():
+            if self._before is not None:
+                changes = changes.since(self._before[name])
+            waiting = self._tables.get(name)
+            self._tables[name] = changes if waiting is None else waiting.then(changes)
+        self._before = None
+        self._values = {name: np.array(value) for name, value in taken.variables.items()}
+        self._positions.update(streams)
+        self._event_time = event_time
+
+    @property
+    def waiting(self) -> int:
+        """Number of rows and deleted keys that are to be published."""
+        return sum(len(changes.keys) + len(changes.gone) for changes in self._tables.values())
+
+    def publish(self) -> bool:
+        """Publish what was added as the next epoch; return whether there was anything.
+
+        Raises
+        ------
+        graph_tools.errors.GraphToolsError
+            It could not be written; it stays.
+        OvertakenError
+            Another writer has taken over the timeline.
+        """
+        from graph_tools.store.delta import Delta, TableDelta
+        from graph_tools.store.segment_layout import UNKNOWN_TIME
+        from graph_tools.tensors import ArrayTensor
+
+        changed = {name: changes for name, changes in sorted(self._tables.items()) if changes}
+        values = {name: value for name, value in sorted(self._values.items()) if self._differs(name, value)}
+        streams = {name: place for name, place in self._positions.items() if self.streams.get(name) != place}
+        if not (changed or values or streams or self._event_time != self._told):
+            return False
+        tables = [
+            TableDelta(
+                name, *self._kinds[name], ArrayTensor(found.keys), ArrayTensor(found.rows), ArrayTensor(found.gone)
+            )
+            for name, found in changed.items()
+        ]
+        time = UNKNOWN_TIME if self._event_time is None else round(self._event_time * 1e6)
+        delta = Delta(tuple(tables), {name: ArrayTensor(value) for name, value in values.items()}, dict(streams))
+        self._write(delta, time)
+        self.epoch = self._writer.position.epoch
+        self.rows += sum(len(found.keys) for found in changed.values())
+        self.deleted += sum(len(found.gone) for found in changed.values())
+        self.written += 1
+        self._variables.update(values)
+        self.streams.update(streams)
+        self._tables, self._told = {}, self._event_time
+        return True
+
+    def _differs(self, name: str, value: NDArray[np.float32]) -> bool:
+        known = self._variables.get(name)
+        return known is None or known.tobytes() != value.tobytes()
+
+    def _open(self) -> None:
+        from graph_tools.store.timeline_writer import TimelineWriter
+
+        self._writer = TimelineWriter(self._timeline, self._start, f"elastic_training, export {self._export}")
+
+    def _write(self, delta: Any, time: int) -> None:
+        if self._writer is None:
+            self._open()
+        try:
+            self._writer.publish(delta, event_time=time)
+        except Exception as error:
+            self._check_overtaken(error)
+            # A segment may have got its name although an error came after. A new writer finds out.
+            self._writer = None
+            raise
+
+    def _check_overtaken(self, error: Exception) -> None:
+        from graph_tools.errors import UnreadableError
+        from graph_tools.store.timeline import list_terms
+
+        try:
+            greatest = max(list_terms(self._timeline), default=0)
+        except UnreadableError:
+            return
+        if greatest > self._writer.term:
+            raise OvertakenError(str(error)) from error
+
+
+class OvertakenError(RuntimeError):
+    """Another writer has taken over the timeline."""
