@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -33,7 +33,7 @@ $(VENV)/.stamp-%: pyproject.toml
 	$(Q)echo "Installing the packages for '$*' into $(VENV) (the first time this takes a minute or two)"
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(Q)$(BIN)/python -m pip install --quiet --disable-pip-version-check --group $*
-	$(Q)$(if $(filter test lint bench load-test demo-proxy,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
+	$(Q)$(if $(filter test lint bench load-test demo-proxy demo-online,$*),$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WITHOUT_TENSORFLOW))
 	$(Q)touch $@
 
 # Engines that benchmarks compare with have an environment of their own, since users do not need them.
@@ -92,6 +92,10 @@ demo: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo
 ## demo-proxy: split traffic, promote and roll back under load, and draw the dashboard
 demo-proxy: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-proxy
 	$(Q)$(BIN)/python -m demo.proxy
+
+## demo-online: learn a stream of ratings while it is served, and draw what that is worth
+demo-online: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-online
+	$(Q)$(BIN)/python -m demo.online
 
 # Builds what tests/libprocessor/test_cpp.py needs, so that no other test has to wait for that folder.
 .PHONY: test-programs

@@ -144,6 +144,22 @@ def read(wheel: Path, *, interactions: int = INTERACTIONS, users: int = USERS, i
         raise DataError(f"{wheel.name}: {error}, expected MovieLens-100K under {_FOLDER}") from error
 
 
+def read_times(wheel: Path) -> NDArray[np.int64]:
+    """Return when each rating of `read(wheel).rows` was given: [ratings] int64 [s since 1970].
+
+    Raises
+    ------
+    DataError
+        As of `read`.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            found = [float(seconds) for (seconds,) in _columns(archive, "inter", "timestamp")]
+            return np.array(found).astype(np.int64)
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{wheel.name}: {error}, expected MovieLens-100K under {_FOLDER}") from error
+
+
 def features_of(
     pairs: list[tuple[str, str]], users: Mapping[str, tuple[str, str, str]], items: Mapping[str, str]
 ) -> Features:

@@ -25,6 +25,7 @@ LONGEST_FIRST = [
     "load_tests/test_bench_large_table.py",
     "demo/test_proxy_demo.py",
     "demo/test_demo.py",
+    "demo/test_online_demo.py",
     "libprocessor/test_cpp.py",
     "conformance/test_memory.py",
     "graph_tools/test_foreign_ops.py",
