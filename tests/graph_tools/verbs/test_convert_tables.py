@@ -70,7 +70,9 @@ def test_some_of_the_tables(tmp_path: Path) -> None:
         sparse_files.write_tfra(tmp_path / "in", name, [[{1: [1.0]}]])
     report = convert(tmp_path / "in", tmp_path / "out", tables=["user*", "item_emb"])
     assert [table.name for table in report.tables] == ["item_emb", "user_bias", "user_emb"]
-    with pytest.raises(UsageError, match=r"--table place: fits no table, expected one of item_emb, user_bias, user_emb"):
+    with pytest.raises(
+        UsageError, match=r"--table place: fits no table, expected one of item_emb, user_bias, user_emb$"
+    ):
         convert(tmp_path / "in", tmp_path / "other", tables=["place"])
     assert not (tmp_path / "other").exists()
 
