@@ -31,15 +31,16 @@ class Eviction {
   explicit Eviction(ElasticTable* table, double step_s = 1e-3);
 
   /// Takes a step of a sweep, or begins one if a trigger says so. For every update of the table; any thread may call.
-  /// `now`: time [s] since 2020-01-01 UTC.
+  /// `now`: time [s] since 2020-01-01 UTC. The caller is a writer (src/cut/writers.h).
   void AfterUpdate(uint32_t now);
 
-  /// Makes a sweep from its beginning to its end, and returns how many rows were evicted. Threads may train meanwhile.
+  /// Makes a sweep from its beginning to its end, and returns how many rows were evicted. Threads may train meanwhile,
+  /// and cuts may begin between steps. The caller is not a writer.
   size_t Run(uint32_t now);
 
   /// Whether a sweep has begun and not ended.
   bool running() const;
-  /// Returns counters: sweeps, rows evicted by sweeps (candidates included), the longest step [s].
+  /// Returns counters: sweeps, rows evicted by sweeps (candidates included), the longest step [s of CPU time].
   nlohmann::json Stats() const;
 
  private:
