@@ -37,6 +37,9 @@ def test_lasso_removes_the_users_without_tastes() -> None:
     assert turn["lasso"]["zero_rows"] > 0.8 * turn["lasso"]["rows"]
     assert turn["lasso"]["missed"] < 0.4
     assert turn["lasso"]["auc"] > turn["none"]["auc"] + 0.05
+    # Rows that are not zero are all that is left.
+    assert turn["lasso"]["kept_keys"] == turn["lasso"]["rows"] - turn["lasso"]["zero_rows"]
+    assert turn["lasso"]["cut_bytes"] < 0.3 * turn["lasso"]["exported_bytes"]
 
 
 def test_targets_take_the_bound_of_the_pairs() -> None:
@@ -44,11 +47,11 @@ def test_targets_take_the_bound_of_the_pairs() -> None:
         return {
             "none": {"auc": none},
             "plain": {"auc": plain},
-            "lasso": {"auc": with_lasso, "rows": 100, "zero_rows": 92},
+            "lasso": {"auc": with_lasso, "rows": 100, "zero_rows": 92, "exported_bytes": 100, "cut_bytes": 9},
         }
 
     targets = lasso.judge({"turns": [turn(0.6, 0.8, 0.7999), turn(0.6, 0.8, 0.7997)]})
     # Two pairs: mean 0.025 %, standard deviation 0.0177 %, and a quantile of 6.314.
     assert targets[2].value == pytest.approx(0.025 + 6.314 * 0.0125, abs=1e-3)
-    assert [target.ok for target in targets] == [True, True, False]
+    assert [target.ok for target in targets] == [True, True, False, True]
     assert lasso.upper_bound([1.0]) == 1.0
