@@ -7,6 +7,8 @@ import importlib
 from typing import Any
 
 from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
+from elastic_training.checkpoints.checkpoints import Checkpoints
+from elastic_training.checkpoints.offsets import StreamOffsets
 from elastic_training.config import TableConfig
 from elastic_training.eviction import Bytes, CountDecay, Interval, L2Norm, Rows, Score, Ttl
 from elastic_training.export import Publisher, export
@@ -42,6 +44,7 @@ __all__ = [
     "Adam",
     "AlwaysAdmit",
     "Bytes",
+    "Checkpoints",
     "Constant",
     "CountDecay",
     "CountFilter",
@@ -73,6 +76,7 @@ __all__ = [
     "RowwiseAdagrad",
     "Score",
     "SettingForecast",
+    "StreamOffsets",
     "Table",
     "TableConfig",
     "TableReport",

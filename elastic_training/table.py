@@ -65,7 +65,9 @@ class Table:
 
     def __init__(self, config: TableConfig | Mapping[str, Any]) -> None:
         text = config.to_json() if isinstance(config, TableConfig) else json.dumps(dict(config))
-        fields = json.loads(text)
+        # What the op of the table was given.
+        self.fields: dict[str, Any] = json.loads(text)
+        fields = self.fields
         self.config = config
         self.name = str(fields.get("name", ""))
         with tf.init_scope(), tf.device("CPU:0"):

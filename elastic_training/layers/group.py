@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -53,6 +53,8 @@ class FeatureGroup:
             self._settings[table] = {**defaults, **merged}
         self.tables: dict[str, Table] = dict(self._given)
         self.state = TrapState(owner, self._optimizers)
+        # Called with each table that this object makes.
+        self.on_table: Callable[[Table], None] = lambda table: None
 
     def table_of(self, feature: str) -> str:
         """Return the name of a feature's table."""
@@ -88,6 +90,7 @@ class FeatureGroup:
                 config = config_of(self.owner, name, kind, self._settings[name])
                 with tf.init_scope():
                     self.tables[name] = Table(config)
+                    self.on_table(self.tables[name])
             has = self.tables[name].settings.key
             if has != kind:
                 what = f"keys of feature {feature!r} are {kind}, but table {name!r} has {has} keys"

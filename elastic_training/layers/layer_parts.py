@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from elastic_training.checkpoints.keras_store import TablesInStore
+from elastic_training.checkpoints.trackable_rows import TablesAsChildren
 from elastic_training.layers import shared_tables
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.group import FeatureGroup
@@ -25,7 +27,7 @@ def training_of(owner: str, training: Any) -> bool | None:
     return bool(value)
 
 
-class LayerParts:
+class LayerParts(TablesInStore, TablesAsChildren):
     """A mixin of Keras layers; `_saving` is the module `saving` of their Keras."""
 
     _saving: Any
@@ -74,6 +76,7 @@ class HashEmbeddingParts(LayerParts):
         if feature.table is None:
             feature = Feature(**{**vars(feature), "table": self.name})
         self._group = FeatureGroup(owner, {"keys": feature}, {})
+        self._group.on_table = self._on_table()
         self._group.dim_of("keys")
         self._note_users({"keys": feature})
         self.supports_masking = True
@@ -143,6 +146,7 @@ class FeatureEmbeddingsParts(LayerParts):
         }
         self._defaults = defaults
         self._group = FeatureGroup(owner, self._feature_of, defaults.settings())
+        self._group.on_table = self._on_table()
         for name in features:
             self._group.dim_of(name)
         self._note_users(self._feature_of)

@@ -8,12 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from elastic_training.checkpoints.trackable_rows import TablesAsChildren
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.group import FeatureGroup
 from elastic_training.table import Table
 
 
-class FeatureEmbeddingsModule(tf.Module):
+class FeatureEmbeddingsModule(TablesAsChildren, tf.Module):
     """FeatureEmbeddings without Keras; see there for the parameters.
 
     Its only variable is a scalar that stays zero, through whose gradient rows are updated. So give all of
@@ -33,6 +34,7 @@ class FeatureEmbeddingsModule(tf.Module):
         super().__init__(name=name)
         defaults = Feature(dim, optimizer, admit, evict, embeddings_initializer).settings()
         self._group = FeatureGroup(f"{type(self).__name__} {name!r}", features, defaults)
+        self._group.on_table = self._on_table()
         self.trap = tf.Variable(0.0, name="trap")
 
     @property
@@ -75,7 +77,8 @@ class HashEmbeddingModule(FeatureEmbeddingsModule):
     @property
     def table(self) -> Table:
         """The table; see HashEmbedding.table."""
-        return self._group.only_table()
+        table: Table = self._group.only_table()
+        return table
 
     def __call__(self, inputs: Any, weights: Any = None, mask: Any = None, training: bool | None = None) -> Any:
         """Return the rows of keys; the arguments are those of HashEmbedding.call."""

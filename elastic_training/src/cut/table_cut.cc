@@ -32,25 +32,26 @@ bool TableCut::HasChangesSince(uint64_t base) const {
 
 void TableCut::Begin(bool changes_only, bool tracks) {
   changes_only_ = changes_only;
+  takes_marks_ = changes_only || tracks;
   begun_ = true;
   step_ = table_->step();
   occurrences_ = table_->occurrences();
-  {
+  if (takes_marks_) {
     const std::lock_guard<std::mutex> lock(table_->tombstones_mutex_);
     ElasticTable::Tombstones& tombstones = table_->tombstones_[kCheckpointConsumer];
     if (changes_only) evicted_ = std::move(tombstones);
     tombstones = ElasticTable::Tombstones();
     tombstones.active = tracks;
     if (tracks) table_->records_tombstones_.store(true, std::memory_order_relaxed);
+    table_->last_cut_.store(0);
   }
-  table_->last_cut_.store(0);
   table_->store_.keeper = this;
   table_->store_.cut_phase ^= kCutFlag;
 }
 
 bool TableCut::Wanted(RowHeader* header) const {
   if (changes_only_ && !header->Has(kCheckpointDirty)) return false;
-  header->Clear(kCheckpointDirty);
+  if (takes_marks_) header->Clear(kCheckpointDirty);
   return true;
 }
 
@@ -171,7 +172,7 @@ void TableCut::End(uint64_t token) {
     while (!walked_) Walk(nullptr);
     if (!filter_taken_) TakeFilter();
     table_->store_.keeper = nullptr;
-    if (complete && !out_of_memory_ && !memory_->gave_up()) table_->last_cut_.store(token);
+    if (takes_marks_ && complete && !out_of_memory_ && !memory_->gave_up()) table_->last_cut_.store(token);
   }
   {
     const std::lock_guard<std::mutex> queue_lock(queue_mutex_);

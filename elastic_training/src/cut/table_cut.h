@@ -6,7 +6,8 @@
 // bit of each. A writer that comes first keeps the row in its segment before it changes (Segment::Keep), and sets the bit; new
 // rows begin with it. So each row is taken once, by who comes first, and writers wait for the copying of some hundred rows.
 //
-// A cut of changes takes only rows that have their mark of changes, and takes the marks away.
+// A cut of changes takes only rows that have their mark of changes. Cuts with a token take the marks away, and so do
+// cuts of changes; others leave them to the next cut with a token.
 #ifndef ELASTIC_TRAINING_CUT_TABLE_CUT_H_
 #define ELASTIC_TRAINING_CUT_TABLE_CUT_H_
 
@@ -88,7 +89,7 @@ class TableCut final : public RowKeeper {
 
   ElasticTable* const table_;
   CutMemory* const memory_;
-  bool begun_ = false, ended_ = false, changes_only_ = false, filter_taken_ = false;
+  bool begun_ = false, ended_ = false, changes_only_ = false, takes_marks_ = false, filter_taken_ = false;
   uint64_t step_ = 0, occurrences_ = 0;
   ElasticTable::Tombstones evicted_;
   std::atomic<bool> out_of_memory_{false};

@@ -87,6 +87,7 @@ TEST(ModelCut, TakesAllRowsIfChangesWereLost) {
   };
   Train(a.get(), Keys(0, 10));
   EXPECT_FALSE(changes_only(both, 7, 8, true, true));  // never cut before
+  EXPECT_FALSE(changes_only(both, 0, 0, true, true));  // of no consequence for others
   EXPECT_TRUE(changes_only(both, 8, 9, true, true));
   EXPECT_FALSE(changes_only(both, 8, 10, true, true));  // not the last one
   EXPECT_TRUE(changes_only(both, 10, 11, true, false));
