@@ -34,6 +34,8 @@ class Ranker(tf.Module):  # type: ignore[misc]
             {name: et.Feature(combiner="mean" if LISTS[0] in name else None) for name in names},
             dim=DIM,
             optimizer=optimizer or et.Adagrad(LEARNING_RATE),
+            # Rows of keys that are met once or twice should say little.
+            embeddings_initializer=et.Uniform(-0.003, 0.003),
         )
         random = tf.random.Generator.from_seed(seed)
         self.kernels, self.biases, width = [], [], DIM * len(names)

@@ -78,7 +78,8 @@ def stream_table(found: Figures) -> Table:
     table.add_row("epochs, rows published", f"{found.epochs:,}, {found.published_rows:,}")
     table.add_row("longest publication in the training thread", f"{found.push_ms_longest:.1f} ms")
     table.add_row("rows, zero rows", f"{found.rows:,}, {found.zero_rows:,}")
-    table.add_row("requests of clients, p50, p99", f"{found.requests:,}, {found.p50_ms:.1f} ms, {found.p99_ms:.1f} ms")
+    table.add_row("requests of clients", f"{found.requests:,}")
+    table.add_row("p50, p99 of their latency", f"{found.p50_ms:.1f} ms, {found.p99_ms:.1f} ms")
     table.add_row("lost requests", f"{found.lost:,}" if not found.lost else f"[bold red]{found.lost:,}[/]")
     return table
 
