@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how many occurrences of frequent keys admission filters lose, and how many rare keys they let in.
 
-    python -m load_tests.elastic.admission            # three streams, five seeds: about two minutes
+    python -m load_tests.elastic.admission            # four streams, five seeds: about two minutes
     python -m load_tests.elastic.admission --quick    # the same code with short streams and one seed
 
 A stream of keys that follow Zipf's law passes through real tables in batches. A key is frequent if it occurs at
@@ -10,6 +10,9 @@ least five times in the whole stream, and rare otherwise. After the first tenth 
 - lost: occurrences of frequent keys that had no row, so training would have left them out;
 - recovered: share of the occurrences which exact counting loses that a filter does not lose;
 - let in: share of all rare keys of the stream that have a row at its end.
+
+The last stream has keys that come and go, so their rates are not constant, as all of these filters assume; it has no
+targets.
 
 Prints the medians over the seeds and writes results/elastic_admission.json.
 """
@@ -31,19 +34,13 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish, make_console, results_file
 
-__all__ = ["FILTERS", "STREAMS", "judge", "main", "measure", "pass_stream", "zipf_stream"]
+__all__ = ["FILTERS", "STREAMS", "judge", "main", "measure", "pass_stream", "passing_stream", "zipf_stream"]
 
 THRESHOLD = 5
 BATCH = 1_000
 SEEDS = 5
 RECOVERED, LET_IN = 0.5, 0.05
 LENGTH, QUICK_LENGTH = 1_000_000, 100_000
-#: Exponent, and number of keys for each occurrence of the stream.
-STREAMS = {
-    "zipf 1.05, keys as many as occurrences": (1.05, 1.0),
-    "zipf 1.2, keys as many as occurrences": (1.2, 1.0),
-    "zipf 1.0, a fifth as many keys": (1.0, 0.2),
-}
 #: Makes each filter from the length of the stream.
 FILTERS: dict[str, Callable[[int], Admission]] = {
     "exact count": lambda length: CountFilter(THRESHOLD),
@@ -63,6 +60,36 @@ def zipf_stream(length: int, keys: int, exponent: float, seed: int) -> Ints:
     drawn = np.random.default_rng(seed).random(length) * sums[-1]
     found: Ints = np.searchsorted(sums, drawn).astype(np.int64)
     return found
+
+
+def passing_stream(length: int, life: float, seed: int) -> Ints:
+    """Return keys [about `length`] int64 that come and go.
+
+    Parameters
+    ----------
+    length : int
+    life : float
+        Mean time from a key's birth to its occurrences, as a share of the stream; they decay exponentially. Keys are
+        born evenly, and their popularity follows the law of Pareto that belongs to Zipf's with exponent 1.2.
+    seed : int
+    """
+    random = np.random.default_rng(seed)
+    born = random.uniform(-life, 1, int(0.4 * length))
+    popularity = (1 - random.random(born.size)) ** -1.2
+    keys = np.repeat(np.arange(born.size), random.poisson(popularity / popularity.sum() * length * (1 + life)))
+    times = born[keys] + random.exponential(life, keys.size)
+    inside = (times >= 0) & (times < 1)
+    found: Ints = keys[inside][np.argsort(times[inside])].astype(np.int64)
+    return found
+
+
+#: Makes each stream from its length and a seed.
+STREAMS: dict[str, Callable[[int, int], Ints]] = {
+    "zipf 1.05, keys as many as occurrences": lambda length, seed: zipf_stream(length, length, 1.05, seed),
+    "zipf 1.2, keys as many as occurrences": lambda length, seed: zipf_stream(length, length, 1.2, seed),
+    "zipf 1.0, a fifth as many keys": lambda length, seed: zipf_stream(length, length // 5, 1.0, seed),
+    "keys that live a tenth of the stream": lambda length, seed: passing_stream(length, 0.1, seed),
+}
 
 
 def pass_stream(stream: Ints, admission: Admission, seed: int) -> dict[str, Any]:
@@ -93,13 +120,13 @@ def measure(quick: bool = False, seeds: int | None = None, tick: Callable[[str],
     """Return the figures of every stream and filter, by seed and as medians."""
     length = QUICK_LENGTH if quick else LENGTH
     cases = []
-    for stream_name, (exponent, keys) in STREAMS.items():
+    for stream_name, make_stream in STREAMS.items():
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in FILTERS}
         for seed in range(seeds or (1 if quick else SEEDS)):
-            stream = zipf_stream(length, int(length * keys), exponent, seed)
+            stream = make_stream(length, seed)
             for name, make in FILTERS.items():
                 tick(f"{stream_name}, {name}, seed {seed}")
-                turns[name].append(pass_stream(stream, make(length), seed))
+                turns[name].append(pass_stream(stream, make(stream.size), seed))
         exact = [turn["lost"] for turn in turns["exact count"]]
         for name, found in turns.items():
             for turn, lost in zip(found, exact, strict=True):
@@ -110,10 +137,10 @@ def measure(quick: bool = False, seeds: int | None = None, tick: Callable[[str],
 
 
 def judge(figures: Any) -> list[Target]:
-    """Return the targets: the worst seed of each stream must reach them."""
+    """Return the targets: the worst seed of each stream that follows Zipf's law must reach them."""
     targets = []
     for case in figures["cases"]:
-        if case["filter"] == "poisson, fitted prior":
+        if case["filter"] == "poisson, fitted prior" and case["stream"].startswith("zipf"):
             worst = min(turn["recovered"] for turn in case["turns"]), max(turn["let_in"] for turn in case["turns"])
             name = f"{case['stream']}: "
             targets.append(Target(f"{name}occurrences recovered, worst seed", worst[0], RECOVERED, True))

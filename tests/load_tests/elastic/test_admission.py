@@ -33,6 +33,14 @@ def test_fitted_prior_loses_less_than_exact_count_and_lets_fewer_in_than_publish
     assert published["lost"] < fitted["lost"]
 
 
+def test_keys_that_come_and_go_stay_within_their_lives() -> None:
+    stream = admission.passing_stream(50_000, 0.1, 1)
+    assert 0.6 * 50_000 < stream.size < 1.4 * 50_000
+    places = [np.flatnonzero(stream == key) for key in np.argsort(np.bincount(stream))[-50:]]
+    # Nine tenths of the occurrences of a key fall into three lives.
+    assert np.median([np.ptp(np.quantile(place, [0.05, 0.95])) for place in places]) < 0.4 * stream.size
+
+
 def test_targets_take_the_worst_seed() -> None:
     turns = [{"recovered": 0.7, "let_in": 0.01}, {"recovered": 0.4, "let_in": 0.06}]
     case = {"stream": "zipf", "filter": "poisson, fitted prior", "turns": turns}
