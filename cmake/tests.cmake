@@ -66,11 +66,14 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/live/changed_rows.cc
   libprocessor/src/live/committed_memory.cc
   libprocessor/src/live/finite_changes.cc
+  libprocessor/src/live/live_index.cc
   libprocessor/src/live/overlay_compaction.cc
   libprocessor/src/live/overlay_in_place.cc
   libprocessor/src/live/overlay_index.cc
+  libprocessor/src/live/overlay_keys.cc
   libprocessor/src/live/overlay_memory.cc
   libprocessor/src/live/row_encoder.cc
+  libprocessor/src/live/row_texts.cc
   libprocessor/src/live/table_view.cc
   libprocessor/src/runtime/requests/exception_status.cc
   libprocessor/src/runtime/stats/stats.cc

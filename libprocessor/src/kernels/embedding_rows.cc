@@ -93,10 +93,17 @@ absl::Status EmbeddingRows::Find(const EmbeddingPlan& plan, absl::Span<const Key
     const KeyBlock& key = keys_[lookup.key];
     all += key.n;
     if (lookup.table->index_kind() == IndexKind::kDirect || key.n > kFewKeys) continue;
-    if (key.strings != nullptr) {
-      lookup.table->FetchIndex(absl::MakeConstSpan(key.strings, key.n));
+    const auto fetch = [&](const auto& table) {
+      if (key.strings != nullptr) {
+        table.FetchIndex(absl::MakeConstSpan(key.strings, key.n));
+      } else {
+        table.FetchIndex(absl::MakeConstSpan(key.numbers, key.n));
+      }
+    };
+    if (lookup.live >= 0) {
+      fetch(request.view->table(lookup.live));
     } else {
-      lookup.table->FetchIndex(absl::MakeConstSpan(key.numbers, key.n));
+      fetch(*lookup.table);
     }
   }
   uint32_t* rows = rows_.Get(all);

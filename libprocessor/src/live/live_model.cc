@@ -15,6 +15,15 @@ namespace processor {
 
 using tensorflow::Tensor;
 
+namespace {
+
+// Epochs that wait for idle time to be compacted.
+constexpr size_t kMostUncompacted = 2;
+// What an epoch does for the index of a table if there is no idle time.
+constexpr std::chrono::milliseconds kIndexSlice{2};
+
+}  // namespace
+
 class LiveModel::Lock {
  public:
   explicit Lock(const LiveModel* model) {
@@ -214,7 +223,7 @@ bool LiveModel::Compact(std::chrono::microseconds most) {
   bool more = false, retired = false;
   for (const auto& overlay : overlays_) {
     OverlayTable& table = *overlay->table();
-    more = more || table.Compact(until) || table.WriteInPlace(until);
+    more = more || table.Compact(until) || table.AdvanceIndex(until) || table.WriteInPlace(until);
     // Requests of this model end soon; what other models of the group do is up to them.
     more = more || generations_.front().number <= table.awaited();
     retired = retired || table.HasRetired();
@@ -237,7 +246,9 @@ absl::Status LiveModel::ApplyChecked(const Changes& changes) {
   for (const auto& overlay : overlays_) {
     OverlayTable& table = *overlay->table();
     // Without idle time, memory must not grow for ever.
-    if (table.uncompacted_epochs() > kKeptEpochs) table.Compact(std::chrono::steady_clock::time_point::max());
+    if (table.uncompacted_epochs() <= kMostUncompacted) continue;
+    table.Compact(std::chrono::steady_clock::time_point::max());
+    table.AdvanceIndex(std::chrono::steady_clock::now() + kIndexSlice);
   }
 
   const EpochView& before = Newest();

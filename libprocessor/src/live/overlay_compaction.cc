@@ -17,6 +17,7 @@ constexpr uint32_t kWorthAlone = 64;
 constexpr uint32_t kWorthBesideOthers = 8;
 // Fewer dropped keys are not worth a new index.
 constexpr size_t kLeastDropped = 1024;
+constexpr size_t kDroppedPart = 4;
 
 }  // namespace
 
@@ -27,15 +28,20 @@ size_t OverlayTable::uncompacted_epochs() const {
 
 bool OverlayTable::Compact(std::chrono::steady_clock::time_point until) noexcept {
   try {
+    UseErasedAgain();
     while (!log_.empty() && log_.front().epoch <= readers_.oldest_epoch) {
       const ChangedAt& changed = log_.front();
-      while (compacted_ < changed.rows.size() + changed.keys.size()) {
+      const size_t deleted_end = changed.rows.size() + changed.deleted.size();
+      while (compacted_ < deleted_end + changed.keys.size()) {
         if (compacted_ < changed.rows.size()) {
           const size_t count = std::min(kCompactedAtOnce, changed.rows.size() - compacted_);
           CompactRows(changed.rows.data() + compacted_, count);
           compacted_ += count;
+        } else if (compacted_ < deleted_end) {
+          const KeyOfRow& deleted = changed.deleted[compacted_++ - changed.rows.size()];
+          EraseKey(deleted.key, deleted.row);
         } else {
-          CompactKey(changed.keys[compacted_++ - changed.rows.size()]);
+          CompactKey(changed.keys[compacted_++ - deleted_end]);
         }
         if (std::chrono::steady_clock::now() >= until) return true;
       }
@@ -43,15 +49,21 @@ bool OverlayTable::Compact(std::chrono::steady_clock::time_point until) noexcept
       compacted_ = 0;
       rejected_ = SIZE_MAX;
     }
-    if (owned_key_index_ != nullptr && owned_key_index_->dropped() > kLeastDropped &&
-        2 * owned_key_index_->dropped() > owned_key_index_->size()) {
-      const size_t left = owned_key_index_->size() - owned_key_index_->dropped();
-      SetKeyIndex(owned_key_index_->Copy(left + left / 4));
-    }
+    PruneNewKeys();
   } catch (const std::bad_alloc&) {
     // Another time. What is done is complete.
   }
   return false;
+}
+
+// Leaves dropped keys out of the index of new keys when they are many.
+void OverlayTable::PruneNewKeys() {
+  if (owned_key_index_ == nullptr || owned_key_index_->dropped() <= kLeastDropped ||
+      kDroppedPart * owned_key_index_->dropped() <= owned_key_index_->size()) {
+    return;
+  }
+  const size_t left = owned_key_index_->size() - owned_key_index_->dropped();
+  SetKeyIndex(owned_key_index_->Copy(left + left / 4));
 }
 
 // Gives back the versions that are older than the one that the oldest reader finds.
@@ -94,9 +106,16 @@ void OverlayTable::GiveBackFrom(VersionRef version) noexcept {
 
 void OverlayTable::GiveBack(uint32_t row) noexcept {
   if (memory_->IsOverlayRow(row)) return memory_->Give(row);
+  EndLoan(row);
+}
+
+// Takes a row back from the key to which it was lent.
+void OverlayTable::EndLoan(uint32_t row) noexcept {
   is_lent_[row] = false;
   --lent_;
-  is_spare_[row] = true;
+  // If there is an index in memory, the row is free when its own key has been erased.
+  if (live_index() != nullptr && !is_spare_[row]) return;
+  is_spare_[row] = live_index() == nullptr;
   spare_rows_.push_back(row);  // which has room for it
 }
 
@@ -108,8 +127,8 @@ bool OverlayTable::IsUnread(uint32_t row) const {
 }
 
 void OverlayTable::KeepForNewKeys(uint32_t row) {
-  // Row 0 is none in a version.
-  if (row == 0 || !memory_->IsWritable(row)) return;
+  // Row 0 is none in a version. The rows of keys in the index in memory are kept when they have been erased.
+  if (row == 0 || !memory_->IsWritable(row) || live_index() != nullptr) return;
   if (is_spare_.empty()) {
     is_spare_.resize(base_->rows());
     is_lent_.resize(base_->rows());
@@ -135,26 +154,32 @@ uint32_t OverlayTable::TakeFileRow() {
 }
 
 void OverlayTable::CompactKey(uint64_t key) {
+  owned_key_index_->ForEach(key, [this](uint64_t key, std::string_view text, std::atomic<VersionRef>* newest) {
+    CompactNewKey(key, text, newest);
+  });
+}
+
+void OverlayTable::CompactNewKey(uint64_t key, std::string_view text, std::atomic<VersionRef>* newest) {
+  // What has moved is kept for those who found it here.
+  if (live_index() != nullptr && live_index()->Find(key, text) != kNotFound) return;
   bool in_file = false;
   if (!shared_.empty()) {
     const auto number = static_cast<int64_t>(key);
     uint32_t row = kNotFound;
     in_file = base_->FindKeys(absl::MakeConstSpan(&number, 1), &row) == 0;
   }
-  const size_t bytes = RowBytes(base_->row_type(), base_->dim());
-  owned_key_index_->ForEach(key, [&](std::atomic<VersionRef>* newest) {
-    Trim(newest, in_file);
-    const VersionRef version = newest->load(std::memory_order_relaxed);
-    const uint32_t row = RowOf(version);
-    if (EpochOf(version) == 0 || EpochOf(version) > readers_.oldest_epoch || IsDeleted(version)) return;
-    if (!memory_->IsOverlayRow(row)) return;
-    retired_rows_.Reserve(1);
-    const uint32_t file_row = TakeFileRow();
-    if (file_row == 0) return;
-    std::memcpy(memory_->row(file_row), memory_->row(row), bytes);
-    newest->store(MakeVersion(EpochOf(version), false, file_row), std::memory_order_release);
-    retired_rows_.Add(readers_.generation, row);
-  });
+  Trim(newest, in_file);
+  const VersionRef version = newest->load(std::memory_order_relaxed);
+  const uint32_t row = RowOf(version);
+  if (EpochOf(version) == 0 || EpochOf(version) > readers_.oldest_epoch || IsDeleted(version)) return;
+  if (live_index() != nullptr) return MoveKey(key, text, version);
+  if (!memory_->IsOverlayRow(row)) return;
+  retired_rows_.Reserve(1);
+  const uint32_t file_row = TakeFileRow();
+  if (file_row == 0) return;
+  std::memcpy(memory_->row(file_row), memory_->row(row), RowBytes(base_->row_type(), base_->dim()));
+  newest->store(MakeVersion(EpochOf(version), false, file_row), std::memory_order_release);
+  retired_rows_.Add(readers_.generation, row);
 }
 
 void OverlayTable::CompactRows(const uint32_t* rows, size_t count) {

@@ -33,9 +33,7 @@ OverlayIndex::Entry* OverlayIndex::MapEntries(size_t bytes) {
 
 bool OverlayIndex::Is(size_t place, uint64_t key, std::string_view text) const {
   if (entries_[place].key != key) return false;
-  if (texts_.empty()) return true;
-  const Text& found = texts_[place];
-  return std::string_view(found.data, found.size) == text;
+  return texts_.empty() || TextOf(place) == text;
 }
 
 const std::atomic<VersionRef>* OverlayIndex::Find(uint64_t key, std::string_view text) const {
@@ -68,6 +66,12 @@ VersionRef OverlayIndex::Put(uint64_t key, std::string_view text, VersionRef ver
   return 0;
 }
 
+void OverlayIndex::Drop(uint64_t key, std::string_view text) noexcept {
+  ForEach(key, [&](uint64_t, std::string_view found, std::atomic<VersionRef>* newest) {
+    if (found == text) newest->store(kDroppedKey, std::memory_order_release);
+  });
+}
+
 void OverlayIndex::ReserveText(size_t bytes) {
   if (texts_.empty() || bytes <= free_text_bytes_) return;
   const size_t chunk = std::max(bytes, kTextChunkBytes);
@@ -82,10 +86,8 @@ std::unique_ptr<OverlayIndex> OverlayIndex::Copy(size_t capacity) const {
   for (size_t place = 0; place < places_; ++place) {
     const VersionRef newest = entries_[place].newest.load(std::memory_order_relaxed);
     if (newest == 0 || newest == kDroppedKey) continue;
-    const std::string_view text =
-        texts_.empty() ? std::string_view() : std::string_view(texts_[place].data, texts_[place].size);
-    copy->ReserveText(text.size());
-    copy->Put(entries_[place].key, text, newest);
+    copy->ReserveText(TextOf(place).size());
+    copy->Put(entries_[place].key, TextOf(place), newest);
   }
   return copy;
 }

@@ -41,18 +41,25 @@ class OverlayIndex {
   // Only the writer:
   /// Makes `version` the newest one of a key, for which ReserveText() was called before. \return the version before, or 0.
   VersionRef Put(uint64_t key, std::string_view text, VersionRef version) noexcept;
-  /// Calls `change` with each version whose key has this number; it may store another one.
+  /// Calls `change` with each key that has this number, its bytes, and its newest version; it may store another one.
   template <typename Change>
   void ForEach(uint64_t key, Change&& change) {
     for (size_t place = HomeBucket(key, places_);; place = Next(place)) {
-      std::atomic<VersionRef>& newest = entries_[place].newest;
-      const VersionRef before = newest.load(std::memory_order_relaxed);
-      if (before == 0) return;
-      if (entries_[place].key != key) continue;
-      change(&newest);
-      dropped_ += newest.load(std::memory_order_relaxed) == kDroppedKey && before != kDroppedKey;
+      if (entries_[place].newest.load(std::memory_order_relaxed) == 0) return;
+      if (entries_[place].key == key) Visit(place, change);
     }
   }
+  /// The same with `count` places from one on, of all of which there are places().
+  template <typename Change>
+  void ForEachIn(size_t first, size_t count, Change&& change) {
+    for (size_t place = first; place < first + count; ++place) {
+      const VersionRef newest = entries_[place].newest.load(std::memory_order_relaxed);
+      if (newest != 0 && newest != kDroppedKey) Visit(place, change);
+    }
+  }
+  size_t places() const { return places_; }
+  /// Makes the newest version of a key none, if it has an entry.
+  void Drop(uint64_t key, std::string_view text) noexcept;
   /// Makes Put() succeed for new texts of so many bytes altogether. \throws std::bad_alloc
   void ReserveText(size_t bytes);
   /// Copies all entries that have versions. \throws std::bad_alloc
@@ -74,6 +81,16 @@ class OverlayIndex {
 
   static Entry* MapEntries(size_t bytes);
   bool Is(size_t place, uint64_t key, std::string_view text) const;
+  std::string_view TextOf(size_t place) const {
+    return texts_.empty() ? std::string_view() : std::string_view(texts_[place].data, texts_[place].size);
+  }
+  template <typename Change>
+  void Visit(size_t place, Change&& change) {
+    std::atomic<VersionRef>& newest = entries_[place].newest;
+    const VersionRef before = newest.load(std::memory_order_relaxed);
+    change(entries_[place].key, TextOf(place), &newest);
+    dropped_ += newest.load(std::memory_order_relaxed) == kDroppedKey && before != kDroppedKey;
+  }
   size_t Next(size_t place) const { return place + 1 == places_ ? 0 : place + 1; }
 
   const size_t capacity_;

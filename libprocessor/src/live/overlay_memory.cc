@@ -158,7 +158,8 @@ void OverlayMemory::Shrink() noexcept {
   size_t word = (size_t{used_} + 63) / 64;
   while (word > 0 && taken_rows_[word - 1] == 0) --word;
   const auto used = static_cast<uint32_t>(word * 64);
-  if (used >= used_ || size_t{used_ - used} * stride_ < kLeastShrunkBytes) return;
+  // What each epoch would take again stays.
+  if (used >= used_ / 2 || size_t{used_ - used} * stride_ < kLeastShrunkBytes) return;
   row_memory_.Drop(static_cast<size_t>(row(first_row_ + used) - row_memory_.data()));
   link_memory_.Drop(used * sizeof(VersionRef));
   used_ = used;

@@ -3,6 +3,7 @@
 #ifndef PROCESSOR_LIVE_OVERLAY_MEMORY_H_
 #define PROCESSOR_LIVE_OVERLAY_MEMORY_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,7 @@ class OverlayMemory {
   /// Returns the overlay rows that are taken.
   size_t taken() const { return taken_; }
   size_t bytes() const { return size_t{used_} * (stride_ + sizeof(VersionRef)) + taken_rows_.capacity() * 8; }
-  /// Gives the memory behind the last row that is taken back to the operating system, if it is much.
+  /// Gives the memory behind the last row that is taken back to the operating system, if it is more than half and much.
   void Shrink() noexcept;
 
   // Blocks of the rows of the file, of 2 MB, which are copied as a whole, so that they can have huge pages:
@@ -58,6 +59,8 @@ class OverlayMemory {
   /// Returns the first row that begins in a block, and the one after the last.
   std::pair<uint32_t, uint32_t> RowsOf(size_t block) const;
   bool IsCopied(size_t block) const { return copied_[block]; }
+  /// Returns the blocks of a row, which may be the same.
+  std::array<size_t, 2> BlocksOf(uint32_t row) const { return {BlockOf(row), LastBlockOf(row)}; }
   /// Replaces a block by a copy; readers do not notice. \return false if there is no memory.
   bool Copy(size_t block) noexcept;
   /// Whether the blocks of a row, which may be two, were copied, so that it can be written.

@@ -98,9 +98,12 @@ absl::Status OverlayTable::FindSharedRows() {
 
 size_t OverlayTable::bytes() const {
   size_t sum = memory_->bytes() + changed_->bytes() + retired_rows_.bytes() + spare_rows_.capacity() * sizeof(uint32_t);
+  sum += erased_keys_.bytes() + moved_keys_.bytes();
   if (owned_key_index_ != nullptr) sum += owned_key_index_->bytes();
+  if (owned_live_index_ != nullptr) sum += owned_live_index_->bytes();
   for (const ChangedAt& epoch : log_) {
-    sum += epoch.rows.capacity() * sizeof(uint32_t) + epoch.keys.capacity() * sizeof(uint64_t);
+    sum += epoch.rows.capacity() * sizeof(uint32_t) + epoch.keys.capacity() * sizeof(uint64_t) +
+           epoch.deleted.capacity() * sizeof(KeyOfRow);
   }
   return sum;
 }
@@ -118,6 +121,7 @@ void OverlayTable::SetKeyIndex(std::unique_ptr<OverlayIndex> index) {
   std::swap(owned_key_index_, index);
   key_index_.store(owned_key_index_.get(), std::memory_order_release);
   if (index != nullptr) retired_indexes_.Add(readers_.generation, std::move(index));
+  if (stage_ == IndexStage::kMoving) cursor_ = 0;
 }
 
 absl::Status OverlayTable::Prepare(const DeltaTable& delta, Change* change) {
@@ -164,7 +168,7 @@ void OverlayTable::AddKeys(const DeltaKeys& keys, const float* rows, Change* cha
   std::vector<uint32_t> found(keys.count);
   const uint32_t dim = base_->dim();
   if (keys.kind == DeltaKeyKind::kInt64) {
-    base_->FindKeys(absl::MakeConstSpan(keys.integers, keys.count), found.data());
+    FindKeys(absl::MakeConstSpan(keys.integers, keys.count), found.data());
     for (size_t i = 0; i < keys.count; ++i) {
       AddTarget(static_cast<uint64_t>(keys.integers[i]), {}, found[i], rows == nullptr ? nullptr : rows + i * dim,
                 change);
@@ -173,7 +177,7 @@ void OverlayTable::AddKeys(const DeltaKeys& keys, const float* rows, Change* cha
   }
   std::vector<tensorflow::tstring> texts(keys.count);
   for (size_t i = 0; i < keys.count; ++i) texts[i].assign_as_view(keys.string(i).data(), keys.string(i).size());
-  base_->FindKeys(absl::MakeConstSpan(texts), found.data());
+  FindKeys(absl::MakeConstSpan(texts), found.data());
   for (size_t i = 0; i < keys.count; ++i) {
     AddTarget(StringKey(keys.string(i)), keys.string(i), found[i], rows == nullptr ? nullptr : rows + i * dim, change);
   }
@@ -182,6 +186,7 @@ void OverlayTable::AddKeys(const DeltaKeys& keys, const float* rows, Change* cha
 void OverlayTable::AddTarget(uint64_t key, std::string_view text, uint32_t file_row, const float* values,
                              Change* change) const {
   const bool by_key = file_row == kNotFound || IsShared(file_row);
+  const uint64_t number = key;
   if (!by_key) {
     key = file_row;
     text = {};
@@ -191,7 +196,7 @@ void OverlayTable::AddTarget(uint64_t key, std::string_view text, uint32_t file_
     const VersionRef version = NewestOf(key, text, by_key);
     if (version == kDroppedKey || IsDeleted(version) || (version == 0 && file_row == kNotFound)) return;
   }
-  change->targets_.push_back({key, text, by_key, values == nullptr, file_row, values});
+  change->targets_.push_back({key, text, by_key, values == nullptr, file_row, values, 0, number});
 }
 
 absl::Status OverlayTable::AddSourceRows(const DeltaTable& delta, Change* change) const {
@@ -265,6 +270,7 @@ absl::Status OverlayTable::ReserveIndexes(Change* change) {
         text_bytes += targets[i].text.size();
       } else {
         log.rows.push_back(targets[i].file_row);
+        if (targets[i].deleted) log.deleted.push_back({targets[i].number, targets[i].file_row});
       }
     }
   }

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "src/live/changed_rows.h"
+#include "src/live/live_index.h"
 #include "src/live/overlay_index.h"
 #include "src/live/overlay_memory.h"
 #include "src/live/retired.h"
@@ -51,11 +52,18 @@ struct SourceRows {
   int64_t num_rows = -1;  // of the variable; -1: not known
 };
 
+/// A key that the table's index has, and its row.
+struct KeyOfRow {
+  uint64_t key;
+  uint32_t row;
+};
+
 /// What an epoch has changed.
 struct ChangedAt {
   uint32_t epoch = 0;
-  std::vector<uint32_t> rows;  // of the file, ascending
-  std::vector<uint64_t> keys;  // numbers of keys in the index
+  std::vector<uint32_t> rows;     // of the file, ascending
+  std::vector<KeyOfRow> deleted;  // of these
+  std::vector<uint64_t> keys;     // numbers of keys in the index of new keys
 };
 
 class OverlayTable {
@@ -72,9 +80,18 @@ class OverlayTable {
 
   // For readers, from any thread:
   const uint8_t* rows() const { return memory_->rows(); }
+  /// Finds the rows of keys: at first as the file does, later in an index in memory, which has new keys as well, and none
+  /// that all epochs have deleted. \return the number of keys that got kNotFound; key_index() may have them.
+  template <typename Key>
+  size_t FindKeys(absl::Span<const Key> keys, uint32_t* rows) const {
+    const LiveIndex* const index = live_index_.load(std::memory_order_acquire);
+    return index == nullptr ? base_->FindKeys(keys, rows) : index->Find(keys, rows);
+  }
+  /// Returns the index in memory; null: the file's is right.
+  const LiveIndex* live_index() const { return live_index_.load(std::memory_order_acquire); }
   /// Returns which rows of the file, and which default rows, may have versions.
   const ChangedRows& changed_rows() const { return *changed_; }
-  /// Returns the versions of keys that the file does not have, or whose rows others share; null: there are none. It stays
+  /// Returns the versions of keys that FindKeys() does not find, or whose rows others share; null: there are none. It stays
   /// as long as the view of the request.
   const OverlayIndex* key_index() const { return key_index_.load(std::memory_order_acquire); }
   /// Returns the version of epoch `epoch`, 0 if that is the row of the file, or kKeysDiffer.
@@ -113,9 +130,10 @@ class OverlayTable {
       std::string_view text;
       bool by_key;
       bool deleted;
-      uint32_t file_row;  // kNotFound: the file does not have the key
+      uint32_t file_row;  // kNotFound: FindKeys() does not find the key
       const float* values;
-      uint32_t row = 0;  // where they are encoded; 0: a deletion that replaces no version
+      uint32_t row = 0;     // where they are encoded; 0: a deletion that replaces no version
+      uint64_t number = 0;  // of the key whose row is deleted
     };
     std::vector<Target> targets_;  // ascending file rows
     std::list<ChangedAt> log_;     // one element
@@ -132,6 +150,9 @@ class OverlayTable {
   /// Gives back versions that no epoch reads any more, and writes those that all epochs read into the rows of the file in
   /// memory, where that saves some. It ends soon after `until`. \return whether something is left to do.
   bool Compact(std::chrono::steady_clock::time_point until) noexcept;
+  /// Makes an index in memory when many keys are new or deleted, and moves new keys to it. It ends soon after `until`, or when
+  /// readers of earlier generations have to leave first (HasRetired()). \return as WriteInPlace().
+  bool AdvanceIndex(std::chrono::steady_clock::time_point until) noexcept;
   /// Writes the newest versions into the rows of the file in memory, and what they replace into the overlay, so that the
   /// newest epoch does not pay for versions. It ends soon after `until`, or when readers of earlier generations have to
   /// leave first (HasRetired()). \return whether something is left to do that need not wait.
@@ -140,7 +161,8 @@ class OverlayTable {
   size_t uncompacted_epochs() const;
   /// Whether rows or memory wait until readers of the newest generation have left.
   bool HasRetired() const {
-    return changed_->HasRetired() || !retired_rows_.empty() || !retired_indexes_.empty() || awaited() != 0;
+    return changed_->HasRetired() || !retired_rows_.empty() || !retired_indexes_.empty() || !erased_keys_.empty() ||
+           !moved_keys_.empty() || stage_ == IndexStage::kErased || awaited() != 0;
   }
 
   /// Returns the generation whose readers have to leave before WriteInPlace() goes on, and those of all before it; 0: none.
@@ -175,7 +197,10 @@ class OverlayTable {
   void Trim(std::atomic<VersionRef>* newest, bool in_file) noexcept;
   void GiveBack(uint32_t row) noexcept;
   void GiveBackFrom(VersionRef version) noexcept;
+  void EndLoan(uint32_t row) noexcept;
   void CompactKey(uint64_t key);
+  void CompactNewKey(uint64_t key, std::string_view text, std::atomic<VersionRef>* newest);
+  void PruneNewKeys();
   void KeepForNewKeys(uint32_t row);
   bool IsUnread(uint32_t row) const;
   uint32_t TakeFileRow();
@@ -188,6 +213,17 @@ class OverlayTable {
   bool KeepRow(uint32_t row);
   void Write(const uint32_t* rows, size_t count);
 
+  // The index in memory (overlay_keys.cc):
+  bool IsIndexWorthIt() const;
+  bool DoAdvanceIndex(std::chrono::steady_clock::time_point until);
+  bool CopyIndex(std::chrono::steady_clock::time_point until);
+  void PublishIndex();
+  bool MoveKeys(std::chrono::steady_clock::time_point until);
+  void EraseKey(uint64_t key, uint32_t row);
+  void MoveKey(uint64_t key, std::string_view text, VersionRef version);
+  uint32_t TakeRowFor(VersionRef version);
+  void UseErasedAgain();
+
   const std::shared_ptr<const EmbeddingTable> base_;
   const DeltaKeyKind key_kind_;
   const SourceRows source_;
@@ -199,16 +235,38 @@ class OverlayTable {
   std::unique_ptr<OverlayIndex> owned_key_index_;
 
   // Rows of the file whose keys were deleted, which have room for other keys: those that wait for one, and flags for these and
-  // for those that have one.
+  // for those that have one. With an index in memory, rows that wait have no key; those lent before have a flag then.
   std::vector<uint32_t> spare_rows_;
   std::vector<bool> is_spare_, is_lent_;
   size_t lent_ = 0;
+
+  // An index in memory is made when many keys have changed: it is a copy of the file's (kCopied), from which keys are erased
+  // that all epochs have deleted (kErasing), and into which new keys move when nobody reads the file's any more (kMoving).
+  enum class IndexStage { kFile, kCopied, kErasing, kErased, kMoving, kMoved };
+  IndexStage stage_ = IndexStage::kFile;
+  size_t cursor_ = 0;        // buckets or places of the stage that are done
+  uint64_t erased_in_ = 0;   // the generation in which kErased began
+  size_t without_rows_ = 0;  // new keys that did not move because no row was free
+  std::unique_ptr<LiveIndex> owned_live_index_;
+  std::atomic<const LiveIndex*> live_index_{nullptr};  // null up to kCopied
+  struct ErasedKey {
+    LiveIndex::Place place;
+    uint32_t row;
+  };
+  // A key that readers may have found only among the new keys.
+  struct MovedKey {
+    uint64_t key;
+    VersionRef version;
+    uint32_t row;
+  };
+  Retired<ErasedKey> erased_keys_;
+  Retired<MovedKey> moved_keys_;
 
   Readers readers_;
   Retired<uint32_t> retired_rows_;
   Retired<std::unique_ptr<OverlayIndex>> retired_indexes_;
   std::list<ChangedAt> log_;    // ascending epochs
-  size_t compacted_ = 0;        // so many elements of the first one are done
+  size_t compacted_ = 0;        // so many elements of the first one are done: rows, deleted, keys
   size_t rejected_ = SIZE_MAX;  // a block whose rows stay, for as long as the first one is compacted
 
   static constexpr uint32_t kNoEpoch = UINT32_MAX;

@@ -21,11 +21,23 @@ std::string_view TextOf(const tensorflow::tstring& key) { return {key.data(), ke
 void TableView::FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const { Find(keys, rows); }
 void TableView::FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const { Find(keys, rows); }
 
+void TableView::FetchIndex(absl::Span<const int64_t> keys) const {
+  const LiveIndex* const index = overlay_->live_index();
+  if (index == nullptr) return base().FetchIndex(keys);
+  for (const int64_t key : keys) index->Fetch(NumberOf(key));
+}
+
+void TableView::FetchIndex(absl::Span<const tensorflow::tstring> keys) const {
+  const LiveIndex* const index = overlay_->live_index();
+  if (index == nullptr) return base().FetchIndex(keys);
+  for (const tensorflow::tstring& key : keys) index->Fetch(NumberOf(key));
+}
+
 template <typename Key>
 void TableView::Find(absl::Span<const Key> keys, uint32_t* rows) const {
   if (unchanged_) return base().FindRows(keys, rows);
   const bool in_file = overlay_->IsInFile(epoch_);
-  const bool any_absent = base().FindKeys(keys, rows) != 0;
+  const bool any_absent = overlay_->FindKeys(keys, rows) != 0;
   if (in_file && !any_absent) return;
   for (size_t i = 0; i < keys.size(); i += kBlockKeys) {
     const size_t n = std::min(kBlockKeys, keys.size() - i);

@@ -18,7 +18,8 @@ class TableView {
   TableView(std::shared_ptr<const OverlayTable> overlay, uint32_t epoch)
       : overlay_(std::move(overlay)),
         epoch_(epoch),
-        unchanged_(overlay_->changed_rows().size() == 0 && overlay_->key_index() == nullptr) {}
+        unchanged_(overlay_->changed_rows().size() == 0 && overlay_->key_index() == nullptr &&
+                   overlay_->live_index() == nullptr) {}
 
   const OverlayTable& overlay() const { return *overlay_; }
   const EmbeddingTable& base() const { return overlay_->base(); }
@@ -26,6 +27,10 @@ class TableView {
   /// Finds rows as EmbeddingTable::FindRows() does, at this epoch. Numbers refer to overlay().rows().
   void FindRows(absl::Span<const int64_t> keys, uint32_t* rows) const;
   void FindRows(absl::Span<const tensorflow::tstring> keys, uint32_t* rows) const;
+
+  /// Prefetches what FindRows() will read first, as EmbeddingTable::FetchIndex() does.
+  void FetchIndex(absl::Span<const int64_t> keys) const;
+  void FetchIndex(absl::Span<const tensorflow::tstring> keys) const;
 
  private:
   template <typename Key>

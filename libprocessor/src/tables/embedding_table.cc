@@ -16,6 +16,8 @@
 namespace processor {
 namespace {
 
+constexpr uint64_t kIndexPageBytes = 4096;
+
 static_assert(kZeroRow == kNotFound, "an index knows nothing of policies");
 
 // Is the file called after the SHA-256 of its content?
@@ -72,6 +74,16 @@ absl::Status EmbeddingTable::Load(const TableFile& file, std::shared_ptr<const E
 
 void EmbeddingTable::DropPages(size_t begin, size_t bytes) const {
   madvise(const_cast<uint8_t*>(row_data_) + begin, bytes, MADV_DONTNEED);
+}
+
+void EmbeddingTable::DropIndexPages() const {
+  for (const TableSection& section : {header_.index, header_.key_offsets, header_.key_bytes}) {
+    // Pages at the ends may have bytes of other sections.
+    const uint64_t begin = (section.offset + kIndexPageBytes - 1) / kIndexPageBytes * kIndexPageBytes;
+    const uint64_t end = (section.offset + section.size) / kIndexPageBytes * kIndexPageBytes;
+    if (begin >= end) continue;
+    madvise(const_cast<uint8_t*>(mapping_.data()) + begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
+  }
 }
 
 uint32_t EmbeddingTable::AbsentRow(int64_t key) const {

@@ -66,6 +66,9 @@ class EmbeddingTable {
   /// Unmaps pages of the rows, whose address is row(0) plus `begin`, until somebody reads them again. Any thread.
   void DropPages(size_t begin, size_t bytes) const;
 
+  /// Unmaps the pages of the index, and of strings, in the same way.
+  void DropIndexPages() const;
+
   /// Prefetches what FindRows() will read first for these keys, for callers with few keys for each of many tables.
   void FetchIndex(absl::Span<const int64_t> keys) const;
   void FetchIndex(absl::Span<const tensorflow::tstring> keys) const;

@@ -14,11 +14,21 @@ namespace processor {
 
 constexpr uint32_t kBucketKeys = 5;
 
+/// What a search needs to know of a bucket.
+struct BucketState {
+  uint32_t used;  // bit i: it has key i
+  uint32_t ends;  // not 0: no key of an earlier home lies behind this bucket
+};
+
 /// One cache line of the index.
 struct TableBucket {
   uint64_t keys[kBucketKeys];
   uint32_t rows[kBucketKeys];
   uint32_t count;
+
+  uint64_t key(uint32_t i) const { return keys[i]; }
+  uint32_t row(uint32_t i) const { return rows[i]; }
+  BucketState State() const { return {(1u << count) - 1, kBucketKeys - count}; }
 };
 static_assert(sizeof(TableBucket) == 64);
 
@@ -58,6 +68,15 @@ struct TableIndex {
 
   /// Prefetches the bucket in which the search for a key begins.
   void Fetch(uint64_t key) const { __builtin_prefetch(&buckets[HomeBucket(key, home_buckets)]); }
+
+  /// The bytes of the string of a row.
+  std::string_view Text(uint32_t row) const {
+    return {key_bytes + key_offsets[row], static_cast<size_t>(key_offsets[row + 1] - key_offsets[row])};
+  }
+  bool HasText(uint32_t row, std::string_view text) const { return Text(row) == text; }
+  /// Prefetches where the bytes are; then the bytes.
+  void FetchTextPlace(uint32_t row) const { __builtin_prefetch(&key_offsets[row]); }
+  void FetchText(uint32_t row) const { __builtin_prefetch(key_bytes + key_offsets[row]); }
 };
 
 /// Searches a direct table, in which a key is its row number. \return as TableIndex::Find().

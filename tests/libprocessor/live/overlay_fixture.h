@@ -72,6 +72,7 @@ class OverlayTableTest : public testing::Test {
     ++generation_;
     overlay_->SetReaders({oldest, generation_, generation_});
     EXPECT_FALSE(overlay_->Compact(std::chrono::steady_clock::time_point::max()));
+    EXPECT_FALSE(overlay_->AdvanceIndex(std::chrono::steady_clock::time_point::max()));
     ++generation_;
     overlay_->SetReaders({oldest, generation_, generation_});
   }
