@@ -2,6 +2,7 @@
 // Clients of a live model whose answers show their epoch, and check every answer.
 //
 //     bench_live --model DIR --config JSON [--threads 2] [--rate 0] [--batch 4] [--features 2] [--keys 1000] [--hot 1000]
+//                [--switches 1]
 //
 // The model (load_tests/live/model.py) has the input `a` [batch, features] int64 and the outputs `rows`, all of whose
 // elements are the epoch, and `y`, all of whose elements are three times the epoch. The keys of the first feature are
@@ -15,7 +16,7 @@
 // answers, wrong, failed, backwards (answers of an epoch before that of the client's last answer), batched (answers
 // that were computed in one batch with other requests), sessions (answers by session), first_wrong, and switches: for
 // each client and each change of its epoch [from, to, begin, end, next begin, next end] of the two requests around it,
-// in ns.
+// in ns. With --switches 0, which takes no memory for them, there are none.
 
 #include <time.h>
 
@@ -62,6 +63,7 @@ struct Stage {
         keys(static_cast<int64_t>(arguments.Count("--keys"))),
         hot(static_cast<int64_t>(arguments.Count("--hot"))),
         threads(arguments.Count("--threads")),
+        reports_switches(arguments.Number("--switches") != 0),
         rate(arguments.Number("--rate")) {}
 
   void Say(const Report& line) {
@@ -84,6 +86,7 @@ struct Stage {
   const ModelHandle model;
   const int64_t batch, features, keys, hot;
   const size_t threads;
+  const bool reports_switches;
   const double rate;
   std::atomic<bool> ended{false};
   std::atomic<int64_t> newest{0};
@@ -174,7 +177,7 @@ class Client {
     Check(result, info.epoch);
     if (info.epoch != epoch_) {
       if (info.epoch < epoch_) ++counts_["backwards"];
-      switches_.push_back({epoch_, info.epoch, begin_, end_, begin, end});
+      if (stage_.reports_switches) switches_.push_back({epoch_, info.epoch, begin_, end_, begin, end});
       epoch_ = info.epoch;
       stage_.Saw(epoch_, end);
     }
@@ -268,7 +271,8 @@ const Program kProgram = {{{"--model", ""},
                            {"--batch", "4"},
                            {"--features", "2"},
                            {"--keys", "1000"},
-                           {"--hot", "1000"}},
+                           {"--hot", "1000"},
+                           {"--switches", "1"}},
                           Serve};
 
 }  // namespace processor::bench

@@ -76,7 +76,7 @@ def measure(setup: Setup) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         writer = TimelineWriter(Path(folder) / "timeline", position, "bench-live")
         config = _CONFIG | {"follow": str(writer.folder)}
-        options = {"threads": 1, "rate": 200.0, "batch": 64, "hot": _HOT}
+        options = {"threads": 1, "rate": 200.0, "batch": 64, "hot": _HOT, "switches": 0}
         with LiveClients(setup, artifact, shape, config, **options) as clients:
             _read_all(clients, shape, points)
             for epoch in range(1, epochs + 1):
@@ -84,6 +84,7 @@ def measure(setup: Setup) -> dict[str, Any]:
                 writer.publish(delta_of(shape, epoch, keys, deleted))
                 clients.wait_for(epoch if epoch % every == 0 else max(0, epoch - _AHEAD))
                 if epoch % every == 0:
+                    clients.measure()  # forgets its latencies, which would count
                     points.append({"epoch": epoch} | footprint(clients.pid))
                     setup.tick(f"epoch {epoch}, {points[-1]['total'] / 1e6:.1f} MB")
                     compact(writer.folder, last=epoch - min(_KEEP, every // 2))
