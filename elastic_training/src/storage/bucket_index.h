@@ -36,8 +36,8 @@ class BucketIndex {
   uint32_t size() const { return size_; }
   /// Whether another entry needs a larger index: 15/16 of the entries are used.
   bool full() const { return size_ >= limit_; }
-  /// Whether a larger index would be good: nine tenths of the limit are used.
-  bool crowded() const { return size_ >= limit_ - limit_ / 10; }
+  /// Whether a larger index would be good: 31/32 of the limit are used.
+  bool crowded() const { return size_ >= limit_ - limit_ / 32; }
   size_t bytes() const { return static_cast<size_t>(bucket_count_) * sizeof(Bucket); }
   /// Asks for the memory of the first bucket of a hash.
 

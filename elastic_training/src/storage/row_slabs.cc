@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "src/storage/page_preparer.h"
+
 namespace elastic_training {
 namespace {
 
@@ -23,7 +25,11 @@ RowSlabs::RowSlabs(size_t row_bytes) : row_bytes_(row_bytes) {
 }
 
 RowSlabs::~RowSlabs() {
-  for (size_t i = 0; i < slab_count_; ++i) munmap(directory_.load()[i].load(), slab_bytes_);
+  for (size_t i = 0; i < slab_count_; ++i) {
+    char* const slab = directory_.load()[i].load();
+    PagePreparer::OfProcess().Forget(slab, slab_bytes_);
+    munmap(slab, slab_bytes_);
+  }
 }
 
 uint32_t RowSlabs::TakeChunk() {
@@ -32,7 +38,28 @@ uint32_t RowSlabs::TakeChunk() {
   if (first >= kMaxRows) throw std::bad_alloc();
   if (first >> shift_ == slab_count_) AddSlab();
   taken_.store(first + kChunkRows, std::memory_order_release);
+  PrepareAhead(first);
   return first;
+}
+
+void RowSlabs::PrepareAhead(uint32_t first) {
+  // When a row lies in the second half of a huge page, the next page is prepared; small tables have none.
+  const size_t ahead = static_cast<size_t>(first & mask_) * row_bytes_ + kHugePage / 2;
+  const size_t page = ahead / kHugePage * kHugePage;
+  size_t slab = first >> shift_;
+  if (page + kHugePage <= marks_offset_) {
+    if ((slab == 0 && page == 0) || slab * slab_bytes_ + page < prepared_) return;
+    PagePreparer::OfProcess().Prepare(directory_.load()[slab].load() + page, kHugePage);
+    prepared_ = slab * slab_bytes_ + page + kHugePage;
+  } else if (ahead >= marks_offset_ && ++slab == slab_count_ && slab << shift_ < kMaxRows) {
+    try {
+      AddSlab();
+    } catch (const std::bad_alloc&) {
+      return;  // it is not needed yet
+    }
+    PagePreparer::OfProcess().Prepare(directory_.load()[slab].load(), kHugePage);
+    prepared_ = slab * slab_bytes_ + kHugePage;
+  }
 }
 
 std::vector<bool> RowSlabs::TakeMarks(uint8_t bit) {

@@ -51,6 +51,8 @@ class RowSlabs {
     return directory_.load(std::memory_order_acquire)[number >> shift_].load(std::memory_order_relaxed);
   }
   void AddSlab();
+  /// Has the memory prepared that comes after a chunk.
+  void PrepareAhead(uint32_t first);
 
   const size_t row_bytes_;
   uint32_t shift_ = 10, mask_;
@@ -61,6 +63,8 @@ class RowSlabs {
   // Former directories stay, because other threads may still read them.
   std::vector<Directory> directories_;
   size_t directory_size_ = 0, slab_count_ = 0;
+  // Up to where huge pages were asked for: bytes of all slabs, one after the other.
+  size_t prepared_ = 0;
 };
 
 }  // namespace elastic_training

@@ -13,9 +13,9 @@ namespace {
 // A number in [0, 1) that depends on the arguments alone.
 double Draw(uint64_t prefix, int depth) { return static_cast<double>(Mix(prefix << 8 | depth) >> 11) * 0x1p-53; }
 
-// The room of an index of `rows` rows: 1.3 to 1.7 times as many.
+// The room of an index of `rows` rows: 1.2 to 1.4 times as many.
 uint32_t Room(size_t rows, uint64_t prefix) {
-  return static_cast<uint32_t>(rows * (1.3 + 0.4 * Draw(prefix, static_cast<int>(rows)))) + 1;
+  return static_cast<uint32_t>(rows * (1.2 + 0.2 * Draw(prefix, static_cast<int>(rows)))) + 1;
 }
 
 }  // namespace
@@ -161,7 +161,7 @@ void Segment::SetZero(RowHeader* header, bool zero) {
 }
 
 void Segment::Grow() {
-  // Small indexes double; large ones grow by about a half. How much differs, since segments that grow at the same rate
+  // Small indexes double; large ones grow by about 3/10. How much differs, since segments that grow at the same rate
   // would else all be full in the same batch.
   BucketIndex larger(size() < 1024 ? 2 * size() + 8 : Room(size(), prefix_));
   ForEachHash([&](uint64_t hash, uint32_t row) { larger.Insert(hash, row); });
@@ -180,27 +180,23 @@ void Segment::CompactStrings() {
 
 std::unique_ptr<Segment> Segment::Split() {
   auto upper = std::make_unique<Segment>(&store_, depth_ + 1, 2 * prefix_ + 1);
-  std::vector<std::pair<uint64_t, uint32_t>> stay, go;
-  stay.reserve(size());
-  go.reserve(size());
-  ForEachHash([&](uint64_t hash, uint32_t row) { (upper->Covers(hash) ? go : stay).emplace_back(hash, row); });
-  BucketIndex stays(Room(stay.size(), 2 * prefix_)), goes(Room(go.size(), 2 * prefix_ + 1));
-  // All that can throw comes first, so that nothing is half moved.
+  // All that can throw comes first, so that nothing is half moved. Passes over the rows have the same order.
+  uint32_t go = 0;
+  ForEachHash([&](uint64_t hash, uint32_t) { go += upper->Covers(hash); });
+  BucketIndex stays(Room(size() - go, 2 * prefix_)), goes(Room(go, 2 * prefix_ + 1));
   StringArena kept, moved;
   std::vector<StringPlace> places;
   if (store_.layout.string_keys) {
     places.reserve(size());
-    for (const auto& [hash, row] : stay) places.push_back(kept.Add(text(row)));
-    for (const auto& [hash, row] : go) places.push_back(moved.Add(text(row)));
+    ForEachHash(
+        [&](uint64_t hash, uint32_t row) { places.push_back((upper->Covers(hash) ? moved : kept).Add(text(row))); });
   }
   size_t i = 0;
-  for (const auto& [hash, row] : stay) {
-    stays.Insert(hash, row);
+  ForEachHash([&](uint64_t hash, uint32_t row) {
+    const bool goes_up = upper->Covers(hash);
+    (goes_up ? goes : stays).Insert(hash, row);
     if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = places[i++];
-  }
-  for (const auto& [hash, row] : go) {
-    goes.Insert(hash, row);
-    if (store_.layout.string_keys) store_.layout.string(store_.address(row)) = places[i++];
+    if (!goes_up) return;
     const RowHeader& header = store_.header(row);
     const auto move = [](int64_t& from, int64_t& to) { --from, ++to; };
     if (!IsRecord(row)) {
@@ -211,7 +207,7 @@ std::unique_ptr<Segment> Segment::Split() {
     } else {
       move(counts_.candidates, upper->counts_.candidates);
     }
-  }
+  });
   // Rows that were given back stay with the segment of the key that they had: update ops may still have their numbers.
   for (Pool* pool : {&full_, &records_}) {
     Pool& other = pool == &full_ ? upper->full_ : upper->records_;
