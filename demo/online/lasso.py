@@ -15,13 +15,13 @@ import processor
 from demo.movielens import Rows
 from demo.online import model as model_module
 from demo.online.learning import tensors
-from demo.online.model import LEARNING_RATE, Ranker
+from demo.online.model import ADAGRAD, Ranker
 from demo.online.stream import batches
 from demo.train import auc
 from graph_tools import optimize
 
 #: Strength of the lasso: above what the initial rows withstand, so rows stay zero until their keys have taught enough.
-L21 = 0.01
+L21 = 0.005
 _BATCH = 200
 _ROUNDS, _ROWS = 30, 1000
 
@@ -53,7 +53,7 @@ class Variant:
 
 def compare(rows: Rows, folder: Path) -> list[Variant]:
     """Return the model without and with lasso, both trained on the same stream."""
-    optimizers = {"Adagrad": et.Adagrad(LEARNING_RATE), "GroupAdagrad": et.GroupAdagrad(LEARNING_RATE, l21=L21)}
+    optimizers = {"Adagrad": et.Adagrad(**ADAGRAD), "GroupAdagrad": et.GroupAdagrad(**ADAGRAD, l21=L21)}
     trained = {}
     for name, optimizer in optimizers.items():
         model, scores = _train(rows, optimizer)

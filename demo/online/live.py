@@ -135,6 +135,7 @@ def _figures(
         epochs=learned.epoch,
         published_rows=learned.publisher["rows"],
         push_ms_longest=learned.publisher["push_ms_longest"],
+        push_cpu_ms_longest=learned.publisher["push_cpu_ms_longest"],
         rows=rows,
         zero_rows=zero_rows,
         largest_difference=difference,

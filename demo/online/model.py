@@ -19,7 +19,8 @@ DIM = 8
 LISTS = ("genres",)
 PAIRS = (("user_id", "genres"), ("occupation", "item_id"), ("age_band", "item_id"), ("gender", "item_id"))
 HIDDEN = (32, 16)
-LEARNING_RATE = 0.1
+#: A row's gradient is its part of the mean over a batch: beside Keras' accumulator of 0.1, rows would hardly move.
+ADAGRAD = {"learning_rate": 0.1, "initial_accumulator": 1e-4}
 _DENSE_RATE = 2e-3
 
 
@@ -33,7 +34,7 @@ class Ranker(tf.Module):  # type: ignore[misc]
         self.rows = et.FeatureEmbeddingsModule(
             {name: et.Feature(combiner="mean" if LISTS[0] in name else None) for name in names},
             dim=DIM,
-            optimizer=optimizer or et.Adagrad(LEARNING_RATE),
+            optimizer=optimizer or et.Adagrad(**ADAGRAD),
             # Rows of keys that are met once or twice should say little.
             embeddings_initializer=et.Uniform(-0.003, 0.003),
         )

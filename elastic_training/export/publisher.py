@@ -92,6 +92,7 @@ class Publisher(keras.callbacks.Callback):
         self._collector: Collector | None = None
         self._worker: Worker | None = None
         self._push_s: list[float] = []
+        self._push_cpu_s = 0.0
         if model is not None:
             self.start(model)
 
@@ -151,9 +152,10 @@ class Publisher(keras.callbacks.Callback):
         """Collect what changed, and let the thread publish it; errors are those of `step`."""
         collector, worker = self._running()
         worker.check()
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.thread_time()
         worker.hand_over(collector.take(), self._event_time, self._positions())
         self._push_s.append(time.perf_counter() - begin)
+        self._push_cpu_s = max(self._push_cpu_s, time.thread_time() - cpu_begin)
         # A late push does not make the next ones come sooner.
         self._due = max(self._due + self.every, time.monotonic() + self.every / 2)
 
@@ -215,14 +217,15 @@ class Publisher(keras.callbacks.Callback):
         Returns
         -------
         dict
-            `pushes`; `push_ms_longest`, `push_ms_median`: time of the training thread; `segments`, `rows`, `deleted`
-            that were published; `failures`, and the `error` of the last attempt, null if it succeeded; `waiting`, rows
-            that are collected but not published.
+            `pushes`; `push_ms_longest`, `push_ms_median`: how long they held up the training thread;
+            `push_cpu_ms_longest`: its CPU time; `segments`, `rows`, `deleted` that were published; `failures`, and the
+            `error` of the last attempt, null if it succeeded; `waiting`, rows that are collected but not published.
         """
         times = sorted(self._push_s)
         own = {
             "pushes": len(times),
             "push_ms_longest": 1e3 * times[-1] if times else 0.0,
+            "push_cpu_ms_longest": 1e3 * self._push_cpu_s,
             "push_ms_median": 1e3 * times[len(times) // 2] if times else 0.0,
         }
         return {**own, **self._running()[1].stats()}
