@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cut/table_cut.h"
 
+#include <chrono>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 namespace elastic_training {
@@ -12,6 +14,7 @@ namespace {
 constexpr size_t kWalkRows = 512;
 // Kept rows that a segment hands over at once [bytes].
 constexpr size_t kKeptBytes = 128 << 10;
+constexpr std::chrono::microseconds kRest(20);
 
 }  // namespace
 
@@ -132,6 +135,9 @@ RowBlock TableCut::Read(size_t bytes) {
       out.Append(std::move(kept));
     } else if (!walked_) {
       Walk(&out);
+      // A writer that waits for this segment needs longer to wake than the next walk to lock it again. Where nobody has
+      // trained since the cut began, nobody waits.
+      if (table_->occurrences() != occurrences_) std::this_thread::sleep_for(kRest);
     } else {
       break;
     }
