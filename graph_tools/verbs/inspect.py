@@ -145,7 +145,8 @@ def _tables(model: Model) -> list[TableInfo]:
     found += [_hash_table(name, hash_table) for name, hash_table in model.hash_tables.items()]
     found += [_embedding_table(name, embedding_table) for name, embedding_table in model.embedding_tables.items()]
     for node in model.graph:
-        if "HashTable" in node.op and not node.inputs and node.name not in model.hash_tables:
+        known = node.name in model.hash_tables or node.name in model.sparse_tables
+        if "HashTable" in node.op and not node.inputs and not known:
             value = node.attrs["value_dtype"].type if "value_dtype" in node.attrs else 0
             found.append(TableInfo(node.name, "asset", None, None, _tf_name(value), 0, "default", True))
     return sorted(found, key=lambda table: table.name)
