@@ -104,6 +104,8 @@ class OverlayTable {
     }
     return version == kDroppedKey || IsInPlace(version) ? 0 : version;
   }
+  /// Whether all keys are those of the file.
+  bool HasKeysOfFile() const { return key_index() == nullptr && live_index() == nullptr; }
   /// Whether the rows of the file are those of epoch `epoch`, so that only keys that it does not have need At().
   bool IsInFile(uint32_t epoch) const { return epoch >= in_file_from_.load(std::memory_order_acquire); }
 
@@ -281,7 +283,7 @@ class OverlayTable {
   uint32_t written_ = 0;      // this epoch and those before it are done
   uint32_t newest_ = 0;       // the last epoch that changed something
   size_t rows_in_place_ = 0;  // rows that have a bit and whose newest version is in place
-  std::atomic<uint32_t> in_file_from_{kNoEpoch};
+  std::atomic<uint32_t> in_file_from_{0};
 };
 
 }  // namespace processor

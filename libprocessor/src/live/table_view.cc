@@ -35,8 +35,8 @@ void TableView::FetchIndex(absl::Span<const tensorflow::tstring> keys) const {
 
 template <typename Key>
 void TableView::Find(absl::Span<const Key> keys, uint32_t* rows) const {
-  if (unchanged_) return base().FindRows(keys, rows);
   const bool in_file = overlay_->IsInFile(epoch_);
+  if (in_file && overlay_->HasKeysOfFile()) return base().FindRows(keys, rows);
   const bool any_absent = overlay_->FindKeys(keys, rows) != 0;
   if (in_file && !any_absent) return;
   for (size_t i = 0; i < keys.size(); i += kBlockKeys) {

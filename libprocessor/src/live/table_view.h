@@ -16,10 +16,7 @@ class TableView {
  public:
   /// `epoch`: the newest one of the overlay.
   TableView(std::shared_ptr<const OverlayTable> overlay, uint32_t epoch)
-      : overlay_(std::move(overlay)),
-        epoch_(epoch),
-        unchanged_(overlay_->changed_rows().size() == 0 && overlay_->key_index() == nullptr &&
-                   overlay_->live_index() == nullptr) {}
+      : overlay_(std::move(overlay)), epoch_(epoch) {}
 
   const OverlayTable& overlay() const { return *overlay_; }
   const EmbeddingTable& base() const { return overlay_->base(); }
@@ -46,7 +43,6 @@ class TableView {
 
   std::shared_ptr<const OverlayTable> overlay_;
   uint32_t epoch_;
-  bool unchanged_;
 };
 
 }  // namespace processor
