@@ -20,7 +20,7 @@ LISTS = ("genres",)
 PAIRS = (("user_id", "genres"), ("occupation", "item_id"), ("age_band", "item_id"), ("gender", "item_id"))
 HIDDEN = (32, 16)
 #: A row's gradient is its part of the mean over a batch: beside Keras' accumulator of 0.1, rows would hardly move.
-ADAGRAD = {"learning_rate": 0.1, "initial_accumulator": 1e-4}
+ADAGRAD: dict[str, Any] = {"learning_rate": 0.1, "initial_accumulator": 1e-4}
 _DENSE_RATE = 2e-3
 
 
