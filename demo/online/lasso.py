@@ -34,7 +34,7 @@ class Variant:
     ----------
     name : str
     auc : float
-        Of its scores of each rating of the second half, before it learned it.
+        AUC over the second half of the stream: each rating is scored before the model learns it.
     rows, zero_rows : int
     exported_mb, served_mb : float
         Size of the export, and of what `graph-tools optimize` makes of it [MB].

@@ -27,7 +27,7 @@ STREAM = "ratings"
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """What the trainer saw.
+    """Describe what the trainer has learned, and how the served model scored it before.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class Figures:
     served_p50_s, served_p99_s : float
         From a sample to the first answer of a model that had learned it [s].
     requests, lost : int
-        Of the clients.
+        Number of requests that clients sent, and of those that got no answer.
     p50_ms, p99_ms : float
         Time that clients waited.
     epochs : int
@@ -44,9 +44,9 @@ class Figures:
     push_ms_longest, push_cpu_ms_longest : float
         Longest time that a publication took of the training thread, on the clock and of a CPU [ms].
     rows, zero_rows : int
-        Of the model at the end.
+        Number of rows of the trained model at the end, and of those that are all zero.
     largest_difference : float
-        Of a served score at the end from stock TensorFlow's score of an export of that model.
+        Largest difference between a served score at the end and stock TensorFlow's score of an export of the model.
     """
 
     ratings: int

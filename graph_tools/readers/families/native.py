@@ -7,16 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from graph_tools.errors import ConversionError
-from graph_tools.graph import Node, Output, attribute
+from graph_tools.graph import Node, attribute
 from graph_tools.model import Model
 from graph_tools.model.tables import Absent, Part, SparseTable
-from graph_tools.readers.families.computed import NotConstantError, same_row
+from graph_tools.readers.families.default_inputs import take_absent_value
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served_nodes
 from graph_tools.readers.families.saved import numpy_type, row_length
-from graph_tools.tables.absent_keys import how_to_choose, is_set
 from graph_tools.tables.checks import check_shapes
-from graph_tools.tensors import Array
 
 HANDLE, LOOKUP = "MutableHashTableOfTensorsV2", "LookupTableFindV2"
 _KEYS = (np.dtype(np.int64), np.dtype(object))
@@ -42,7 +39,7 @@ class NativeTables:
     def normalize(self, model: Model, tables: Path | None, absent: dict[str, str]) -> None:
         for name, nodes in _lookups(model).items():
             table = _read(model, model.graph[name])
-            defaults = {} if is_set(absent, name) else _set_absent(model, table, nodes)
+            defaults = take_absent_value(model, table, nodes, absent, "TensorFlow")
             for node in nodes:
                 replace_by_lookup(model, node, table, node.inputs[1], defaults.get(node.name))
             del model.hash_tables[name]
@@ -83,23 +80,3 @@ def _read(model: Model, handle: Node) -> SparseTable:
     check_shapes(table, may_be_empty=True)
     model.sparse_tables[handle.name] = table
     return table
-
-
-def _set_absent(model: Model, table: SparseTable, nodes: list[Node]) -> dict[str, Output]:
-    """Set a table's absent value, and return the `default` inputs of lookups with other values."""
-    rows: dict[str, Array | None] = {}
-    for node in nodes:
-        try:
-            rows[node.name] = same_row(model, node.inputs[2], table.dim)
-        except NotConstantError as error:
-            raise ConversionError(
-                f"table '{table.name}': absent keys get another row in each request ({error}), expected a constant "
-                f"default_value; choose one with {how_to_choose(table.name)}"
-            ) from error
-    first = next((row for row in rows.values() if row is not None), None)
-    if first is None:
-        table.absent = Absent(None, "TensorFlow: default_value is computed for each key (input of the lookup)")
-        return {node.name: node.inputs[2] for node in nodes}
-    table.absent = Absent(first[None] if first.any() else None, "TensorFlow: default_value of the lookup")
-    same = {name for name, row in rows.items() if row is not None and np.array_equal(row, first)}
-    return {node.name: node.inputs[2] for node in nodes if node.name not in same}

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from graph_tools.errors import ConversionError
-from graph_tools.graph import Node, Output
+from graph_tools.graph import Node
 from graph_tools.model import Model
-from graph_tools.model.tables import Absent, SparseTable
-from graph_tools.readers.families.computed import NotConstantError, same_row
+from graph_tools.readers.families.default_inputs import take_absent_value
 from graph_tools.readers.families.lookups import handle_node, replace_by_lookup, served_nodes
 from graph_tools.readers.families.tfra_tables import HANDLES, drop_other_tables, read_table
 from graph_tools.readers.families.tfra_wrappers import strip_wrappers
-from graph_tools.tables.absent_keys import how_to_choose, is_set
-from graph_tools.tensors import Array
 
 LOOKUPS = {f"TFRA>{kind}HashTableFind{exists}" for kind in ("Cuckoo", "Hkv") for exists in ("", "WithExists")}
 REDIS = {"TFRA>RedisTableFind", "TFRA>RedisTableFindWithExists"}
@@ -74,7 +69,7 @@ class Tfra:
             lookups.setdefault(handle.name, []).append(node)
         for name, nodes in lookups.items():
             table = read_table(model, model.graph[name], tables)
-            defaults = _defaults(model, nodes, table, absent)
+            defaults = take_absent_value(model, table, nodes, absent, "TFRA")
             for node in nodes:
                 replace_by_lookup(model, node, table, node.inputs[1], defaults.get(node.name))
         drop_other_tables(model, set(lookups))
@@ -90,28 +85,3 @@ def _check_exists(model: Model, node: Node) -> None:
                 f"node '{user.name}': uses whether '{node.name}' found its keys, expected lookups whose rows alone "
                 f"are used"
             )
-
-
-def _defaults(model: Model, nodes: list[Node], table: SparseTable, absent: dict[str, str]) -> dict[str, Output]:
-    """Set a table's absent value, and return the `default` inputs of lookups with other values."""
-    if is_set(absent, table.name):
-        return {}
-    rows: dict[str, Array | None] = {}
-    for node in nodes:
-        try:
-            rows[node.name] = same_row(model, node.inputs[2], table.dim)
-        except NotConstantError as error:
-            raise ConversionError(
-                f"table '{table.name}': absent keys get another row in each request ({error}), expected a constant "
-                f"default_value; choose one with {how_to_choose(table.name)}"
-            ) from error
-    first = next((row for row in rows.values() if row is not None), None)
-    if first is None:
-        table.absent = Absent(None, "TFRA: default_value is computed for each key (input of the lookup)")
-        return {node.name: node.inputs[2] for node in nodes}
-    table.absent = Absent(first[None] if first.any() else None, "TFRA: default_value of the lookup")
-    return {node.name: node.inputs[2] for node in nodes if not _equal(rows[node.name], first)}
-
-
-def _equal(row: Array | None, other: Array) -> bool:
-    return row is not None and bool(np.array_equal(row, other))
