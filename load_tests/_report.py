@@ -2,6 +2,7 @@
 """Define targets, and print and save results."""
 
 import json
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from load_tests._programs import ROOT
 
-__all__ = ["Target", "finish", "make_console", "mark", "print_targets", "results_file", "write_results"]
+__all__ = ["Target", "finish", "finish_cases", "make_console", "mark", "print_targets", "results_file", "write_results"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,34 @@ def finish(console: Console, path: Path, results: dict[str, Any], targets: Seque
     write_results(path, results | {"targets": [target.to_json() for target in targets]})
     console.print(f"Written to {path}")
     return 1 if strict and not all(target.ok for target in targets) else 0
+
+
+def finish_cases(
+    console: Console,
+    options: Namespace,
+    benchmark: str,
+    environment: dict[str, Any],
+    cases: dict[str, Any],
+    targets: Sequence[Target],
+) -> int:
+    """Print what is wrong in the cases of a benchmark, then do what `finish` does; quick runs have no targets.
+
+    Parameters
+    ----------
+    options : Namespace
+        `quick`, `strict`, and `output`, the path of the results.
+
+    Returns
+    -------
+    status : int
+        1 also if a case has `wrong` answers.
+    """
+    wrong = [name for name, case in cases.items() if case.get("wrong")]
+    if wrong:
+        console.print(f"[bold red]Wrong answers:[/] {', '.join(wrong)}")
+    if options.quick:
+        targets = []
+        console.print("A quick run: the answers are right; its figures are no measurement.")
+    results = {"benchmark": benchmark, "quick": options.quick, "environment": environment, "cases": cases}
+    status = finish(console, options.output, results, targets, options.strict)
+    return 1 if wrong else status

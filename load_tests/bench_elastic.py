@@ -27,7 +27,7 @@ from rich.table import Table
 from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
-from load_tests._report import Target, finish, make_console
+from load_tests._report import Target, finish_cases, make_console
 from load_tests.elastic import admission, dlrm, lasso, lookup, memory, pauses, step, studies, threads
 from load_tests.elastic.setup import Setup
 
@@ -109,15 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
         console.print(_table(name, cases[name]))
         targets += judge(cases[name])
-    wrong = [name for name, case in cases.items() if case.get("wrong")]
-    if wrong:
-        console.print(f"[bold red]Wrong answers:[/] {', '.join(wrong)}")
-    if options.quick:
-        targets = []
-        console.print("A quick run: the answers are right; its figures are no measurement.")
-    results = {"benchmark": "elastic", "quick": options.quick, "environment": environment, "cases": cases}
-    status = finish(console, options.output, results, targets, options.strict)
-    return 1 if wrong or any("failed" in case for case in cases.values()) else status
+    status = finish_cases(console, options, "elastic", environment, cases, targets)
+    return 1 if any("failed" in case for case in cases.values()) else status
 
 
 if __name__ == "__main__":

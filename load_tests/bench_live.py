@@ -23,7 +23,7 @@ from rich.table import Table
 from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library, find_program
-from load_tests._report import Target, finish, make_console
+from load_tests._report import Target, finish_cases, make_console
 from load_tests.live import damage, freshness, latency, lookups, memory, mixed, variants
 from load_tests.live.setup import Setup
 
@@ -85,15 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, ProgramError) as error:
         console.print(f"[bold red]The run failed:[/] {escape(str(error))}", soft_wrap=True)
         return 1
-    wrong = [name for name, case in cases.items() if case.get("wrong")]
-    if wrong:
-        console.print(f"[bold red]Wrong answers:[/] {', '.join(wrong)}")
-    if options.quick:
-        targets = []
-        console.print("A quick run: the answers are right; its figures are no measurement.")
-    results = {"benchmark": "live", "quick": options.quick, "environment": environment, "cases": cases}
-    status = finish(console, options.output, results, targets, options.strict)
-    return 1 if wrong else status
+    return finish_cases(console, options, "live", environment, cases, targets)
 
 
 if __name__ == "__main__":
