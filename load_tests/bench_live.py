@@ -24,7 +24,7 @@ from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT, ProgramError, find_library, find_program
 from load_tests._report import Target, finish_cases, make_console
-from load_tests.live import damage, freshness, latency, lookups, memory, mixed, variants
+from load_tests.live import damage, freshness, latency, lookups, memory, mixed, rollbacks, variants
 from load_tests.live.setup import Setup
 
 __all__ = ["CASES", "main"]
@@ -34,6 +34,7 @@ Judge = Callable[[dict[str, Any]], list[Target]]
 CASES: dict[str, tuple[Measure, Judge]] = {
     "mixed": (mixed.measure, mixed.judge),
     "damage": (damage.measure, damage.judge),
+    "rollbacks": (rollbacks.measure, rollbacks.judge),
     "freshness": (freshness.measure, freshness.judge),
     "latency": (latency.measure, latency.judge),
     "lookups": (lookups.measure, lookups.judge),

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "codec_requests.h"
 #include "nlohmann/json.hpp"
 #include "oracle.h"
@@ -149,7 +150,7 @@ bool DecodeGenerated(const std::string& bytes, const SignatureSet& signatures, D
   dst->signature = signatures.Find(Protocol::SignatureName(*request));
   if (dst->signature == nullptr) return false;
   const auto& specs = dst->signature->inputs();
-  std::vector<bool> seen(specs.size());
+  absl::InlinedVector<bool, 64> seen(specs.size());
   dst->feeds.resize(specs.size());
   for (const auto& [key, message] : request->inputs()) {
     const int position = dst->signature->FindInput(key);

@@ -77,7 +77,7 @@ class Checks:
     served: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, answer: LiveAnswer, least: int) -> None:
+    def add(self, answer: LiveAnswer, least: int = 0) -> None:
         """Check an answer, whose epoch must be `least` or later."""
         fault = self.expected.fault_of(answer)
         if not fault and answer.epoch < least:
@@ -91,18 +91,29 @@ class Checks:
 
 
 class CheckingClients(ClientThreads):
-    """Ask without a pause from several threads until the end of the block; a host that is away is asked again."""
+    """Ask without a pause from several threads until the end of the block; a host that is away is asked again.
 
-    def __init__(self, port: int, shape: Shape, checks: Checks, count: int = 2) -> None:
+    Parameters
+    ----------
+    port : int
+    shape : Shape
+    checks : Checks
+    count : int
+        Threads.
+    monotone : bool
+        Whether epochs must not go back.
+    """
+
+    def __init__(self, port: int, shape: Shape, checks: Checks, count: int = 2, monotone: bool = True) -> None:
         super().__init__(count)
-        self._port, self._shape, self._checks = port, shape, checks
+        self._port, self._shape, self._checks, self._monotone = port, shape, checks, monotone
 
     def _run(self, number: int) -> None:
         draw = np.random.default_rng(number)
         connection = Connection(self._port)
         while not self._ended.wait(0.002):
             # What any client has seen before is served from then on, also by a host that was killed in between.
-            least = self._checks.served
+            least = self._checks.served if self._monotone else 0
             keys = draw.integers(0, self._shape.keys, (draw.integers(1, 5), self._shape.features))
             try:
                 self._checks.add(connection.ask(keys), least)

@@ -136,12 +136,14 @@ class LiveHost:
         assert self._process is not None
         return self._process.pid
 
-    def desire(self, timelines: Mapping[int, Path]) -> None:
-        """Change the versions that the host serves."""
+    def desire(self, timelines: Mapping[int, Path], held: Mapping[int, int] | None = None) -> None:
+        """Change the versions that the host serves, and the epochs at which some are held."""
         self._generation += 1
+        epochs = held or {}
         config = {"session_num": self._sessions, "intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
         versions = {
             str(number): {"path": str(self._artifact), "follow": str(timeline.resolve()), "config": config}
+            | ({"epoch": epochs[number]} if number in epochs else {})
             for number, timeline in timelines.items()
         }
         desired = {"schema": 1, "generation": self._generation, "maintenance_cpus": _ALL_CPUS}
