@@ -67,8 +67,8 @@ class Rollbacks:
             self.epoch = self._checks.expected.add(keys)
             self._writer.publish(delta_of(SHAPE, self.epoch, keys))
 
-    def turn(self, number: int) -> None:
-        """Publish epochs, roll back to one that is kept, publish more, and resume."""
+    def turn(self, number: int, kill: bool = False) -> None:
+        """Publish epochs, roll back to one that is kept, publish more, maybe kill the host, and resume."""
         self.publish(self._draw.randint(1, KEPT + 1))
         try:
             self._wait_for(self.epoch)
@@ -81,7 +81,7 @@ class Rollbacks:
             self._wait_for(target)
             self.seconds.append(time.monotonic() - begun)
             self.publish(self._draw.randint(0, 3))
-            if number % _KILL_EVERY == _KILL_EVERY - 1:
+            if kill:
                 self._restart()
             for _ in range(_HELD_ANSWERS):
                 found = self._answer()
@@ -122,7 +122,7 @@ def measure(setup: Setup) -> dict[str, Any]:
         `answers` (right ones), `wrong` (including those of another epoch while one is held), `dead_ends` (the host did
         not serve what it should), and how long a rollback took until its first answer.
     """
-    turns = setup.size(400, 4)
+    turns, kill_every = setup.size(400, 2), setup.size(_KILL_EVERY, 2)
     seed = random.SystemRandom().randrange(1 << 31) if setup.seed is None else setup.seed
     artifact = ensure_artifact(SHAPE, setup.cache)
     start = read_lineage(artifact)
@@ -136,7 +136,7 @@ def measure(setup: Setup) -> dict[str, Any]:
             rollbacks = Rollbacks(host, writer, checks, draw)
             with CheckingClients(host.port, SHAPE, checks, monotone=False):
                 for number in range(turns):
-                    rollbacks.turn(number)
+                    rollbacks.turn(number, (number + 1) % kill_every == 0)
                     setup.tick(f"rollback {number + 1}")
         wrong = checks.wrong + full_apply_faults(
             artifact.with_name("export"), writer.folder, rollbacks.kept, folder, setup.library

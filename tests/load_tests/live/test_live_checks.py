@@ -61,8 +61,9 @@ def test_answers_with_a_part_of_another_epoch_are_counted(setup: Setup, tmp_path
 def test_the_cases_pass_and_check_every_answer(setup: Setup, cache: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     options = ["--library", str(setup.library), "--cache", str(cache), "--output", str(output)]
-    assert bench_live.main(["--quick", "--only", "mixed", "damage", "--seed", "3", *options]) == 0
-    mixed, damage = (json.loads(output.read_text())["cases"][name] for name in ("mixed", "damage"))
+    names = ("mixed", "damage", "rollbacks")
+    assert bench_live.main(["--quick", "--only", *names, "--seed", "3", *options]) == 0
+    mixed, damage, rollbacks = (json.loads(output.read_text())["cases"][name] for name in names)
     assert mixed["overlapped"] >= 40
     assert min(mixed["answers"], mixed["batched"]) > 1000
     assert len(mixed["sessions"]) == 2
@@ -70,6 +71,9 @@ def test_the_cases_pass_and_check_every_answer(setup: Setup, cache: Path, tmp_pa
     assert damage["kinds"]["killed"] == 1
     assert sum(damage["kinds"].get(kind, 0) for kind in (*KINDS, "good")) == damage["events"]
     assert damage["fully_applied"] == [damage["epochs"]]
+    assert rollbacks["dead_ends"] == []
+    assert (rollbacks["rollbacks"], rollbacks["kills"]) == (2, 1)
+    assert rollbacks["fully_applied"][0] == 0
 
 
 def test_the_population_keeps_its_size_and_deletes_only_live_keys() -> None:
