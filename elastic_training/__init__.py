@@ -14,11 +14,13 @@ from elastic_training.eviction import Bytes, CountDecay, Interval, L2Norm, Rows,
 from elastic_training.export import Publisher, export
 from elastic_training.initializers import Constant, Normal, TruncatedNormal, Uniform, Zeros
 from elastic_training.layers.callers import loss_scale
+from elastic_training.layers.compressed_embeddings import BinaryCodeEmbedding, MultiHashEmbedding
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.feature_embeddings import FeatureEmbeddings
 from elastic_training.layers.frequency_embedding import FrequencyEmbedding
 from elastic_training.layers.hash_embedding import HashEmbedding
 from elastic_training.layers.modules import FeatureEmbeddingsModule, HashEmbeddingModule
+from elastic_training.layers.row_codes import BinaryCode, Hashes, QuotientRemainder
 from elastic_training.optimizers import (
     SGD,
     Adagrad,
@@ -43,6 +45,8 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AlwaysAdmit",
+    "BinaryCode",
+    "BinaryCodeEmbedding",
     "Bytes",
     "Checkpoints",
     "Constant",
@@ -64,12 +68,15 @@ __all__ = [
     "GroupSGD",
     "HashEmbedding",
     "HashEmbeddingModule",
+    "Hashes",
     "Interval",
     "L2Norm",
     "LoadedTable",
+    "MultiHashEmbedding",
     "Normal",
     "PoissonFilter",
     "Publisher",
+    "QuotientRemainder",
     "Report",
     "RowContents",
     "Rows",

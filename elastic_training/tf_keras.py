@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts, combine_of, hash_code_of
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
-from elastic_training.layers.group import FeatureGroup
 from elastic_training.layers.layer_parts import FeatureEmbeddingsParts, HashEmbeddingParts
+from elastic_training.layers.row_codes import BinaryCode
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
 from elastic_training.reports.tensorboard import SummaryParts
 
@@ -18,7 +19,14 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("elastic_training.tf_keras: tf_keras is not installed, expected tf-keras 2.21") from error
 
-__all__ = ["ElasticSummaries", "FeatureEmbeddings", "FrequencyEmbedding", "HashEmbedding"]
+__all__ = [
+    "BinaryCodeEmbedding",
+    "ElasticSummaries",
+    "FeatureEmbeddings",
+    "FrequencyEmbedding",
+    "HashEmbedding",
+    "MultiHashEmbedding",
+]
 
 _registered = _keras.saving.register_keras_serializable(package=PACKAGE)
 _registered(SharedTable)
@@ -27,7 +35,7 @@ _registered(SharedTable)
 class _Trap:
     """What layers for tf-keras have besides LayerParts."""
 
-    _group: FeatureGroup
+    _group: Any
 
     def build(self, input_shape: Any) -> None:
         self.trap = self.add_weight(  # type: ignore[attr-defined]
@@ -108,6 +116,69 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
             "seed": seed,
         }
         self._set_up(dims, settings)
+
+
+@_registered
+class BinaryCodeEmbedding(_Trap, BinaryCodeParts, _keras.layers.Layer):
+    """BinaryCodeEmbedding of the package, for models of tf-keras; see there."""
+
+    _saving = _keras.saving
+
+    def __init__(
+        self,
+        dim: int,
+        bits: int,
+        blocks: int,
+        cut: str = "succession",
+        fuse: str = "sum",
+        hash_seed: int = 0,
+        optimizer: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        settings = {
+            "dim": dim,
+            "optimizer": optimizer,
+            "embeddings_initializer": embeddings_initializer,
+            "combiner": combiner,
+            "mask_zero": mask_zero,
+            "seed": seed,
+        }
+        self._set_up(settings, BinaryCode(bits, blocks, cut, hash_seed), combine_of("BinaryCodeEmbedding", fuse))
+
+
+@_registered
+class MultiHashEmbedding(_Trap, MultiHashParts, _keras.layers.Layer):
+    """MultiHashEmbedding of the package, for models of tf-keras; see there."""
+
+    _saving = _keras.saving
+
+    def __init__(
+        self,
+        dim: int,
+        code: Any,
+        combine: str = "add",
+        optimizer: Any = None,
+        embeddings_initializer: Any = None,
+        combiner: str | None = None,
+        mask_zero: bool = False,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        settings = {
+            "dim": dim,
+            "optimizer": optimizer,
+            "embeddings_initializer": embeddings_initializer,
+            "combiner": combiner,
+            "mask_zero": mask_zero,
+            "seed": seed,
+        }
+        self._set_up(settings, hash_code_of("MultiHashEmbedding", code), combine)
 
 
 class ElasticSummaries(SummaryParts, _keras.callbacks.Callback):

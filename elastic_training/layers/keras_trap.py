@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 
-from elastic_training.layers.group import FeatureGroup
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
 from elastic_training.layers.trap import TrapState
 
@@ -35,7 +34,7 @@ class _Trap(keras.Variable):
 class KerasTrap:
     """What layers for Keras 3 have besides LayerParts."""
 
-    _group: FeatureGroup
+    _group: Any
     # XLA has no kernels of the ops; compile(jit_compile="auto") therefore compiles nothing.
     supports_jit = False
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
 from elastic_training.eviction import DAY_S, CountDecay, L2Norm, Rows, Score, Ttl
+from elastic_training.layers.compressed_group import CompressedGroup
 from elastic_training.reports.sample import EPOCH_S
 from elastic_training.table import ABSENT, CANDIDATE, FULL, RELEASED, Table
 
@@ -108,6 +109,8 @@ def explain(table: Any, key: int | str | bytes) -> Explanation:
 def _only_table(given: Any) -> Table:
     if isinstance(given, Table):
         return given
+    if isinstance(getattr(given, "_group", None), CompressedGroup):
+        raise ValueError(f"explain: keys of {type(given).__name__} have no rows of their own, expected another layer")
     tables = list(getattr(given, "tables", {}).values())
     if len(tables) != 1:
         found = f"{len(tables)} tables" if tables else "no table"

@@ -23,7 +23,7 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         path = tmp_path / f"block_{len(names)}.py"
         path.write_text(block)
         exec(compile(block, str(path), "exec"), names)
-    shapes, header, *others, columns, losses, settings = capsys.readouterr().out.splitlines()
+    shapes, header, *others, columns, coded, losses, settings = capsys.readouterr().out.splitlines()
     assert "'history': (2, 16)" in shapes
     assert shapes.endswith(" 4")
     assert header.split()[:3] == ["table", "setting", "keys"]
@@ -36,6 +36,7 @@ def test_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert numbers[0] == "3"
     assert "key 'ann': it has no row: counted" in others[12]
     assert columns == "[8 4] [2, 1, 0]"
+    assert coded == "[32768, 20000, 200]"
     first, *_, last = eval(losses)
     assert last < first
     assert "TableConfig(name='hash_embedding" in settings
