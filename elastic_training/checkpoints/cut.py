@@ -64,13 +64,50 @@ class Rows:
     meta: np.ndarray
 
 
-class Cut:
+class Reading:
+    """Reads a cut that has begun.
+
+    Attributes
+    ----------
+    tables : list of Table
+    """
+
+    tables: list[Table]
+    _handle: Any = None
+
+    def rows(self, position: int) -> Iterator[Rows]:
+        """Read the rows of a table, in no order, some megabytes at a time."""
+        while True:
+            keys, lengths, texts, values, meta = _library.ops().elastic_table_cut_read(
+                self._handle, position, _READ_BYTES
+            )
+            if keys.shape[0] == 0:
+                return
+            yield Rows(Keys(keys.numpy(), lengths.numpy(), texts.numpy()), values.numpy(), meta.numpy())
+
+    def evicted(self, position: int) -> Keys:
+        """Return the keys that were evicted since the cut before; those that came back are among the rows too."""
+        keys, lengths, texts = _library.ops().elastic_table_cut_evicted(self._handle, position)
+        return Keys(keys.numpy(), lengths.numpy(), texts.numpy())
+
+    def end(self, *, succeeded: bool) -> bool:
+        """End the cut, and return whether it succeeded, was read to its end and had all rows as they were."""
+        if self._handle is None:
+            return succeeded
+        whole = bool(_library.ops().elastic_table_cut_end(self._handle, succeeded))
+        self._handle = None
+        return whole
+
+
+class Cut(Reading):
     """All rows of tables as they were when this object was made, or those that had changed.
+
+    Later changes are known by its token if `end` returns that the cut was whole.
 
     Parameters
     ----------
     tables : sequence of Table
-        A table has one cut at a time.
+        A table has one cut of this kind at a time.
     base : int
         Token of the cut whose changes are wanted; 0 for all rows.
     token : int
@@ -89,7 +126,6 @@ class Cut:
     ) -> None:
         self.tables = list(tables)
         self.changes_only = False
-        self._handle: Any = None
         if not self.tables:
             return
         handles = [table.handle for table in self.tables]
@@ -104,31 +140,10 @@ class Cut:
         step, occurrences = self._counters[position]
         return {**description_of(self.tables[position]), "step": int(step), "occurrences": int(occurrences)}
 
-    def rows(self, position: int) -> Iterator[Rows]:
-        """Read the rows of a table, in no order, some megabytes at a time."""
-        while True:
-            keys, lengths, texts, values, meta = _library.ops().elastic_table_cut_read(
-                self._handle, position, _READ_BYTES
-            )
-            if keys.shape[0] == 0:
-                return
-            yield Rows(Keys(keys.numpy(), lengths.numpy(), texts.numpy()), values.numpy(), meta.numpy())
-
-    def evicted(self, position: int) -> Keys:
-        """Return the keys that were evicted since cut `base`; those that came back are among the rows too."""
-        keys, lengths, texts = _library.ops().elastic_table_cut_evicted(self._handle, position)
-        return Keys(keys.numpy(), lengths.numpy(), texts.numpy())
-
     def filter(self, position: int) -> bytes:
         """Return the state of the admission filter; may be called once."""
         state: bytes = _library.ops().elastic_table_cut_filter(self._handle, position).numpy()
         return state
-
-    def end(self, *, succeeded: bool) -> None:
-        """End the cut; later changes are known by its token if it succeeded and was read to the end."""
-        if self._handle is not None:
-            _library.ops().elastic_table_cut_end(self._handle, succeeded)
-            self._handle = None
 
 
 def description_of(table: Table) -> dict[str, Any]:

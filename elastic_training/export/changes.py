@@ -31,9 +31,10 @@ class Changes:
 
     @classmethod
     def of(cls, keys: Keys, rows: NDArray[np.float32], gone: Keys) -> Changes:
-        """Return changes whose keys come in any order."""
+        """Return changes whose keys come in any order; keys that are gone may repeat, or be back among `keys`."""
         order = np.argsort(keys, kind="stable")
-        return cls(keys[order], rows[order], np.sort(gone, kind="stable"))
+        ascending, gone = keys[order], np.unique(gone)
+        return cls(ascending, rows[order], gone[~is_in(gone, ascending)])
 
     def __bool__(self) -> bool:
         return bool(len(self.keys) or len(self.gone))

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import keras
 
+from elastic_training.checkpoints.cut import MEMORY_BYTES
 from elastic_training.export.collector import Collector
 from elastic_training.export.contents import read_contents
 from elastic_training.export.segments import Segments
@@ -41,9 +42,9 @@ def seconds_of(every: str | float) -> float:
 class Publisher(keras.callbacks.Callback):
     """Writes what changed in a model into the timeline of its export, every second or so.
 
-    It is a callback of `fit`; in a loop of your own, call `step()` after each batch. The training thread only collects
-    the changes of an instant, and all else runs on a thread of its own. What was collected stays until it is published:
-    after an error, such as a full disk, it is published with what follows.
+    It is a callback of `fit`; in a loop of your own, call `step()` after each batch. The training thread only begins a
+    cut, which takes no longer for larger tables; a thread of its own reads it while training goes on, and publishes it.
+    After an error, such as a full disk, changes are published with those that follow.
 
     At the start, the model is compared with what the export and the timeline say, and the difference is published. So
     it does not matter at what step a restarted trainer resumes.
@@ -60,6 +61,8 @@ class Publisher(keras.callbacks.Callback):
         None: that of `fit`.
     streams : callable, optional
         Returns {stream: position of the next message} of what the model has learned. See also `seen`.
+    memory_bytes : int
+        For rows that training changes before the thread has read them. Rows beyond are published one cut later.
 
     Raises
     ------
@@ -80,12 +83,14 @@ class Publisher(keras.callbacks.Callback):
         export: str | Path,
         model: Any = None,
         streams: Callable[[], Mapping[str, int]] | None = None,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         super().__init__()
         self.timeline, self.export_path = Path(timeline), Path(export)
         self.every = seconds_of(every)
         self._contents = read_contents(self.export_path)
         self._streams = streams
+        self._memory_bytes = memory_bytes
         self._seen: dict[str, int] = {}
         self._event_time: float | None = None
         self._due = 0.0
@@ -93,6 +98,7 @@ class Publisher(keras.callbacks.Callback):
         self._worker: Worker | None = None
         self._push_s: list[float] = []
         self._push_cpu_s = 0.0
+        self._postponed = 0
         if model is not None:
             self.start(model)
 
@@ -110,7 +116,7 @@ class Publisher(keras.callbacks.Callback):
         """
         if self._worker is not None:
             return
-        collector = Collector(model, self._contents, f"the publisher of {self.timeline}")
+        collector = Collector(model, self._contents, f"the publisher of {self.timeline}", self._memory_bytes)
         try:
             segments = Segments(self.timeline, self.export_path, self._contents)
             self._worker = Worker(segments, f"publisher of {self.timeline.name}", self.every)
@@ -135,7 +141,7 @@ class Publisher(keras.callbacks.Callback):
         self._seen.update(streams or {})
 
     def step(self, event_time: float | None = None, streams: Mapping[str, int] | None = None) -> bool:
-        """Call this after each batch: collect changes if they are due, and return whether they were.
+        """Call this after each batch: publish changes if they are due, and return whether a cut has begun.
 
         Raises
         ------
@@ -145,19 +151,26 @@ class Publisher(keras.callbacks.Callback):
         self.seen(event_time, streams)
         if time.monotonic() < self._due:
             return False
-        self.push()
-        return True
+        return self.push()
 
-    def push(self) -> None:
-        """Collect what changed, and let the thread publish it; errors are those of `step`."""
+    def push(self) -> bool:
+        """Begin a cut of what changed, for the thread to publish, and return True; errors are those of `step`.
+
+        While the thread is busy with the cut before, nothing begins, the result is False, and the next step tries
+        again.
+        """
         collector, worker = self._running()
         worker.check()
+        if not worker.ready():
+            self._postponed += 1
+            return False
         begin, cpu_begin = time.perf_counter(), time.thread_time()
         worker.hand_over(collector.take(), self._event_time, self._positions())
         self._push_s.append(time.perf_counter() - begin)
         self._push_cpu_s = max(self._push_cpu_s, time.thread_time() - cpu_begin)
         # A late push does not make the next ones come sooner.
         self._due = max(self._due + self.every, time.monotonic() + self.every / 2)
+        return True
 
     def flush(self, timeout: float = 60.0) -> int:
         """Publish all that the model has learned, and return the epoch.
@@ -169,12 +182,11 @@ class Publisher(keras.callbacks.Callback):
         Raises
         ------
         TimeoutError
-            It was not published in time; the message has the reason. It stays collected.
+            It was not published in time; the message has the reason. Nothing is lost.
         graph_tools.errors.GraphToolsError
             Another writer has taken over the timeline.
         """
-        self.push()
-        return self._running()[1].wait(timeout)
+        return self._running()[1].flush(self.push, timeout)
 
     def close(self, timeout: float = 60.0) -> None:
         """Publish all that the model has learned, and end; errors are those of `flush`."""
@@ -218,12 +230,14 @@ class Publisher(keras.callbacks.Callback):
         -------
         dict
             `pushes`; `push_ms_longest`, `push_ms_median`: how long they held up the training thread;
-            `push_cpu_ms_longest`: its CPU time; `segments`, `rows`, `deleted` that were published; `failures`, and the
-            `error` of the last attempt, null if it succeeded; `waiting`, rows that are collected but not published.
+            `push_cpu_ms_longest`: its CPU time; `postponed`: how often the thread was busy when one was due;
+            `segments`, `rows`, `deleted` that were published; `failures`, and the `error` of the last attempt, null if
+            it succeeded; `waiting`, rows that were read but not published.
         """
         times = sorted(self._push_s)
         own = {
             "pushes": len(times),
+            "postponed": self._postponed,
             "push_ms_longest": 1e3 * times[-1] if times else 0.0,
             "push_cpu_ms_longest": 1e3 * self._push_cpu_s,
             "push_ms_median": 1e3 * times[len(times) // 2] if times else 0.0,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write collected changes as segments, with what could not be written before."""
+"""Write changes as segments, with what could not be written before."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ class Segments:
         Numbers of rows and deleted keys that were published.
     written : int
         Number of segments.
+    whole : bool
+        Whether the changes that were added are those of one instant, so that they may be published.
 
     Raises
     ------
@@ -48,8 +51,10 @@ class Segments:
         self._open()
         self.epoch: int = self._writer.position.epoch
         state = read_state(export, contents, timeline, start, self.epoch)
-        # Rows until the first changes, which have all rows of the model; then None.
+        # The first changes have all rows of the model, and are compared with what is published.
+        self._all_rows = True
         self._before: dict[str, Changes] | None = state.tables
+        self.whole = False
         self._variables: dict[str, NDArray[Any] | None] = state.variables
         self.streams = state.streams
         self._tables: dict[str, Changes] = {}
@@ -60,16 +65,38 @@ class Segments:
         self.rows = self.deleted = self.written = 0
 
     def add(self, taken: Taken, event_time: float | None, streams: dict[str, int]) -> None:
-        """Add changes to those that are to be published."""
-        for name, changes in taken.changes().items():
-            if self._before is not None:
-                changes = changes.since(self._before[name])
-            waiting = self._tables.get(name)
-            self._tables[name] = changes if waiting is None else waiting.then(changes)
-        self._before = None
+        """Read changes, and add them to those that are to be published.
+
+        If memory was short and some rows were left to the next cut, nothing is published before that one is added.
+
+        Raises
+        ------
+        tensorflow.errors.OpError, MemoryError
+            Changes were lost, at least in part. The next cut must have all rows, which are compared with what is
+            published.
+        """
+        self.whole = False
+        try:
+            for name, changes in taken.changes().items():
+                waiting = self._tables.get(name)
+                self._tables[name] = changes if waiting is None else waiting.then(changes)
+            whole = taken.cut.end(succeeded=True)
+            if whole and self._all_rows:
+                before = self._before if self._before is not None else self._published()
+                self._tables = {name: changes.since(before[name]) for name, changes in self._tables.items()}
+                self._before, self._all_rows = None, False
+        except BaseException:
+            taken.cut.end(succeeded=False)
+            self._tables, self._before, self._all_rows = {}, None, True
+            raise
         self._values = {name: np.array(value) for name, value in taken.variables.items()}
         self._positions.update(streams)
         self._event_time = event_time
+        self.whole = whole
+
+    def _published(self) -> dict[str, Changes]:
+        # A segment may be there that this writer does not know of, because of an error after it had its name.
+        return read_state(self._export, self._contents, self._timeline, self._start, sys.maxsize).tables
 
     @property
     def waiting(self) -> int:

@@ -22,11 +22,13 @@ class OwnRows:
     Parameters
     ----------
     keys : int
+    table : Table or None
+        Instead of such a table.
     fields : dict
         Further members of the table's JSON.
     """
 
-    def __init__(self, keys: int, **fields: Any) -> None:
+    def __init__(self, keys: int, table: Any = None, **fields: Any) -> None:
         import tensorflow as tf
 
         import elastic_training as et
@@ -34,7 +36,7 @@ class OwnRows:
 
         optimizer = {"kind": "adagrad", "initial_accumulator": ACCUMULATOR, "epsilon": EPSILON}
         config = {"version": 1, "name": "rows", "key": "int64", "dim": DIM, "seed": 1, "optimizer": optimizer}
-        self.table = et.Table(config | fields)
+        self.table = et.Table(config | fields) if table is None else table
         self._ops = _library.ops()
         self._splits, self._weights = [tf.constant([], tf.int64)], [tf.constant([], tf.float32)]
         self._rate = [tf.constant([RATE], tf.float32)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pauses`: the longest call of training while the table grows, evicts and is cut, and a checker of torn rows.
+"""`pauses`: the longest call of training while the table grows, evicts, is cut and published, and torn rows.
 
 Two threads train all the time. A pause is CPU time of one of their calls, since the machine has other work: a thread
 that splits a segment or takes a step of a sweep does it in its own call, and the other one waits for it no longer than
@@ -8,10 +8,14 @@ was ready to run).
 
 Every gradient is 1, so a row that has been updated n times has one value in all its columns: the learning rate times a
 sum over n. A row that was read while it was written, or whose slots are older than its weights, does not.
+
+A push of a publisher is measured as well: the CPU time that `et.Publisher.push` takes of the thread that calls it. What
+is published at the end is compared with the table.
 """
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -27,9 +31,11 @@ from load_tests.elastic.setup import DIM, RATE, Setup, keys_of
 
 __all__ = ["PHASES", "judge", "measure", "torn"]
 
-PHASES = ("steady", "growth", "eviction", "cut")
+PHASES = ("steady", "growth", "eviction", "cut", "publish")
 MOST_MS = 5.0
 BATCH = 512
+# Time between two pushes, at least [s].
+_EVERY = 0.1
 # A whole number, so that the accumulator counts the updates.
 _START = 1.0
 _MOST_UPDATES = 200_000
@@ -146,6 +152,54 @@ def _cut(rows: OwnRows) -> tuple[int, int]:
     return count, wrong
 
 
+class _Publishing:
+    """Publishes the rows of a table into a folder.
+
+    Parameters
+    ----------
+    table : Table
+        It is empty: what it gets later is published.
+    """
+
+    def __init__(self, table: Any, folder: Path) -> None:
+        import tensorflow as tf
+
+        import elastic_training as et
+
+        self._table, self._export, self._timeline = table, folder / "export", folder / "timeline"
+        self._module = et.HashEmbeddingModule(table=table)
+        specs = {"keys": tf.TensorSpec([None], tf.int64)}
+        et.export(self._module, self._export, inputs=specs, function=lambda found: self._module(found["keys"]))
+        self._publisher: Any = None
+
+    def begin(self) -> None:
+        """Publish all rows."""
+        import elastic_training as et
+
+        self._publisher = et.Publisher(self._timeline, every=_EVERY, export=self._export, model=self._module)
+        self._publisher.flush()
+
+    def push(self) -> None:
+        """Publish what changed, if it is due and the thread of the publisher is ready."""
+        self._publisher.step()
+
+    def end(self) -> tuple[dict[str, Any], int]:
+        """Publish the rest; return what the publisher did, and how many rows differ from those of the table."""
+        from elastic_training.export.changes import Changes
+        from elastic_training.export.contents import read_contents
+        from elastic_training.export.published_state import read_state
+        from graph_tools.store.lineage import read_lineage
+
+        epoch, stats = self._publisher.flush(), self._publisher.stats()
+        self._publisher.close()
+        contents = read_contents(self._export)
+        state = read_state(self._export, contents, self._timeline, read_lineage(self._export), epoch)
+        keys, rows = self._table.export()
+        now = Changes.of(keys, rows.weights.numpy(), keys[:0])
+        difference = now.since(state.tables[contents.tables[0].name])
+        return stats, len(difference.keys) + len(difference.gone)
+
+
 def _summary(calls: list[tuple[float, float]]) -> dict[str, float]:
     cpu, waits = (np.array(part) * 1000 for part in zip(*calls, strict=True))
     return {
@@ -159,14 +213,25 @@ def _summary(calls: list[tuple[float, float]]) -> dict[str, float]:
 
 def measure(setup: Setup) -> dict[str, Any]:
     """Return the longest calls of each phase, what happened in it, and the number of torn rows."""
+    import elastic_training as et
+
     keys, seconds = (10_000, 0.25) if setup.quick else (500_000, 10.0)
-    optimizer = {"kind": "adagrad", "initial_accumulator": _START, "epsilon": 0.0}
     # Training takes the steps of sweeps that the number of rows begins; those by hand are beside it. Rows that no batch
     # has had for a second are evicted, and the oldest until the number is right.
-    triggers = [{"kind": "rows", "limit": 6 * keys, "keep": 0.9}]
-    eviction = {"triggers": triggers, "strategy": {"kind": "ttl", "days": 1 / 86400}}
-    zeros = {"kind": "zeros"}
-    rows = OwnRows(0, optimizer=optimizer, eviction=eviction, initializer=zeros)
+    config = et.TableConfig(
+        "rows",
+        DIM,
+        seed=1,
+        initializer=et.Zeros(),
+        optimizer=et.Adagrad(RATE, initial_accumulator=_START, epsilon=0.0),
+        eviction=et.Ttl(1 / 86400, triggers=(et.Rows(6 * keys),)),
+    )
+    rows = OwnRows(0, et.Table(config))
+    with tempfile.TemporaryDirectory() as folder:
+        return _measure(rows, keys, seconds, _Publishing(rows.table, Path(folder)))
+
+
+def _measure(rows: OwnRows, keys: int, seconds: float, publishing: _Publishing) -> dict[str, Any]:
     for start in range(0, keys, 50_000):
         rows.table.insert(keys_of(np.arange(start, min(start + 50_000, keys))))
     checker = _Checker(rows, keys)
@@ -179,6 +244,10 @@ def measure(setup: Setup) -> dict[str, Any]:
         sweeps.append(rows.table.evict())
         pause()
 
+    def publish() -> None:
+        publishing.push()
+        pause()
+
     cuts: list[tuple[int, int]] = []
     sweeps: list[int] = []
     actions: dict[str, Callable[[], object]] = {
@@ -186,6 +255,7 @@ def measure(setup: Setup) -> dict[str, Any]:
         "growth": pause,
         "eviction": sweep,
         "cut": lambda: cuts.append(_cut(rows)),
+        "publish": publish,
     }
     with _Training(rows, keys) as training:
         checker.start()
@@ -193,6 +263,8 @@ def measure(setup: Setup) -> dict[str, Any]:
             time.sleep(seconds / 10)
             for phase in PHASES:
                 training.grows, training.phase = phase in ("growth", "eviction"), phase
+                if phase == "publish":
+                    publishing.begin()
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     actions[phase]()
@@ -203,6 +275,7 @@ def measure(setup: Setup) -> dict[str, Any]:
             checker.join()
     if training.failed:
         raise training.failed[0]
+    published, different = publishing.end()
     phases = {phase: _summary(calls) for phase, calls in training.calls.items()}
     return {
         "phases": phases,
@@ -212,8 +285,10 @@ def measure(setup: Setup) -> dict[str, Any]:
         "evicted_by_hand": sum(sweeps),
         "cuts": len(cuts),
         "rows_cut": sum(count for count, _ in cuts),
+        "longest_push_ms": published["push_cpu_ms_longest"],
+        "published": {name: published[name] for name in ("pushes", "postponed", "segments", "rows", "deleted")},
         "rows_read": checker.rows_read,
-        "wrong": checker.torn + sum(wrong for _, wrong in cuts),
+        "wrong": checker.torn + sum(wrong for _, wrong in cuts) + different,
     }
 
 
@@ -221,5 +296,6 @@ def judge(case: dict[str, Any]) -> list[Target]:
     """Return the targets."""
     return [
         Target("longest pause of training, ms of CPU time", case["longest_ms"], MOST_MS, at_least=False),
-        Target("torn rows", case["wrong"], 0, at_least=False),
+        Target("longest push of a publisher, ms of CPU time", case["longest_push_ms"], MOST_MS, at_least=False),
+        Target("torn rows, or published ones that differ", case["wrong"], 0, at_least=False),
     ]

@@ -20,8 +20,10 @@ ModelCut::ModelCut(const std::vector<ElasticTable*>& tables, const CutSettings& 
   writers->Resume();
 }
 
-void ModelCut::End(bool succeeded) {
-  for (const auto& cut : cuts_) cut->End(succeeded ? settings_.token : 0);
+bool ModelCut::End(bool succeeded) {
+  bool whole = succeeded;
+  for (const auto& cut : cuts_) whole = cut->End(succeeded ? settings_.token : 0) && whole;
+  return whole;
 }
 
 }  // namespace elastic_training

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consistent cut over all tables of a model: one instant between the calls that write into tables.
+// A consistent cut of a checkpoint over all tables of a model: one instant between the calls that write into tables.
 #ifndef ELASTIC_TRAINING_CUT_MODEL_CUT_H_
 #define ELASTIC_TRAINING_CUT_MODEL_CUT_H_
 
@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/cut/model_reader.h"
 #include "src/cut/table_cut.h"
 #include "src/cut/writers.h"
 
@@ -22,22 +23,22 @@ struct CutSettings {
   size_t memory_bytes = size_t{256} << 20;
 };
 
-class ModelCut {
+class ModelCut final : public ModelReader {
  public:
   /// Stops the writers, who are between two calls then, for some microseconds. The tables must outlive the cut.
   /// \throws std::invalid_argument if a cut of a table has not ended, std::bad_alloc; nothing has begun then.
   ModelCut(const std::vector<ElasticTable*>& tables, const CutSettings& settings,
            Writers* writers = &Writers::OfProcess());
-  ~ModelCut() { End(false); }
+  ~ModelCut() override { End(false); }
 
   bool changes_only() const { return changes_only_; }
-  size_t size() const { return cuts_.size(); }
-  TableCut& at(size_t table) { return *cuts_[table]; }
+  size_t size() const override { return cuts_.size(); }
+  TableCut& at(size_t table) override { return *cuts_[table]; }
   /// Bytes that writers have kept and nobody has read.
   size_t kept() const { return memory_.kept(); }
 
-  /// Ends the cut. Changes since it are known by its token if it has succeeded and all its rows were read.
-  void End(bool succeeded);
+  /// Changes since the cut are known by its token if it has succeeded and all its rows were read.
+  bool End(bool succeeded) override;
 
  private:
   const CutSettings settings_;

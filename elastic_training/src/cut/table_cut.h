@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one table as they were when a cut began, read while training goes on (copy on write by row).
+// The rows of one table as they were when the cut of a checkpoint began, read while training goes on (copy on write by
+// row).
 //
 // Each row has a bit that between cuts is equal in all rows (RowStore::cut_phase). A cut begins by turning the phase, so
 // at once every row is one that the cut has not read. The reader walks over the segments some rows at a time, and sets the
@@ -17,12 +18,10 @@
 #include <deque>
 #include <mutex>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "src/cut/row_block.h"
+#include "src/cut/table_reader.h"
 #include "src/cut/writers.h"
-#include "src/storage/elastic_table.h"
 
 namespace elastic_training {
 
@@ -52,7 +51,7 @@ class CutMemory {
   Writers::Brake brake_;
 };
 
-class TableCut final : public RowKeeper {
+class TableCut final : public TableReader {
  public:
   /// \throws std::invalid_argument if another cut of the table has not ended.
   TableCut(ElasticTable* table, CutMemory* memory);
@@ -67,42 +66,32 @@ class TableCut final : public RowKeeper {
 
   void Keep(Segment* segment, uint32_t row) override;
 
-  /// Returns about `bytes` of rows, none at the end. \throws std::runtime_error if the cut is lost.
-  RowBlock Read(size_t bytes);
+  RowBlock Read(size_t bytes) override;
   /// Returns the state of the filter; call it once.
   std::string TakeFilter();
-  /// Returns the keys that were evicted between the cut before and this one.
-  RowBlock TakeEvicted();
 
   uint64_t step() const { return step_; }
   uint64_t occurrences() const { return occurrences_; }
-  const ElasticTable& table() const { return *table_; }
 
-  /// Ends the cut; what was not read is dropped. `token`: what HasChangesSince knows this cut by, 0 if it failed.
-  void End(uint64_t token);
+  /// Ends the cut; what was not read is dropped. `token`: what HasChangesSince knows this cut by, 0 if it failed. Returns
+  /// whether all rows were read.
+  bool End(uint64_t token);
 
  private:
   // Takes the rows of a part of a segment, into `out` unless it is null.
-  void Walk(RowBlock* out);
+  void WalkInto(RowBlock* out);
   bool Wanted(RowHeader* header) const;
-  void Append(const Segment& segment, uint32_t row, RowBlock* block) const;
 
-  ElasticTable* const table_;
   CutMemory* const memory_;
-  bool begun_ = false, ended_ = false, changes_only_ = false, takes_marks_ = false, filter_taken_ = false;
-  uint64_t step_ = 0, occurrences_ = 0;
-  ElasticTable::Tombstones evicted_;
+  bool begun_ = false, ended_ = false, whole_ = false, changes_only_ = false, takes_marks_ = false,
+       filter_taken_ = false;
+  uint64_t step_ = 0;
   std::atomic<bool> out_of_memory_{false};
 
   std::mutex queue_mutex_;
   std::deque<RowBlock> queue_;
 
-  std::mutex read_mutex_;  // Guards all that follows.
-  bool walked_ = false;
-  uint64_t cursor_ = 0;
-  const Segment* at_ = nullptr;
-  uint32_t index_version_ = 0, bucket_ = 0;
-  std::vector<uint32_t> rows_;
+  std::mutex read_mutex_;  // Guards the walk.
 };
 
 }  // namespace elastic_training

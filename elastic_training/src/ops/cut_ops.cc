@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/cut/model_cut.h"
-#include "src/ops/table_resource.h"
+#include "src/ops/cut_resource.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -70,7 +70,7 @@ bytes: about how much to return.
 keys: [n] keys, or fingerprints of strings; none at the end.
 lengths: [n] of string keys [bytes], else [0].
 texts: scalar, the string keys one after the other.
-values: [rows of kind 1, dim + slots] weights and slots.
+values: [rows of kind 1, columns] weights, and slots unless the cut is of ElasticTableChangesBegin.
 meta: [n, 3]: last touch [s since 2020-01-01 UTC], count, kind (1 row, 2 released row, 3 candidate).
 )doc");
 
@@ -109,47 +109,16 @@ state: scalar, for ElasticTableSetState.
 REGISTER_OP("ElasticTableCutEnd")
     .Input("cut: resource")
     .Input("succeeded: bool")
+    .Output("whole: bool")
     .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .SetShapeFn(ScalarShape)
     .Doc(R"doc(
 Ends a cut.
 
 cut: handle of the cut.
 succeeded: whether all was kept elsewhere, so that the next cut may be of the changes since this one.
+whole: whether it succeeded, and what was read had all rows as they were.
 )doc");
-
-// Runs what may throw; its messages name the table.
-template <typename Body>
-absl::Status Attempt(const Body& body) {
-  try {
-    body();
-    return absl::OkStatus();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("cut: no memory");
-  } catch (const std::exception& error) {
-    return absl::FailedPreconditionError(error.what());
-  }
-}
-
-class CutResource : public tensorflow::ResourceBase {
- public:
-  CutResource(std::vector<TablePointer> tables, const CutSettings& settings)
-      : tables_(std::move(tables)), cut(Pointers(tables_), settings) {}
-
-  std::string DebugString() const override { return "cut of elastic tables"; }
-
- private:
-  static std::vector<ElasticTable*> Pointers(const std::vector<TablePointer>& tables) {
-    std::vector<ElasticTable*> pointers;
-    for (const TablePointer& table : tables) pointers.push_back(&table->table);
-    return pointers;
-  }
-
-  const std::vector<TablePointer> tables_;
-
- public:
-  ModelCut cut;
-};
 
 class CutBeginOp : public OpKernel {
  public:
@@ -158,8 +127,6 @@ class CutBeginOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    std::vector<TablePointer> tables(count_);
-    for (int i = 0; i < count_; ++i) OP_REQUIRES_OK(context, FindTable(context, i, &tables[i]));
     const auto scalar = [&](int i) { return context->input(count_ + i).flat<int64_t>()(0); };
     for (int i = 0; i < 3; ++i) {
       OP_REQUIRES(context, context->input(count_ + i).NumElements() == 1,
@@ -171,28 +138,27 @@ class CutBeginOp : public OpKernel {
     settings.base = static_cast<uint64_t>(scalar(0));
     settings.token = static_cast<uint64_t>(scalar(1));
     settings.memory_bytes = static_cast<size_t>(scalar(2));
-    CutResource* cut = nullptr;
-    OP_REQUIRES_OK(context, Attempt([&] { cut = new CutResource(std::move(tables), settings); }));
-    // The handle owns the cut from here on.
-    const auto handle = tensorflow::ResourceHandle::MakeRefCountingHandle(cut, context->device()->name());
-    Tensor *output = nullptr, *changes_only = nullptr, *steps = nullptr, *occurrences = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &output));
+    ModelCut* cut = nullptr;
+    BeginCut(context, count_, [&](const std::vector<ElasticTable*>& tables) {
+      auto made = std::make_unique<ModelCut>(tables, settings);
+      cut = made.get();
+      return made;
+    });
+    if (!context->status().ok()) return;
+    Tensor *changes_only = nullptr, *steps = nullptr, *occurrences = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({}), &changes_only));
     OP_REQUIRES_OK(context, context->allocate_output(2, TensorShape({count_}), &steps));
     OP_REQUIRES_OK(context, context->allocate_output(3, TensorShape({count_}), &occurrences));
-    output->scalar<tensorflow::ResourceHandle>()() = handle;
-    changes_only->scalar<bool>()() = cut->cut.changes_only();
+    changes_only->scalar<bool>()() = cut->changes_only();
     for (int i = 0; i < count_; ++i) {
-      steps->flat<int64_t>()(i) = static_cast<int64_t>(cut->cut.at(i).step());
-      occurrences->flat<int64_t>()(i) = static_cast<int64_t>(cut->cut.at(i).occurrences());
+      steps->flat<int64_t>()(i) = static_cast<int64_t>(cut->at(i).step());
+      occurrences->flat<int64_t>()(i) = static_cast<int64_t>(cut->at(i).occurrences());
     }
   }
 
  private:
   int count_ = 0;
 };
-
-using CutPointer = tensorflow::core::RefCountPtr<CutResource>;
 
 // An op on one table of a cut.
 class CutTableOp : public OpKernel {
@@ -203,14 +169,14 @@ class CutTableOp : public OpKernel {
     CutPointer cut;
     OP_REQUIRES_OK(context, tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &cut));
     const int64_t table = context->input(1).NumElements() == 1 ? context->input(1).flat<int64_t>()(0) : -1;
-    OP_REQUIRES(context, table >= 0 && table < static_cast<int64_t>(cut->cut.size()),
+    OP_REQUIRES(context, table >= 0 && table < static_cast<int64_t>(cut->cut->size()),
                 absl::InvalidArgumentError(
-                    absl::StrCat("cut: table ", table, ", expected one number below ", cut->cut.size())));
-    OP_REQUIRES_OK(context, Run(context, &cut->cut.at(table)));
+                    absl::StrCat("cut: table ", table, ", expected one number below ", cut->cut->size())));
+    OP_REQUIRES_OK(context, Run(context, &cut->cut->at(table)));
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, TableCut* cut) = 0;
+  virtual absl::Status Run(OpKernelContext* context, TableReader* cut) = 0;
 
   template <typename T>
   static absl::Status Write(OpKernelContext* context, int output, const TensorShape& shape,
@@ -238,14 +204,14 @@ class CutReadOp final : public CutTableOp {
   using CutTableOp::CutTableOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, TableCut* cut) override {
+  absl::Status Run(OpKernelContext* context, TableReader* cut) override {
     const int64_t bytes = context->input(2).NumElements() == 1 ? context->input(2).flat<int64_t>()(0) : 0;
     if (bytes < 1) return TableError(cut->table(), "cut: bytes is ", bytes, ", expected at least 1");
     RowBlock block;
     const absl::Status status = Attempt([&] { block = cut->Read(static_cast<size_t>(bytes)); });
     if (!status.ok()) return status;
     if (absl::Status s = WriteKeys(context, block); !s.ok()) return s;
-    const int64_t columns = static_cast<int64_t>(cut->table().layout().dim + cut->table().layout().slots);
+    const int64_t columns = static_cast<int64_t>(cut->columns());
     const TensorShape values({static_cast<int64_t>(block.values.size()) / columns, columns});
     if (absl::Status s = Write(context, 3, values, block.values); !s.ok()) return s;
     return Write(context, 4, TensorShape({static_cast<int64_t>(block.keys.size()), 3}), block.meta);
@@ -257,7 +223,9 @@ class CutEvictedOp final : public CutTableOp {
   using CutTableOp::CutTableOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, TableCut* cut) override { return WriteKeys(context, cut->TakeEvicted()); }
+  absl::Status Run(OpKernelContext* context, TableReader* cut) override {
+    return WriteKeys(context, cut->TakeEvicted());
+  }
 };
 
 class CutFilterOp final : public CutTableOp {
@@ -265,10 +233,12 @@ class CutFilterOp final : public CutTableOp {
   using CutTableOp::CutTableOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, TableCut* cut) override {
+  absl::Status Run(OpKernelContext* context, TableReader* cut) override {
+    auto* const with_filter = dynamic_cast<TableCut*>(cut);
+    if (with_filter == nullptr) return TableError(cut->table(), "the cut is one of changes, expected a checkpoint's");
     Tensor* state = nullptr;
     if (absl::Status s = context->allocate_output(0, TensorShape({}), &state); !s.ok()) return s;
-    return Attempt([&] { state->scalar<tensorflow::tstring>()() = cut->TakeFilter(); });
+    return Attempt([&] { state->scalar<tensorflow::tstring>()() = with_filter->TakeFilter(); });
   }
 };
 
@@ -279,7 +249,11 @@ class CutEndOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     CutPointer cut;
     OP_REQUIRES_OK(context, tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &cut));
-    cut->cut.End(context->input(1).flat<bool>()(0));
+    OP_REQUIRES(context, context->input(1).NumElements() == 1,
+                absl::InvalidArgumentError("cut: succeeded has several elements, expected one"));
+    Tensor* whole = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &whole));
+    whole->scalar<bool>()() = cut->cut->End(context->input(1).flat<bool>()(0));
   }
 };
 

@@ -62,6 +62,13 @@ size_t ElasticTable::free_bytes(const RowCounts& rows) const {
   return taken > used ? taken - used : 0;
 }
 
+size_t ElasticTable::recorded_evictions() const {
+  const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+  size_t sum = 0;
+  for (const Tombstones& one : tombstones_) sum += one.keys.size();
+  return sum;
+}
+
 nlohmann::json ElasticTable::Stats() const {
   const RowCounts rows = counts();
   nlohmann::json stats = {{"name", config_.name},
@@ -80,6 +87,7 @@ nlohmann::json ElasticTable::Stats() const {
                           {"admitted", admitted_.load()},
                           {"refused", refused_.load()},
                           {"evicted", evicted_.load()},
+                          {"recorded_evictions", recorded_evictions()},
                           {"released", released_.load()},
                           {"updated", updated_.load()},
                           {"refused_updates", refused_updates_.load()},

@@ -124,13 +124,11 @@ class ElasticTable {
   /// As Visit, with the segment locked, and does what `decide` returns for each row.
   uint64_t Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide);
 
-  /// Begins to record evicted keys for a consumer, 0 to 2. All rows count as changed.
-  void AddConsumer(int consumer);
-  /// Passes each row that changed since the last call (full or released), and each key that was evicted since and has no
-  /// row. A key that comes back meanwhile is in both: evictions come first. A row that changes meanwhile is passed now or in
-  /// the next call.
-  void Collect(int consumer, const std::function<void(const RowView&)>& changed,
-               const std::function<void(uint64_t key, std::string_view text)>& evicted);
+  /// Begins to record changes for a publisher (src/cut/changes_cut.h). All rows count as changed.
+  /// \throws std::invalid_argument while a publisher's cut is being read
+  void Follow();
+  /// Ends that: evicted keys are recorded for publishers no more.
+  void Unfollow();
 
   /// Numbers of rows by kind.
   RowCounts counts() const;
@@ -142,7 +140,9 @@ class ElasticTable {
   nlohmann::json Stats() const;
 
  private:
+  friend class ChangesCut;
   friend class TableCut;
+  friend class TableReader;
   // Evicted keys that wait for a consumer: more would cost too much memory.
   static constexpr size_t kMostTombstones = size_t{1} << 24;
 
@@ -153,7 +153,7 @@ class ElasticTable {
   };
   struct Tombstones {
     bool active = false;
-    // Whether checkpoints had more than kMostTombstones: all of them are gone.
+    // Whether there were more than kMostTombstones, which are all gone, or a publisher's cut was not read to its end.
     bool lost = false;
     std::vector<uint64_t> keys;
     std::vector<std::string> texts;
@@ -181,6 +181,7 @@ class ElasticTable {
   const float* Gradient(const UpdateRequest& request, const KeyScratch& scratch, uint32_t position) const;
   RowView ViewOf(const Segment& segment, uint32_t row) const;
   void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
+  size_t recorded_evictions() const;
   void RecordEviction(const Segment& segment, uint32_t row, bool candidate);
 
   const TableConfig config_;
@@ -193,11 +194,11 @@ class ElasticTable {
   std::atomic<uint64_t> admitted_{0}, refused_{0}, evicted_{0}, released_{0}, updated_{0}, refused_updates_{0},
       dropped_updates_{0};
   mutable std::atomic<uint32_t> turn_{0};
-  std::mutex tombstones_mutex_;
+  mutable std::mutex tombstones_mutex_;
   Tombstones tombstones_[kConsumers];
   std::atomic<bool> records_tombstones_{false};
-  // Of cuts (src/cut/table_cut.h).
-  std::atomic<bool> has_cut_{false};
+  // Of cuts (src/cut): whether one of the consumer is being read, and the token of the last one of a checkpoint.
+  std::atomic<bool> has_cut_[kConsumers] = {};
   std::atomic<uint64_t> last_cut_{0};
 };
 

@@ -19,24 +19,27 @@ constexpr uint32_t kNoRow = UINT32_MAX;
 
 inline bool IsRecord(uint32_t row) { return (row & kRecordBit) != 0; }
 
-/// Consumers of changes: publishers of deltas, incremental checkpoints, reports.
-constexpr int kConsumers = 3;
-/// The consumer whose marks belong to checkpoints (src/cut).
+/// Consumers of changes (src/cut): publishers of deltas, and incremental checkpoints.
+constexpr int kPublisherConsumer = 0;
 constexpr int kCheckpointConsumer = 1;
+constexpr int kConsumers = 2;
 
 enum RowFlags : uint32_t {
-  /// Bits 0 to 2: changed since the consumer collected.
-  kDirtyFlags = 7,
+  /// Marks of publishers, which take turns. Rows that change get RowStore::changed_mark; those with the other one had
+  /// changed when the publisher's cut began, and it has still to read them.
+  kFirstMark = 1 << 0,
+  kSecondMark = 1 << 2,
+  kPublisherMarks = kFirstMark | kSecondMark,
+  /// Changed since the last incremental checkpoint, counts and candidates included.
+  kCheckpointDirty = 1 << 1,
   /// Not set in a row that was given back.
   kLiveFlag = 1 << 3,
   /// All weights are zero.
   kZeroFlag = 1 << 4,
   /// A record of a row whose weights and slots were given back.
   kReleasedFlag = 1 << 5,
-  /// Differs from RowStore::cut_phase while a cut has still to read the row.
+  /// Differs from RowStore::cut_phase while the cut of a checkpoint has still to read the row.
   kCutFlag = 1 << 6,
-  /// The dirty flag of checkpoints, which candidates and counts set too.
-  kCheckpointDirty = 1 << kCheckpointConsumer,
 };
 
 struct RowHeader {

@@ -62,13 +62,13 @@ void RowSlabs::PrepareAhead(uint32_t first) {
   }
 }
 
-std::vector<bool> RowSlabs::TakeMarks(uint8_t bit) {
+std::vector<bool> RowSlabs::TakeMarks(uint8_t mark) {
   std::vector<bool> taken(rows() / kChunkRows);
   for (size_t chunk = 0; chunk < taken.size(); ++chunk) {
     std::atomic<uint8_t>& one = marks(static_cast<uint32_t>(chunk * kChunkRows));
-    if ((one.load(std::memory_order_relaxed) & bit) == 0) continue;
+    if ((one.load(std::memory_order_relaxed) & mark) == 0) continue;
     taken[chunk] = true;
-    one.fetch_and(static_cast<uint8_t>(~bit), std::memory_order_relaxed);
+    one.fetch_and(static_cast<uint8_t>(~mark), std::memory_order_relaxed);
   }
   return taken;
 }

@@ -29,12 +29,12 @@ class RowSlabs {
 
   /// Returns the address of a row that TakeChunk has given.
   char* row(uint32_t number) const { return slab(number) + static_cast<size_t>(number & mask_) * row_bytes_; }
-  /// Returns the marks of a row's chunk: bit c is set if a row of it may have changed for consumer c.
+  /// Returns the marks of a row's chunk: those of publishers that its rows may have.
   std::atomic<uint8_t>& marks(uint32_t number) const {
     return reinterpret_cast<std::atomic<uint8_t>*>(slab(number) + marks_offset_)[(number & mask_) / kChunkRows];
   }
-  /// Returns for each chunk whether it has the mark `bit`, and clears it.
-  std::vector<bool> TakeMarks(uint8_t bit);
+  /// Returns for each chunk whether it has the mark, and clears it.
+  std::vector<bool> TakeMarks(uint8_t mark);
   /// Whether TakeChunk may have given this row; for numbers that come from outside.
   bool contains(uint32_t number) const { return number < taken_.load(std::memory_order_acquire); }
 

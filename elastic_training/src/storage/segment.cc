@@ -149,9 +149,16 @@ void Segment::Remove(uint64_t hash, uint32_t row) {
   GiveBack(row);
 }
 
-void Segment::KeepForCut(uint32_t row) {
-  if (store_.keeper != nullptr) store_.keeper->Keep(this, row);
-  store_.header(row).count_flags ^= kCutFlag;
+void Segment::KeepForCuts(uint32_t row, uint32_t unread) {
+  RowHeader& header = store_.header(row);
+  if ((unread & kCutFlag) != 0) {
+    if (store_.keeper != nullptr) store_.keeper->Keep(this, row);
+    header.count_flags ^= kCutFlag;
+  }
+  if ((unread & kPublisherMarks) != 0) {
+    header.Clear(unread & kPublisherMarks);
+    store_.changes_keeper->Keep(this, row);
+  }
 }
 
 void Segment::SetZero(RowHeader* header, bool zero) {

@@ -44,19 +44,30 @@ struct RowStore {
   }
   /// Marks a row as changed for all consumers.
   void MarkDirty(uint32_t row, RowHeader* header) const {
-    header->Set(kDirtyFlags);
-    std::atomic<uint8_t>& marks = MarksOf(row);
-    if (marks.load(std::memory_order_relaxed) != kDirtyFlags) marks.fetch_or(kDirtyFlags, std::memory_order_relaxed);
+    header->Set(kCheckpointDirty);
+    MarkChanged(row, header);
   }
+  /// Marks a row as changed for publishers.
+  void MarkChanged(uint32_t row, RowHeader* header) const {
+    header->Set(changed_mark);
+    std::atomic<uint8_t>& marks = MarksOf(row);
+    if ((marks.load(std::memory_order_relaxed) & changed_mark) != 0) return;
+    marks.fetch_or(static_cast<uint8_t>(changed_mark), std::memory_order_relaxed);
+  }
+  /// The mark of rows that a publisher's cut has still to read; between cuts no row has it.
+  uint32_t pending_mark() const { return changed_mark ^ kPublisherMarks; }
 
   const RowLayout layout;
   RowSlabs full, records;
   const Optimizer& optimizer;
   const InitialRow& initial;
-  /// Of the present cut, or null; these change only while all writers are stopped.
+  // Of the present cuts, of a checkpoint and of a publisher; these change only while all writers are stopped.
   RowKeeper* keeper = nullptr;
+  RowKeeper* changes_keeper = nullptr;
   /// kCutFlag or 0.
   uint32_t cut_phase = 0;
+  /// kFirstMark or kSecondMark.
+  uint32_t changed_mark = kFirstMark;
 };
 
 /// A key: the number itself, or the fingerprint of a string and its bytes.
@@ -111,9 +122,10 @@ class Segment {
     return store_.layout.string_keys ? strings_.at(store_.layout.string(store_.address(row))) : std::string_view();
   }
 
-  /// Must be called before a row changes or goes: a cut that has not read it keeps it as it is.
+  /// Must be called before a row changes or goes: cuts that have not read it keep it as it is.
   void Keep(uint32_t row) {
-    if ((store_.header(row).count_flags & kCutFlag) != store_.cut_phase) KeepForCut(row);
+    const uint32_t unread = (store_.header(row).count_flags ^ store_.cut_phase) & (kCutFlag | store_.pending_mark());
+    if (unread != 0) KeepForCuts(row, unread);
   }
   /// Calls `visit(row)` for the rows of some buckets of the index, from *bucket on, and moves it; returns whether buckets
   /// are left. Entries stay in their buckets until index_version() changes.
@@ -122,7 +134,7 @@ class Segment {
     return index_.ForEachFrom(bucket, visit);
   }
   uint32_t index_version() const { return index_version_; }
-  /// Rows that the present cut has kept and not taken over yet.
+  /// Rows that the present cut of a checkpoint has kept and not taken over yet.
   RowBlock& kept() { return kept_; }
 
   /// Calls `visit(hash, row)` for all rows; it may remove or release the row that it is called for.
@@ -161,7 +173,7 @@ class Segment {
   uint32_t Add(const KeyRef& key, bool record);
   void FillNew(uint32_t row, const RowHeader& header, bool zeros);
   void CompactStrings();
-  void KeepForCut(uint32_t row);
+  void KeepForCuts(uint32_t row, uint32_t unread);
 
   RowStore& store_;
   int depth_;

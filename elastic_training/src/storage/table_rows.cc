@@ -137,7 +137,7 @@ void ElasticTable::RecordEviction(const Segment& segment, uint32_t row, bool can
     Tombstones& one = tombstones_[consumer];
     // Only checkpoints know of candidates.
     if (!one.active || (candidate && consumer != kCheckpointConsumer)) continue;
-    if (consumer == kCheckpointConsumer && one.keys.size() >= kMostTombstones) {
+    if (one.keys.size() >= kMostTombstones) {
       one = Tombstones();
       one.lost = true;
       continue;
@@ -180,15 +180,15 @@ uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const 
   });
 }
 
-void ElasticTable::AddConsumer(int consumer) {
-  if (consumer < 0 || consumer >= kConsumers) {
-    throw std::invalid_argument("table '" + config_.name + "': consumer " + std::to_string(consumer) +
-                                ", expected 0 to " + std::to_string(kConsumers - 1));
+void ElasticTable::Follow() {
+  if (has_cut_[kPublisherConsumer].exchange(true)) {
+    throw std::invalid_argument("table '" + config_.name +
+                                "': changes are being read, expected the end of that before they are followed anew");
   }
   {
     const std::lock_guard<std::mutex> lock(tombstones_mutex_);
-    tombstones_[consumer] = Tombstones();
-    tombstones_[consumer].active = true;
+    tombstones_[kPublisherConsumer] = Tombstones();
+    tombstones_[kPublisherConsumer].active = true;
     records_tombstones_.store(true, std::memory_order_relaxed);
   }
   uint64_t cursor = 0;
@@ -196,54 +196,17 @@ void ElasticTable::AddConsumer(int consumer) {
     cursor = WithSegment<false>(cursor, [&](Segment* segment) {
       segment->ForEachHash([&](uint64_t, uint32_t row) {
         RowHeader& header = store_.header(row);
-        if (KindOf(row, header) == RowKind::kCandidate) return;
-        header.Set(1u << consumer);
-        store_.MarksOf(row).fetch_or(static_cast<uint8_t>(1 << consumer), std::memory_order_relaxed);
+        if (KindOf(row, header) != RowKind::kCandidate) store_.MarkChanged(row, &header);
       });
     });
   } while (cursor != 0);
+  has_cut_[kPublisherConsumer].store(false);
 }
 
-void ElasticTable::Collect(int consumer, const std::function<void(const RowView&)>& changed,
-                           const std::function<void(uint64_t key, std::string_view text)>& evicted) {
-  // Evictions before rows: a key that is evicted from here on is in the next call.
-  Tombstones gone;
-  {
-    const std::lock_guard<std::mutex> lock(tombstones_mutex_);
-    gone.keys.swap(tombstones_[consumer].keys);
-    gone.texts.swap(tombstones_[consumer].texts);
-  }
-  // A key that has a row again may have been passed with it in the call before, after this eviction.
-  const std::vector<std::string_view> texts(gone.texts.begin(), gone.texts.end());
-  std::vector<int64_t> kinds(gone.keys.size());
-  RowContents contents;
-  contents.kinds = kinds.data();
-  Read({gone.keys.data(), config_.string_keys ? texts.data() : nullptr, gone.keys.size()}, contents);
-  for (size_t i = 0; i < gone.keys.size(); ++i) {
-    if (kinds[i] == static_cast<int64_t>(RowKind::kFull) || kinds[i] == static_cast<int64_t>(RowKind::kReleased))
-      continue;
-    evicted(gone.keys[i], config_.string_keys ? std::string_view(gone.texts[i]) : std::string_view());
-  }
-  const uint8_t bit = static_cast<uint8_t>(1 << consumer);
-  // The chunks that changed, and those of records. A row that changes after this is marked in its chunk again.
-  const std::vector<bool> full = store_.full.TakeMarks(bit), records = store_.records.TakeMarks(bit);
-  const auto may_have_changed = [&](uint32_t row) {
-    const std::vector<bool>& chunks = IsRecord(row) ? records : full;
-    const size_t chunk = (row & ~kRecordBit) / RowSlabs::kChunkRows;
-    return chunk < chunks.size() && chunks[chunk];
-  };
-  uint64_t cursor = 0;
-  do {
-    cursor = WithSegment<false>(cursor, [&](Segment* segment) {
-      segment->index().ForEach([&](uint32_t row) {
-        if (!may_have_changed(row)) return;
-        RowHeader& header = store_.header(row);
-        if (!header.Has(bit) || KindOf(row, header) == RowKind::kCandidate) return;
-        header.Clear(bit);
-        changed(ViewOf(*segment, row));
-      });
-    });
-  } while (cursor != 0);
+void ElasticTable::Unfollow() {
+  const std::lock_guard<std::mutex> lock(tombstones_mutex_);
+  tombstones_[kPublisherConsumer] = Tombstones();
+  records_tombstones_.store(tombstones_[kCheckpointConsumer].active, std::memory_order_relaxed);
 }
 
 }  // namespace elastic_training

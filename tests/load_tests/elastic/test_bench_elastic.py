@@ -32,8 +32,8 @@ def _median(value: float) -> dict[str, float]:
         (threads.judge, {"scaling": {"lookup": 0.91, "step": 0.89}}, [True, False]),
         (memory.judge, {"beyond": 24.5}, [False]),
         (dlrm.judge, {"times": {"dense tf-keras": 2.1, "tower": 0.69}}, [True, False]),
-        (pauses.judge, {"longest_ms": 5.1, "wrong": 0}, [False, True]),
-        (pauses.judge, {"longest_ms": 4.9, "wrong": 1}, [True, False]),
+        (pauses.judge, {"longest_ms": 5.1, "longest_push_ms": 1.0, "wrong": 0}, [False, True, True]),
+        (pauses.judge, {"longest_ms": 4.9, "longest_push_ms": 5.1, "wrong": 1}, [True, False, False]),
     ],
 )
 def test_judges_compare_with_the_targets(judge: bench_elastic.Judge, case: dict[str, Any], passes: list[bool]) -> None:

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/cut/model_changes.h"
 #include "src/cut/model_cut.h"
 
 namespace elastic_training {
@@ -61,21 +62,21 @@ inline std::vector<uint64_t> Keys(uint64_t first, size_t count) {
 
 struct CutRow {
   uint32_t count, kind;
-  std::vector<float> values;  // weights and slots, empty unless full
+  std::vector<float> values;  // weights and, of checkpoints, slots; empty unless full
   bool operator==(const CutRow& other) const {
     return count == other.count && kind == other.kind && values == other.values;
   }
 };
 
-/// What checkpoints make of cuts: keys and rows.
+/// What checkpoints and servers make of cuts: keys and rows.
 using Copy = std::map<uint64_t, CutRow>;
 
 /// Reads a cut of a table to its end into a copy, and returns how many rows it had; a key that comes twice is an error.
-inline size_t ReadInto(TableCut* cut, bool changes_only, Copy* copy, size_t bytes = 64 << 10) {
+inline size_t ReadInto(TableReader* cut, bool changes_only, Copy* copy, size_t bytes = 64 << 10) {
   if (!changes_only) copy->clear();
   const RowBlock evicted = cut->TakeEvicted();
   for (const uint64_t key : evicted.keys) copy->erase(key);
-  const size_t columns = cut->table().layout().dim + cut->table().layout().slots;
+  const size_t columns = cut->columns();
   std::map<uint64_t, int> seen;
   for (;;) {
     const RowBlock block = cut->Read(bytes);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two threads train while cuts are taken: each row of a cut is as it was at one instant between steps. `make test-tsan`
-// runs these too.
+// Two threads train while cuts of checkpoints and publishers are taken: each row of a cut is as it was at one instant
+// between steps. `make test-tsan` runs these too.
 //
 // Every step of a thread updates each of its keys in both tables once, so at any instant between steps all its rows tell
 // the same number of updates: a row of another instant, or a torn one, tells another.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "cut_fixture.h"
@@ -60,6 +61,8 @@ class Trainers {
 
 // Weights after n updates, by the table itself.
 std::vector<float> Replayed(uint64_t updates) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
   static const auto table = CountingTable("replay");
   static std::vector<std::vector<float>> known = {std::vector<float>(2 * kDim, 0)};
   while (known.size() <= updates) {
@@ -83,7 +86,8 @@ std::vector<uint64_t> CheckInstant(const Copy& copy) {
     const auto first = copy.find(t * kOwnKeys);
     if (first == copy.end()) continue;
     steps[t] = first->second.count;
-    const std::vector<float> expected = Replayed(steps[t]);
+    std::vector<float> expected = Replayed(steps[t]);
+    expected.resize(first->second.values.size());
     for (size_t i = 0; i < kOwnKeys; ++i) {
       const auto row = copy.find(t * kOwnKeys + i);
       EXPECT_NE(row, copy.end());
@@ -136,6 +140,60 @@ TEST(CutThreads, HoldTrainingBackWhenMemoryIsFull) {
     most = std::max(most, cut->kept());
   });
   EXPECT_LE(most, kThreads * 2 * kOwnKeys * 100);  // what calls that had begun could add
+}
+
+// Reads changes of two tables into copies, and returns whether they have all.
+bool Publish(const std::vector<ElasticTable*>& tables, size_t memory_bytes, Copy* copies) {
+  ModelChanges changes(tables, memory_bytes);
+  // Training changes some rows before they are read.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (size_t t = 0; t < tables.size(); ++t) ReadInto(&changes.at(t), true, &copies[t], 16 << 10);
+  return changes.End(true);
+}
+
+TEST(CutThreads, PublishTheRowsOfOneInstantBesideCheckpoints) {
+  const auto a = CountingTable("a"), b = CountingTable("b");
+  a->Follow(), b->Follow();
+  std::atomic<bool> stop{false};
+  Trainers trainers({a.get(), b.get()});
+  std::thread checkpoints([&] {
+    Copy copy;
+    for (uint64_t token = 1; !stop.load() && !testing::Test::HasFailure(); ++token) {
+      ModelCut cut({a.get(), b.get()}, {token % 3 == 0 ? 0 : token - 1, token, size_t{64} << 20});
+      ReadInto(&cut.at(0), cut.changes_only(), &copy, 16 << 10);
+      CheckInstant(copy);
+      while (!cut.at(1).Read(1 << 20).empty()) {
+      }
+      cut.End(true);
+    }
+  });
+  Copy copies[2];
+  for (int i = 0; i < kCuts && !testing::Test::HasFailure(); ++i) {
+    EXPECT_TRUE(Publish({a.get(), b.get()}, size_t{64} << 20, copies));
+    EXPECT_EQ(CheckInstant(copies[0]), CheckInstant(copies[1]));
+  }
+  stop = true;
+  checkpoints.join();
+}
+
+TEST(CutThreads, LeaveChangesToTheNextCutWhenMemoryIsFull) {
+  const auto a = CountingTable("a"), b = CountingTable("b");
+  a->Follow(), b->Follow();
+  Copy copies[2];
+  int whole = 0;
+  {
+    Trainers trainers({a.get(), b.get()});
+    for (int i = 0; i < kCuts; ++i) {
+      whole += Publish({a.get(), b.get()}, 1, copies);
+      const uint64_t steps = trainers.steps();
+      while (trainers.steps() < steps + 4) std::this_thread::yield();
+    }
+  }
+  EXPECT_LT(whole, kCuts);
+  EXPECT_TRUE(Publish({a.get(), b.get()}, 1, copies));
+  const std::vector<uint64_t> steps = CheckInstant(copies[0]);
+  EXPECT_EQ(CheckInstant(copies[1]), steps);
+  EXPECT_EQ(2 * (steps[0] + steps[1]), a->step());
 }
 
 TEST(CutThreads, LetTrainingGoOnWhenNobodyReads) {

@@ -10,11 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "src/cut/model_changes.h"
 
 namespace elastic_training {
 namespace {
@@ -246,23 +247,15 @@ TEST(Eviction, StepsAreShortAndCoverEveryRow) {
   EXPECT_EQ(swept.table.counts().full, 0);
 }
 
-TEST(Eviction, EvictedKeysBecomeTombstones) {
+TEST(Eviction, PublishersLearnOfEvictedKeys) {
   SweptTable swept(Policy(Strategy("ttl", {{"days", 1}})), {{"kind", "count"}, {"threshold", 2}});
-  swept.Train({1, 1, 2, 2, 3}, 0);  // Key 3 stays a candidate, which no consumer knows.
-  swept.table.AddConsumer(0);
-  std::set<uint64_t> changed, evicted;
-  const auto collect = [&] {
-    changed.clear(), evicted.clear();
-    swept.table.Collect(
-        0, [&](const RowView& row) { changed.insert(row.key); },
-        [&](uint64_t key, std::string_view) { evicted.insert(key); });
-  };
-  collect();
-  EXPECT_EQ(changed, (std::set<uint64_t>{1, 2}));
+  swept.Train({1, 1, 2, 2, 3}, 0);  // Key 3 stays a candidate, of which publishers do not know.
+  swept.table.Follow();
   swept.Train({2}, kDay);
   EXPECT_EQ(swept.eviction.Run(kDay + 1), 2u);
-  collect();
-  EXPECT_EQ(evicted, (std::set<uint64_t>{1}));
+  ModelChanges cut({&swept.table}, 1 << 20);
+  EXPECT_EQ(cut.at(0).TakeEvicted().keys, (std::vector<uint64_t>{1}));
+  EXPECT_EQ(cut.at(0).Read(1 << 20).keys, (std::vector<uint64_t>{2}));
 }
 
 TEST(Eviction, RefusesUnknownPoliciesByName) {

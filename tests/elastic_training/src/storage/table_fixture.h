@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/storage/elastic_table.h"
+#include "src/cut/model_changes.h"
 
 namespace elastic_training {
 
@@ -78,17 +78,23 @@ void VisitAll(const ElasticTable& table, const Visit& visit) {
   while (cursor != 0);
 }
 
-/// Changes that a consumer collected.
+/// What a publisher reads of a table.
 struct Changes {
   std::map<uint64_t, RowKind> rows;
-  std::set<uint64_t> evicted;
+  std::set<uint64_t> evicted;  // Some may be back, among the rows.
 };
 
-inline Changes Collected(ElasticTable* table, int consumer) {
+/// Begins a cut of the changes since the one before, and reads it to its end.
+inline Changes ChangesOf(ElasticTable* table) {
   Changes changes;
-  table->Collect(
-      consumer, [&](const RowView& row) { changes.rows[row.key] = row.kind; },
-      [&](uint64_t key, std::string_view) { changes.evicted.insert(key); });
+  ModelChanges cut({table}, size_t{64} << 20);
+  for (const uint64_t key : cut.at(0).TakeEvicted().keys) changes.evicted.insert(key);
+  for (RowBlock block; !(block = cut.at(0).Read(1 << 20)).empty();) {
+    for (size_t i = 0; i < block.keys.size(); ++i) {
+      changes.rows[block.keys[i]] = static_cast<RowKind>(block.meta[3 * i + 2]);
+    }
+  }
+  cut.End(true);
   return changes;
 }
 

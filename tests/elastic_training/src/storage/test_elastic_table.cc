@@ -46,11 +46,11 @@ TEST(ElasticTable, GrowsInOneBatchThatSplitsSegmentsManyTimes) {
 }
 
 TEST(ElasticTable, CountsStopAtTheirMaximum) {
-  RowHeader header{1, 0, kLiveFlag | kDirtyFlags};
+  RowHeader header{1, 0, kLiveFlag | kCheckpointDirty};
   header.Count(RowHeader::kMaxCount - 1);
   header.Count(5);
   EXPECT_EQ(header.count(), RowHeader::kMaxCount);
-  EXPECT_EQ(header.flags(), kLiveFlag | kDirtyFlags);
+  EXPECT_EQ(header.flags(), kLiveFlag | kCheckpointDirty);
 }
 
 TEST(ElasticTable, ComparesTheBytesOfStrings) {
@@ -142,7 +142,7 @@ TEST(ElasticTable, SweepsEvictAndReleaseWhatTheyDecide) {
   const auto table = MakeTable(kLasso);
   Batch batch(Numbers(0, 200000));
   batch.Lookup(table.get(), true);
-  table->AddConsumer(1);
+  table->Follow();
   size_t visits = 0;
   uint64_t cursor = 0;
   do {
@@ -157,7 +157,7 @@ TEST(ElasticTable, SweepsEvictAndReleaseWhatTheyDecide) {
   const std::vector<float> trained = batch.rows;
   batch.Lookup(table.get(), false);
   for (size_t i = 0; i < 200000; ++i) ASSERT_EQ(batch.rows[i * 4], i % 4 < 2 ? 0 : trained[i * 4]);
-  const Changes changes = Collected(table.get(), 1);
+  const Changes changes = ChangesOf(table.get());
   EXPECT_EQ(changes.evicted.size(), 50000u);
   EXPECT_EQ(changes.rows.size(), 150000u);
   EXPECT_EQ(changes.rows.at(1), RowKind::kReleased);
@@ -165,30 +165,6 @@ TEST(ElasticTable, SweepsEvictAndReleaseWhatTheyDecide) {
   const size_t bytes = table->bytes();
   Batch(Numbers(1000000, 50000)).Lookup(table.get(), true);
   EXPECT_LT(table->bytes(), bytes * 1.05);
-}
-
-TEST(ElasticTable, ConsumersCollectChangesIndependently) {
-  const auto table = MakeTable(R"({"admission": {"kind": "count", "threshold": 2}})");
-  Batch batch({1, 1, 2, 2, 3});
-  batch.Lookup(table.get(), true);
-  table->AddConsumer(0);
-  table->AddConsumer(2);
-  EXPECT_THROW(table->AddConsumer(3), std::invalid_argument);
-  // All rows are new to a consumer; candidates are none.
-  EXPECT_EQ(Collected(table.get(), 0).rows, (std::map<uint64_t, RowKind>{{1, RowKind::kFull}, {2, RowKind::kFull}}));
-  EXPECT_TRUE(Collected(table.get(), 0).rows.empty());
-  Batch one({1});
-  one.Lookup(table.get(), true);
-  // Reading changes nothing; updates do.
-  EXPECT_TRUE(Collected(table.get(), 0).rows.empty());
-  one.Update(table.get(), {1, 1, 1, 1});
-  table->Evict(Batch({2, 3}).keys());
-  EXPECT_EQ(Collected(table.get(), 0).rows, (std::map<uint64_t, RowKind>{{1, RowKind::kFull}}));
-  Batch({2, 2}).Lookup(table.get(), true);
-  const Changes second = Collected(table.get(), 2);
-  EXPECT_EQ(second.rows.size(), 2u);
-  EXPECT_TRUE(second.evicted.empty());  // evicted and back
-  EXPECT_EQ(Collected(table.get(), 0).rows, (std::map<uint64_t, RowKind>{{2, RowKind::kFull}}));
 }
 
 // Random steps of all kinds beside a map of what each key has.

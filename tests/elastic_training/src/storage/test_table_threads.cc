@@ -92,27 +92,28 @@ TEST(TableThreads, GrowTogether) {
   EXPECT_EQ(all.Lookup(table.get(), false), std::vector<float>(4 * kKeys, 3));
 }
 
-// Lasso releases rows, a sweep evicts, consumers collect, while two threads train.
-TEST(TableThreads, TrainEvictReleaseAndCollect) {
+// Lasso releases rows, a sweep evicts, a publisher reads changes, while two threads train.
+TEST(TableThreads, TrainEvictReleaseAndPublish) {
   const auto table = MakeTable(R"({"key": "string", "optimizer": {"kind": "adagrad", "l21": 0.01, "release_after": 2},
                                    "admission": {"kind": "count", "threshold": 2}})");
-  table->AddConsumer(0);
+  table->Follow();
   std::vector<std::string> texts;
   for (int i = 0; i < 3000; ++i) texts.push_back("key " + std::to_string(i));
   std::atomic<bool> stop{false};
   std::map<uint64_t, RowKind> followed;
   const auto follow = [&] {
-    const Changes changes = Collected(table.get(), 0);
+    const Changes changes = ChangesOf(table.get());
     for (const uint64_t key : changes.evicted) followed.erase(key);
     for (const auto& [key, kind] : changes.rows) followed[key] = kind;
   };
-  std::thread collector([&] {
+  std::thread publisher([&] {
     while (!stop.load()) follow();
   });
   std::thread sweeper([&] {
     std::mt19937 random(7);
     uint64_t cursor = 0;
     while (!stop.load()) {
+      const Writing writing;
       cursor = table->Sweep(cursor, [&](const RowView& row) {
         return random() % 50 == 0 ? RowFate::kEvict : row.count % 50 == 49 ? RowFate::kRelease : RowFate::kKeep;
       });
@@ -128,6 +129,7 @@ TEST(TableThreads, TrainEvictReleaseAndCollect) {
         views.push_back(texts[key]);
       }
       Batch batch(keys, views);
+      const Writing writing;
       batch.Lookup(table.get(), true);
       std::vector<float> gradients(400);
       for (float& gradient : gradients) gradient = static_cast<float>(static_cast<int>(random() % 3) - 1) * 0.1f;
@@ -135,7 +137,7 @@ TEST(TableThreads, TrainEvictReleaseAndCollect) {
     }
   });
   stop = true;
-  collector.join();
+  publisher.join();
   sweeper.join();
   follow();
   std::map<uint64_t, RowKind> rows;
