@@ -62,7 +62,7 @@ def bits_of(code: tf.Tensor, positions: Sequence[int]) -> tf.Tensor:
     if list(positions) == list(range(first, first + count)):
         shifted = tf.bitwise.right_shift(code, _word(first)) if first else code
         return tf.bitcast(tf.bitwise.bitwise_and(shifted, _word((1 << count) - 1)), tf.int64)
-    single = tf.bitwise.right_shift(code[..., tf.newaxis], _words(positions))
+    single = tf.bitwise.right_shift(tf.expand_dims(code, -1), _words(positions))
     single = tf.bitwise.bitwise_and(single, _word(1))
     return tf.bitcast(tf.reduce_sum(tf.bitwise.left_shift(single, _words(range(count))), -1), tf.int64)
 

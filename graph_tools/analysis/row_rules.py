@@ -274,6 +274,10 @@ def _pad(rows: RowFacts, node: Node) -> Size | None:
     return _first(rows, node) if padding is not None and padding.shape[:1] > (0,) and not padding[0].any() else None
 
 
+def _bitcast(rows: RowFacts, node: Node) -> Size | None:
+    return _first(rows, node) if attribute(node, "T").size == attribute(node, "type").size else None
+
+
 def _batch_norm(rows: RowFacts, node: Node) -> Size | None:
     return None if attribute(node, "is_training", True) else _first(rows, node)
 
@@ -292,6 +296,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _batch_norm),
     **dict.fromkeys(("Pad", "PadV2"), _pad),
     "AddN": _add_n,
+    "Bitcast": _bitcast,
     "BroadcastTo": _broadcast_to,
     "ConcatV2": _concat,
     "Einsum": _einsum,

@@ -40,8 +40,9 @@ _UNARY = {
     "StringToNumber", "StringUpper", "Tanh", "ZerosLike", "BiasAdd", "Identity", "Softmax",
 }  # fmt: skip
 _BROADCAST = {
-    "Add", "AddV2", "DivNoNan", "Equal", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Less", "LessEqual",
-    "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "RealDiv", "SelectV2", "StringJoin", "Sub",
+    "Add", "AddV2", "BitwiseAnd", "BitwiseXor", "DivNoNan", "Equal", "FloorDiv", "FloorMod", "Greater", "GreaterEqual",
+    "LeftShift", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "RealDiv",
+    "RightShift", "SelectV2", "StringJoin", "Sub",
 }  # fmt: skip
 _SEGMENTS = {"SparseSegmentMean", "SparseSegmentSum", "SparseSegmentSqrtN"}
 
@@ -153,6 +154,8 @@ class SizeFinder:
             return None if array is None else tuple(array.shape)
         if node.op in {"ReadVariableOp", *_UNARY}:
             return self.of(inputs[0])
+        if node.op == "Bitcast":
+            return self.of(inputs[0]) if attribute(node, "T").size == attribute(node, "type").size else None
         if node.op == "LookupTableFindV2":
             plain = self.graph[inputs[0].node].op in {"HashTableV2", "MutableHashTableV2"}
             return self.of(inputs[1]) if plain else None

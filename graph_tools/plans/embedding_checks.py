@@ -11,10 +11,12 @@ from graph_tools.plans.embedding_parts import (
     COMBINERS,
     LAYOUTS,
     Add,
+    Bits,
     Bucketize,
     Clip,
     Column,
     Copy,
+    Divide,
     FastHash,
     GroupOutput,
     Key,
@@ -27,6 +29,7 @@ from graph_tools.plans.embedding_parts import (
     StrongHash,
     ToString,
     WrapNegative,
+    XorShift,
 )
 from graph_tools.plans.records import wrong
 
@@ -83,11 +86,20 @@ def _step_problem(step: Step) -> tuple[str, str] | None:
             return f"{step.op} {step.value}", "an int64"
         case Clip() if not (step.low in _INT64 and step.high in _INT64 and step.low <= step.high):
             return f"clip to {step.low}-{step.high}", "two int64, the lower first"
-        case WrapNegative() if step.by not in range(1, 1 << 63):
-            return f"wrap_negative by {step.by}", "at least 1"
+        case WrapNegative() | Divide() if step.by not in range(1, 1 << 63):
+            return f"{step.op} by {step.by}", "at least 1"
+        case XorShift() if step.by not in range(1, 64):
+            return f"xor_shift by {step.by}", "1 to 63"
+        case Bits() if not _has_bits(step):
+            return f"{step.count} bits from {step.first}, every {step.every}", "1 to 63 of 64 bits"
         case Bucketize() if not (all(map(math.isfinite, step.boundaries)) and _ascends(step.boundaries)):
             return "boundaries that are not finite and ascending", "finite numbers in ascending order"
     return None
+
+
+def _has_bits(step: Bits) -> bool:
+    within = step.first >= 0 and step.every >= 1 and 1 <= step.count <= 63
+    return within and step.first + (step.count - 1) * step.every < 64
 
 
 def _ascends(numbers: Sequence[float]) -> bool:

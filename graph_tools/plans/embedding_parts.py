@@ -92,7 +92,47 @@ class Bucketize:
     boundaries: tuple[float, ...]
 
 
-Step = FastHash | StrongHash | LegacyHash | ToString | Mod | Add | Multiply | Clip | WrapNegative | Bucketize
+@dataclass(frozen=True)
+class Divide:
+    """`FloorDiv`."""
+
+    op: ClassVar[str] = "divide"
+    by: int
+
+
+@dataclass(frozen=True)
+class XorShift:
+    """`BitwiseXor` of the 64 bits of a number with the same bits, shifted towards the lowest by `by`."""
+
+    op: ClassVar[str] = "xor_shift"
+    by: int
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The number that the bits `first`, `first + every` … of a number form, the first one as the lowest."""
+
+    op: ClassVar[str] = "bits"
+    first: int
+    count: int
+    every: int = 1
+
+
+Step = (
+    FastHash
+    | StrongHash
+    | LegacyHash
+    | ToString
+    | Mod
+    | Add
+    | Multiply
+    | Clip
+    | WrapNegative
+    | Bucketize
+    | Divide
+    | XorShift
+    | Bits
+)
 
 
 @dataclass(frozen=True)

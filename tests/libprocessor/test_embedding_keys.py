@@ -66,8 +66,23 @@ def test_arithmetic_equals_tensorflow(numbered: Path, type_: Any) -> None:
     mixed = tf.math.floormod(product, tf.constant(ROWS, wide.dtype)).numpy()
     steps = (plans.Multiply(7919), plans.Add(17), plans.Mod(ROWS))
     assert keys_of(numbered, type_, values, *steps) == list(mixed)
+    quotients = tf.math.floordiv(remainders, tf.constant(7, remainders.dtype)).numpy()
+    assert keys_of(numbered, type_, values, plans.Mod(ROWS), plans.Divide(7)) == list(quotients)
     clipped = np.clip(wide, np.asarray(3, wide.dtype), np.asarray(4000, wide.dtype))
     assert keys_of(numbered, type_, values, plans.Clip(3, 4000)) == list(clipped)
+
+
+@pytest.mark.parametrize("type_", [np.int32, np.int64, np.uint32, np.uint64])
+def test_bits_equal_tensorflow(numbered: Path, type_: Any) -> None:
+    values = INTEGERS.astype(type_)
+    words = tf.constant(values.astype(np.int64).view(np.uint64))
+    mixed = tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, tf.constant(31, tf.uint64)))
+    for first, count, every in ((0, 12, 1), (52, 12, 1), (3, 11, 5), (63, 1, 1)):
+        taken = np.zeros(len(values), np.int64)
+        for bit in range(count):
+            place = tf.constant(first + bit * every, tf.uint64)
+            taken |= (tf.bitwise.right_shift(mixed, place).numpy() & np.uint64(1)).astype(np.int64) << bit
+        assert keys_of(numbered, type_, values, plans.XorShift(31), plans.Bits(first, count, every)) == list(taken)
 
 
 @pytest.mark.parametrize("type_", [np.float32, np.float64, np.int32, np.int64])

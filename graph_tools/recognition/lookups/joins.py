@@ -97,6 +97,9 @@ class Joiner:
     def added(self, node: Node) -> Piece | None:
         """Return the sum of pieces and constants."""
         sizes = self.batches.of(node.output())
+        sequences = self._added_sequences(node)
+        if sequences is not None:
+            return sequences
         if not sizes or not is_static(sizes[1:]) or attribute(node, "data_format", b"NHWC") != b"NHWC":
             return None
         pieces: list[Piece] = []
@@ -117,6 +120,15 @@ class Joiner:
             return None
         parts = tuple(part.added() for piece in pieces for part in piece.parts)
         return Piece(pieces[0].batch, tuple(sizes[1:]), parts, _numbers(initial))
+
+    def _added_sequences(self, node: Node) -> Piece | None:
+        """Return the sum of sequences [batch, T, w] of one T."""
+        found = [piece for piece in map(self.piece_of, node.inputs) if piece is not None and piece.sequence is not None]
+        if len(found) < len(node.inputs) or not self._one_batch(found) or any(piece.initial for piece in found):
+            return None
+        if not all(self._are_alike(piece.shape, found[0].shape) for piece in found):
+            return None
+        return replace(found[0], parts=tuple(part.added() for piece in found for part in piece.parts))
 
     def _constant(self, output: Output, sizes: tuple[Size, ...]) -> np.ndarray | None:
         """Return a known value [width] that is added to every row."""
@@ -165,7 +177,7 @@ class Joiner:
         combiner = {"Sum": "sum", "Mean": "mean"}[op]
         if piece.sequence is not None:
             # The mean of no values is NaN in TensorFlow, and zeros here.
-            known = gone == [0] and op == "Sum" and not any(part.accumulate for part in piece.parts)
+            known = gone == [0] and op == "Sum"
             return tuple(replace(part, combiner="sum") for part in piece.parts) if known else None
         if row_width(piece.shape[: gone[0]]) != 1:
             return None

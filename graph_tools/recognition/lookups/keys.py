@@ -12,8 +12,10 @@ from graph_tools.analysis.ranges import ANY, RangeFinder
 from graph_tools.graph import Node, Output, attribute, constant, dtype_of, skip, source
 from graph_tools.plans.embedding_parts import (
     Add,
+    Bits,
     Bucketize,
     Clip,
+    Divide,
     FastHash,
     LegacyHash,
     Mod,
@@ -22,7 +24,10 @@ from graph_tools.plans.embedding_parts import (
     StrongHash,
     ToString,
     WrapNegative,
+    XorShift,
 )
+from graph_tools.recognition.lookups.code_steps import OPS as CODE_OPS
+from graph_tools.recognition.lookups.code_steps import code_step
 from graph_tools.recognition.lookups.pieces import KeySource
 from graph_tools.recognition.lookups.vocabularies import Vocabularies
 from graph_tools.rewriting.outcome import Found, Refused, value_of
@@ -31,6 +36,8 @@ from graph_tools.rewriting.outcome import Found, Refused, value_of
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 _FLOATS = ("float32", "float64")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+# Steps whose result an overflow of 32 bits before them changes.
+_WIDE = (Bits, Divide, Mod, WrapNegative, XorShift)
 _AS_STRING = {"precision": -1, "scientific": False, "shortest": False, "width": -1, "fill": b""}
 
 
@@ -79,8 +86,10 @@ class KeyFinder:
             return output, ()
         if is_reshape(self.graph, node):
             return self.walk(node.inputs[0]) if shaped and self.batches.keeps_rows(node) else (output, ())
-        if node.op == "Cast":
+        if node.op == "Cast" and attribute(node, "SrcT").name != "uint64":
             return self.walk(node.inputs[0], shaped) if self._keeps_every_value(node) else (output, ())
+        if node.op in {"Bitcast", "Cast"}:
+            return self._walk_word(node, output, shaped)
         if node.op == "Bucketize":
             return self._walk_bucketize(node, shaped)
         found = self.step(node)
@@ -92,9 +101,28 @@ class KeyFinder:
             return values, steps
         if isinstance(step, (FastHash, StrongHash, LegacyHash)):
             return values, (*steps, step)
-        if any(isinstance(each, (Mod, WrapNegative)) for each in (*steps, step)) and self._may_overflow(before):
+        if any(isinstance(each, _WIDE) for each in (*steps, step)) and self._may_overflow(before):
             return output, ()
+        if steps and isinstance(step, Add) and isinstance(steps[-1], Add):
+            total = step.value + steps[-1].value
+            if _LEAST <= total <= _MOST:
+                return values, (*steps[:-1], Add(total)) if total else steps[:-1]
         return values, (*steps, step)
+
+    def _walk_word(self, node: Node, output: Output, shaped: bool) -> tuple[Output, tuple[Step, ...]]:
+        """Follow a change of the type of 64 bits, after which steps give what ops on the new type give.
+
+        Ops on uint64 from which steps are made treat the bits alike, signed or not; those on int64 do not, so that the
+        bits must be a small number by then.
+        """
+        names = ("T", "type") if node.op == "Bitcast" else ("SrcT", "DstT")
+        before, after = (attribute(node, name) for name in names)
+        if node.op == "Bitcast" and (before.name, after.name) == ("int64", "uint64"):
+            return self.walk(node.inputs[0], shaped)
+        if (before.name, after.name) != ("uint64", "int64"):
+            return output, ()
+        values, steps = self.walk(node.inputs[0], shaped)
+        return (values, steps) if steps and isinstance(steps[-1], Bits) else (output, ())
 
     def _may_overflow(self, output: Output) -> bool:
         """Return whether arithmetic on an int32 may give another number than on an int64."""
@@ -105,8 +133,7 @@ class KeyFinder:
 
     def _keeps_every_value(self, cast: Node) -> bool:
         before, after = attribute(cast, "SrcT"), attribute(cast, "DstT")
-        # Steps on uint64 are unsigned.
-        if before.name not in INTEGERS or before.name == "uint64" or not after.is_integer:
+        if before.name not in INTEGERS or not after.is_integer:
             return False
         if after.name == "int64":
             return True
@@ -138,8 +165,10 @@ class KeyFinder:
             return (inputs[0], ToString()) if plain and number else None
         if node.op in {"Select", "SelectV2"}:
             return self._wrap_step(node)
-        if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorMod", "Maximum", "Minimum"}:
-            return self._arithmetic(node)
+        if node.op in CODE_OPS:
+            return code_step(self.graph, node)
+        if node.op in {"Add", "AddV2", "Sub", "Mul", "FloorDiv", "FloorMod", "Maximum", "Minimum"}:
+            return self._word_arithmetic(node) if attribute(node, "T").name == "uint64" else self._arithmetic(node)
         if node.op == "ClipByValue":
             low, high = map(self.number, inputs[1:])
             return (inputs[0], Clip(low, high)) if low is not None and high is not None and low <= high else None
@@ -150,12 +179,14 @@ class KeyFinder:
         if dtype.name not in ("int32", "int64"):
             return None
         number, before = self.number(node.inputs[1]), node.inputs[0]
-        if number is None and node.op not in {"Sub", "FloorMod"}:
+        if number is None and node.op not in {"Sub", "FloorDiv", "FloorMod"}:
             number, before = self.number(node.inputs[0]), node.inputs[1]
         if number is None or self.number(before) is not None:
             return None
         if node.op == "FloorMod":
             return (before, Mod(number)) if number > 0 else None
+        if node.op == "FloorDiv":
+            return (before, Divide(number)) if number > 0 else None
         if node.op == "Mul":
             return (before, Multiply(number)) if dtype.name == "int64" else None
         if node.op == "Maximum":
@@ -163,6 +194,18 @@ class KeyFinder:
         if node.op == "Minimum":
             return before, Clip(_LEAST, number)
         return before, Add(-number if node.op == "Sub" else number)
+
+    def _word_arithmetic(self, node: Node) -> tuple[Output, Step] | None:
+        """Return the step of a sum or product of 64 bits with a constant."""
+        if node.op not in {"Add", "AddV2", "Mul"}:
+            return None
+        for before, other in (node.inputs, node.inputs[::-1]):
+            number = self.number(other)
+            if number is not None:
+                # A plan has the bits as a signed number.
+                signed = number - (1 << 64) if number > _MOST else number
+                return before, Multiply(signed) if node.op == "Mul" else Add(signed)
+        return None
 
     def _wrap_step(self, select: Node) -> tuple[Output, Step] | None:
         """Recognize `where(ids < 0, ids + n, ids)`, Keras 3's repair of negative ids."""

@@ -92,8 +92,9 @@ void EmbeddingPlanReader::ReadKey(JsonFields fields) {
 }
 
 void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step) {
-  step->kind = static_cast<StepKind>(fields.Choice("op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod",
-                                                          "add", "multiply", "clip", "bucketize", "wrap_negative"}));
+  step->kind = static_cast<StepKind>(
+      fields.Choice("op", {"fast_hash", "strong_hash", "legacy_hash", "to_string", "mod", "add", "multiply", "clip",
+                           "bucketize", "wrap_negative", "divide", "xor_shift", "bits"}));
   switch (step->kind) {
     case StepKind::kStrongHash: {
       const JsonValue key = fields.List("key", 2);
@@ -127,7 +128,17 @@ void EmbeddingPlanReader::ReadStep(JsonFields fields, bool first, PlanStep* step
       if (step->first > step->second) fields.Field("low").Refuse("at most 'high'");
       break;
     case StepKind::kWrapNegative:
+    case StepKind::kDivide:
       step->first = fields.Int("by", 1, INT64_MAX);
+      break;
+    case StepKind::kXorShift:
+      step->first = fields.Int("by", 1, 63);
+      break;
+    case StepKind::kBits:
+      step->first = fields.Int("first", 0, 63);
+      step->second = fields.Int("count", 1, 63);
+      if (fields.Has("every")) step->third = fields.Int("every", 1, 63);
+      if (step->first + (step->second - 1) * step->third > 63) fields.Field("count").Refuse("no bit beyond the 64th");
       break;
     case StepKind::kBucketize:
       step->boundaries = fields.Floats("boundaries", kMaxFloats);

@@ -22,13 +22,17 @@ enum class StepKind {
   kMultiply,
   kClip,
   kBucketize,
-  kWrapNegative
+  kWrapNegative,
+  kDivide,
+  kXorShift,
+  kBits
 };
 
 struct PlanStep {
   StepKind kind;
-  int64_t first = 0;              // buckets, by, value or low
-  int64_t second = 0;             // high
+  int64_t first = 0;              // buckets, by, value, low or first
+  int64_t second = 0;             // high or count
+  int64_t third = 1;              // every
   uint64_t key[2] = {0, 0};       // strong_hash
   std::vector<float> boundaries;  // ascending
 };

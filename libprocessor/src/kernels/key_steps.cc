@@ -105,6 +105,20 @@ void FloorMod(const FastMod& mod, bool negative_divisor, size_t n, int64_t* keys
   }
 }
 
+// Makes a number of the bits first, first + every, and so on, the first one as the lowest.
+void TakeBits(int64_t first, int64_t count, int64_t every, size_t n, int64_t* keys) {
+  if (every == 1 || count == 1) {
+    const uint64_t mask = (uint64_t{1} << count) - 1;
+    for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(static_cast<uint64_t>(keys[i]) >> first & mask);
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    uint64_t left = static_cast<uint64_t>(keys[i]) >> first, taken = 0;
+    for (int64_t bit = 0; bit < count; ++bit, left >>= every) taken |= (left & 1) << bit;
+    keys[i] = static_cast<int64_t>(taken);
+  }
+}
+
 template <typename T>
 void Clip(int64_t low, int64_t high, size_t n, int64_t* keys) {
   const auto least = static_cast<T>(low), most = static_cast<T>(high);
@@ -146,7 +160,7 @@ absl::Status KeySteps::Make(const PlanKey& key, tensorflow::DataType type, KeySt
 
 absl::Status KeySteps::Add(const PlanStep& planned, bool* text, bool* is_unsigned) {
   if (IsHash(planned.kind) != *text) return Refused(*text ? "a step on strings" : "a hash of a number", "the other");
-  Step step{planned.kind, planned.first, planned.second,    {planned.key[0], planned.key[1]},
+  Step step{planned.kind, planned.first, planned.second,    planned.third, {planned.key[0], planned.key[1]},
             FastMod(),    *is_unsigned,  planned.boundaries};
   const auto magnitude = static_cast<uint64_t>(planned.first);
   if (IsHash(planned.kind)) step.mod = FastMod(magnitude);
@@ -154,15 +168,17 @@ absl::Status KeySteps::Add(const PlanStep& planned, bool* text, bool* is_unsigne
     if (*is_unsigned && planned.first < 0) return Refused("mod of uint64 by a negative number", "a positive one");
     step.mod = FastMod(planned.first < 0 ? 0 - magnitude : magnitude);
   }
+  if (planned.kind == StepKind::kDivide) step.mod = FastMod(magnitude);
   if (planned.kind == StepKind::kBucketize && *is_unsigned) return Refused("bucketize of uint64", "another type");
   if (planned.kind == StepKind::kClip && *is_unsigned) {
     step.first = std::max<int64_t>(step.first, 0);
     step.second = std::max<int64_t>(step.second, 0);
   }
   *text = planned.kind == StepKind::kToString;
-  // Sums and products of uint64 are uint64, and so are their digits; the rest gives less than 2^63.
+  // Sums and products of uint64 are uint64, and so are their digits; the rest gives less than 2^63, or is uint64 again.
   *is_unsigned = *is_unsigned && (planned.kind == StepKind::kAdd || planned.kind == StepKind::kMultiply ||
-                                  planned.kind == StepKind::kToString);
+                                  planned.kind == StepKind::kToString || planned.kind == StepKind::kXorShift ||
+                                  (planned.kind == StepKind::kDivide && planned.first == 1));
   steps_.push_back(std::move(step));
   return absl::OkStatus();
 }
@@ -218,6 +234,23 @@ void KeySteps::Apply(const Step& step, size_t n, int64_t* keys) const {
       } else {
         Clip<int64_t>(step.first, step.second, n, keys);
       }
+      break;
+    case StepKind::kDivide:
+      if (step.is_unsigned) {
+        for (size_t i = 0; i < n; ++i)
+          keys[i] = static_cast<int64_t>(step.mod.Quotient(static_cast<uint64_t>(keys[i])));
+      } else {
+        for (size_t i = 0; i < n; ++i) keys[i] = step.mod.FloorQuotient(keys[i]);
+      }
+      break;
+    case StepKind::kXorShift:
+      for (size_t i = 0; i < n; ++i) {
+        const auto bits = static_cast<uint64_t>(keys[i]);
+        keys[i] = static_cast<int64_t>(bits ^ bits >> step.first);
+      }
+      break;
+    case StepKind::kBits:
+      TakeBits(step.first, step.second, step.third, n, keys);
       break;
     case StepKind::kWrapNegative:
       if (step.is_unsigned) break;

@@ -45,6 +45,7 @@ class KeySteps {
     StepKind kind;
     int64_t first = 0;
     int64_t second = 0;
+    int64_t third = 1;
     uint64_t key[2] = {0, 0};
     FastMod mod;
     bool is_unsigned = false;  // it takes uint64

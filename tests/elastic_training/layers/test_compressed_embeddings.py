@@ -13,6 +13,8 @@ import tensorflow as tf
 
 import elastic_training as et
 import graph_tools
+import processor
+from graph_tools.readers import read_model
 
 KEYS = np.array([[5, 0, 1 << 62], [7, 7, -1], [0, 0, 0]], np.int64)
 WORDS = np.array([["a", "", "b"], ["c", "c", "d"], ["", "", ""]])
@@ -179,14 +181,21 @@ def test_files_and_exports_score_as_the_model(name: str, tmp_path: Path) -> None
     np.testing.assert_allclose(scores, expected, rtol=tolerance)
 
 
-def test_graph_tools_takes_an_export_and_keeps_its_scores(tmp_path: Path) -> None:
-    model = model_of(binary(cut="skip"))
+@pytest.mark.parametrize("name", ["skip", "quotient, mul"])
+def test_optimized_exports_are_served_by_one_lookup(name: str, tmp_path: Path) -> None:
+    model = model_of(LAYERS[name](mask_zero=True))
     model.fit(KEYS, np.ones((3, 1)), verbose=0)
     et.export(model, tmp_path / "export")
-    report = graph_tools.cut(tmp_path / "export", tmp_path / "cut")
-    assert [table.kept_keys for table in report.tables] == [next(iter(model.layers[1].tables.values())).size()]
+    graph_tools.cut(tmp_path / "export", tmp_path / "cut")
     cut = tf.saved_model.load(str(tmp_path / "cut")).signatures["serving_default"]
     np.testing.assert_array_equal(cut(keys=tf.constant(KEYS))["score"], model(KEYS, training=False))
+    graph_tools.optimize(tmp_path / "export", tmp_path / "artifact", precision="fp32", accept_weak_proof=True)
+    ops = [node.op for node in read_model(tmp_path / "artifact").graph]
+    assert ops.count("RecEmbeddingGroup") == ops.count("RecEmbeddingTable") == 1
+    assert not {op for op in ops if "Lookup" in op or "Gather" in op or "Shift" in op or "Bit" in op}
+    with processor.Model(tmp_path / "artifact", {"warmup_runs": 1}) as served:
+        scores = served.run({"keys": KEYS})["score"]
+    np.testing.assert_allclose(scores, model(KEYS, training=False), rtol=1e-5)
 
 
 def test_checkpoints_and_reports_have_the_table(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from graph_tools.graph import Node, Output, attribute
 from graph_tools.model import Model
 from graph_tools.plans.embedding_parts import (
     Add,
+    Bits,
     Bucketize,
     Clip,
     Copy,
+    Divide,
     FastHash,
     Key,
     Linear,
@@ -24,6 +26,7 @@ from graph_tools.plans.embedding_parts import (
     Step,
     ToString,
     WrapNegative,
+    XorShift,
 )
 from graph_tools.plans.embedding_plan import EmbeddingPlan
 from graph_tools.store.quantize import decode
@@ -98,6 +101,9 @@ class Table:
         return self.default[fingerprints([key], count)[0] if isinstance(key, bytes) else key % count]
 
 
+_WORD = (1 << 64) - 1
+
+
 def _applied(step: Step, values: list[Any]) -> list[Any]:
     simple: dict[type, Callable[[Any, Any], Any]] = {
         ToString: lambda _, v: str(v).encode(),
@@ -106,6 +112,10 @@ def _applied(step: Step, values: list[Any]) -> list[Any]:
         Multiply: lambda s, v: v * s.value,
         Clip: lambda s, v: min(max(v, s.low), s.high),
         WrapNegative: lambda s, v: v + s.by if v < 0 else v,
+        Divide: lambda s, v: v // s.by,
+        # Of numbers beyond 64 bits, which sums and products may be here, the lowest 64 count.
+        XorShift: lambda s, v: (v & _WORD) ^ (v & _WORD) >> s.by,
+        Bits: lambda s, v: sum((v >> s.first + i * s.every & 1) << i for i in range(s.count)),
         Bucketize: lambda s, v: int(np.searchsorted(np.array(s.boundaries, np.float32), v, side="right")),
     }
     if isinstance(step, FastHash):

@@ -14,7 +14,7 @@ from helpers.oracles.stock_draws import INTEGERS, Case, Random, floats, plain, s
 
 def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..., Any]]:
     """Draw a conversion of numbers to ids, and the same with stock ops; ids may be outside of the table."""
-    kind = str(random.choice(["none", "mod", "clip", "add", "hash", "strong", "wrap"]))
+    kind = str(random.choice(["none", "mod", "clip", "add", "hash", "strong", "wrap", "divide", "code"]))
     key = [int(integer) for integer in random.integers(-5, 2**62, 2)]
     low, high = int(random.integers(-3, 2)), int(random.integers(2, size + 4))
     steps: dict[str, list[dict[str, Any]]] = {
@@ -25,6 +25,12 @@ def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..
         "hash": [{"op": "to_string"}, {"op": "fast_hash", "buckets": size}],
         "strong": [{"op": "to_string"}, {"op": "strong_hash", "buckets": size, "key": key}],
         "wrap": [{"op": "wrap_negative", "by": size}],
+        "divide": [{"op": "mod", "by": 3 * size}, {"op": "divide", "by": 3}],
+        "code": [
+            {"op": "multiply", "value": -7},
+            {"op": "xor_shift", "by": 29},
+            {"op": "bits", "first": 2, "count": 2, "every": 5},
+        ],
     }
 
     def stock(tf: Any, ids: Any) -> Any:
@@ -37,9 +43,19 @@ def _steps(random: Random, size: int) -> tuple[list[dict[str, Any]], Callable[..
             "hash": lambda: tf.strings.to_hash_bucket_fast(tf.as_string(ids), size),
             "strong": lambda: tf.strings.to_hash_bucket_strong(tf.as_string(ids), size, key),
             "wrap": lambda: tf.where(ids < 0, ids + size, ids),
+            "divide": lambda: tf.math.floordiv(tf.math.floormod(ids, 3 * size), 3),
+            "code": lambda: _code(tf, ids),
         }[kind]()
 
     return steps[kind], stock
+
+
+def _code(tf: Any, ids: Any) -> Any:
+    """Return the number of bits 2 and 7 of mixed ids."""
+    word = tf.bitcast(ids * -7, tf.uint64)
+    word = tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(29, tf.uint64)))
+    low, high = (tf.bitcast(tf.bitwise.right_shift(word, tf.constant(bit, tf.uint64)), tf.int64) for bit in (2, 7))
+    return low % 2 + high % 2 * 2
 
 
 def _found(tf: Any, table: Any, ids: Any) -> Any:

@@ -14,11 +14,12 @@ namespace {
 
 using tensorflow::tstring;
 
-PlanStep MakeStep(StepKind kind, int64_t first = 0, int64_t second = 0) {
+PlanStep MakeStep(StepKind kind, int64_t first = 0, int64_t second = 0, int64_t third = 1) {
   PlanStep step{};
   step.kind = kind;
   step.first = first;
   step.second = second;
+  step.third = third;
   return step;
 }
 
@@ -76,9 +77,12 @@ TEST(FastMod, EqualsTheOperator) {
     for (int i = 0; i < 100; ++i) numbers.push_back(random() >> random() % 63);
     for (const uint64_t number : numbers) {
       ASSERT_EQ(mod.Unsigned(number), number % divisor) << number << " " << divisor;
+      ASSERT_EQ(mod.Quotient(number), number / divisor) << number << " " << divisor;
       const auto value = static_cast<__int128>(static_cast<int64_t>(number));
       const auto wide = static_cast<__int128>(divisor);
-      ASSERT_EQ(mod.Floor(static_cast<int64_t>(number)), static_cast<uint64_t>((value % wide + wide) % wide));
+      const auto rest = (value % wide + wide) % wide;
+      ASSERT_EQ(mod.Floor(static_cast<int64_t>(number)), static_cast<uint64_t>(rest));
+      ASSERT_EQ(mod.FloorQuotient(static_cast<int64_t>(number)), static_cast<int64_t>((value - rest) / wide));
     }
   }
 }
@@ -99,6 +103,29 @@ TEST(KeySteps, IntegersAreWidened) {
             (std::vector<int64_t>{-1, 5, INT32_MIN}));
   EXPECT_EQ(Keys<uint32_t>(MakeKey({}), tensorflow::DT_UINT32, {UINT32_MAX}), (std::vector<int64_t>{UINT32_MAX}));
   EXPECT_EQ(Keys<uint64_t>(MakeKey({}), tensorflow::DT_UINT64, {UINT64_MAX}), (std::vector<int64_t>{-1}));
+}
+
+TEST(KeySteps, BitsAreMixedAndTakenWithoutASign) {
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kXorShift, 63)}), tensorflow::DT_INT64, {INT64_MIN, 2}),
+            (std::vector<int64_t>{INT64_MIN + 1, 2}));
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kBits, 60, 4)}), tensorflow::DT_INT64, {-1, INT64_MIN, 7}),
+            (std::vector<int64_t>{15, 8, 0}));
+  // 0b101101: bits 0, 2 and 4 are 1, 1 and 0.
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kBits, 0, 3, 2)}), tensorflow::DT_INT64, {45, -1}),
+            (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(Keys<int64_t>(MakeKey({MakeStep(StepKind::kBits, 3, 3, 30)}), tensorflow::DT_INT64, {INT64_MIN, 8, -1}),
+            (std::vector<int64_t>{4, 1, 7}));
+  // What is made of bits is a number, whatever type they came from.
+  const PlanKey key =
+      MakeKey({MakeStep(StepKind::kBits, 0, 63), MakeStep(StepKind::kAdd, -INT64_MAX), MakeStep(StepKind::kMod, 10)});
+  EXPECT_EQ(Keys<uint64_t>(key, tensorflow::DT_UINT64, {UINT64_MAX - 1, 0}), (std::vector<int64_t>{9, 3}));
+}
+
+TEST(KeySteps, QuotientsAreRoundedDown) {
+  const PlanKey key = MakeKey({MakeStep(StepKind::kDivide, 4)});
+  EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {-5, -4, -1, 0, 3, 4, INT64_MIN}),
+            (std::vector<int64_t>{-2, -1, -1, 0, 0, 1, INT64_MIN / 4}));
+  EXPECT_EQ(Keys<uint64_t>(key, tensorflow::DT_UINT64, {UINT64_MAX}), (std::vector<int64_t>{INT64_MAX / 2}));
 }
 
 TEST(KeySteps, ArithmeticWrapsAndModIsNotNegative) {

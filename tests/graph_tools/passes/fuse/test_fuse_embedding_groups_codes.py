@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys that have several rows of small tables: quotient and remainder, mixed bits, and blocks of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph_tools.plans.embedding_parts import Add, Bits, Divide, Mod, Multiply, XorShift
+from helpers.graph_tools.group_checks import Fused, fused
+from helpers.models.idiom_models import export_function, table
+
+WORDS = np.array([0, 1, -1, 5, 1 << 62, -(1 << 63), (1 << 63) - 1, 1234567890123456789], np.int64)
+IDS = np.array([0, 1, 6, 7, 55, 27, 9, 14], np.int64)
+
+
+def fuse(path: Path, function: Callable[..., Any], rows: int = 8, tables: int = 2, **spec: Any) -> Fused:
+    """Fuse `function(ids, [table, …])`."""
+    import tensorflow as tf
+
+    held = [tf.Variable(table(rows, 4, seed)) for seed in range(tables)]
+    ids = tf.TensorSpec(spec.get("shape", [None]), spec.get("dtype", "int64"), name="ids")
+    return fused(export_function(path / "in", lambda ids: {"rows": function(ids, held)}, [ids], held=held))
+
+
+@pytest.mark.parametrize("operation", ["add", "mul", "concat"])
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_quotient_and_remainder_become_one_node(operation: str, dtype: str, tmp_path: Path) -> None:
+    """The multi-hash variable of DeepRec."""
+    import tensorflow as tf
+
+    def serve(ids: Any, held: Any) -> Any:
+        quotient, remainder = tf.math.floordiv(ids, 7), tf.math.floormod(ids, 7)
+        rows = [tf.nn.embedding_lookup(held[0], quotient), tf.nn.embedding_lookup(held[1], remainder)]
+        joined = {
+            "add": lambda: rows[0] + rows[1],
+            "mul": lambda: rows[0] * rows[1],
+            "concat": lambda: tf.concat(rows, 1),
+        }
+        return joined[operation]()
+
+    made = fuse(tmp_path, serve, dtype=dtype)
+    assert made.ops() == ({"Mul"} if operation == "mul" else set())
+    assert {key.steps for key in made.plan.keys} == {(Divide(7),), (Mod(7),)}
+    assert made.features == ["serving_default_ids"]
+    assert len(made.plan.outputs) == (2 if operation == "mul" else 1)
+    if operation != "mul":
+        made.check({"ids": IDS.astype(dtype)})
+
+
+def mixed(tf: Any, ids: Any) -> Any:
+    """A finalizer of another hash than that of this package."""
+    word = tf.bitcast(ids, tf.uint64)
+    for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):
+        word = tf.bitwise.bitwise_xor(tf.bitwise.right_shift(word, tf.constant(shift, tf.uint64)), word)
+        word = tf.constant(factor, tf.uint64) * word
+    return word
+
+
+def test_blocks_of_mixed_bits_become_one_node(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def serve(ids: Any, held: Any) -> Any:
+        word, mask = mixed(tf, ids), tf.constant(3, tf.uint64)
+        blocks = [word, tf.bitwise.right_shift(word, tf.constant(2, tf.uint64))]
+        numbers = [tf.cast(tf.bitwise.bitwise_and(mask, block), tf.int64) for block in blocks]
+        return tf.add_n([tf.gather(held[0], number + 4 * i) for i, number in enumerate(numbers)])
+
+    made = fuse(tmp_path, serve, tables=1)
+    assert made.ops() == set()
+    steps = (
+        XorShift(33),
+        Multiply(0xFF51AFD7ED558CCD - (1 << 64)),
+        XorShift(33),
+        Multiply(0xC4CEB9FE1A85EC53 - (1 << 64)),
+    )
+    assert [key.steps for key in made.plan.keys] == [(*steps, Bits(0, 2)), (*steps, Bits(2, 2), Add(4))]
+    made.check({"ids": WORDS})
+
+
+def every_second(tf: Any, word: Any, first: int, order: list[int]) -> Any:
+    single = tf.bitwise.right_shift(tf.expand_dims(word, -1), tf.constant([first, first + 2, first + 4], tf.uint64))
+    single = tf.bitwise.bitwise_and(single, tf.constant(1, tf.uint64))
+    return tf.bitcast(tf.reduce_sum(tf.bitwise.left_shift(single, tf.constant(order, tf.uint64)), -1), tf.int64)
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (None,)], ids=str)
+def test_every_second_bit_of_ids_of_any_form_becomes_one_node(sizes: tuple[int | None, ...], tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def serve(ids: Any, held: Any) -> Any:
+        word = tf.bitcast(ids, tf.uint64)
+        return tf.add_n([tf.gather(held[first], every_second(tf, word, first, [0, 1, 2])) for first in range(2)])
+
+    made = fuse(tmp_path, serve, shape=[None, *sizes])
+    assert made.ops() == set()
+    assert [key.steps for key in made.plan.keys] == [(Bits(first, 3, 2),) for first in range(2)]
+    assert all(column.accumulate for column in made.plan.columns)
+    made.check({"ids": np.resize(WORDS, (8, *(size or 3 for size in sizes)))})
+
+
+def test_sums_of_sequences_are_pooled(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def serve(ids: Any, held: Any) -> Any:
+        rows = tf.gather(held[0], tf.math.floordiv(ids, 7)) + tf.gather(held[1], tf.math.floormod(ids, 7))
+        return tf.reduce_sum(rows, 1)
+
+    made = fuse(tmp_path, serve, shape=[None, None])
+    assert made.ops() == set()
+    assert [column.combiner for column in made.plan.columns] == ["sum", "sum"]
+    made.check({"ids": np.stack([IDS, IDS[::-1]], 1)}, exact=False)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    {
+        # The sign is shifted in.
+        "int64": lambda tf, ids: tf.bitwise.bitwise_and(tf.bitwise.right_shift(ids, 62), 7),
+        # The remainder of a signed number differs.
+        "signed": lambda tf, ids: tf.math.floormod(tf.bitcast(mixed(tf, ids), tf.int64), 8),
+        # Bits in another order.
+        "order": lambda tf, ids: every_second(tf, tf.bitcast(ids, tf.uint64), 1, [2, 1, 0]),
+        # No mask of the lowest bits.
+        "mask": lambda tf, ids: tf.bitcast(
+            tf.bitwise.bitwise_and(tf.bitcast(ids, tf.uint64), tf.constant(5, tf.uint64)), tf.int64
+        ),
+        # Truncation towards zero.
+        "truncated": lambda tf, ids: tf.math.abs(tf.truncatemod(ids, tf.constant(8, tf.int64))),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_other_arithmetic_stays_and_its_numbers_are_a_feature(numbers: Any, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    made = fuse(tmp_path, lambda ids, held: tf.gather(held[0], numbers[1](tf, ids)), tables=1)
+    assert made.ops() != set()
+    assert made.features != ["serving_default_ids"]
+    made.check({"ids": WORDS})
