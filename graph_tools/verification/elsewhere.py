@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a model in a separate process, in which TensorFlow has the other setting of oneDNN."""
+"""Run models in a separate process, in which TensorFlow has the other setting of oneDNN."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -10,7 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from graph_tools.graph.op_library import loaded_libraries
 from graph_tools.model import Model, Signature
@@ -34,24 +36,18 @@ class Place:
     signatures: Mapping[str, Signature]
 
 
-class ElsewhereRunner:
-    """Runs requests in another process.
+class Elsewhere:
+    """A process in which TensorFlow has another setting of oneDNN.
+
+    It runs one model after the other, because TensorFlow takes seconds to start.
 
     Parameters
     ----------
-    model : Model
-    runner : str
-        Name of the runner: `V2Runner` or `SessionRunner`.
     onednn : bool
         If True, TensorFlow computes its products with oneDNN in that process.
-
-    Raises
-    ------
-    LoadError
-        The process ended, or TensorFlow cannot load the model there.
     """
 
-    def __init__(self, model: Model, runner: str, onednn: bool) -> None:
+    def __init__(self, onednn: bool) -> None:
         environment = os.environ | {
             VARIABLE: str(int(onednn)),
             "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3"),
@@ -64,33 +60,30 @@ class ElsewhereRunner:
             stderr=subprocess.DEVNULL,
             env=environment,
         )
-        place = Place(model.path.absolute(), model.kind, model.tags, model.signatures)
-        try:
-            self.how = self._ask(("load", runner, place, [str(library) for library in loaded_libraries()]))
-        except BaseException:
-            self.close()
-            raise
 
-    def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
-        asked = list(requests)
-        answers: list[Answer] = []
-        for begin in range(0, len(asked), _BATCH):
-            for answer in self._ask(("run", asked[begin : begin + _BATCH])):
-                answers.append(answer)
-                answered()
-        return answers
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                # What was written to a process that has ended is still in the buffer.
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def _ask(self, message: Any) -> Any:
+    def ask(self, *message: Any) -> Any:
+        """Send a message, and return the answer.
+
+        Raises
+        ------
+        LoadError
+            The process ended, or TensorFlow cannot load the model there.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -102,3 +95,40 @@ class ElsewhereRunner:
         if said == "error":
             raise LoadError(found)
         return found
+
+
+class ElsewhereRunner:
+    """Runs requests in another process.
+
+    Parameters
+    ----------
+    process : Elsewhere
+        It has no other model until this one is closed.
+    model : Model
+    runner : str
+        Name of the runner: `V2Runner` or `SessionRunner`.
+
+    Raises
+    ------
+    LoadError
+        The process ended, or TensorFlow cannot load the model there.
+    """
+
+    def __init__(self, process: Elsewhere, model: Model, runner: str) -> None:
+        self._process = process
+        place = Place(model.path.absolute(), model.kind, model.tags, model.signatures)
+        self.how = process.ask("load", runner, place, [str(library) for library in loaded_libraries()])
+
+    def run(self, requests: Iterable[Request], answered: Answered) -> list[Answer]:
+        asked = list(requests)
+        answers: list[Answer] = []
+        for begin in range(0, len(asked), _BATCH):
+            for answer in self._process.ask("run", asked[begin : begin + _BATCH]):
+                answers.append(answer)
+                answered()
+        return answers
+
+    def close(self) -> None:
+        # If the process has ended, so has its model.
+        with contextlib.suppress(LoadError):
+            self._process.ask("close")

@@ -11,7 +11,7 @@ from graph_tools.graph.op_library import our_ops
 from graph_tools.model import Model
 from graph_tools.progress import Progress
 from graph_tools.readers.unknown_ops import check_unknown_ops
-from graph_tools.verification.elsewhere import ElsewhereRunner
+from graph_tools.verification.elsewhere import Elsewhere, ElsewhereRunner
 from graph_tools.verification.non_numbers import Both
 from graph_tools.verification.nudging import is_nudgeable, nudgeable_copy, without_nudges
 from graph_tools.verification.request import Request
@@ -78,18 +78,20 @@ class Runners:
         onednn = not settings_here().onednn
         where = f", {'with' if onednn else 'without'} oneDNN"
 
-        def plain(model: Model) -> Runner:
-            return ElsewhereRunner(model, self._name, onednn)
-
-        def parts(model: Model) -> Runner:
-            return StagedRunner(model, self.large, lambda part: ElsewhereRunner(part, "SessionRunner", onednn))
-
         how = list(self.how)
         try:
-            first, second = (
-                self._answers_of(number, parts if staged else plain, asked, where)
-                for number, staged in enumerate(self._staged)
-            )
+            with Elsewhere(onednn) as process:
+
+                def plain(model: Model) -> Runner:
+                    return ElsewhereRunner(process, model, self._name)
+
+                def parts(model: Model) -> Runner:
+                    return StagedRunner(model, self.large, lambda part: ElsewhereRunner(process, part, "SessionRunner"))
+
+                first, second = (
+                    self._answers_of(number, parts if staged else plain, asked, where)
+                    for number, staged in enumerate(self._staged)
+                )
         except LoadError:
             return None
         finally:

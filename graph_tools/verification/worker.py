@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the process of an `ElsewhereRunner`: load one model, and run the requests that arrive on standard input."""
+"""Run the process of `Elsewhere`: load models, one at a time, and run the requests that arrive on standard input."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def main() -> None:
             break
         if kind == "load":
             runner = _load_runner(answers, *rest)
-            if runner is None:
-                break
-            _send(answers, "answer", runner.how)
-        else:
+        elif kind == "run":
             _send(answers, "answer", runner.run(rest[0], lambda: None))
+        else:
+            runner.close()
+            runner = None
+            _send(answers, "answer", None)
     if runner is not None:
         runner.close()
 
@@ -39,10 +40,12 @@ def _load_runner(answers: BinaryIO, name: str, place: Any, libraries: list[str])
 
     try:
         load_libraries(libraries)
-        return getattr(runner, name)(cast(Model, place))
+        loaded = getattr(runner, name)(cast(Model, place))
     except (GraphToolsError, runner.LoadError) as error:
         _send(answers, "error", str(error))
         return None
+    _send(answers, "answer", loaded.how)
+    return loaded
 
 
 def _send(answers: BinaryIO, kind: str, found: Any) -> None:

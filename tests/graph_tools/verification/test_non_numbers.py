@@ -13,7 +13,10 @@ import pytest
 from graph_tools import cut, verify
 from graph_tools.analysis.contractions import is_marked, mark_contractions
 from graph_tools.readers import read_model
+from graph_tools.verification.elsewhere import Elsewhere, ElsewhereRunner
 from graph_tools.verification.generate import Generator
+from graph_tools.verification.request import Request
+from graph_tools.verification.runner import LoadError
 from graph_tools.verification.settings import settings_here
 from helpers.graph_tools.cut_models import command, environment
 
@@ -60,6 +63,20 @@ def ended(surroundings: dict[str, str], *arguments: object) -> subprocess.Comple
 
 
 @pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Collect the processes that are started to run models elsewhere."""
+    found: list[subprocess.Popen[bytes]] = []
+
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            found.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    return found
+
+
+@pytest.fixture
 def with_onednn() -> None:
     if not settings_here().onednn:
         pytest.skip("TensorFlow runs without oneDNN here, which is where it treats NaN otherwise")
@@ -75,7 +92,9 @@ def test_requests_have_what_is_not_finite_in_each_input(tmp_path: Path) -> None:
     assert np.isfinite(found).all(axis=1).any()
 
 
-def test_a_cut_warns_about_outputs_where_onednn_changes_nan(tmp_path: Path, with_onednn: None) -> None:
+def test_a_cut_warns_about_outputs_where_onednn_changes_nan(
+    tmp_path: Path, with_onednn: None, started: list[subprocess.Popen[bytes]]
+) -> None:
     report = cut(build_tower(tmp_path / "in"), tmp_path / "out").verification
     assert report is not None
     assert report.passed
@@ -87,11 +106,31 @@ def test_a_cut_warns_about_outputs_where_onednn_changes_nan(tmp_path: Path, with
     output = report.outputs[0]
     assert output.rewritten > 0
     assert output.beyond == output.nan_apart == 0
+    # Both models ran in one process, which ends without an error.
+    assert [process.returncode for process in started] == [0]
+
+
+def test_a_process_outlives_a_model_that_does_not_load(tmp_path: Path) -> None:
+    damaged, model = (read_model(build_tower(tmp_path / name)) for name in ("damaged", "model"))
+    (tmp_path / "damaged" / "saved_model.pb").write_bytes(b"\xff")
+    asked = [Request("serving_default", {"x": np.ones((2, 4), np.float32), "ids": np.arange(2)}, "here")]
+    with Elsewhere(onednn=False) as process:
+        with pytest.raises(LoadError, match=r"saved_model\.pb"):
+            ElsewhereRunner(process, damaged, "SessionRunner")
+        found = []
+        for runner in ("V2Runner", "SessionRunner"):
+            loaded = ElsewhereRunner(process, model, runner)
+            (answer,) = loaded.run(asked, lambda: None)
+            loaded.close()
+            assert isinstance(answer, dict)
+            found.append(answer["y"])
+    assert found[0].shape == (2, 1)
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 def test_the_command_line_compares_as_models_are_served(tmp_path: Path, with_onednn: None) -> None:
     source = build_tower(tmp_path / "in")
-    cut(source, tmp_path / "out")
+    cut(source, tmp_path / "out", check=False)
     surroundings = {key: value for key, value in environment().items() if key != "TF_ENABLE_ONEDNN_OPTS"}
     served = ended(surroundings, "verify", source, tmp_path / "out")
     assert served.returncode == 0
