@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 
 import hypothesis
 import pytest
 
+from graph_tools.verification import runners
+from graph_tools.verification.elsewhere import Elsewhere
 from helpers.models import model_builders
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -106,3 +109,31 @@ def echo_model(models_root: Path) -> Path:
 def slow_model(models_root: Path) -> Path:
     """A request takes as long as it asks for; see `model_builders.build_slow`."""
     return model_builders.build_slow(models_root / "slow")
+
+
+class _Kept(Elsewhere):
+    """A process that goes on after a verification without an error."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verifications_share_a_process() -> Iterator[None]:
+    """Let verifications run models without oneDNN in one process, because TensorFlow takes seconds to start.
+
+    graph_tools/verification/test_non_numbers.py tests processes as verifications start and end them.
+    """
+    kept: dict[bool, _Kept] = {}
+
+    def start(onednn: bool) -> _Kept:
+        if onednn not in kept or kept[onednn].ended:
+            kept[onednn] = _Kept(onednn)
+        return kept[onednn]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runners, "Elsewhere", start)
+        yield
+    for process in kept.values():
+        process.close()

@@ -65,6 +65,15 @@ class Elsewhere:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """End the process."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 # What was written to a process that has ended is still in the buffer.

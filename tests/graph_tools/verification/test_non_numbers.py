@@ -13,6 +13,7 @@ import pytest
 from graph_tools import cut, verify
 from graph_tools.analysis.contractions import is_marked, mark_contractions
 from graph_tools.readers import read_model
+from graph_tools.verification import runners
 from graph_tools.verification.elsewhere import Elsewhere, ElsewhereRunner
 from graph_tools.verification.generate import Generator
 from graph_tools.verification.request import Request
@@ -64,7 +65,7 @@ def ended(surroundings: dict[str, str], *arguments: object) -> subprocess.Comple
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """Collect the processes that are started to run models elsewhere."""
+    """Collect the processes that verifications start to run models elsewhere; other tests share one."""
     found: list[subprocess.Popen[bytes]] = []
 
     class Recorded(subprocess.Popen[bytes]):
@@ -73,6 +74,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
             found.append(self)
 
     monkeypatch.setattr(subprocess, "Popen", Recorded)
+    monkeypatch.setattr(runners, "Elsewhere", Elsewhere)
     return found
 
 
