@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.models.host_model import export_host_model
-from helpers.system.programs import INCLUDE, LIBRARY, require, run, run_ok
+from helpers.system.programs import INCLUDE, LINK, require, run, run_ok
 
 SOURCES = Path(__file__).parent
 STRICT = ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]
@@ -45,9 +45,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_c_api(name: str, folders: list[str], model: Path, tmp_path: Path) -> None:
     require("cc")
     program = tmp_path / name
-    link = [f"-L{LIBRARY.parent}", "-lprocessor", f"-Wl,-rpath,{LIBRARY.parent}"]
     options = ["-D_POSIX_C_SOURCE=200809L", "-O1", "-g", f"-I{INCLUDE}"]
-    run_ok([*STRICT, *options, SOURCES / f"{name}.c", "-o", program, *link])
+    run_ok([*STRICT, *options, SOURCES / f"{name}.c", "-o", program, *LINK])
     ended = run([program, model, *(tmp_path / folder for folder in folders)])
     assert ended.returncode == 0, ended.stderr
 
@@ -59,8 +58,7 @@ def test_host_of_an_earlier_abi_version_is_served_by_the_library_of_today(
     require("cc")
     program, state = tmp_path / "old_host", tmp_path / "state"
     state.mkdir()
-    link = [f"-L{LIBRARY.parent}", "-lprocessor", f"-Wl,-rpath,{LIBRARY.parent}"]
     options = ["-D_POSIX_C_SOURCE=200809L", "-O1", "-g", f"-I{SOURCES / 'abi' / version}"]
-    run_ok([*STRICT, *options, SOURCES / "abi" / "old_host.c", "-o", program, *link])
+    run_ok([*STRICT, *options, SOURCES / "abi" / "old_host.c", "-o", program, *LINK])
     ended = run([program, model, state])
     assert ended.returncode == 0, ended.stderr
