@@ -72,6 +72,8 @@ class Admission {
   /// Returns what Restore needs, the filter's counts: those of BeginCut, if that was called since the last Save.
   /// Otherwise the caller stops the writers.
   virtual std::string Save() { return {}; }
+  /// Drops what BeginCut has fixed. Keys may be admitted meanwhile.
+  virtual void EndCut() {}
   /// Takes over what Save returned; the caller stops the writers.
   /// \throws std::invalid_argument if the state is of another filter or other sizes; the filter is then unchanged.
   virtual void Restore(std::string_view state);

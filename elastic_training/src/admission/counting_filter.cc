@@ -29,6 +29,7 @@ class CountingFilter final : public Admission {
     return {{"filter_bytes", counts_.bytes()}, {"counted_keys", counts_.used()}};
   }
   void BeginCut() override { counts_.BeginCut(); }
+  void EndCut() override { counts_.EndCut(); }
 
   std::string Save() override {
     StateWriter writer(kName);

@@ -131,6 +131,16 @@ void FingerprintCounts::KeepPiece(uint64_t index) {
   piece.kept.store(true, std::memory_order_release);
 }
 
+void FingerprintCounts::EndCut() {
+  for (Piece& piece : pieces_) {
+    std::lock_guard<std::mutex> lock(piece.mutex);
+    piece.copy = std::string();
+    // For threads that have not seen yet that the cut ends.
+    piece.kept.store(true, std::memory_order_release);
+  }
+  cutting_.store(false, std::memory_order_release);
+}
+
 void FingerprintCounts::Save(std::string* state) {
   state->reserve(state->size() + state_bytes());
   const bool cut = cutting_.load(std::memory_order_acquire);

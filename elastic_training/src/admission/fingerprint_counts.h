@@ -47,6 +47,8 @@ class FingerprintCounts {
   /// Keeps what Save shall return, while threads continue to add: each piece is copied before it first changes.
   /// Nothing else may be called meanwhile; it takes microseconds.
   void BeginCut();
+  /// Drops what was kept since BeginCut. Threads may add meanwhile.
+  void EndCut();
   /// Appends the counts, those of BeginCut if there was one, and ends it. Without one, the caller stops the writers.
   void Save(std::string* state);
   /// Takes over what Save appended, state_bytes() in number. Nothing else may be called meanwhile.

@@ -197,6 +197,11 @@ void PoissonFilter::BeginCut() {
   if (counts_) counts_->BeginCut();
 }
 
+void PoissonFilter::EndCut() {
+  cut_numbers_.clear();
+  if (counts_) counts_->EndCut();
+}
+
 std::string PoissonFilter::Save() {
   std::string state = cut_numbers_.empty() ? Numbers() : std::exchange(cut_numbers_, {});
   if (counts_) counts_->Save(&state);

@@ -54,6 +54,7 @@ class PoissonFilter final : public Admission {
   size_t bytes() const override;
   nlohmann::json Stats() const override;
   void BeginCut() override;
+  void EndCut() override;
   std::string Save() override;
   void Restore(std::string_view state) override;
 

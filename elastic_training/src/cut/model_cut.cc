@@ -11,7 +11,7 @@ ModelCut::ModelCut(const std::vector<ElasticTable*>& tables, const CutSettings& 
   try {
     for (; begun < cuts_.size(); ++begun) cuts_[begun]->BeginFilter();
   } catch (...) {
-    for (size_t i = 0; i < begun; ++i) cuts_[i]->TakeFilter();
+    for (size_t i = 0; i < begun; ++i) cuts_[i]->EndFilter();
     writers->Resume();
     throw;
   }

@@ -108,6 +108,8 @@ RowBlock TableCut::Read(size_t bytes) {
 }
 
 std::string TableCut::TakeFilter() {
+  const std::lock_guard<std::mutex> lock(read_mutex_);
+  if (filter_taken_ || ended_) throw Lost("the state of its filter was taken before, or it has ended");
   filter_taken_ = true;
   return table_->admission().Save();
 }
@@ -120,7 +122,7 @@ bool TableCut::End(uint64_t token) {
     whole_ = walked_;
     // All rows must have the bit of this phase before the next cut.
     while (!walked_) WalkInto(nullptr);
-    if (!filter_taken_) TakeFilter();
+    if (!filter_taken_) EndFilter();
     table_->store_.keeper = nullptr;
     whole_ = whole_ && !out_of_memory_ && !memory_->gave_up();
     if (takes_marks_ && whole_) table_->last_cut_.store(token);

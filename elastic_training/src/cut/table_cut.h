@@ -61,13 +61,14 @@ class TableCut final : public TableReader {
   bool HasChangesSince(uint64_t base) const;
   /// May throw std::bad_alloc.
   void BeginFilter() { table_->admission().BeginCut(); }
+  void EndFilter() { table_->admission().EndCut(); }
   /// `tracks`: the next cut may be one of changes, so the keys that are evicted from now on are recorded.
   void Begin(bool changes_only, bool tracks);
 
   void Keep(Segment* segment, uint32_t row) override;
 
   RowBlock Read(size_t bytes) override;
-  /// Returns the state of the filter; call it once.
+  /// Returns the state of the filter. \throws std::runtime_error if it was taken before, or the cut has ended.
   std::string TakeFilter();
 
   uint64_t step() const { return step_; }

@@ -169,6 +169,7 @@ TEST(ModelCut, HasTheFilterAsItWas) {
     ModelCut cut({table.get()}, Settings(0, 0));
     Train(table.get(), Keys(0, 100));
     state = cut.at(0).TakeFilter();
+    EXPECT_THROW(cut.at(0).TakeFilter(), std::runtime_error);
   }
   copy->admission().Restore(state);
   // With the count of one, the third time comes after two more.
@@ -176,6 +177,23 @@ TEST(ModelCut, HasTheFilterAsItWas) {
   EXPECT_EQ(copy->counts().full, 0);
   Train(copy.get(), Keys(0, 100));
   EXPECT_EQ(copy->counts().full, 100);
+}
+
+TEST(ModelCut, EndsTheFilterThatNobodyTook) {
+  for (const char* const kind : {"counting_filter", "poisson"}) {
+    const std::string config =
+        std::string(R"({"admission": {"threshold": 3, "expected_keys": 1000, "kind": ")") + kind + "\"}}";
+    const auto cut_table = CountingTable("a", config), other = CountingTable("b", config);
+    for (ElasticTable* const table : {cut_table.get(), other.get()}) Train(table, Keys(0, 100));
+    ModelCut cut({cut_table.get()}, Settings(0, 0));
+    for (ElasticTable* const table : {cut_table.get(), other.get()}) Train(table, Keys(0, 100));
+    cut.End(false);
+    EXPECT_THROW(cut.at(0).TakeFilter(), std::runtime_error);
+    // It counts on, and is saved as it is now.
+    for (ElasticTable* const table : {cut_table.get(), other.get()}) Train(table, Keys(50, 100));
+    EXPECT_EQ(cut_table->counts().full, 50) << kind;
+    EXPECT_EQ(cut_table->admission().Save(), other->admission().Save()) << kind;
+  }
 }
 
 }  // namespace
