@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_training.export.publisher import PublisherParts
 from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts, combine_of, hash_code_of
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
@@ -26,6 +27,7 @@ __all__ = [
     "FrequencyEmbedding",
     "HashEmbedding",
     "MultiHashEmbedding",
+    "Publisher",
 ]
 
 _registered = _keras.saving.register_keras_serializable(package=PACKAGE)
@@ -183,3 +185,7 @@ class MultiHashEmbedding(_Trap, MultiHashParts, _keras.layers.Layer):
 
 class ElasticSummaries(SummaryParts, _keras.callbacks.Callback):
     """ElasticSummaries of the package, for models of tf-keras; see there."""
+
+
+class Publisher(PublisherParts, _keras.callbacks.Callback):
+    """Publisher of the package, for models of tf-keras; see there."""

@@ -39,41 +39,10 @@ def seconds_of(every: str | float) -> float:
     return float(seconds)
 
 
-class Publisher(keras.callbacks.Callback):
-    """Writes what changed in a model into the timeline of its export, every second or so.
+class PublisherParts:
+    """Publisher, for either Keras."""
 
-    It is a callback of `fit`; in a loop of your own, call `step()` after each batch. The training thread only begins a
-    cut, which takes no longer for larger tables; a thread of its own reads it while training goes on, and publishes it.
-    After an error, such as a full disk, changes are published with those that follow.
-
-    At the start, the model is compared with what the export and the timeline say, and the difference is published. So
-    it does not matter at what step a restarted trainer resumes.
-
-    Parameters
-    ----------
-    timeline : path
-        The folder that servers follow; it is created if needed.
-    every : str or float
-        Time between two publications: "1s", "500ms", or seconds.
-    export : path
-        What `et.export` wrote of this model.
-    model : optional
-        None: that of `fit`.
-    streams : callable, optional
-        Returns {stream: position of the next message} of what the model has learned. See also `seen`.
-    memory_bytes : int
-        For rows that training changes before the thread has read them. Rows beyond are published one cut later.
-
-    Raises
-    ------
-    ValueError
-        `every` is not a time, or `export` is not an export of elastic_training.
-
-    Examples
-    --------
-    >>> et.export(model, "export")
-    >>> model.fit(clicks, callbacks=[et.Publisher("/deltas/ranking", every="1s", export="export")])
-    """
+    model: Any
 
     def __init__(
         self,
@@ -262,3 +231,40 @@ class Publisher(keras.callbacks.Callback):
         if self._collector is None or self._worker is None:
             raise ValueError(f"the publisher of {self.timeline}: not started, expected fit, start(model) or model=")
         return self._collector, self._worker
+
+
+class Publisher(PublisherParts, keras.callbacks.Callback):
+    """Writes what changed in a model into the timeline of its export, every second or so.
+
+    It is a callback of `fit`; in a loop of your own, call `step()` after each batch. The training thread only begins a
+    cut, which takes no longer for larger tables; a thread of its own reads it while training goes on, and publishes it.
+    After an error, such as a full disk, changes are published with those that follow.
+
+    At the start, the model is compared with what the export and the timeline say, and the difference is published. So
+    it does not matter at what step a restarted trainer resumes.
+
+    Parameters
+    ----------
+    timeline : path
+        The folder that servers follow; it is created if needed.
+    every : str or float
+        Time between two publications: "1s", "500ms", or seconds.
+    export : path
+        What `et.export` wrote of this model.
+    model : optional
+        None: that of `fit`.
+    streams : callable, optional
+        Returns {stream: position of the next message} of what the model has learned. See also `seen`.
+    memory_bytes : int
+        For rows that training changes before the thread has read them. Rows beyond are published one cut later.
+
+    Raises
+    ------
+    ValueError
+        `every` is not a time, or `export` is not an export of elastic_training.
+
+    Examples
+    --------
+    >>> et.export(model, "export")
+    >>> model.fit(clicks, callbacks=[et.Publisher("/deltas/ranking", every="1s", export="export")])
+    """

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import elastic_training as et
+from helpers.elastic.exported import check_published
 from helpers.elastic.tables import new_rows, rows_of, updates
 
 tf_keras = pytest.importorskip("tf_keras")
@@ -135,3 +136,24 @@ def test_features_ragged_and_sparse() -> None:
         "tags": (3, 2),
         "user": (3, 3),
     }
+
+
+def test_publisher_publishes_each_push(tmp_path: Path) -> None:
+    model = _model()
+    model.compile("sgd", "mse")
+    model.fit(KEYS, LABELS, batch_size=8, verbose=0)
+    et.export(model, tmp_path / "export")
+    publisher = et.tf_keras.Publisher(tmp_path / "timeline", every="1h", export=tmp_path / "export")
+
+    epochs: list[int] = []
+    pushes = tf_keras.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: epochs.append(publisher.flush()))
+    model.fit(KEYS, LABELS, batch_size=8, epochs=2, verbose=0, callbacks=[publisher, pushes])
+    # Each of eight batches, and the end of fit, after which nothing has changed.
+    assert epochs == list(range(1, 9))
+    assert publisher.epoch == 8
+    check_published(model, tmp_path / "export", tmp_path / "timeline")
+    publisher.close()
+    with et.tf_keras.Publisher(tmp_path / "timeline", every="1ms", export=tmp_path / "export") as publisher:
+        model.fit(KEYS + 1000, LABELS, batch_size=8, verbose=0, callbacks=[publisher])
+        assert publisher.epoch > 8
+    check_published(model, tmp_path / "export", tmp_path / "timeline")
