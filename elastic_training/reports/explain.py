@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from elastic_training.admission import AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
+from elastic_training._library import ops
+from elastic_training.admission import AlwaysAdmit, CountingFilter, PoissonFilter
 from elastic_training.eviction import DAY_S, CountDecay, L2Norm, Rows, Score, Ttl
 from elastic_training.layers.compressed_group import CompressedGroup
 from elastic_training.reports.sample import EPOCH_S
@@ -33,7 +35,10 @@ class Explanation:
     state : {"row", "released", "candidate", "absent"}
         "released": all weights are zero, and their memory was given back. "candidate": counted, but without a row.
     count : int
-        How often training has looked the key up; 0 if the table does not know it.
+        How often training has looked the key up; 0 if neither table nor filter know it. Of a key that only a sketch
+        counts, its estimate: it may have counted another key with it.
+    missing : int
+        How many more occurrences would admit the key now; 0 if it has a row.
     last_touch : datetime or None
         When training last looked the key up, in UTC; None if the table does not know the time.
     norm : float
@@ -48,6 +53,7 @@ class Explanation:
     key: int | str
     state: str
     count: int
+    missing: int
     last_touch: datetime.datetime | None
     norm: float
     admission: str
@@ -94,14 +100,18 @@ def explain(table: Any, key: int | str | bytes) -> Explanation:
     norm = float(np.linalg.norm(rows.weights.numpy()[0]))
     last = datetime.datetime.fromtimestamp(touch + EPOCH_S, datetime.UTC) if touch else None
     has_row = kind in (FULL, RELEASED)
+    known = None if has_row else _known(table, key)
+    if known is not None and known.counted:
+        kind, count = CANDIDATE, known.counted
     return Explanation(
         table=table.name,
         key=key,
         state=_STATES[kind],
         count=count,
+        missing=known.missing if known is not None else 0,
         last_touch=last,
         norm=norm,
-        admission=_of_row(kind, count) if has_row else _of_refusal(table, kind, count),
+        admission=_of_row(kind, count) if known is None else _of_refusal(table, known),
         eviction=_eviction(table, count, touch, norm) if has_row else "",
     )
 
@@ -138,21 +148,42 @@ def _of_row(kind: int, count: int) -> str:
     return "it has a row" if count else "it has a row, which was loaded or inserted; training has not met it"
 
 
-def _of_refusal(table: Table, kind: int, count: int) -> str:
+@dataclass(frozen=True)
+class _Known:
+    """What admission knows of a key without a row; see ElasticTableEstimateAdmission."""
+
+    counted: int
+    admits_at: int
+    draw: float
+
+    @property
+    def missing(self) -> int:
+        return max(self.admits_at - self.counted, 1)
+
+
+def _known(table: Table, key: int | str) -> _Known:
+    counted, admits_at, draw = ops().elastic_table_estimate_admission(table.handle, tf.constant([key], table.key_dtype))
+    return _Known(int(counted[0]), int(admits_at[0]), float(draw[0]))
+
+
+def _of_refusal(table: Table, known: _Known) -> str:
     filter_ = table.settings.admission
     evicted = int(table.stats()["evicted"])
     before = f"; the table has evicted {evicted:,} rows, perhaps this one" if evicted else ""
-    if kind == CANDIDATE:
-        if isinstance(filter_, CountFilter):
-            return f"it has no row: counted {count} of the {filter_.threshold} occurrences that admit it"
-        wanted = f" of {filter_.threshold}" if isinstance(filter_, PoissonFilter) else ""
-        return f"it has no row: counted {count}{wanted} occurrences, and the rest is not probable enough yet"
     if isinstance(filter_, AlwaysAdmit):
         return f"it has no row: training has not met it{before}"
-    if isinstance(filter_, CountingFilter) or (isinstance(filter_, PoissonFilter) and filter_.expected_keys):
-        sketch = f"a sketch counts keys without a row, and {filter_.threshold} occurrences admit it at the latest"
-        return f"it has no row: training has not met it, or not often enough ({sketch}){before}"
-    return f"it has no row: training has not met it, or not since it was evicted{before}"
+    in_sketch = isinstance(filter_, CountingFilter) or (isinstance(filter_, PoissonFilter) and filter_.expected_keys)
+    threshold: int = filter_.threshold  # type: ignore[attr-defined]
+    if not known.counted:
+        forgotten = "its count has aged or made room for another" if in_sketch else "not since it was evicted"
+        return f"it has no row: training has not met it, or {forgotten}; {threshold} occurrences admit it{before}"
+    counted = f"counted about {known.counted} in a sketch" if in_sketch else f"counted {known.counted}"
+    text = f"it has no row: {counted} of the {threshold} occurrences that admit it, {known.missing} missing"
+    if known.admits_at < threshold:
+        text += f", since at {known.admits_at} it will probably reach {threshold}"
+    if known.draw:
+        text += f"; the next one admits it with probability {known.draw:.2g}"
+    return text + (before if in_sketch else "")
 
 
 def _eviction(table: Table, count: int, touch: int, norm: float) -> str:

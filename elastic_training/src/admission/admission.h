@@ -36,6 +36,16 @@ struct AdmissionRequest {
   uint32_t counted;
 };
 
+/// What is known of a key without a row, for explanations.
+struct AdmissionEstimate {
+  /// How often training has met it; a sketch may have counted another key with it, or have forgotten it.
+  uint32_t counted = 0;
+  /// The count at which it would be admitted now.
+  uint32_t admits_at = 1;
+  /// Probability that its next occurrence is admitted before that, of filters that draw.
+  double draw = 0;
+};
+
 class Admission {
  public:
   /// Makes the filter of the "admission" object of a table's JSON. `seed` is the table's.
@@ -56,6 +66,13 @@ class Admission {
   /// Several threads call at once; keys whose hashes have equal top bits often come from one thread at a time, so locks
   /// that are chosen by the top 6 bits of the hash rarely wait.
   virtual bool Admit(const AdmissionRequest& request, const AdmissionMoment& moment) = 0;
+
+  /// Returns what is known of a key without a row, and counts nothing. `counted`: what a table that counts has counted.
+  /// Any thread may call.
+  virtual AdmissionEstimate Estimate(uint64_t hash, uint32_t counted, const AdmissionMoment& moment) const {
+    (void)hash, (void)moment;
+    return {counted, 1, 0};
+  }
 
   /// Tells a filter of a table that counts that the table has dropped the record of a candidate, with its count.
   virtual void Forget(uint64_t hash, uint32_t counted) { (void)hash, (void)counted; }

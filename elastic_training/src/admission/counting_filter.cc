@@ -24,6 +24,10 @@ class CountingFilter final : public Admission {
     return counts_.Add(request.hash, request.occurrences, threshold_, Age(moment)) >= threshold_;
   }
 
+  AdmissionEstimate Estimate(uint64_t hash, uint32_t, const AdmissionMoment& moment) const override {
+    return {counts_.Count(hash, Age(moment)), threshold_, 0};
+  }
+
   size_t bytes() const override { return counts_.bytes(); }
   nlohmann::json Stats() const override {
     return {{"filter_bytes", counts_.bytes()}, {"counted_keys", counts_.used()}};

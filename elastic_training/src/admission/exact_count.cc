@@ -13,6 +13,10 @@ class ExactCount final : public Admission {
   bool table_counts() const override { return true; }
   bool Admit(const AdmissionRequest& request, const AdmissionMoment&) override { return request.counted >= threshold_; }
 
+  AdmissionEstimate Estimate(uint64_t, uint32_t counted, const AdmissionMoment&) const override {
+    return {counted, threshold_, 0};
+  }
+
  private:
   const uint32_t threshold_;
 };

@@ -25,12 +25,16 @@ class BucketLock {
   }
   ~BucketLock() { head_->store(age_, std::memory_order_release); }
 
-  // Sets the age and returns how many half-lives have passed. Of a clock that went back, nothing.
-  int Advance(uint64_t age) {
+  // Returns how many half-lives have passed at an age. Of a clock that went back, none.
+  int Passed(uint64_t age) const {
     const uint16_t passed = (static_cast<uint16_t>(age) - age_) & kAgeMask;
-    if (passed > kAgeMask / 2) return 0;
-    age_ = static_cast<uint16_t>(age) & kAgeMask;
-    return std::min<int>(passed, 4);  // Counts have four bits.
+    return passed > kAgeMask / 2 ? 0 : std::min<int>(passed, 4);  // Counts have four bits.
+  }
+  // Sets the age, unless the clock went back, and returns how many half-lives have passed.
+  int Advance(uint64_t age) {
+    const int passed = Passed(age);
+    if (passed != 0) age_ = static_cast<uint16_t>(age) & kAgeMask;
+    return passed;
   }
 
  private:
@@ -81,6 +85,15 @@ uint32_t FingerprintCounts::Add(uint64_t hash, uint32_t occurrences, uint32_t li
     bucket.cells[place] = 0;
   }
   return count;
+}
+
+uint32_t FingerprintCounts::Count(uint64_t hash, uint64_t age) const {
+  Bucket& bucket = table_[IndexOf(hash)];
+  const BucketLock lock(&bucket.head);
+  for (const uint16_t cell : bucket.cells) {
+    if ((cell & 0xfff0) == FingerprintOf(hash) && (cell & 15)) return (cell & 15) >> lock.Passed(age);
+  }
+  return 0;
 }
 
 void FingerprintCounts::Remove(uint64_t hash) {

@@ -34,6 +34,9 @@ class FingerprintCounts {
   /// `age`: half-lives passed since the beginning of time. Any thread may call.
   uint32_t Add(uint64_t hash, uint32_t occurrences, uint32_t limit, uint64_t age);
 
+  /// Returns a key's count at an age, and changes nothing. Any thread may call.
+  uint32_t Count(uint64_t hash, uint64_t age) const;
+
   /// Removes a key's count.
   void Remove(uint64_t hash);
 

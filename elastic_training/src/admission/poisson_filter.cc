@@ -40,20 +40,46 @@ double PoissonFilter::Horizon(double position) const {
   return settings_.horizon > 0 ? settings_.horizon : 2 * position;
 }
 
+double PoissonFilter::Chance(const Decision* decision, int counted, double position) const {
+  if (decision != nullptr) {
+    return ChanceOfThreshold(decision->prior, counted, settings_.threshold, position, Horizon(position));
+  }
+  if (position <= 0) return 1;  // The rate K / 0 is infinite.
+  const double mean = counted * std::max(Horizon(position) - position, 0.0) / position;
+  return PoissonTail(mean, settings_.threshold - counted);
+}
+
 bool PoissonFilter::AdmitsEarly(const AdmissionRequest& request, int counted, double position,
                                 double* stays_rare) const {
   if (settings_.fitted) {
     const Decision* decision = decision_.load(std::memory_order_acquire);
     if (decision->cut > 1) return false;
-    const double chance = ChanceOfThreshold(decision->prior, counted, settings_.threshold, position, Horizon(position));
+    const double chance = Chance(decision, counted, position);
     *stays_rare = 1 - chance;
     return chance >= decision->cut;
   }
-  if (position <= 0) return true;  // The rate K / 0 is infinite.
-  const double mean = counted * std::max(Horizon(position) - position, 0.0) / position;
-  const double chance = PoissonTail(mean, settings_.threshold - counted);
+  const double chance = Chance(nullptr, counted, position);
   *stays_rare = 1 - chance;
   return Draw(settings_.seed, request.hash, counted) < chance;
+}
+
+AdmissionEstimate PoissonFilter::Estimate(uint64_t hash, uint32_t counted, const AdmissionMoment& moment) const {
+  const uint32_t threshold = settings_.threshold;
+  if (counts_) counted = counts_->Count(hash, 0);
+  AdmissionEstimate estimate{counted, threshold, 0};
+  const double position = static_cast<double>(moment.occurrences);
+  const uint32_t next = std::min(counted, threshold - 1) + 1;
+  if (!settings_.fitted) {
+    if (next < threshold) estimate.draw = Chance(nullptr, static_cast<int>(next), position);
+    return estimate;
+  }
+  const Decision* decision = decision_.load(std::memory_order_acquire);
+  estimate.admits_at = next;
+  while (estimate.admits_at < threshold &&
+         (decision->cut > 1 || Chance(decision, static_cast<int>(estimate.admits_at), position) < decision->cut)) {
+    ++estimate.admits_at;
+  }
+  return estimate;
 }
 
 bool PoissonFilter::Admit(const AdmissionRequest& request, const AdmissionMoment& moment) {

@@ -50,6 +50,7 @@ class PoissonFilter final : public Admission {
 
   bool table_counts() const override { return counts_ == nullptr; }
   bool Admit(const AdmissionRequest& request, const AdmissionMoment& moment) override;
+  AdmissionEstimate Estimate(uint64_t hash, uint32_t counted, const AdmissionMoment& moment) const override;
   void Forget(uint64_t hash, uint32_t counted) override;
   size_t bytes() const override;
   nlohmann::json Stats() const override;
@@ -82,6 +83,8 @@ class PoissonFilter final : public Admission {
   };
 
   double Horizon(double position) const;
+  /// Probability that a key of this count reaches the threshold. Of the published filter, if `decision` is null.
+  double Chance(const Decision* decision, int counted, double position) const;
   bool AdmitsEarly(const AdmissionRequest& request, int counted, double position, double* stays_rare) const;
   void Fit(double position);
   Tally Total() const;

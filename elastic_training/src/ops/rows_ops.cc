@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ElasticTableInsert, ElasticTableRead and ElasticTableEvict: contents of rows, past training.
+// ElasticTableInsert, ElasticTableRead and ElasticTableEvict: contents of rows, past training; and
+// ElasticTableEstimateAdmission.
 #include <algorithm>
 #include <vector>
 
@@ -77,6 +78,28 @@ Removes the rows of keys.
 table: handle of the table.
 keys: of any shape.
 evicted: number of rows that there were.
+)doc");
+
+REGISTER_OP("ElasticTableEstimateAdmission")
+    .Input("table: resource")
+    .Input("keys: Tkeys")
+    .Output("counted: int64")
+    .Output("admits_at: int64")
+    .Output("draw: double")
+    .Attr("Tkeys: {int64, string}")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < 3; ++i) c->set_output(i, c->MakeShape({c->NumElements(c->input(1))}));
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+Returns what the filter of admission knows of keys without a row, and counts nothing.
+
+table: handle of the table.
+keys: of any shape.
+counted: [keys], how often training has met each; a sketch may have counted another key with it, or have forgotten it.
+admits_at: [keys], the count at which it would be admitted now.
+draw: [keys], probability that the next occurrence is admitted before that, of a filter that draws; else 0.
 )doc");
 
 class RowsOp : public OpKernel {
@@ -184,9 +207,34 @@ class EvictOp final : public RowsOp {
   }
 };
 
+class EstimateAdmissionOp final : public RowsOp {
+ public:
+  using RowsOp::RowsOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
+    std::vector<AdmissionEstimate> estimates(keys.count);
+    const absl::Status status =
+        Guarded(*table, [&] { table->EstimateAdmission(keys, SecondsNow(), estimates.data()); });
+    if (!status.ok()) return status;
+    Tensor* outputs[3];
+    for (int i = 0; i < 3; ++i) {
+      const TensorShape shape({static_cast<int64_t>(keys.count)});
+      if (absl::Status s = context->allocate_output(i, shape, &outputs[i]); !s.ok()) return s;
+    }
+    for (size_t i = 0; i < keys.count; ++i) {
+      outputs[0]->flat<int64_t>()(i) = estimates[i].counted;
+      outputs[1]->flat<int64_t>()(i) = estimates[i].admits_at;
+      outputs[2]->flat<double>()(i) = estimates[i].draw;
+    }
+    return absl::OkStatus();
+  }
+};
+
 REGISTER_KERNEL_BUILDER(Name("ElasticTableInsert").Device(tensorflow::DEVICE_CPU), InsertOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableRead").Device(tensorflow::DEVICE_CPU), ReadOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableEvict").Device(tensorflow::DEVICE_CPU), EvictOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableEstimateAdmission").Device(tensorflow::DEVICE_CPU), EstimateAdmissionOp);
 
 }  // namespace
 }  // namespace elastic_training

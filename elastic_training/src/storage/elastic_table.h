@@ -114,6 +114,8 @@ class ElasticTable {
   void Insert(const KeyBatch& keys, const RowContents& contents);
   /// Reads rows; keys without a full row read the default row or, if released, zeros; slots read 0.
   void Read(const KeyBatch& keys, const RowContents& contents) const;
+  /// Returns what admission knows of each key, as if it had no row [count]. `now`: [s] since 2020-01-01 UTC.
+  void EstimateAdmission(const KeyBatch& keys, uint32_t now, AdmissionEstimate* estimates) const;
   /// Removes rows and candidates; returns how many there were.
   size_t Evict(const KeyBatch& keys);
 

@@ -103,6 +103,20 @@ void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const
       });
 }
 
+void ElasticTable::EstimateAdmission(const KeyBatch& keys, uint32_t now, AdmissionEstimate* estimates) const {
+  KeyScratch& scratch = KeyScratch::OfThread();
+  TakeAll(keys, &scratch);
+  const AdmissionMoment moment{step(), occurrences(), now};
+  const auto estimate = [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+    for (size_t p = 0; p < count; ++p) {
+      const uint64_t hash = scratch.hashes[positions[p]];
+      const uint32_t row = segment->Find(keys.at(positions[p], hash));
+      estimates[positions[p]] = admission_->Estimate(hash, row == kNoRow ? 0 : store_.header(row).count(), moment);
+    }
+  };
+  ForEachGroup<true>(&scratch, estimate);
+}
+
 size_t ElasticTable::Evict(const KeyBatch& keys) {
   KeyScratch& scratch = KeyScratch::OfThread();
   TakeAll(keys, &scratch);

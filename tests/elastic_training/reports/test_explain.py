@@ -49,12 +49,62 @@ def test_key_that_is_counted_but_not_admitted() -> None:
     table.lookup([7, 7, 7], training=True)
     found = et.explain(table, 7)
     assert (found.state, found.count, found.norm, found.eviction) == ("candidate", 3, 0.0, "")
-    assert found.admission == "it has no row: counted 3 of the 5 occurrences that admit it"
+    assert found.admission == "it has no row: counted 3 of the 5 occurrences that admit it, 2 missing"
+    assert found.missing == 2
     table.lookup([7, 7], training=True)
-    assert et.explain(table, 7).state == "row"
+    assert (et.explain(table, 7).state, et.explain(table, 7).missing) == ("row", 0)
+    assert et.explain(table, 8).missing == 5
     poisson = make_table(admission=et.PoissonFilter(5, horizon=1_000_000))
     poisson.lookup([7], training=True)
-    assert "counted 1 of 5 occurrences, and the rest is not probable enough yet" in et.explain(poisson, 7).admission
+    text = "it has no row: counted 1 of the 5 occurrences that admit it, 4 missing"
+    assert et.explain(poisson, 7).admission == text
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        et.CountingFilter(4, expected_keys=1000),
+        et.PoissonFilter(4, expected_keys=1000, horizon=10**6),
+        et.PoissonFilter(4, horizon=10**6),
+        et.CountFilter(4),
+    ],
+)
+def test_missing_occurrences_are_those_that_admit(filter_: Any) -> None:
+    table = make_table(admission=filter_)
+    for count in range(1, 4):
+        table.lookup([7], training=True)
+        found = et.explain(table, 7)
+        assert (found.state, found.count, found.missing) == ("candidate", count, 4 - count)
+        in_sketch = isinstance(filter_, et.CountingFilter) or bool(getattr(filter_, "expected_keys", 0))
+        counted = f"counted about {count} in a sketch" if in_sketch else f"counted {count}"
+        assert found.admission.startswith(f"it has no row: {counted} of the 4 occurrences that admit it, {4 - count}")
+    assert et.explain(table, 7) == found
+    table.lookup([7], training=True)
+    assert et.explain(table, 7).state == "row"
+
+
+def test_keys_that_will_probably_reach_the_threshold() -> None:
+    """Most keys that occur twice occur often, and the filter learns that."""
+    table = make_table(admission=et.PoissonFilter(5))
+    random = np.random.default_rng(0)
+    for batch in range(100):
+        often = random.integers(0, 500, 200)
+        table.lookup(np.concatenate([often, np.arange(batch * 50, batch * 50 + 50) + 10**6]), training=True)
+    key = 999
+    table.lookup([key], training=True)
+    found = et.explain(table, key)
+    assert 0 < found.missing < 4
+    assert f"since at {1 + found.missing} it will probably reach 5" in found.admission
+    for _ in range(found.missing):
+        assert et.explain(table, key).state == "candidate"
+        table.lookup([key], training=True)
+    assert et.explain(table, key).state == "row"
+    published = make_table(admission=et.PoissonFilter(5, prior="none", horizon=1000))
+    published.lookup([1] * 400, training=True)
+    published.lookup([2], training=True)
+    drawn = et.explain(published, 2)
+    assert (drawn.state, drawn.missing) == ("candidate", 4)
+    assert drawn.admission.endswith("; the next one admits it with probability 0.57")
 
 
 def test_key_that_the_table_does_not_know() -> None:
@@ -67,7 +117,9 @@ def test_key_that_the_table_does_not_know() -> None:
     assert "the table has evicted 1 rows, perhaps this one" in found.admission
     sketch = make_table(admission=et.CountingFilter(3, expected_keys=100))
     sketch.lookup([7], training=True)
-    assert "a sketch counts keys without a row, and 3 occurrences admit it" in et.explain(sketch, 7).admission
+    text = "training has not met it, or its count has aged or made room for another; 3 occurrences admit it"
+    assert text in et.explain(sketch, 8).admission
+    assert et.explain(sketch, 8).state == "absent"
 
 
 def test_released_row() -> None:

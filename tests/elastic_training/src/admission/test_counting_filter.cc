@@ -76,6 +76,10 @@ TEST(CountingFilter, ErrorsStayWithinTheirBounds) {
 TEST(CountingFilter, CountsHalveWithEveryHalfLife) {
   FingerprintCounts counts(100);
   EXPECT_EQ(counts.Add(Mixed(1), 13, 15, 40), 13u);
+  // Reading ages nothing.
+  EXPECT_EQ(counts.Count(Mixed(1), 42), 3u);
+  EXPECT_EQ(counts.Count(Mixed(1), 40), 13u);
+  EXPECT_EQ(counts.Count(Mixed(2), 40), 0u);
   EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 41), 7u);  // 13 / 2 + 1
   EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 41), 8u);
   EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 43), 3u);  // 8 / 4 + 1
