@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from elastic_training.checkpoints.callback import SaveParts
 from elastic_training.export.publisher import PublisherParts
 from elastic_training.layers.compressed_parts import BinaryCodeParts, MultiHashParts, combine_of, hash_code_of
 from elastic_training.layers.feature import Feature
@@ -28,6 +29,7 @@ __all__ = [
     "HashEmbedding",
     "MultiHashEmbedding",
     "Publisher",
+    "SaveCheckpoints",
 ]
 
 _registered = _keras.saving.register_keras_serializable(package=PACKAGE)
@@ -189,3 +191,7 @@ class ElasticSummaries(SummaryParts, _keras.callbacks.Callback):
 
 class Publisher(PublisherParts, _keras.callbacks.Callback):
     """Publisher of the package, for models of tf-keras; see there."""
+
+
+class SaveCheckpoints(SaveParts, _keras.callbacks.Callback):
+    """A callback of `fit` that saves checkpoints; see `Checkpoints.callback`."""

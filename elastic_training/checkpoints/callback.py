@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 
-class SaveCheckpoints(keras.callbacks.Callback):
-    """See `Checkpoints.callback`."""
+class SaveParts:
+    """SaveCheckpoints, for either Keras."""
 
-    def __init__(self, checkpoints: Any, every_steps: int | None, every_s: float | None) -> None:
+    def __init__(self, checkpoints: Any, every_steps: int | None = None, every_s: float | None = None) -> None:
         super().__init__()
         if every_steps is None and every_s is None:
             raise ValueError("Checkpoints.callback: neither every_steps nor every_s, expected one of them")
@@ -39,3 +39,7 @@ class SaveCheckpoints(keras.callbacks.Callback):
         self._checkpoints.save(wait=wait)
         self._steps = 0
         self._saved_at = time.monotonic()
+
+
+class SaveCheckpoints(SaveParts, keras.callbacks.Callback):
+    """See `Checkpoints.callback`."""

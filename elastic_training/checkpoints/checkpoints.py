@@ -244,6 +244,8 @@ class Checkpoints:
     def callback(self, *, every_steps: int | None = None, every_s: float | None = None) -> Any:
         """Return a callback of Keras 3 that saves between batches of `fit`, and at its end.
 
+        That of tf-keras is `et.tf_keras.SaveCheckpoints(checkpoints, every_s=60)`.
+
         Parameters
         ----------
         every_steps : int or None

@@ -157,3 +157,21 @@ def test_publisher_publishes_each_push(tmp_path: Path) -> None:
         model.fit(KEYS + 1000, LABELS, batch_size=8, verbose=0, callbacks=[publisher])
         assert publisher.epoch > 8
     check_published(model, tmp_path / "export", tmp_path / "timeline")
+
+
+def test_checkpoints_are_saved_between_batches_and_restored(tmp_path: Path) -> None:
+    model = _model()
+    model.compile("adam", "mse")
+    checkpoints = et.Checkpoints(tmp_path, model=model, keep=9)
+    save = et.tf_keras.SaveCheckpoints(checkpoints, every_steps=3)
+    # Training does not wait for a checkpoint that is being written; here it does, so that the next one is due.
+    waits = tf_keras.callbacks.LambdaCallback(on_batch_end=lambda batch, logs: checkpoints.wait())
+    model.fit(KEYS, LABELS, batch_size=8, epochs=2, verbose=0, callbacks=[save, waits])
+    # After three and six of eight steps, and at the end.
+    assert len(checkpoints.names()) == 3
+    trained = rows_of(model.layers[1], KEYS.reshape(-1))
+    model.fit(KEYS, LABELS, batch_size=8, verbose=0)
+    assert np.any(rows_of(model.layers[1], KEYS.reshape(-1)) != trained)
+    checkpoints.restore()
+    np.testing.assert_array_equal(rows_of(model.layers[1], KEYS.reshape(-1)), trained)
+    assert updates(model.layers[1].table) == 8
