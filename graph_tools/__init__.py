@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cut exported recommendation models down to what serving needs, fuse the rest, and prove that scores stay equal.
 
-The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`, `convert`.
+The functions have the names of the commands: `inspect`, `cut`, `fuse`, `optimize`, `verify`, `diff`, `convert`,
+`compress`.
 `Publisher` publishes deltas. Each is imported when it is first used, so that `import graph_tools` is fast.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from graph_tools.verbs.compress import compress
     from graph_tools.verbs.convert_tables import convert
     from graph_tools.verbs.cut import cut
     from graph_tools.verbs.delta.publisher import Publisher
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Publisher": "graph_tools.verbs.delta.publisher",
+    "compress": "graph_tools.verbs.compress",
     "convert": "graph_tools.verbs.convert_tables",
     "cut": "graph_tools.verbs.cut",
     "diff": "graph_tools.verbs.diff",
@@ -29,7 +32,7 @@ _PLACES = {
     "verify": "graph_tools.verification",
 }
 
-__all__ = ["Publisher", "convert", "cut", "diff", "fuse", "inspect", "optimize", "verify"]
+__all__ = ["Publisher", "compress", "convert", "cut", "diff", "fuse", "inspect", "optimize", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,6 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from cost_model.planning.report import PlanReport
 from graph_tools.json_data import members
+from graph_tools.report.compress import CompressReport
 from graph_tools.report.convert import ConvertReport
 from graph_tools.report.cut import CutReport
 from graph_tools.report.delta import DeltaInspectReport, DeltaTruncateReport, DeltaWriteReport
@@ -39,6 +40,7 @@ from graph_tools.verification.report import VerifyReport
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DOCUMENTS = {
+    "compress_report": (CompressReport, "What `graph-tools compress` did"),
     "convert_report": (ConvertReport, "What `graph-tools convert` wrote: the tables.json of its folder"),
     "cut_report": (CutReport, "What `graph-tools cut` did"),
     "delta_inspect_report": (DeltaInspectReport, "What `graph-tools delta inspect` found"),

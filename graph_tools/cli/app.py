@@ -68,7 +68,7 @@ def main() -> None:
 
 def load_verbs() -> None:
     """Import the modules of the verbs, which register them with `app`, in the order of the help text."""
-    for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff", "convert", "delta"):
+    for verb in ("inspect", "cut", "fuse", "optimize", "verify", "diff", "convert", "compress", "delta"):
         importlib.import_module(f"graph_tools.cli.{verb}")
 
 

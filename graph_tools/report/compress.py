@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Define the report of `compress`: that of `cut`, with the fitted table and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from graph_tools.json_data import Count, JsonSchema, NotNegative, Positive, reported
+from graph_tools.report.cut import CutReport
+
+WeighedBy = Annotated[str, JsonSchema(enum=["frequency", "nothing"])]
+
+
+@dataclass
+class CompressedTable:
+    """A table whose rows were replaced by sums of the rows of a code.
+
+    Attributes
+    ----------
+    keys : int
+    bytes_before : int
+        Of the keys and rows as exported.
+    bytes : int
+        Of the fitted rows.
+    rows : int
+        Number of fitted rows.
+    bits, blocks, cut : int, int, str
+        The code.
+    error : float
+        Sum of squared differences between old and new rows, relative to the sum of squares of the old rows; both
+        weighted.
+    weighed_by : str
+        `frequency`: keys count as often as training met them. `nothing`: the export has no frequencies.
+    """
+
+    name: str
+    keys: Count
+    dim: Positive
+    bytes_before: Count
+    bytes: Count
+    rows: Positive
+    bits: Positive
+    blocks: Positive
+    cut: str
+    error: NotNegative
+    weighed_by: WeighedBy
+
+
+@dataclass
+class OutputAuc:
+    """The area under the ROC curve of an output, over the requests with labels.
+
+    Attributes
+    ----------
+    before, after : float
+    """
+
+    signature: str
+    output: str
+    before: float
+    after: float
+
+
+@dataclass
+class CompressReport(CutReport):
+    """The report of `graph-tools compress`.
+
+    Attributes
+    ----------
+    compressed : CompressedTable or None
+        None: not fitted yet.
+    auc : list of OutputAuc
+        Empty in a forecast, and without labels.
+    """
+
+    SCHEMA = "compress_report/1"
+
+    compressed: CompressedTable | None = None
+    auc: list[OutputAuc] = field(default_factory=list)
+
+    @property
+    @reported
+    def lossy(self) -> bool:
+        """True: sums of shared rows are not the rows of the table."""
+        return True

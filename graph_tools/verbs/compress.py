@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compress: replace the rows of a large table by sums of a few rows of a small one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from graph_tools.errors import ConversionError, UsageError, VerificationError
+from graph_tools.graph import attribute
+from graph_tools.graph.op_library import Libraries, our_ops
+from graph_tools.graph.sparse_lookup import lookups
+from graph_tools.model import Model
+from graph_tools.model.tables import SparseTable
+from graph_tools.options import CutOptions
+from graph_tools.progress import Progress
+from graph_tools.report.compress import CompressedTable, CompressReport, OutputAuc
+from graph_tools.report.cut import CutReport, describe_source
+from graph_tools.rewriting.protocol import PassResult
+from graph_tools.tables.binary_code import BinaryCode, CodeNodes
+from graph_tools.tables.code_fit import fit
+from graph_tools.tables.emit import replace_output
+from graph_tools.tensors import Array, ArrayTensor
+from graph_tools.verbs.convert import Conversion
+from graph_tools.verbs.cut import rewrite
+from graph_tools.verbs.leaving_out import Choice
+from graph_tools.verification import SAMPLES, verify
+
+#: Largest loss of AUC by default; published for binary codes.
+MAX_AUC_LOSS = 0.003
+# Copies of the table's rows that a fit needs.
+_COPIES = 5
+
+
+def compress(
+    source: str | Path,
+    target: str | Path | None,
+    *,
+    table: str,
+    bits: int,
+    blocks: int,
+    cut: str = "succession",
+    without_labels: bool = False,
+    max_auc_loss: float = MAX_AUC_LOSS,
+    signatures: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    checkpoint: str | Path | None = None,
+    options: CutOptions | None = None,
+    requests: Sequence[str | Path] = (),
+    samples: int = SAMPLES,
+    dry_run: bool = False,
+    seed: int = 0,
+    op_library: Libraries = None,
+    progress: Progress | None = None,
+) -> CompressReport:
+    """Fit the rows of a binary code to those of a table, and write the model with sums of them.
+
+    All keys get rows, also those that the table does not contain.
+
+    Parameters
+    ----------
+    source : path
+        SavedModel folder or frozen GraphDef; it is only read.
+    target : path or None
+        Folder to write a SavedModel into; it must not exist. Ignored if `dry_run` is set.
+    table : str
+        Name of a table with keys.
+    bits, blocks, cut
+        The code: how many bits of a hash are cut into how many blocks, and how (`succession` or `skip`).
+    without_labels : bool
+        Accept a result whose AUC is not known, since no recorded request has labels.
+    max_auc_loss : float
+        Largest loss of an output's AUC.
+    requests : sequence of path
+        Recorded requests; `.npz` files may have `labels`.
+    signatures, outputs, checkpoint, options, samples, dry_run, seed, op_library, progress
+        As in `cut`.
+
+    Returns
+    -------
+    CompressReport
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        An input is damaged, or an option names something that does not exist; nothing was written.
+    ConversionError
+        The table cannot be replaced; nothing was written.
+    VerificationError
+        No request has labels, the AUC falls by more than the limit, or outputs other than scores differ; nothing was
+        left behind, and the attribute `report` of the error contains the figures.
+    """
+    code = BinaryCode(bits, blocks, cut)
+    if not (requests or without_labels or dry_run):
+        raise UsageError(
+            "--requests: none given, expected recorded requests with labels, which tell what the AUC loses; "
+            "--without-labels does without"
+        )
+    return _CompressConversion(
+        Path(source),
+        None if target is None else Path(target),
+        signatures=signatures,
+        outputs=outputs,
+        checkpoint=checkpoint,
+        options=options or CutOptions(),
+        requests=requests,
+        samples=samples,
+        dry_run=dry_run,
+        seed=seed,
+        op_library=op_library,
+        progress=progress,
+        table=table,
+        code=code,
+        without_labels=without_labels,
+        max_auc_loss=max_auc_loss,
+    ).run()
+
+
+@dataclass
+class _CompressConversion(Conversion[CompressReport]):
+    """Replaces a table, then runs the passes of `cut`."""
+
+    table: str = ""
+    code: BinaryCode = field(default_factory=lambda: BinaryCode(1, 1))
+    without_labels: bool = False
+    max_auc_loss: float = MAX_AUC_LOSS
+
+    def run(self) -> CompressReport:
+        """Convert the model once: leaving out passes would not bring back what a table has lost."""
+        self.load_libraries()
+        begun = time.monotonic()
+        report = self._attempt(Choice(), True)
+        report.seconds = time.monotonic() - begun
+        return report
+
+    def begin(self, model: Model) -> CompressReport:
+        fused = our_ops(model.graph)
+        if fused:
+            raise UsageError(f"{model.path}: contains {', '.join(fused)}, expected a model that is not fused yet")
+        self._report = CompressReport(describe_source(model), self.options, dry_run=self.dry_run)
+        return self._report
+
+    def rewrite(self, model: Model, choice: Choice) -> list[PassResult]:
+        self.steps.begin(f"Fitting {self.table}")
+        self._report.compressed = replace_table(model, self.table, self.code, self.options.memory_limit)
+        self.steps.begin("Rewriting the graph")
+        return rewrite(model, self.options, self.advance, choice)
+
+    def _verify(self, model: Model, folder: Path, report: CutReport) -> None:
+        assert isinstance(report, CompressReport)
+        found = verify(
+            self.read(),
+            folder,
+            requests=self.requests,
+            samples=0 if self.requests else self.samples,
+            memory_limit=self.options.memory_limit,
+            seed=self.seed,
+            lossy=True,
+            tables=lambda _, result: [],
+            progress=self.steps,
+        )
+        found.b.path = str(self.target)
+        report.verification, report.scores_judged = found, False
+        report.auc = [
+            OutputAuc(output.signature, output.name, output.auc_a, output.auc_b)
+            for output in found.outputs
+            if output.auc_a is not None and output.auc_b is not None
+        ]
+        broken = [
+            f"output '{output.name}' differs in other things than scores"
+            for output in found.outputs
+            if output.shapes or "!=" in output.dtype or output.nan_apart
+        ]
+        broken += [
+            f"output '{each.output}' loses {each.before - each.after:.4f} of its AUC of {each.before:.4f}, "
+            f"expected at most {self.max_auc_loss:g} (--max-auc-loss)"
+            for each in report.auc
+            if each.before - each.after > self.max_auc_loss
+        ]
+        if not (report.auc or self.without_labels):
+            broken.append("no recorded request has labels of both classes, expected some, or --without-labels")
+        found.verdict = broken
+        if broken:
+            raise VerificationError(f"{self.target}: not written, since {'; '.join(broken)}", report.to_json())
+
+
+def replace_table(model: Model, name: str, code: BinaryCode, memory_limit: int) -> CompressedTable:
+    """Replace the lookups in a table of a model as it was read by sums of fitted rows.
+
+    Raises
+    ------
+    UsageError
+        The model has no such table, or the code has as many rows as the table.
+    ConversionError
+        The fit would need more memory than `memory_limit`.
+    """
+    handle, table = _find(model, name)
+    size, rows = table.count, sum(code.sizes)
+    if rows >= size:
+        raise UsageError(f"table '{name}': {rows} rows of the code for {size} keys, expected fewer bits")
+    needed = _COPIES * size * table.dim * 4
+    if needed > memory_limit:
+        raise ConversionError(f"table '{name}': a fit needs {needed} bytes, expected --memory-limit to permit them")
+    keys = np.concatenate([part.keys.read() for part in table.parts])
+    old = np.concatenate([np.asarray(part.rows.read(), np.float32) for part in table.parts])
+    if not np.isfinite(old).all():
+        raise ConversionError(f"table '{name}': has rows that are not finite, expected finite ones")
+    weights = _frequencies(table)
+    fitted = fit(code, keys, old, weights)
+    _replace_lookups(model, handle, table, code, fitted.rows)
+    return CompressedTable(
+        name=table.name,
+        keys=size,
+        dim=table.dim,
+        bytes_before=table.source_bytes,
+        bytes=fitted.rows.nbytes,
+        rows=rows,
+        bits=code.bits,
+        blocks=code.blocks,
+        cut=code.cut,
+        error=fitted.error,
+        weighed_by="nothing" if weights is None else "frequency",
+    )
+
+
+def _find(model: Model, name: str) -> tuple[str, SparseTable]:
+    for handle, table in model.sparse_tables.items():
+        if name in (handle, table.name) and lookups(model.graph, handle):
+            return handle, table
+    known = ", ".join(sorted(table.name for table in model.sparse_tables.values())) or "none"
+    raise UsageError(f"--table {name}: no table with keys, expected one of: {known}")
+
+
+def _frequencies(table: SparseTable) -> Array | None:
+    """Return how often training met each key, [n] float32, and at least once; None if the export does not say."""
+    found = [part.frequencies.read() for part in table.parts if part.frequencies is not None]
+    if len(found) < len(table.parts) or not found:
+        return None
+    counts: Array = np.maximum(np.concatenate(found).astype(np.float32), 1.0)
+    return counts if len(counts) == table.count else None
+
+
+def _replace_lookups(model: Model, handle: str, table: SparseTable, code: BinaryCode, rows: Array) -> None:
+    import tensorflow as tf
+
+    graph, name = model.graph, model.graph.fresh_name(f"{table.name}/code_rows")
+    attrs = {
+        "container": "", "shared_name": name, "debug_name": name, "dtype": tf.float32, "shape": rows.shape,
+    }  # fmt: skip
+    variable = graph.add("VarHandleOp", name=name, attrs=attrs).output()
+    model.variables[variable.node] = ArrayTensor(rows)
+    for node in lookups(graph, handle):
+        nodes = CodeNodes(graph, code, variable, node.name)
+        found, dtype = nodes.look_up(node.inputs[0], attribute(node, "Tkeys")), attribute(node, "dtype")
+        if dtype != tf.float32:
+            cast = {"SrcT": tf.float32, "DstT": dtype}
+            found = graph.add("Cast", [found], name=f"{node.name}/Cast", attrs=cast).output()
+        replace_output(model, node.name, found, dtype, f"table '{table.name}' is a sum of rows of a code")
+    del model.sparse_tables[handle]
