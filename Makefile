@@ -75,9 +75,11 @@ lib: $(VENV)/.stamp-build
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
 
 # The host program finds the library in processor/ by a relative path, and the library finds TensorFlow in .venv.
+# Go compiles `net`, and all that imports it, once for each value of these variables, and everything again without
+# -trimpath. So the demo and the tests have the same; only the path of the library, which is for the linker, differs.
 GO_BUILD = CGO_ENABLED=1 CGO_CFLAGS='-O2 -I$(abspath libprocessor/include)' \
-           CGO_LDFLAGS='-L$(abspath processor) -Wl,--allow-shlib-undefined -Wl,-rpath,$$ORIGIN/../../processor' \
-           go build -C libprocessor/go -trimpath
+           CGO_LDFLAGS='-L$(abspath processor) -Wl,--allow-shlib-undefined' \
+           go build -C libprocessor/go -trimpath -ldflags '-extldflags=-Wl,-rpath,$$ORIGIN/../../processor'
 
 ## host-go: build the Go host, a load generator and a client into build/host-go
 host-go: lib

@@ -44,9 +44,11 @@ def build_host(root: Path, library: Path, target: Path) -> Path:
     environment = os.environ | {
         "CGO_ENABLED": "1",
         "CGO_CFLAGS": f"-O2 -I{root / 'libprocessor' / 'include'}",
-        "CGO_LDFLAGS": f"-L{folder} -Wl,-rpath,{folder} -Wl,--allow-shlib-undefined",
+        "CGO_LDFLAGS": f"-L{folder} -Wl,--allow-shlib-undefined",
     }
-    command = ["go", "build", "-o", str(target), "./cmd/recprocessor-host"]
+    # With the variables and options of `make host-go`, so that no package is compiled again.
+    command = ["go", "build", "-trimpath", f"-ldflags=-extldflags=-Wl,-rpath,{folder}"]
+    command += ["-o", str(target), "./cmd/recprocessor-host"]
     run_tool("Go build", command, cwd=root / "libprocessor" / "go", env=environment)
     return target
 

@@ -76,10 +76,15 @@ def run_ok(command: Iterable[object], **options: Any) -> str:
 
 
 def build_environment() -> dict[str, str]:
-    """Return the environment in which cgo finds the library of this checkout."""
+    """Return the environment in which cgo finds the library of this checkout.
+
+    With the variables of `make host-go`, so that no package is compiled again.
+    """
     return os.environ | {
-        "CGO_CFLAGS": f"-I{INCLUDE}",
-        "CGO_LDFLAGS": f"-L{LIBRARY.parent} -Wl,-rpath,{LIBRARY.parent}",
+        "CGO_ENABLED": "1",
+        "CGO_CFLAGS": f"-O2 -I{INCLUDE}",
+        "CGO_LDFLAGS": f"-L{LIBRARY.parent} -Wl,--allow-shlib-undefined",
+        "GOFLAGS": f"-trimpath -ldflags=-extldflags=-Wl,-rpath,{LIBRARY.parent}",
     }
 
 
