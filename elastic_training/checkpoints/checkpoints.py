@@ -7,16 +7,16 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from elastic_training.checkpoints import dense
-from elastic_training.checkpoints.cut import MEMORY_BYTES, Cut, Restoring, check
+from elastic_training.checkpoints.cut import MEMORY_BYTES, Cut, Restoring
 from elastic_training.checkpoints.files import Reader, Writer, sync_folder, write_table
 from elastic_training.checkpoints.step_gate import StepGate
-from elastic_training.checkpoints.tables import tables_of
+from elastic_training.checkpoints.tables import Place, match, places_of
 from elastic_training.table import Table
 
 _NAME = re.compile(r"checkpoint-(\d{8})")
@@ -86,7 +86,10 @@ class Checkpoints:
 
     def tables(self) -> list[Table]:
         """Return the tables of all objects."""
-        return tables_of(self._given)
+        return [place.table for place in self._places()]
+
+    def _places(self) -> list[Place]:
+        return places_of(self._given)
 
     def step(self) -> AbstractContextManager[None]:
         """Run a training step in the block that this returns; needed if several threads train."""
@@ -129,13 +132,14 @@ class Checkpoints:
             token = secrets.randbits(62) + 1
             with self._gate.stopped():
                 values = dense.capture(self._objects())
-                cut = Cut(self.tables(), base, token, self._memory_bytes)
+                places = self._places()
+                cut = Cut([place.table for place in places], base, token, self._memory_bytes)
             self._token = 0
             path = self.directory / f"checkpoint-{number:08}"
             if wait:
-                self._write(path, cut, values, token)
+                self._write(path, cut, places, values, token)
             else:
-                self._thread = threading.Thread(target=self._write_beside, args=(path, cut, values, token))
+                self._thread = threading.Thread(target=self._write_beside, args=(path, cut, places, values, token))
                 self._thread.start()
             return path
 
@@ -158,12 +162,14 @@ class Checkpoints:
         except BaseException as error:  # raised again by wait()
             self._error = error
 
-    def _write(self, path: Path, cut: Cut, values: Mapping[str, Any], token: int) -> None:
+    def _write(self, path: Path, cut: Cut, places: Sequence[Place], values: Mapping[str, Any], token: int) -> None:
         folder = path.with_name(path.name + ".tmp")
         writer = None
         try:
             writer = Writer(folder)
-            tables = {table.name: write_table(writer, cut, i) for i, table in enumerate(cut.tables)}
+            tables = {
+                place.table.name: {**write_table(writer, cut, i), **place.describe()} for i, place in enumerate(places)
+            }
             manifest = {"base": self._base if cut.changes_only else None, "tables": tables}
             writer.finish({**manifest, "dense": dense.write(writer, values)})
             folder.rename(path)
@@ -199,8 +205,9 @@ class Checkpoints:
     def restore(self, path: str | Path | None = None) -> Path | None:
         """Take over a checkpoint; what tables had before is gone.
 
-        Everything is checked before anything changes. A table whose admission filter is another one than that saved
-        keeps its rows, and counts anew.
+        Tables are found by the names that were chosen for them or their layers; those of layers that Keras named, by
+        their place in the model. Everything is checked before anything changes. A table whose admission filter is
+        another one than that saved keeps its rows, and counts anew.
 
         Parameters
         ----------
@@ -225,8 +232,7 @@ class Checkpoints:
             for reader in chain:
                 reader.verify()
             manifest, source, objects = chain[-1].manifest, str(chosen), self._objects()
-            tables = {table.name: table for table in self.tables()}
-            _check_tables(tables, manifest["tables"], source)
+            tables = match(self._places(), manifest["tables"], source)
             dense.prepare(objects, manifest["dense"], source)
             for name, description in manifest["tables"].items():
                 state = chain[-1].bytes_of(f"{description['folder']}/filter.bin")
@@ -255,13 +261,3 @@ class Checkpoints:
         from elastic_training.checkpoints.callback import SaveCheckpoints
 
         return SaveCheckpoints(self, every_steps, every_s)
-
-
-def _check_tables(tables: Mapping[str, Table], found: Mapping[str, Any], source: str) -> None:
-    for name in {**tables, **found}:
-        if name not in tables:
-            has = ", ".join(map(repr, tables)) or "none, because layers make tables when they first see keys"
-            raise ValueError(f"{source}: it has table {name!r}, expected one of the model's: {has}")
-        if name not in found:
-            raise ValueError(f"{source}: it has no table {name!r}, which the model has")
-        check(tables[name], found[name], source)

@@ -41,13 +41,26 @@ def save_tables(tables: Mapping[str, Table], store: Any) -> None:
         cut.end(succeeded=True)
 
 
+def file_of(store: Any) -> str:
+    """Return what messages call the file of a store: its path, if Keras tells it."""
+    path = getattr(getattr(store, "h5_file", None), "filename", None)
+    return str(path) if isinstance(path, str) else "the file"
+
+
 def variables_of(store: Any) -> dict[str, Any]:
     """Return what a store has besides tables."""
     return {name: store[name] for name in store.keys() if not name.startswith(_PREFIX)}  # noqa: SIM118
 
 
-def load_tables(owner: str, tables: Mapping[str, Table], store: Any) -> None:
-    """Take over what save_tables wrote.
+def load_tables(group: Any, store: Any, *, one_table: bool) -> None:
+    """Take over what save_tables wrote; tables that the layer did not have yet are made.
+
+    Parameters
+    ----------
+    group : FeatureGroup or CompressedGroup
+    store : what Keras gives to load_own_variables
+    one_table : bool
+        The layer has one table, which takes the rows over whatever table's they were.
 
     Raises
     ------
@@ -57,8 +70,16 @@ def load_tables(owner: str, tables: Mapping[str, Table], store: Any) -> None:
     names = sorted(name for name in store.keys() if name.startswith(_PREFIX) and name.endswith("_description"))  # noqa: SIM118
     found = {name.removesuffix("_description"): json.loads(np.asarray(store[name]).tobytes()) for name in names}
     saved = {description["name"]: name for name, description in found.items()}
-    if set(saved) != set(tables):
-        raise ValueError(f"{owner}: the file has tables {sorted(saved)}, expected {sorted(tables)}")
+    names = group.table_names()
+    if one_table and len(saved) == 1:
+        # Keras has found the layer by its place; the name may be one that Keras gave.
+        saved = dict(zip(names, saved.values(), strict=True))
+    # A layer that has seen no keys yet has no table, and saves none.
+    if not saved.keys() <= set(names) or not group.tables.keys() <= saved.keys():
+        what = f"{file_of(store)} has tables {sorted(saved)}, expected {sorted(names)}"
+        raise ValueError(f"{group.owner}: {what}")
+    group.prepare_tables({name: found[source]["key"] for name, source in saved.items()})
+    owner, tables = group.owner, {name: group.tables[name] for name in saved}
     for table_name, table in tables.items():
         check(table, found[saved[table_name]], owner)
     for table_name, table in tables.items():
@@ -81,6 +102,7 @@ class TablesInStore:
     """A mixin of layers of either Keras: their weights files have the rows of their tables."""
 
     _group: Any
+    _one_table: bool
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)  # type: ignore[misc]
@@ -88,4 +110,4 @@ class TablesInStore:
 
     def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(variables_of(store))  # type: ignore[misc]
-        load_tables(self._group.owner, self._group.tables, store)
+        load_tables(self._group, store, one_table=self._one_table)

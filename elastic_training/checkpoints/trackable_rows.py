@@ -8,6 +8,7 @@ TensorFlow gathers all tensors before it writes them, so a table needs its size 
 from __future__ import annotations
 
 import json
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ import tensorflow as tf
 
 from elastic_training.checkpoints.cut import Cut, Keys, Restoring, Rows, check, to_json
 from elastic_training.table import Table
+
+_ONLY_TABLE = "table"
 
 
 class TrackableRows(tf.__internal__.tracking.Trackable):
@@ -99,9 +102,15 @@ def from_tensors(table: Table, tensors: dict[str, tf.Tensor]) -> None:
 
 
 class TablesAsChildren:
-    """A mixin of layers and modules: their tables are in checkpoints of TensorFlow."""
+    """A mixin of layers and modules: their tables are in checkpoints of TensorFlow.
+
+    The only table of a layer is found by its layer, whatever both are called, since names that Keras gives depend on
+    what the process has made before. Several tables of a layer are found by their names.
+    """
 
     _group: Any
+    # Whether instances have one table, whatever its name is.
+    _one_table = False
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         children: dict[str, Any] = super()._trackable_children(save_type, **options)  # type: ignore[misc]
@@ -111,20 +120,49 @@ class TablesAsChildren:
 
     def _tables_by_child(self) -> dict[str, TrackableRows]:
         group = getattr(self, "_group", None)  # Keras asks before there is one
-        return {} if group is None else {_child_name(name): _rows_of(table) for name, table in group.tables.items()}
+        if group is None:
+            return {}
+        return {self._child_name(name): _rows_of(table) for name, table in group.tables.items()}
+
+    def _child_name(self, table: str) -> str:
+        return _ONLY_TABLE if self._one_table else f"{_ONLY_TABLE}:{table}"
 
     def _lookup_dependency(self, name: str, *arguments: Any) -> Any:
-        table = self._tables_by_child().get(name)
-        return table if table is not None else super()._lookup_dependency(name, *arguments)  # type: ignore[misc]
+        """Return the child of a name in a checkpoint; None if there is none yet.
+
+        Raises
+        ------
+        ValueError
+            If a checkpoint has a table that the layer will never have: TensorFlow would leave its rows out silently.
+        """
+        found = super()._lookup_dependency(name, *arguments)  # type: ignore[misc]
+        if found is not None or name.partition(":")[0] != _ONLY_TABLE:
+            return found
+        known = [self._child_name(table) for table in self._group.table_names()]
+        if name not in known:
+            table = name.partition(":")[2]
+            saved = f"table {table!r}" if table else "a layer with one table"
+            has = ", ".join(map(repr, self._group.table_names()))
+            found = f"it has rows of {saved} for {self._group.owner}, which has {has}"
+            raise ValueError(f"{_file_that_is_restored()}: {found}; expected tables of the same names")
+        return self._tables_by_child().get(name)
 
     def _on_table(self) -> Callable[[Table], None]:
         """Return what the group calls for a new table: a checkpoint may have been restored before the table existed."""
 
         def restore(table: Table) -> None:
-            self._handle_deferred_dependencies(name=_child_name(table.name), trackable=_rows_of(table))  # type: ignore[attr-defined]
+            self._handle_deferred_dependencies(name=self._child_name(table.name), trackable=_rows_of(table))  # type: ignore[attr-defined]
 
         return restore
 
 
-def _child_name(table: str) -> str:
-    return f"table:{table}"
+def _file_that_is_restored() -> str:
+    """Return the path that tf.train.Checkpoint restores now; TensorFlow tells it to no child."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        position = frame.f_locals.get("checkpoint_position")
+        path = getattr(getattr(position, "checkpoint", None), "save_path_string", None)
+        if path is not None:
+            return str(path)
+        frame = frame.f_back  # type: ignore[assignment]
+    return "tf.train.Checkpoint"

@@ -74,6 +74,14 @@ class CompressedGroup:
         """Return the table; it exists once the layer has seen keys."""
         return self._group.only_table()
 
+    def prepare_tables(self, keys: Mapping[str, str]) -> None:
+        """Make the table, as FeatureGroup does."""
+        self._group.prepare_tables(keys)
+
+    def table_names(self) -> list[str]:
+        """Return the name of the table, as FeatureGroup does."""
+        return self._group.table_names()
+
     def readers(self) -> dict[str, Table]:
         """Return the table as that of the feature "keys", if it exists."""
         return dict.fromkeys(["keys"], self.only_table()) if self.tables else {}

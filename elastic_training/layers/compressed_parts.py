@@ -29,6 +29,7 @@ def make_group(owner: str, name: str, settings: Mapping[str, Any], code: RowCode
 class CompressedParts(LayerParts):
     """A layer of a compressed table, for either Keras."""
 
+    _one_table = True
     _group: Any
 
     def _set_up(self, settings: Mapping[str, Any], code: RowCode, combine: str) -> None:

@@ -10,12 +10,12 @@ import keras
 
 from elastic_training.layers.frequency_parts import FrequencyEmbeddingParts
 from elastic_training.layers.hash_embedding import HashEmbedding
-from elastic_training.layers.keras_trap import output_spec
+from elastic_training.layers.keras_trap import ShapesWithoutKeys, output_spec
 from elastic_training.layers.shared_tables import PACKAGE
 
 
 @keras.saving.register_keras_serializable(package=PACKAGE)
-class FrequencyEmbedding(FrequencyEmbeddingParts, keras.layers.Layer):
+class FrequencyEmbedding(FrequencyEmbeddingParts, ShapesWithoutKeys, keras.layers.Layer):
     """Look up rows whose number of columns grows with the frequency of their key.
 
     Columns that a key does not have yet are zero, so all rows are as long as the longest. Each block of columns is a

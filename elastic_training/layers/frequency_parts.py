@@ -69,6 +69,13 @@ class FrequencyEmbeddingParts:
         """Tables of the blocks of columns by name; they exist once the layer has seen keys."""
         return {name: table for block in self.blocks for name, table in block.tables.items()}
 
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
+        # Keras 3 leaves layers in lists out of checkpoints of TensorFlow.
+        children: dict[str, Any] = super()._trackable_children(save_type, **options)  # type: ignore[misc]
+        if save_type == "checkpoint":
+            children.update((f"block_{number}", block) for number, block in enumerate(getattr(self, "blocks", ())))
+        return children
+
     def build(self, input_shape: Any) -> None:
         for block in self.blocks:
             if not block.built:

@@ -108,6 +108,15 @@ class FeatureGroup:
             return table
         raise ValueError(f"{self.owner}: no table yet, expected a call with keys, which tell integers from strings")
 
+    def prepare_tables(self, keys: Mapping[str, str]) -> None:
+        """Make tables from their names and kinds of keys; names that the layer does not have are left out."""
+        for table in keys.keys() & self._sharing.keys():
+            self.prepare(dict.fromkeys(self._sharing[table], keys[table]))
+
+    def table_names(self) -> list[str]:
+        """Return the names of all tables, also of those that do not exist yet."""
+        return list(self._sharing)
+
     def readers(self) -> dict[str, Table]:
         """Return the table of each feature, of those that exist."""
         tables = {name: self.table_of(name) for name in self._features}

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import tensorflow as tf
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from elastic_training.layers.shared_tables import PACKAGE, SharedTable
 from elastic_training.layers.trap import TrapState
@@ -31,7 +33,34 @@ class _Trap(keras.Variable):
         return False
 
 
-class KerasTrap:
+class ShapesWithoutKeys:
+    """A mixin of layers for Keras 3: Keras may ask for shapes alone.
+
+    To build a model of a class of the user from a file, Keras calls it with placeholders of float32, since it knows
+    shapes of inputs but not their dtypes. Tables are then made when the file or the first call tells the kind of keys.
+    """
+
+    def __call__(self, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        dtypes = {tf.as_dtype(keys.dtype) for keys in tf.nest.flatten(inputs) if tf.is_tensor(keys)}
+        if not (in_symbolic_scope() and any(dtype.is_floating for dtype in dtypes)):
+            return super().__call__(inputs, *arguments, **options)  # type: ignore[misc]
+        if not self.built:  # type: ignore[attr-defined]
+            self.build(None)  # type: ignore[attr-defined]
+        shapes = self.compute_output_shape(tf.nest.map_structure(lambda keys: tuple(keys.shape), inputs))  # type: ignore[attr-defined]
+        if isinstance(shapes, Mapping):
+            return {name: self._zeros(inputs[name], shape) for name, shape in shapes.items()}
+        return self._zeros(inputs, shapes)
+
+    def _zeros(self, keys: Any, shape: Any) -> tf.Tensor:
+        """Return zeros of a shape whose unknown parts are those of the keys."""
+        known = tf.unstack(tf.shape(keys))
+        sizes = [known[axis] if size is None else size for axis, size in enumerate(shape)]
+        rows = tf.zeros(sizes, self.compute_dtype)  # type: ignore[attr-defined]
+        rows.set_shape(shape)
+        return rows
+
+
+class KerasTrap(ShapesWithoutKeys):
     """What layers for Keras 3 have besides LayerParts."""
 
     _group: Any

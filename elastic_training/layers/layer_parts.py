@@ -70,6 +70,8 @@ class LayerParts(TablesInStore, TablesAsChildren):
 class HashEmbeddingParts(LayerParts):
     """HashEmbedding, for either Keras."""
 
+    _one_table = True
+
     def _set_up(self, feature: Feature) -> None:
         self._feature = feature
         owner = f"HashEmbedding {self.name!r}"

@@ -57,6 +57,8 @@ class FeatureEmbeddingsModule(TablesAsChildren, tf.Module):
 class HashEmbeddingModule(FeatureEmbeddingsModule):
     """HashEmbedding without Keras; see there for the parameters."""
 
+    _one_table = True
+
     def __init__(
         self,
         dim: int | None = None,
