@@ -77,7 +77,9 @@ def kind_of(owner: str, dtype: Any) -> str:
     if dtype == tf.string:
         return "string"
     if not dtype.is_integer:
-        raise ValueError(f"{owner}: keys of {dtype.name}, expected integers or strings")
+        hint = "; Keras casts inputs without a dtype: begin with keras.Input(shape, dtype='int64')"
+        hint = hint if dtype.is_floating else ""
+        raise ValueError(f"{owner}: keys of {dtype.name}, expected integers or strings{hint}")
     return "int64"
 
 

@@ -162,6 +162,10 @@ def test_functional_model_trains_on_ragged_and_sparse_inputs() -> None:
     ("call", "message"),
     [
         (lambda: _layer()(tf.constant([1.5])), "HashEmbedding .*: keys of float32, expected integers or strings"),
+        (
+            lambda: keras.Sequential([_layer()]).predict(np.array([1]), verbose=0),
+            r"Keras casts inputs without a dtype: begin with keras.Input\(shape, dtype='int64'\)",
+        ),
         (lambda: _layer()(keras.Input((3,))), "keys of float32"),
         (lambda: _layer()(tf.constant([True])), "keys of bool"),
         (lambda: _layer()(RAGGED.to_sparse()), "sparse keys without a combiner"),
