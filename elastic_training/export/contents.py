@@ -118,5 +118,7 @@ def read_contents(path: Path) -> Contents:
         return Contents(
             [TableName(**table) for table in data["tables"]], [VariableName(**entry) for entry in data["variables"]]
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror}, expected an export of elastic_training") from error
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file}: {error}, expected an export of elastic_training") from error

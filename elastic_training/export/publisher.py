@@ -85,6 +85,7 @@ class PublisherParts:
         """
         if self._worker is not None:
             return
+        positions = self._positions()
         collector = Collector(model, self._contents, f"the publisher of {self.timeline}", self._memory_bytes)
         try:
             segments = Segments(self.timeline, self.export_path, self._contents)
@@ -93,7 +94,7 @@ class PublisherParts:
             collector.close()
             raise
         self._collector = collector
-        self._worker.hand_over(collector.take(), self._event_time, self._positions())
+        self._worker.hand_over(collector.take(), self._event_time, positions)
         self._due = time.monotonic() + self.every
 
     def seen(self, event_time: float | None = None, streams: Mapping[str, int] | None = None) -> None:
@@ -102,20 +103,34 @@ class PublisherParts:
         Parameters
         ----------
         event_time : float, optional [s since 1970]
-            Time of the newest sample.
+            Time of the newest sample; one before an earlier call's changes nothing.
         streams : {stream: position of the next message}, optional
+            A position may go back, after a checkpoint was restored.
+
+        Raises
+        ------
+        graph_tools.errors.UsageError
+            A position is not an integer from 0 to 2^64 - 1, or the time is not one or more than a day in the future.
+            Nothing of this call is noted.
         """
+        from graph_tools.store.trainer_progress import check_event_time, check_streams
+
+        positions = check_streams(streams or {})
         if event_time is not None:
-            self._event_time = event_time if self._event_time is None else max(self._event_time, event_time)
-        self._seen.update(streams or {})
+            self._event_time = max(self._event_time or 0.0, check_event_time(event_time))
+        self._seen.update(positions)
 
     def step(self, event_time: float | None = None, streams: Mapping[str, int] | None = None) -> bool:
         """Call this after each batch: publish changes if they are due, and return whether a cut has begun.
 
+        False is usual: the time of the next publication has not come, or the thread is busy with the one before.
+
         Raises
         ------
-        graph_tools.errors.GraphToolsError
+        OvertakenError
             Another writer has taken over the timeline.
+        graph_tools.errors.UsageError
+            As for `seen`.
         """
         self.seen(event_time, streams)
         if time.monotonic() < self._due:
@@ -133,8 +148,9 @@ class PublisherParts:
         if not worker.ready():
             self._postponed += 1
             return False
+        positions = self._positions()
         begin, cpu_begin = time.perf_counter(), time.thread_time()
-        worker.hand_over(collector.take(), self._event_time, self._positions())
+        worker.hand_over(collector.take(), self._event_time, positions)
         self._push_s.append(time.perf_counter() - begin)
         self._push_cpu_s = max(self._push_cpu_s, time.thread_time() - cpu_begin)
         # A late push does not make the next ones come sooner.
@@ -225,7 +241,9 @@ class PublisherParts:
         self.flush()
 
     def _positions(self) -> dict[str, int]:
-        return {**self._seen, **(self._streams() if self._streams is not None else {})}
+        from graph_tools.store.trainer_progress import check_streams
+
+        return {**self._seen, **(check_streams(self._streams()) if self._streams is not None else {})}
 
     def _running(self) -> tuple[Collector, Worker]:
         if self._collector is None or self._worker is None:
@@ -254,7 +272,7 @@ class Publisher(PublisherParts, keras.callbacks.Callback):
     model : optional
         None: that of `fit`.
     streams : callable, optional
-        Returns {stream: position of the next message} of what the model has learned. See also `seen`.
+        Returns {stream: position of the next message} of what the model has learned, as `seen` takes them.
     memory_bytes : int
         For rows that training changes before the thread has read them. Rows beyond are published one cut later.
 

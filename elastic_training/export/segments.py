@@ -40,6 +40,7 @@ class Segments:
 
     def __init__(self, timeline: Path, export: Path, contents: Contents) -> None:
         from graph_tools.store.lineage import read_lineage
+        from graph_tools.store.timeline_writer import TimelineWriter
 
         start = read_lineage(export)
         if start is None:
@@ -47,8 +48,9 @@ class Segments:
         self._timeline, self._export, self._contents = timeline, export, contents
         self._start = start
         self._kinds = {table.name: (table.key, table.dim) for table in contents.tables}
-        self._writer: Any
-        self._open()
+        self._writer: Any = TimelineWriter(timeline, start, f"elastic_training, export {export}")
+        # Whether the last publication failed, so that its segment may be there or not.
+        self._unsure = False
         self.epoch: int = self._writer.position.epoch
         state = read_state(export, contents, timeline, start, self.epoch)
         # The first changes have all rows of the model, and are compared with what is published.
@@ -121,6 +123,7 @@ class Segments:
         values = {name: value for name, value in sorted(self._values.items()) if self._differs(name, value)}
         streams = {name: place for name, place in self._positions.items() if self.streams.get(name) != place}
         if not (changed or values or streams or self._event_time != self._told):
+            self._writer.check_present()
             return False
         tables = [
             TableDelta(
@@ -144,21 +147,16 @@ class Segments:
         known = self._variables.get(name)
         return known is None or known.tobytes() != value.tobytes()
 
-    def _open(self) -> None:
-        from graph_tools.store.timeline_writer import TimelineWriter
-
-        self._writer = TimelineWriter(self._timeline, self._start, f"elastic_training, export {self._export}")
-
     def _write(self, delta: Any, time: int) -> None:
-        if self._writer is None:
-            self._open()
         try:
+            if self._unsure:
+                self._writer.resume()
             self._writer.publish(delta, event_time=time)
         except Exception as error:
             self._check_overtaken(error)
-            # A segment may have got its name although an error came after. A new writer finds out.
-            self._writer = None
+            self._unsure = True
             raise
+        self._unsure = False
 
     def _check_overtaken(self, error: Exception) -> None:
         from graph_tools.errors import UnreadableError

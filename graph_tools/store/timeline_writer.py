@@ -94,10 +94,13 @@ class TimelineWriter:
 
         Raises
         ------
+        UnreadableError
+            The folder was removed or replaced.
         ConversionError
             Another writer has begun, the delta does not fit the format or has numbers that are not finite, or the disk
             is full.
         """
+        self.check_present()
         now = time.time_ns() // 1000 if write_time is None else write_time
         epoch = self.position.epoch + 1
         header = SegmentHeader(self.position.lineage, epoch, epoch, self.term, self.position.chain, event_time, now)
@@ -112,6 +115,35 @@ class TimelineWriter:
         segment = publish(self.folder, header, delta, check)
         self.position = continue_from(self.position, segment)
         return segment
+
+    def resume(self) -> None:
+        """Find out what is there after an error; the term stays.
+
+        A segment may have got its name although the error came after. It is then the last one, and the next
+        publication follows it.
+
+        Raises
+        ------
+        UnreadableError
+            The folder is not there or not the one of this writer, or does not continue what it has published.
+        ConversionError
+            Another writer has begun.
+        """
+        self.check_present()
+        self._check_term()
+        self.position = find_tip(self.folder, self.position)
+
+    def check_present(self) -> None:
+        """Check that the folder is still the one that has this writer's term.
+
+        Raises
+        ------
+        UnreadableError
+        """
+        path = self.folder / term_name(self.term)
+        if not path.exists():
+            found = f"no {path.name}" if self.folder.exists() else "does not exist any more"
+            raise UnreadableError(f"{self.folder}: {found}, expected the folder in which this writer began")
 
     def _check_term(self) -> None:
         greatest = max(list_terms(self.folder), default=0)

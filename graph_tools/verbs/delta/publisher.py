@@ -19,6 +19,7 @@ from graph_tools.store.lineage import read_lineage
 from graph_tools.store.segment_layout import LINEAGE_BYTES, UNKNOWN_TIME
 from graph_tools.store.timeline import Position
 from graph_tools.store.timeline_writer import TimelineWriter
+from graph_tools.store.trainer_progress import check_event_time, check_streams
 from graph_tools.tensors import Array, ArrayTensor, TensorSource
 from graph_tools.verbs.exports import check_export
 
@@ -92,7 +93,8 @@ class Publisher:
         Raises
         ------
         UsageError
-            No output of the export needs such a table or variable, or sizes differ; nothing is published.
+            No output of the export needs such a table or variable, sizes differ, or a position or time is invalid;
+            nothing is published.
         ConversionError
             As for `TimelineWriter.publish`.
         """
@@ -101,8 +103,9 @@ class Publisher:
         values: dict[str, TensorSource] = {
             name: self._variable(name, value) for name, value in sorted((variables or {}).items())
         }
-        time = UNKNOWN_TIME if event_time is None else round(event_time * 1e6)
-        return self._writer.publish(Delta(tables, values, dict(streams or {})), event_time=time).header.last_epoch
+        time = UNKNOWN_TIME if event_time is None else round(check_event_time(event_time) * 1e6)
+        delta = Delta(tables, values, check_streams(streams or {}))
+        return self._writer.publish(delta, event_time=time).header.last_epoch
 
     def _table(self, name: str, changed: tuple[Keys, Any] | None, deleted: Keys | None) -> TableDelta:
         kind, dim = self._kind(name)

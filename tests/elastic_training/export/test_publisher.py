@@ -25,7 +25,7 @@ from elastic_training.export.segments import OvertakenError, Segments
 from elastic_training.layers.parts_of_model import tables_of, weights_of
 from graph_tools import optimize
 from graph_tools.store.segment import Segment
-from graph_tools.store.timeline import list_segments
+from graph_tools.store.timeline import list_segments, list_terms
 from helpers.elastic.exported import batch, check_published, published, ranker, train
 
 
@@ -109,6 +109,8 @@ def test_failed_publication_loses_nothing(
     assert stats["failures"] >= 2
     assert "No space left" in stats["error"]
     assert stats["waiting"] > 0
+    # It goes on in its term.
+    assert list_terms(timeline) == [1]
     full = False
     # It tries again by itself.
     deadline = time.monotonic() + 20
@@ -118,6 +120,46 @@ def test_failed_publication_loses_nothing(
     check_published(model, exported, timeline)
     publisher.close()
     check_published(model, exported, timeline)
+
+
+def test_invalid_positions_and_times_are_refused_and_change_nothing(
+    model: keras.Model, exported: Path, tmp_path: Path
+) -> None:
+    positions = {"clicks/0": 3}
+    with et.Publisher(tmp_path / "t", every="1h", export=exported, model=model, streams=lambda: positions) as publisher:
+        publisher.flush()
+        publisher.seen(event_time=1234.0, streams={"views/0": 5})
+        with pytest.raises(ValueError, match="stream 'views/0': position 'x', expected an integer from 0"):
+            publisher.step(event_time=1235.0, streams={"views/0": "x"})
+        with pytest.raises(ValueError, match=r"event_time: .* is more than a day in the future, expected seconds"):
+            publisher.step(event_time=time.time() * 1000, streams={"views/0": 6})
+        positions["clicks/0"] = -1
+        with pytest.raises(ValueError, match="stream 'clicks/0': position -1, expected an integer"):
+            publisher.push()
+        positions["clicks/0"] = 4
+        publisher.flush()
+        assert publisher.published_streams == {"clicks/0": 4, "views/0": 5}
+        assert publisher.stats()["failures"] == 0
+        last = Segment(tmp_path / "t" / list_segments(tmp_path / "t")[-1].name)
+        assert last.header.event_time == 1_234_000_000
+
+
+def test_timeline_that_was_removed_is_not_made_again(model: keras.Model, exported: Path, tmp_path: Path) -> None:
+    timeline, away = tmp_path / "timeline", tmp_path / "away"
+    with et.Publisher(timeline, every="20ms", export=exported, model=model) as publisher:
+        epoch = publisher.flush()
+        timeline.rename(away)
+        for _ in range(2):
+            # At first, nothing has changed.
+            with pytest.raises(TimeoutError, match="timeline: does not exist any more, expected the folder in which"):
+                publisher.flush(0.3)
+            train(model, 2, (), first_user=30)
+        assert not timeline.exists()
+        away.rename(timeline)
+        assert publisher.flush() == epoch + 1
+        assert publisher.stats()["error"] is None
+    check_published(model, exported, timeline)
+    assert list_terms(timeline) == [1]
 
 
 def test_error_after_the_segment_has_its_name(

@@ -97,6 +97,51 @@ def test_earlier_writer_ends_with_an_error_that_names_the_later_one(tmp_path: Pa
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def test_writer_goes_on_in_its_term_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "timeline"
+    writer = TimelineWriter(folder, START)
+    sync, failing = timeline_writer.sync_folder, [True]
+
+    def sync_folder(path: Path) -> None:
+        if failing:
+            failing.clear()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(path)
+
+    monkeypatch.setattr(timeline_writer, "sync_folder", sync_folder)
+    with pytest.raises(ConversionError, match=os.strerror(errno.EIO)):
+        writer.publish(Delta((ROW_NUMBERS,)))
+    # The segment has its name already.
+    assert (writer.position.epoch, len(list_segments(folder))) == (0, 1)
+    writer.resume()
+    writer.publish(Delta())
+    assert (writer.position.epoch, list_terms(folder)) == (2, [1])
+    later = TimelineWriter(folder, START)
+    with pytest.raises(ConversionError, match=f"{term_name(2)}: a writer of term 2"):
+        writer.resume()
+    later.publish(Delta())
+
+
+def test_writer_whose_folder_is_gone_makes_no_other(tmp_path: Path) -> None:
+    folder, away = tmp_path / "timeline", tmp_path / "away"
+    writer = TimelineWriter(folder, START)
+    writer.publish(Delta((ROW_NUMBERS,)))
+    folder.rename(away)
+    for call in (writer.resume, lambda: writer.publish(Delta())):
+        with pytest.raises(UnreadableError, match=f"{folder}: does not exist any more, expected the folder in which"):
+            call()
+    assert not folder.exists()
+    folder.mkdir()
+    with pytest.raises(UnreadableError, match=f"{folder}: no {term_name(1)}, expected the folder in which"):
+        writer.publish(Delta())
+    assert not list(folder.iterdir())
+    folder.rmdir()
+    away.rename(folder)
+    writer.resume()
+    writer.publish(Delta())
+    assert [segment.header.last_epoch for segment in TimelineReader(folder, START)] == [1, 2]
+
+
 def test_published_segment_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = TimelineWriter(tmp_path, START), TimelineWriter(tmp_path, START)
     path = second.publish(Delta((ROW_NUMBERS,))).path

@@ -66,6 +66,8 @@ def test_arrays_in_any_order_become_an_epoch(export: Path, tmp_path: Path) -> No
         ({"rows": {"items": ([1, 1], np.ones((2, 3)))}}, "keys of 'items': 1 occurs twice"),
         ({"rows": {"items": (["a"], np.ones((1, 3)))}}, "keys of 'items': not all are integers"),
         ({"variables": {"bias": [1, 2, 3]}}, r"variable 'bias': shape \[3\], expected \[2\]"),
+        ({"streams": {"clicks/0": -1}}, "stream 'clicks/0': position -1, expected an integer"),
+        ({"event_time": 1.8e12}, "event_time: 1800000000000 is more than a day in the future"),
         ({"variables": {"b": [1, 2]}}, "'b': not what .* needs, expected one of bias, dense, items"),
     ],
 )
