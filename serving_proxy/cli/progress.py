@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from serving_proxy.cli.app import remark
 from serving_proxy.client import Client
 from serving_proxy.errors import ProxyError
+
+# Without a terminal, a step that takes longer is told again, so that silence is not taken for a hang.
+_SECONDS_BETWEEN = 10.0
 
 
 def follow(client: Client, job: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
@@ -52,15 +56,21 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _show_progress(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Show the progress of an operation as a bar on a terminal, else as a line for each step."""
+    """Show the progress of an operation as a bar on a terminal, else as a line for each step and every ten seconds."""
     screen = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    last = ""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    last, begun, told = "", 0.0, 0.0
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task(escape(name), total=None)
 
         def show_step(job: dict[str, Any]) -> None:
-            nonlocal last
+            nonlocal last, begun, told
             # The operation has ended: keep the last step.
             if not job["step"]:
                 return
@@ -68,8 +78,14 @@ def _show_progress(name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
             progress.update(
                 task, description=escape(f"{name}: {job['step']}"), total=total, completed=done if total else 0
             )
-            if not screen.is_terminal and job["step"] != last:
-                remark(f"{name}: {job['step']}")
-            last = job["step"]
+            now = time.monotonic()
+            if job["step"] != last:
+                last, begun, told = job["step"], now, now
+                if not screen.is_terminal:
+                    remark(f"{name}: {last}")
+            elif not screen.is_terminal and now - told >= _SECONDS_BETWEEN:
+                told = now
+                share = f", {done / total:.0%}" if total else ""
+                remark(f"{name}: {last}, {now - begun:.0f} s{share}")
 
         yield show_step
