@@ -60,9 +60,9 @@ endforeach()
 # threads, whose own synchronization ThreadSanitizer would report as races. It has these sources, their tests and what they
 # need.
 set(PROCESSOR_THREAD_TEST_SOURCES
+  libprocessor/src/base/huge_memory.cc
   libprocessor/src/base/machine_memory.cc
   libprocessor/src/base/mapped_memory.cc
-  libprocessor/src/kernels/huge_memory.cc
   libprocessor/src/live/changed_rows.cc
   libprocessor/src/live/committed_memory.cc
   libprocessor/src/live/finite_changes.cc

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "oneapi/dnnl/dnnl.hpp"
-#include "src/kernels/huge_memory.h"
+#include "src/base/huge_memory.h"
 #include "src/kernels/one_omp_thread.h"
 
 namespace processor::bench {

@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "src/base/huge_memory.h"
 #include "src/kernels/cpu_features.h"
 #include "src/kernels/float_products.h"
-#include "src/kernels/huge_memory.h"
 #include "src/kernels/onednn_matmul.h"
 #include "src/kernels/precision.h"
 #include "src/kernels/tower_plan.h"

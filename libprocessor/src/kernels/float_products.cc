@@ -8,7 +8,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "src/kernels/huge_memory.h"
+#include "src/base/huge_memory.h"
 #include "src/kernels/panel_matmul.h"
 #include "src/kernels/tower_layout.h"
 

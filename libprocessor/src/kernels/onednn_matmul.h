@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "src/base/huge_memory.h"
 #include "src/kernels/activation.h"
-#include "src/kernels/huge_memory.h"
 #include "src/kernels/weight_panels.h"
 
 namespace processor {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/huge_memory.h"
 #include "src/base/thread_number.h"
-#include "src/kernels/huge_memory.h"
 
 namespace processor {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "naive.h"
-#include "src/kernels/huge_memory.h"
+#include "src/base/huge_memory.h"
 #include "src/kernels/precision.h"
 
 namespace processor {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "src/base/huge_memory.h"
 #include "src/kernels/dense_tower.h"
-#include "src/kernels/huge_memory.h"
 #include "src/kernels/tower_layout.h"
 #include "src/kernels/tower_run.h"
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is read from front to back, on large pages if there is much of it.
-#ifndef PROCESSOR_KERNELS_HUGE_MEMORY_H_
-#define PROCESSOR_KERNELS_HUGE_MEMORY_H_
+// Memory on large pages, if there is much of it.
+#ifndef PROCESSOR_BASE_HUGE_MEMORY_H_
+#define PROCESSOR_BASE_HUGE_MEMORY_H_
 
 #include <cstddef>
 
 namespace processor {
 
-/// Owns bytes. It can be moved but not copied.
+/// Owns bytes, which are zeros at first. It can be moved but not copied. From 64 KiB on, the operating system gives each page
+/// when it is first written.
 class HugeMemory {
  public:
   HugeMemory() = default;
@@ -28,4 +29,4 @@ class HugeMemory {
 
 }  // namespace processor
 
-#endif  // PROCESSOR_KERNELS_HUGE_MEMORY_H_
+#endif  // PROCESSOR_BASE_HUGE_MEMORY_H_

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/huge_memory.h"
+#include "src/base/huge_memory.h"
 
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -34,6 +35,7 @@ HugeMemory::HugeMemory(size_t bytes) : size_(bytes) {
     data_ = static_cast<unsigned char*>(MapMemory(InHugePages(bytes), kHugePage));
   }
   if (data_ == nullptr) throw std::bad_alloc();
+  if (bytes < kLeastMapped) std::memset(data_, 0, bytes);
   // Advice: where it is not taken, small pages do.
   if (bytes >= kMuch) madvise(data_, InHugePages(bytes), MADV_HUGEPAGE);
 }
