@@ -80,13 +80,17 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/runtime/threads/background_thread.cc
   libprocessor/src/runtime/threads/pinned_pool.cc
   libprocessor/src/runtime/threads/thread_slice.cc
+  libprocessor/src/tables/direct_file.cc
   libprocessor/src/tables/embedding_table.cc
+  libprocessor/src/tables/read_batch.cc
+  libprocessor/src/tables/read_ring.cc
   libprocessor/src/tables/table_check.cc
   libprocessor/src/tables/table_crc.cc
   libprocessor/src/tables/table_file.cc
   libprocessor/src/tables/table_header.cc
   libprocessor/src/tables/table_index.cc
-  libprocessor/src/tables/table_registry.cc)
+  libprocessor/src/tables/table_registry.cc
+  libprocessor/src/tables/tiered_fetch.cc)
 foreach(source
     base/byte_budget base/log host/control/maintenance host/request_log/sample_queue
     kernels/cache_domains kernels/tower_team live/overlay_table
@@ -94,7 +98,7 @@ foreach(source
     runtime/requests/request_gate runtime/requests/request_watch runtime/session/session_slot
     runtime/stats/histogram runtime/threads/adaptive_spin runtime/threads/cpu_mask runtime/threads/cpuset
     runtime/threads/idle_time runtime/threads/placed_threads runtime/threads/process_threads
-    runtime/threads/request_threads runtime/threads/thread_starter)
+    runtime/threads/request_threads runtime/threads/thread_starter tables/row_cache tables/tiered_rows)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(stem ${source} NAME)
   list(APPEND PROCESSOR_THREAD_TEST_SOURCES libprocessor/src/${source}.cc tests/libprocessor/${folder}/test_${stem}.cc)

@@ -9,8 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/ascii.h"
-#include "src/tables/table_check.h"
+#include "absl/strings/str_cat.h"
 #include "src/tables/table_registry.h"
 
 namespace processor {
@@ -27,49 +28,74 @@ bool IsNamedByHash(const std::string& name) {
                      [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
 }
 
+// Tells tables of one file apart.
+std::string StorageName(const TableStorage& storage) {
+  return storage.tiered ? absl::StrCat("tiered ", absl::Hex(absl::bit_cast<uint64_t>(storage.cache_share))) : "";
+}
+
 }  // namespace
 
-absl::Status EmbeddingTable::Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table) {
+absl::Status EmbeddingTable::Open(const std::string& path, const TableStorage& storage,
+                                  std::shared_ptr<const EmbeddingTable>* table) {
   TableFile file(path);
   if (absl::Status s = file.Open(); !s.ok()) return s;
-  const std::shared_ptr<TableRegistry::Slot> slot = TableRegistry::Global().SlotOf(file.identity());
+  const std::shared_ptr<TableRegistry::Slot> slot =
+      TableRegistry::Global().SlotOf(file.identity(), StorageName(storage));
   std::lock_guard<std::mutex> lock(slot->mutex);
   *table = slot->table.lock();
   if (*table != nullptr) return absl::OkStatus();
-  if (absl::Status s = Load(file, table); !s.ok()) return s;
+  if (absl::Status s = Load(file, storage, table); !s.ok()) return s;
   slot->table = *table;
   return absl::OkStatus();
 }
 
-absl::Status EmbeddingTable::Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table) {
+absl::Status EmbeddingTable::Load(const TableFile& file, const TableStorage& storage,
+                                  std::shared_ptr<const EmbeddingTable>* table) {
   uint8_t bytes[kTableHeaderBytes] = {};
   const size_t header_bytes = std::min<uint64_t>(kTableHeaderBytes, file.identity().size);
   if (absl::Status s = file.Read(0, header_bytes, bytes); !s.ok()) return s;
   std::shared_ptr<EmbeddingTable> loaded(new EmbeddingTable);
-  TableHeader& header = loaded->header_;
-  if (absl::Status s = ParseTableHeader(bytes, file.identity().size, &header); !s.ok()) return file.Named(s);
-  if (absl::Status s = CheckTableContents(file, header); !s.ok()) return s;
-  if (absl::Status s = file.Map(&loaded->mapping_); !s.ok()) return s;
-
-  const uint8_t* data = loaded->mapping_.data();
+  if (absl::Status s = ParseTableHeader(bytes, file.identity().size, &loaded->header_); !s.ok()) return file.Named(s);
   loaded->path_ = file.path();
-  loaded->row_data_ = data + header.row_data.offset;
-  TableIndex& index = loaded->index_;
-  index.buckets = reinterpret_cast<const TableBucket*>(data + header.index.offset);
-  index.num_buckets = header.buckets;
-  index.home_buckets = header.home_buckets;
-  index.key_offsets = reinterpret_cast<const uint64_t*>(data + header.key_offsets.offset);
-  index.key_bytes = reinterpret_cast<const char*>(data + header.key_bytes.offset);
+  if (absl::Status s = storage.tiered ? loaded->OpenTiered(file, storage) : loaded->MapFile(file); !s.ok()) return s;
 
   *table = loaded;
   const std::string name = std::filesystem::path(file.path()).filename().string();
   if (IsNamedByHash(name)) {
     // The header too, which holds all checksums: a name is easily given.
-    const std::string content = name + std::string(reinterpret_cast<const char*>(bytes), kTableHeaderBytes);
+    const std::string content =
+        name + std::string(reinterpret_cast<const char*>(bytes), kTableHeaderBytes) + StorageName(storage);
     *table = TableRegistry::Global().Share(content, *table);
   }
-  if (*table == loaded) loaded->mapping_.Prefault();
+  if (*table == loaded && !storage.tiered) loaded->mapping_.Prefault();
   return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::MapFile(const TableFile& file) {
+  if (absl::Status s = CheckTableContents(file, header_); !s.ok()) return s;
+  if (absl::Status s = file.Map(&mapping_); !s.ok()) return s;
+  const uint8_t* const data = mapping_.data();
+  row_data_ = data + header_.row_data.offset;
+  SetIndex(data + header_.index.offset, data + header_.key_offsets.offset, data + header_.key_bytes.offset);
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::OpenTiered(const TableFile& file, const TableStorage& storage) {
+  if (absl::Status s = ReadTableParts(file, header_, &parts_); !s.ok()) return s;
+  // The index is in memory now, and its pages of the file would be there a second time.
+  file.Forget();
+  SetIndex(parts_.index.data(), parts_.key_offsets.data(), parts_.key_bytes.data());
+  const double share = std::clamp(storage.cache_share, 0.0, 2.0);
+  const auto cache_bytes = static_cast<uint64_t>(share * static_cast<double>(header_.row_data.size));
+  return TieredRows::Open(file, header_, std::move(parts_.checksums), cache_bytes, &tiered_);
+}
+
+void EmbeddingTable::SetIndex(const uint8_t* index, const uint8_t* key_offsets, const uint8_t* key_bytes) {
+  index_.buckets = reinterpret_cast<const TableBucket*>(index);
+  index_.num_buckets = header_.buckets;
+  index_.home_buckets = header_.home_buckets;
+  index_.key_offsets = reinterpret_cast<const uint64_t*>(key_offsets);
+  index_.key_bytes = reinterpret_cast<const char*>(key_bytes);
 }
 
 void EmbeddingTable::DropPages(size_t begin, size_t bytes) const {
@@ -77,6 +103,7 @@ void EmbeddingTable::DropPages(size_t begin, size_t bytes) const {
 }
 
 void EmbeddingTable::DropIndexPages() const {
+  if (mapping_.data() == nullptr) return;
   for (const TableSection& section : {header_.index, header_.key_offsets, header_.key_bytes}) {
     // Pages at the ends may have bytes of other sections.
     const uint64_t begin = (section.offset + kIndexPageBytes - 1) / kIndexPageBytes * kIndexPageBytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An immutable embedding table in a memory-mapped file; docs/table_format.md describes the format.
+// An immutable embedding table in a file, which is mapped, or larger than memory (tiered); docs/table_format.md describes the
+// format.
 #ifndef PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 #define PROCESSOR_TABLES_EMBEDDING_TABLE_H_
 
@@ -10,9 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "src/tables/table_check.h"
 #include "src/tables/table_file.h"
 #include "src/tables/table_header.h"
 #include "src/tables/table_index.h"
+#include "src/tables/tiered_rows.h"
 #include "tensorflow/core/platform/tstring.h"
 
 namespace processor {
@@ -21,15 +24,31 @@ namespace processor {
 constexpr uint32_t kZeroRow = 0xffffffffu;
 constexpr uint32_t kRefusedRow = 0xfffffffeu;
 
-/// Owns the mapping of one file. The ops that use a table share it; any thread may read.
+/// Where the rows of a table are.
+struct TableStorage {
+  bool tiered = false;     // the index in memory, rows in a cache and in the file; otherwise the file is mapped
+  double cache_share = 0;  // the memory of the cache over the bytes of all rows, if it is tiered
+
+  bool operator==(const TableStorage& other) const {
+    return tiered == other.tiered && (!tiered || cache_share == other.cache_share);
+  }
+};
+
+/// Owns the mapping of one file, or what is in memory of a tiered one. The ops that use a table share it; any thread may read.
 class EmbeddingTable {
  public:
   /// Maps a file, or returns the table that maps it already. Each file is mapped once per process, and so are equal files
   /// whose names have the same hash. A file that is new to the process is read completely, which takes seconds for
   /// gigabytes, and stays in memory.
+  /// Of a tiered table only the index is read; it is shared with those that have as large a cache.
   /// \return NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT if it is not a file, DATA_LOSS for a damaged file,
-  /// FAILED_PRECONDITION for a newer version, UNAVAILABLE or RESOURCE_EXHAUSTED; all name the file.
-  static absl::Status Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table);
+  /// FAILED_PRECONDITION for a newer version, or for one that cannot be tiered, UNAVAILABLE or RESOURCE_EXHAUSTED; all name
+  /// the file.
+  static absl::Status Open(const std::string& path, std::shared_ptr<const EmbeddingTable>* table) {
+    return Open(path, TableStorage{}, table);
+  }
+  static absl::Status Open(const std::string& path, const TableStorage& storage,
+                           std::shared_ptr<const EmbeddingTable>* table);
 
   EmbeddingTable(const EmbeddingTable&) = delete;
   EmbeddingTable& operator=(const EmbeddingTable&) = delete;
@@ -43,7 +62,12 @@ class EmbeddingTable {
   IndexKind index_kind() const { return header_.index_kind; }
   AbsentKey absent_key() const { return header_.absent_key; }
 
-  /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow.
+  /// Returns the rows of a tiered table, or null. They are read with a TieredFetch.
+  TieredRows* tiered() const { return tiered_.get(); }
+  /// Returns the memory of the index, and of strings, of a tiered table; 0 if the file is mapped.
+  size_t index_bytes() const { return parts_.bytes(); }
+
+  /// Returns the bytes of a row, which is neither kZeroRow nor kRefusedRow. Not for tiered tables.
   const uint8_t* row(uint32_t number) const { return row_data_ + uint64_t{number} * header_.row_stride; }
 
   /// Finds the rows of keys. If the table is indexed by strings, keys must be strings, otherwise integers; keys of the
@@ -63,10 +87,11 @@ class EmbeddingTable {
 
   const TableIndex& index() const { return index_; }
 
-  /// Unmaps pages of the rows, whose address is row(0) plus `begin`, until somebody reads them again. Any thread.
+  /// Unmaps pages of the rows of a mapped table, whose address is row(0) plus `begin`, until somebody reads them again. Any
+  /// thread.
   void DropPages(size_t begin, size_t bytes) const;
 
-  /// Unmaps the pages of the index, and of strings, in the same way.
+  /// Unmaps the pages of the index, and of strings, in the same way; those of a tiered table stay.
   void DropIndexPages() const;
 
   /// Prefetches what FindRows() will read first for these keys, for callers with few keys for each of many tables.
@@ -76,7 +101,11 @@ class EmbeddingTable {
  private:
   EmbeddingTable() = default;
 
-  static absl::Status Load(const TableFile& file, std::shared_ptr<const EmbeddingTable>* table);
+  static absl::Status Load(const TableFile& file, const TableStorage& storage,
+                           std::shared_ptr<const EmbeddingTable>* table);
+  absl::Status MapFile(const TableFile& file);
+  absl::Status OpenTiered(const TableFile& file, const TableStorage& storage);
+  void SetIndex(const uint8_t* index, const uint8_t* key_offsets, const uint8_t* key_bytes);
 
   /// Replaces each kNotFound by the row that absent keys read.
   template <typename Key>
@@ -85,8 +114,10 @@ class EmbeddingTable {
   std::string path_;
   TableHeader header_;
   TableMapping mapping_;
+  TableParts parts_;                    // of a tiered table
+  std::unique_ptr<TieredRows> tiered_;  // likewise
   TableIndex index_;
-  const uint8_t* row_data_ = nullptr;
+  const uint8_t* row_data_ = nullptr;  // of a mapped table
 };
 
 }  // namespace processor

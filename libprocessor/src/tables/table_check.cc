@@ -104,6 +104,16 @@ class BlockCheck {
     return file.Named(absl::DataLossError("checksums: wrong checksum"));
   }
 
+  /// Returns the checksums after Load().
+  std::unique_ptr<const uint32_t[]> TakeChecksums() { return std::move(expected_); }
+
+  /// Returns where the block of a byte begins.
+  static uint64_t BeginOfBlock(uint64_t at) {
+    return kTableHeaderBytes + (at - kTableHeaderBytes) / kTableBlockBytes * kTableBlockBytes;
+  }
+  /// Leaves blocks out: the next bytes are those of a block that begins there.
+  void GoTo(uint64_t begin_of_block) { number_ = (begin_of_block - kTableHeaderBytes) / kTableBlockBytes; }
+
   /// Adds the next bytes behind the header. Blocks that end with them are checked.
   absl::Status Add(const uint8_t* bytes, size_t size) {
     while (size > 0) {
@@ -170,6 +180,22 @@ class Reader {
     return problem_;
   }
 
+  /// Reads only those blocks of a section that have bytes of others, too.
+  absl::Status SkipSection(const TableSection& section) {
+    if (section.size == 0) return absl::OkStatus();
+    if (absl::Status s = ReadTo(section.offset, CheckZeros); !s.ok()) return s;
+    const uint64_t end = section.offset + section.size;
+    const uint64_t begun = BlockCheck::BeginOfBlock(at_);
+    const uint64_t first = at_ == begun ? begun : begun + kTableBlockBytes;
+    const uint64_t last = BlockCheck::BeginOfBlock(end);
+    if (first < last) {
+      if (absl::Status s = ReadTo(first, CheckRowData); !s.ok()) return s;
+      blocks_->GoTo(last);
+      at_ = last;
+    }
+    return ReadTo(end, CheckRowData);
+  }
+
   /// Reads up to the end of what is neither a section nor a checksum.
   absl::Status ReadRest(uint64_t end) {
     if (absl::Status s = ReadTo(end, CheckZeros); !s.ok()) return s;
@@ -188,15 +214,35 @@ class Reader {
   absl::Status problem_;
 };
 
-}  // namespace
+// Copies what a check reads to memory.
+template <typename Check>
+class Copying {
+ public:
+  Copying(uint8_t* dst, Check check) : dst_(dst), check_(std::move(check)) {}
+  absl::Status operator()(const uint8_t* bytes, size_t size) {
+    if (dst_ != nullptr) {
+      std::memcpy(dst_, bytes, size);
+      dst_ += size;
+    }
+    return check_(bytes, size);
+  }
 
-absl::Status CheckTableContents(const TableFile& file, const TableHeader& header) {
+ private:
+  uint8_t* dst_;  // or null: not copied
+  Check check_;
+};
+
+// `parts`: null, or where all but the rows, which are not read then, is kept.
+absl::Status CheckContents(const TableFile& file, const TableHeader& header, TableParts* parts) {
   const size_t buffer_bytes = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, header.file_size));
   const std::unique_ptr<uint8_t[]> buffer(new (std::nothrow) uint8_t[buffer_bytes]);
   if (buffer == nullptr) return file.Named(absl::ResourceExhaustedError("no memory to read it"));
   BlockCheck blocks;
   if (absl::Status s = blocks.Load(file, header); !s.ok()) return s;
   Reader reader(file, buffer.get(), header.version == 1 ? nullptr : &blocks);
+  const auto copying = [](const HugeMemory* memory, auto check) {
+    return Copying<decltype(check)>(memory == nullptr ? nullptr : memory->data(), std::move(check));
+  };
 
   // In the order of the file, which the sections may have in any.
   const TableSection* sections[] = {&header.row_data, &header.index, &header.key_offsets, &header.key_bytes};
@@ -204,13 +250,45 @@ absl::Status CheckTableContents(const TableFile& file, const TableHeader& header
             [](const TableSection* a, const TableSection* b) { return a->offset < b->offset; });
   for (const TableSection* section : sections) {
     absl::Status status;
-    if (section == &header.row_data) status = reader.ReadSection("row_data", *section, CheckRowData);
-    if (section == &header.index) status = reader.ReadSection("index", *section, IndexCheck(header));
-    if (section == &header.key_offsets) status = reader.ReadSection("key_offsets", *section, OffsetCheck(header));
-    if (section == &header.key_bytes) status = reader.ReadSection("key_bytes", *section, CheckKeyBytes);
+    if (section == &header.row_data) {
+      status = parts == nullptr ? reader.ReadSection("row_data", *section, CheckRowData) : reader.SkipSection(*section);
+    } else if (section == &header.index) {
+      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->index;
+      status = reader.ReadSection("index", *section, copying(memory, IndexCheck(header)));
+    } else if (section == &header.key_offsets) {
+      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->key_offsets;
+      status = reader.ReadSection("key_offsets", *section, copying(memory, OffsetCheck(header)));
+    } else {
+      const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->key_bytes;
+      status = reader.ReadSection("key_bytes", *section, copying(memory, CheckKeyBytes));
+    }
     if (!status.ok()) return status;
   }
-  return reader.ReadRest(header.checksums.size > 0 ? header.checksums.offset : header.file_size);
+  absl::Status rest = reader.ReadRest(header.checksums.size > 0 ? header.checksums.offset : header.file_size);
+  if (parts != nullptr) parts->checksums = blocks.TakeChecksums();
+  return rest;
+}
+
+}  // namespace
+
+absl::Status CheckTableContents(const TableFile& file, const TableHeader& header) {
+  return CheckContents(file, header, nullptr);
+}
+
+absl::Status ReadTableParts(const TableFile& file, const TableHeader& header, TableParts* parts) {
+  if (header.version == 1) {
+    return file.Named(absl::FailedPreconditionError(
+        "version 1 of the format, expected 2 for a tiered table: it has checksums of blocks"));
+  }
+  try {
+    parts->index = HugeMemory(header.index.size);
+    parts->key_offsets = HugeMemory(header.key_offsets.size);
+    parts->key_bytes = HugeMemory(header.key_bytes.size);
+  } catch (const std::bad_alloc&) {
+    return file.Named(absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for its index of ", header.index.size + header.key_offsets.size + header.key_bytes.size, " bytes")));
+  }
+  return CheckContents(file, header, parts);
 }
 
 }  // namespace processor

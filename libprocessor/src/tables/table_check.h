@@ -3,7 +3,12 @@
 #ifndef PROCESSOR_TABLES_TABLE_CHECK_H_
 #define PROCESSOR_TABLES_TABLE_CHECK_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
 #include "absl/status/status.h"
+#include "src/base/huge_memory.h"
 #include "src/tables/table_file.h"
 #include "src/tables/table_header.h"
 
@@ -16,6 +21,18 @@ namespace processor {
 /// \return DATA_LOSS for a damaged file, UNAVAILABLE if it cannot be read, RESOURCE_EXHAUSTED without memory for a
 /// buffer.
 absl::Status CheckTableContents(const TableFile& file, const TableHeader& header);
+
+/// All of a table but its rows, in memory.
+struct TableParts {
+  HugeMemory index, key_offsets, key_bytes;
+  std::unique_ptr<const uint32_t[]> checksums;  // of blocks
+
+  size_t bytes() const { return index.size() + key_offsets.size() + key_bytes.size(); }
+};
+
+/// Reads all but the rows into memory, and checks it as CheckTableContents() does. Blocks that have only rows are not read.
+/// \return as CheckTableContents(); FAILED_PRECONDITION for version 1.
+absl::Status ReadTableParts(const TableFile& file, const TableHeader& header, TableParts* parts);
 
 }  // namespace processor
 

@@ -135,10 +135,12 @@ absl::Status TableFile::Map(TableMapping* mapping) const {
   return absl::OkStatus();
 }
 
-absl::Status TableFile::Named(const absl::Status& status) const {
+void TableFile::Forget() const { posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED); }
+
+absl::Status NamedByFile(const absl::Status& status, const std::string& path, const FileTerms& terms) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(terms_.noun, " '", path_, "': ", status.message(), "; ",
-                                                  WhatToDo(status.code(), terms_)));
+  return absl::Status(status.code(), absl::StrCat(terms.noun, " '", path, "': ", status.message(), "; ",
+                                                  WhatToDo(status.code(), terms)));
 }
 
 }  // namespace processor

@@ -65,6 +65,9 @@ constexpr FileTerms kTableTerms = {
     "update recprocessor, or make the artifact again with the graph-tools of this version",
     "copy the artifact again, or make it again with graph-tools fuse"};
 
+/// Returns `status` with the name of a file before its message and what to do after it.
+absl::Status NamedByFile(const absl::Status& status, const std::string& path, const FileTerms& terms = kTableTerms);
+
 /// Owns an open file and closes it. Errors name the file and say what to do.
 class TableFile {
  public:
@@ -83,11 +86,14 @@ class TableFile {
   /// \return DATA_LOSS if the file is too short, UNAVAILABLE if it cannot be read.
   absl::Status Read(uint64_t offset, size_t size, uint8_t* bytes) const;
 
+  /// Lets the page cache drop what was read.
+  void Forget() const;
+
   /// Maps the whole file. \return RESOURCE_EXHAUSTED if that is not possible.
   absl::Status Map(TableMapping* mapping) const;
 
   /// Returns `status` with the name of the file before its message and what to do after it.
-  absl::Status Named(const absl::Status& status) const;
+  absl::Status Named(const absl::Status& status) const { return NamedByFile(status, path_, terms_); }
 
  private:
   std::string path_;

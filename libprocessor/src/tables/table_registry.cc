@@ -10,7 +10,7 @@ TableRegistry& TableRegistry::Global() {
   return *registry;
 }
 
-std::shared_ptr<TableRegistry::Slot> TableRegistry::SlotOf(const FileIdentity& file) {
+std::shared_ptr<TableRegistry::Slot> TableRegistry::SlotOf(const FileIdentity& file, const std::string& storage) {
   std::lock_guard<std::mutex> lock(mutex_);
   // What nobody uses any more goes when something else comes.
   for (auto it = files_.begin(); it != files_.end();) {
@@ -21,7 +21,7 @@ std::shared_ptr<TableRegistry::Slot> TableRegistry::SlotOf(const FileIdentity& f
     }
     it = unused ? files_.erase(it) : std::next(it);
   }
-  std::shared_ptr<Slot>& slot = files_[file];
+  std::shared_ptr<Slot>& slot = files_[{file, storage}];
   if (slot == nullptr) slot = std::make_shared<Slot>();
   return slot;
 }

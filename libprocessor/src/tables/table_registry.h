@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables that this process has mapped, so that none is mapped twice.
+// The tables that this process has open, so that none is mapped or read twice.
 #ifndef PROCESSOR_TABLES_TABLE_REGISTRY_H_
 #define PROCESSOR_TABLES_TABLE_REGISTRY_H_
 
@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "src/tables/table_file.h"
 
@@ -26,8 +27,8 @@ class TableRegistry {
   /// The registry of the process. It is never destroyed, because destructors that run late may close tables.
   static TableRegistry& Global();
 
-  /// Returns the slot of a file, the same one to all threads.
-  std::shared_ptr<Slot> SlotOf(const FileIdentity& file);
+  /// Returns the slot of a file for one kind of storage, the same one to all threads.
+  std::shared_ptr<Slot> SlotOf(const FileIdentity& file, const std::string& storage);
 
   /// Returns the table in use that has this content; without one, registers and returns `table`. So equal files on
   /// different file systems share one mapping.
@@ -35,7 +36,7 @@ class TableRegistry {
 
  private:
   std::mutex mutex_;
-  std::map<FileIdentity, std::shared_ptr<Slot>> files_;
+  std::map<std::pair<FileIdentity, std::string>, std::shared_ptr<Slot>> files_;
   std::map<std::string, std::weak_ptr<const EmbeddingTable>> contents_;
 };
 

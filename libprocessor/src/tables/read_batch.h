@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads many pieces of files at a time, past the page cache: by io_uring where the kernel permits it, otherwise by threads.
+#ifndef PROCESSOR_TABLES_READ_BATCH_H_
+#define PROCESSOR_TABLES_READ_BATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace processor {
+
+/// One piece. For a descriptor that was opened with O_DIRECT, all numbers are multiples of its alignment.
+struct ReadPiece {
+  int descriptor;
+  uint64_t offset;
+  uint32_t size;
+  uint8_t* bytes;
+  int64_t result;  // bytes that were read, fewer than `size` at the end of the file; -errno if it failed
+};
+
+/// Runs batches of reads. One thread uses it at a time.
+class ReadBatch {
+ public:
+  /// The most pieces that are on the way at a time.
+  static constexpr size_t kMostPieces = 256;
+
+  virtual ~ReadBatch() = default;
+
+  /// Reads all pieces, and waits without using a CPU. Sets all results.
+  virtual void Read(absl::Span<ReadPiece> pieces) = 0;
+
+  /// Returns one that uses io_uring, or null with the reason where the kernel refuses it.
+  static std::unique_ptr<ReadBatch> MakeRing(std::string* why_not);
+  /// Returns one that uses 32 threads of the process, which all such batches share.
+  static std::unique_ptr<ReadBatch> MakeThreads();
+  /// Returns the best one. The log has the reason if it is not io_uring, once for each process.
+  static std::unique_ptr<ReadBatch> Make();
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TABLES_READ_BATCH_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the rows of tiered tables that a request needs into its memory, with one batch of reads for all tables.
+#ifndef PROCESSOR_TABLES_TIERED_FETCH_H_
+#define PROCESSOR_TABLES_TIERED_FETCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "src/tables/read_batch.h"
+#include "src/tables/tiered_rows.h"
+
+namespace processor {
+
+/// The rows of one block of a request. It is kept for the next one, which reuses its memory; one thread uses it.
+class TieredFetch {
+ public:
+  /// Copies those of the rows `numbers[i]` of the file that are in the cache to `dst + i * stride`, and remembers the
+  /// others for Finish(). Other numbers are passed over. `rows` and `dst` must stay up to Finish().
+  void Add(TieredRows* rows, absl::Span<const uint32_t> numbers, uint8_t* dst);
+
+  /// Reads what is not in the caches, checks it if nobody has before, and offers it to the caches.
+  /// \return DATA_LOSS that names the file and what of it is damaged or cannot be read; RESOURCE_EXHAUSTED without memory.
+  absl::Status Finish();
+
+  size_t bytes() const { return missing_.capacity() * sizeof(uint32_t) + misses_.capacity() * sizeof(Miss); }
+
+ private:
+  struct Miss {
+    TieredRows* rows;
+    uint32_t number;
+    uint8_t* dst;
+  };
+  // Misses that one piece serves.
+  struct Wanted {
+    size_t first, last;
+  };
+
+  size_t AddPieces(size_t first);
+  absl::Status TakePiece(const ReadPiece& piece, const Wanted& wanted);
+  absl::Status CheckBlocks(TieredRows* rows, const ReadPiece& piece);
+
+  std::vector<uint32_t> missing_;  // positions in the numbers of one Add()
+  std::vector<Miss> misses_;
+  std::vector<ReadPiece> pieces_;
+  std::vector<Wanted> wanted_;
+  uint8_t* buffer_ = nullptr;
+};
+
+}  // namespace processor
+
+#endif  // PROCESSOR_TABLES_TIERED_FETCH_H_
