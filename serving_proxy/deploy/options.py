@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serving_proxy.deploy.deployment import Deployment
 from serving_proxy.experiments.traffic import to_weight
 from serving_proxy.gates.ops import check_allowed
-from serving_proxy.records.models import Batching, Limits, Settings, VersionNumber
+from serving_proxy.records.models import Batching, Limits, Settings, Tables, VersionNumber
 from serving_proxy.records.option import CliGroup, CliOption
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -68,6 +68,15 @@ class CommonOptions(BaseModel):
                 "mode": CliOption("off|zero_wait|timed", "How requests are batched.", name="batching"),
                 "max_rows": CliOption("N", "Largest number of rows in a batch."),
                 "max_wait_us": CliOption("US", "Longest time that a timed batch waits for requests."),
+            }
+        ),
+    ] = None
+    tables: Annotated[
+        Tables | None,
+        CliGroup(
+            {
+                "tier": CliOption("mapped|tiered", "Where its tables are kept; tiered: larger than memory."),
+                "memory": CliOption("SIZE", "Memory of tiered tables, such as 4GB."),
             }
         ),
     ] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serving_proxy.records.guard_settings import GuardSettings
 from serving_proxy.records.states import ACTIVE, SERVED, State
@@ -44,6 +44,31 @@ class Limits(Record):
     max_in_flight: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
 
 
+class Tables(Record):
+    """Where a version's tables are kept.
+
+    Attributes
+    ----------
+    memory : str or None
+        Memory of the indexes and caches of tiered tables, such as "4GB".
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    tier: Literal["mapped", "tiered"] = "mapped"
+    memory: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?[KMGT]B$", max_length=32)] | None = None
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Tables:
+        if (self.tier == "tiered") != (self.memory is not None):
+            raise ValueError(
+                "memory is set, expected nothing: the tier is mapped"
+                if self.memory is not None
+                else "memory is missing, expected the memory of tiered tables, such as 4GB"
+            )
+        return self
+
+
 class Settings(Record):
     """The settings with which a version is run, as in `desired.json`.
 
@@ -57,6 +82,7 @@ class Settings(Record):
     warmup_file: str | None = None
     cpuset: str | None = None
     batching: Batching | None = None
+    tables: Tables | None = None
     limits: Limits | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     follow: str | None = None

@@ -86,6 +86,14 @@ KEYS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
         [],
         [1, "off", [], {"mode": "on"}, {"max_rows": 0}, {"max_wait_us": -1}, {"max_bytes": 1}],
     ),
+    "tables": (
+        [{}, {"tier": "mapped"}, {"tier": "tiered", "memory": "1.5GB"}, {"tier": "tiered", "memory": 1}],
+        [],
+        [
+            *(1, "tiered", [], {"tier": "disk"}, {"tier": "tiered"}, {"memory": "4GB"}, {"size": 1}),
+            *({"tier": "tiered", "memory": memory} for memory in ("4", "GB", "-1GB", "4gb", "nanGB", 0, 1.5, "1e99GB")),
+        ],
+    ),
     "model_version": ([0, 7, BIG - 1], [], [-1, *NOT_AN_INTEGER]),
 }
 # What a key cannot be without.

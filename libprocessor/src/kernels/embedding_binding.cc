@@ -65,6 +65,7 @@ absl::Status EmbeddingBinding::AddColumn(const EmbeddingPlan& plan, absl::Span<c
     }
     const RowKernels& kernels = BestRowKernels();
     const int type = static_cast<int>(table.row_type());
+    has_tiered_ |= table.tiered() != nullptr;
     column.source = {tables_[planned.table].rows, table.row_stride(), table.dim()};
     column.row_bytes = static_cast<uint32_t>(RowBytes(table.row_type(), table.dim()));
     column.copy = planned.accumulate ? kernels.add[type] : kernels.copy[type];

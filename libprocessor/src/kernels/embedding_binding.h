@@ -49,7 +49,7 @@ class EmbeddingBinding {
   struct Table {
     std::shared_ptr<const EmbeddingTable> table;
     int live = -1;                  // its number in a live model
-    const uint8_t* rows = nullptr;  // row 0, where epochs of a live model have it
+    const uint8_t* rows = nullptr;  // row 0, where epochs of a live model have it; null: tiered
   };
 
   /// Binds the tables to the plan. The width of values that lie side by side also depends on the request, so a binding
@@ -70,6 +70,9 @@ class EmbeddingBinding {
     return true;
   }
 
+  /// Whether rows have to be brought into memory before they are read.
+  bool has_tiered() const { return has_tiered_; }
+
   /// Returns the lookups in the order of their keys.
   absl::Span<const Lookup> lookups() const { return lookups_; }
   absl::Span<const Column> columns() const { return columns_; }
@@ -83,6 +86,7 @@ class EmbeddingBinding {
   void SortLookups();
   absl::Status Cover(const EmbeddingPlan& plan, const EmbeddingRequest& request);
 
+  bool has_tiered_ = false;
   std::vector<Table> tables_;
   std::vector<Lookup> lookups_;
   std::vector<Column> columns_;

@@ -44,7 +44,9 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   const PlanColumn& planned = *column.plan;
   const PlanOutput& output = plan.outputs[planned.output];
   const KeyValues& key = request.keys[planned.key];
-  const uint32_t empty_row = request.empty_rows[column.lookup];
+  const RowSource& source = fetcher->run().source;
+  const uint32_t empty_row =
+      binding.has_tiered() ? scratch->tiered.empty_row(column.lookup) : request.empty_rows[column.lookup];
   const int64_t repeats = request.Repeats(output);
   const size_t width = output.width;
   const int64_t first = key.Begin(begin);
@@ -58,7 +60,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
     const size_t at_once = RowFetcher::RowsAtOnce(fetcher->run());
     for (size_t i = 0; i < n; i += at_once) {
       const size_t count = std::min(at_once, n - i);
-      column.copy(column.source, numbers + i, count, dst + i * width, width);
+      column.copy(source, numbers + i, count, dst + i * width, width);
       fetcher->Advance(count);
     }
     return;
@@ -67,7 +69,7 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
   if (planned.combiner == Combiner::kNone) {
     const size_t n = key.per_row;
     for (int64_t row = begin; row < end; ++row, numbers += n, dst += width) {
-      column.copy(column.source, numbers, n, dst, column.source.dim);
+      column.copy(source, numbers, n, dst, source.dim);
       fetcher->Advance(n);
     }
     return;
@@ -86,14 +88,14 @@ void Gather::WriteLookup(const Column& column, int64_t begin, int64_t end, Gathe
     bool counted = false;
     const float divisor = DivisorOf(planned.combiner, numbers, weights, n, &counted);
     if (!counted) {
-      column.copy(column.source, &empty_row, 1, dst, 0);
+      column.copy(source, &empty_row, 1, dst, 0);
     } else if (divisor == 0) {
       // As TensorFlow does where weights add up to nothing.
-      column.copy(column.source, &kNoRow, 1, dst, 0);
+      column.copy(source, &kNoRow, 1, dst, 0);
     } else {
-      column.pool(column.source, numbers, weights, n, 1 / divisor, dst);
+      column.pool(source, numbers, weights, n, 1 / divisor, dst);
       if (weights != nullptr && HasInfiniteZero(numbers, weights, n)) {
-        std::fill(dst, dst + column.source.dim, std::numeric_limits<float>::quiet_NaN());
+        std::fill(dst, dst + source.dim, std::numeric_limits<float>::quiet_NaN());
       }
     }
     numbers += n;
@@ -122,11 +124,18 @@ void Gather::FillGaps(int64_t begin, int64_t end) const {
 absl::Status Gather::Rows(int64_t begin, int64_t end, GatherScratch* scratch) const {
   absl::Status found = scratch->rows.Find(plan, steps, binding, request, begin, end);
   if (!found.ok()) return found;
+  if (binding.has_tiered()) {
+    if (absl::Status fetched = scratch->tiered.Fetch(binding, request, begin, end, &scratch->rows); !fetched.ok()) {
+      return fetched;
+    }
+  }
   scratch->runs.clear();
   for (const Column& column : binding.columns()) {
     if (column.plan->kind != ColumnKind::kLookup) continue;
     const KeyValues& key = request.keys[column.plan->key];
-    scratch->runs.push_back({column.source, column.row_bytes, scratch->rows.of(column.lookup),
+    RowSource source = column.source;
+    if (source.rows == nullptr) source.rows = scratch->tiered.rows(column.lookup);
+    scratch->runs.push_back({source, column.row_bytes, scratch->rows.of(column.lookup),
                              static_cast<size_t>(key.Begin(end) - key.Begin(begin))});
   }
   RowFetcher fetcher(scratch->runs.data(), scratch->runs.size());

@@ -15,12 +15,14 @@
 #include "src/kernels/embedding_rows.h"
 #include "src/kernels/key_steps.h"
 #include "src/kernels/row_fetcher.h"
+#include "src/kernels/tiered_gather.h"
 
 namespace processor {
 
 /// The memory with which one thread computes a block; it is kept for the next one.
 struct GatherScratch {
   EmbeddingRows rows;
+  TieredGather tiered;
   GrowingArray<uint32_t> pruned;  // rows of one lookup
   std::vector<RowFetcher::Run> runs;
 
@@ -35,7 +37,8 @@ struct Gather {
   absl::Span<float* const> outputs;
 
   /// Writes rows [begin, end) of the batch to all outputs.
-  /// \return INVALID_ARGUMENT for an absent key if the table refuses these.
+  /// \return INVALID_ARGUMENT for an absent key if the table refuses these; DATA_LOSS or RESOURCE_EXHAUSTED if rows of a
+  /// tiered table cannot be read.
   absl::Status Rows(int64_t begin, int64_t end, GatherScratch* scratch) const;
 
  private:

@@ -184,7 +184,8 @@ class EmbeddingGroupOp : public OpKernel {
   };
 
   void Keep(std::unique_ptr<Work> work) {
-    if (work->request.bytes() + work->scratch.bytes() <= size_t{kKeptBytes}) works_.Keep(std::move(work));
+    const bool is_small = work->request.bytes() + work->scratch.bytes() <= size_t{kKeptBytes};
+    if (is_small && work->scratch.tiered.bytes() <= 2 * TieredGather::kBlockBytes) works_.Keep(std::move(work));
   }
 
   static void View(const Tensor& tensor, FeatureView* view) {
@@ -231,13 +232,13 @@ class EmbeddingGroupOp : public OpKernel {
       made->handles.push_back(handle);
       EmbeddingBinding::Table& table = found.emplace_back();
       table.table = resource->shared_table();
-      table.rows = table.table->row(0);
+      table.rows = table.table->tiered() == nullptr ? table.table->row(0) : nullptr;
       if (request.view == nullptr) continue;
       const auto& numbers = request.view->parts().tables;
       const auto number = numbers.find(TableResourceName(handle.scalar<tensorflow::ResourceHandle>()()));
       if (number == numbers.end()) continue;
       table.live = number->second;
-      table.rows = request.view->table(table.live).overlay().rows();
+      if (table.rows != nullptr) table.rows = request.view->table(table.live).overlay().rows();
     }
     if (absl::Status s = BindFormulas(request, made.get()); !s.ok()) return s;
     absl::Status fitted = EmbeddingBinding::Make(plan_, steps_, std::move(found), request, &made->binding);
@@ -318,7 +319,9 @@ class EmbeddingGroupOp : public OpKernel {
     for (const EmbeddingBinding::Lookup& lookup : gather.binding.lookups()) {
       values += gather.request.keys[lookup.key].count;
     }
-    const int64_t block = std::max(kLeastBlock, batch * kBlockValues / std::max<int64_t>(values, 1));
+    int64_t block = std::max(kLeastBlock, batch * kBlockValues / std::max<int64_t>(values, 1));
+    // All rows of tiered tables that a thread needs are read at once, if that is not too much.
+    if (gather.binding.has_tiered()) block = TieredGather::RowsOfBlock(gather.binding, gather.request);
     const Interruption interruption(context);
     const auto run_rows = [&](int64_t begin, int64_t end, GatherScratch* of_thread) {
       absl::Status status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecEmbeddingTable and RecInitializeEmbeddingTable: a resource that is a mapped table, and the op that maps its file.
+// RecEmbeddingTable and RecInitializeEmbeddingTable: a resource that is a table, and the op that maps or opens its file.
 #include <memory>
 #include <string>
 
@@ -61,13 +61,19 @@ table: handle of the table.
 REGISTER_OP("RecInitializeEmbeddingTable")
     .Input("table: resource")
     .Input("filename: string")
+    .Attr("tiered: bool = false")
+    .Attr("cache_share: float = 0")
     .SetIsStateful()
     .SetShapeFn(InferNothing)
     .Doc(R"doc(
-Maps the file of a table, after it has been checked as a whole, or shares the mapping that the process has of it.
+Maps the file of a table, after it has been checked as a whole, or shares the mapping that the process has of it. Of a
+tiered table only the index is read and checked.
 
 table: handle of the table; what it held before is replaced.
 filename: scalar, path of the file (docs/table_format.md).
+tiered: keeps the index in memory and reads rows from the file when they are needed, instead of mapping it. Whoever serves a
+  graph sets it.
+cache_share: memory of the cache of a tiered table, as a share of the bytes of its rows.
 )doc");
 
 class EmbeddingTableOp : public OpKernel {
@@ -119,7 +125,12 @@ absl::Status Replace(OpKernelContext* context, const ResourceHandle& handle,
 
 class InitializeEmbeddingTableOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit InitializeEmbeddingTableOp(OpKernelConstruction* context) : OpKernel(context) {
+    float share = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("tiered", &storage_.tiered));
+    OP_REQUIRES_OK(context, context->GetAttr("cache_share", &share));
+    storage_.cache_share = share;
+  }
 
   void Compute(OpKernelContext* context) override {
     ResourceHandle handle;
@@ -129,7 +140,8 @@ class InitializeEmbeddingTableOp : public OpKernel {
                 absl::InvalidArgumentError(absl::StrCat("table '", handle.name(), "': filename has shape ",
                                                         filename.shape().DebugString(), ", expected a scalar")));
     std::shared_ptr<const EmbeddingTable> table;
-    OP_REQUIRES_OK(context, EmbeddingTable::Open(std::string(filename.scalar<tensorflow::tstring>()()), &table));
+    OP_REQUIRES_OK(context,
+                   EmbeddingTable::Open(std::string(filename.scalar<tensorflow::tstring>()()), storage_, &table));
     const std::vector<DtypeAndPartialTensorShape>& rows = handle.dtypes_and_shapes();
     if (rows.size() == 1 && rows[0].shape.dims() == 2) {
       const int64_t dim = rows[0].shape.dim_size(1);
@@ -140,6 +152,9 @@ class InitializeEmbeddingTableOp : public OpKernel {
     }
     OP_REQUIRES_OK(context, Replace(context, handle, std::move(table)));
   }
+
+ private:
+  TableStorage storage_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("RecEmbeddingTable").Device(tensorflow::DEVICE_CPU), EmbeddingTableOp);

@@ -216,6 +216,7 @@ bool OverlayTable::IsWritable(uint32_t row) const {
 
 // A copy of a block takes memory, and the pages of the file that it replaces can go if nobody else maps them.
 bool OverlayTable::IsWorthIt(uint32_t first, uint32_t end) const {
+  if (!memory_->has_file_rows()) return false;
   uint32_t changed = 0;
   for (uint32_t row = first; row < end; row += ChangedRows::kGroupRows) {
     changed += ChangedRows::CountOf(changed_->Group(row));

@@ -16,9 +16,10 @@ constexpr size_t kBucketsAtOnce = 256;
 
 }  // namespace
 
-// Keys of a direct file are not in an index. Where keys share rows, a row is not that of one key. And the pages of the
-// file's index only go if nobody else reads it.
+// Keys of a direct file are not in an index. Where keys share rows, a row is not that of one key. The pages of the file's
+// index only go if nobody else reads it, and the rows of a tiered table cannot be given to other keys.
 bool OverlayTable::IsIndexWorthIt() const {
+  if (!memory_->has_file_rows()) return false;
   if (owned_key_index_ == nullptr || base_->index_kind() == IndexKind::kDirect || !shared_.empty()) return false;
   const size_t changed = owned_key_index_->size() - owned_key_index_->dropped() + spare_rows_.size();
   return changed > base_->rows() / kWorthAnIndex && memory_->IsOnlyOne();

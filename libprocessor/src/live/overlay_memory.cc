@@ -82,7 +82,7 @@ absl::Status OverlayMemory::Reserve() {
   // Row 0 is none in a VersionRef.
   first_row_ = static_cast<uint32_t>(std::max<size_t>(1, (table_bytes() + stride_ - 1) / stride_));
   // At the same place of a huge page as the file's mapping, so that both can use huge pages.
-  in_page_ = reinterpret_cast<uintptr_t>(table_.row(0)) % kBlockBytes;
+  in_page_ = has_file_rows() ? reinterpret_cast<uintptr_t>(table_.row(0)) % kBlockBytes : 0;
   uint64_t capacity = std::min({std::max(kUsualCapacity, 4 * rows), kMostCapacity, kRowNumbers - first_row_});
   size_t bytes = 0;
   for (; capacity >= kLeastCapacity; capacity /= 2) {
@@ -105,6 +105,8 @@ absl::Status OverlayMemory::Reserve() {
 absl::Status OverlayMemory::MapTable() {
   const size_t bytes = table_bytes();
   if (bytes == 0) return absl::OkStatus();
+  copied_.resize((in_page_ + bytes + kBlockBytes - 1) / kBlockBytes);
+  if (!has_file_rows()) return absl::OkStatus();
   // Old size 0: a second mapping of the same pages, also if the file's name is gone.
   void* const mapped =
       mremap(const_cast<uint8_t*>(table_.row(0)), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(rows_));
@@ -112,7 +114,6 @@ absl::Status OverlayMemory::MapTable() {
     return absl::ResourceExhaustedError(
         absl::StrCat("table '", table_.path(), "': rows cannot be mapped once more: ", std::strerror(errno)));
   }
-  copied_.resize((in_page_ + bytes + kBlockBytes - 1) / kBlockBytes);
   madvise(rows_, bytes, MADV_HUGEPAGE);  // advice: an error changes nothing
   // The translations of a table are 0.2 % of it. Variants beside the first one only have those that their requests need.
   if (IsOnlyOne()) PrefaultPages(rows_, bytes);
@@ -178,6 +179,7 @@ std::pair<uint32_t, uint32_t> OverlayMemory::RowsOf(size_t block) const {
 }
 
 bool OverlayMemory::Copy(size_t block) noexcept {
+  if (!has_file_rows()) return false;
   const size_t all = table_bytes();
   if (copies_ == nullptr) {
     // The same distance from the place of each block: so the kernel makes one mapping of copies that are neighbors.

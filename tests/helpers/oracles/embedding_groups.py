@@ -34,6 +34,8 @@ class Group:
         Size of the pool over which a batch is divided.
     initialize : bool
         Map the tables.
+    cache_share : float or None
+        Open the tables as tiered ones, with caches of so much of their rows.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Group:
         shapes: Sequence[Any] | None = None,
         threads: int = 1,
         initialize: bool = True,
+        cache_share: float | None = None,
     ) -> None:
         import tensorflow as tf
 
@@ -63,9 +66,12 @@ class Group:
                 table = definition.node.add(name=f"table{number}", op="RecEmbeddingTable")
                 table.attr["shared_name"].s = b"table%d" % number
                 table.attr["dim"].i = read_header(path).dim
-                definition.node.add(
+                init = definition.node.add(
                     name=f"init{number}", op="RecInitializeEmbeddingTable", input=[f"table{number}", f"file{number}"]
                 )
+                if cache_share is not None:
+                    init.attr["tiered"].b = True
+                    init.attr["cache_share"].f = cache_share
                 definition.node.add(name=f"file{number}", op="Placeholder").attr["dtype"].type = 7
             group = definition.node.add(name="group", op="RecEmbeddingGroup")
             group.input.extend([f"feature{number}" for number in range(len(types))])

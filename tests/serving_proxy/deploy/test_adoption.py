@@ -10,7 +10,7 @@ from serving_proxy.deploy.adoption import adopt
 from serving_proxy.deploy.changes import choose, promote, roll_back, set_traffic, start_ramp
 from serving_proxy.deploy.desired_state import HostSettings, render
 from serving_proxy.records.guard_settings import GuardSettings
-from serving_proxy.records.models import Batching, Limits, Model, Policy, RequestLog, Settings
+from serving_proxy.records.models import Batching, Limits, Model, Policy, RequestLog, Settings, Tables
 from serving_proxy.records.states import State
 
 # What a database alone knows: when, and why; and what the files say.
@@ -27,7 +27,7 @@ def known(model: Model) -> dict[str, Any]:
 def full() -> Model:
     settings = Settings(
         config={"session_num": 2}, warmup_file="/w", cpuset="0;1", batching=Batching(mode="timed"),
-        limits=Limits(max_queue=3), priority=-2,
+        limits=Limits(max_queue=3), priority=-2, tables=Tables(tier="tiered", memory="1.5TB"),
     )  # fmt: skip
     model = deployed(settled(deployed(None, 3)), 4, settings=settings, labels=("canary",), slo_p99_ms=7.5)
     model = settled(promote(settled(model), 4).model)

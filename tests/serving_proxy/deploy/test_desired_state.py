@@ -11,7 +11,7 @@ from helpers.proxies.lifecycle_records import deployed, settled
 from serving_proxy.deploy.changes import move, promote, undeploy
 from serving_proxy.deploy.deployment import Deployment, deploy
 from serving_proxy.deploy.desired_state import HostSettings, render, worker_threads
-from serving_proxy.records.models import Batching, Limits, Model, Settings
+from serving_proxy.records.models import Batching, Limits, Model, Settings, Tables
 from serving_proxy.records.states import State
 
 SETTINGS = Settings(
@@ -19,6 +19,7 @@ SETTINGS = Settings(
     warmup_file="/models/warm",
     cpuset="0;1",
     batching=Batching(mode="timed", max_rows=64),
+    tables=Tables(tier="tiered", memory="4GB"),
     limits=Limits(max_queue=10),
     priority=2,
 )
@@ -49,6 +50,7 @@ def test_a_model_with_everything(model: Model) -> None:
                 "warmup_file": "/models/warm",
                 "cpuset": "0;1",
                 "batching": {"mode": "timed", "max_rows": 64, "max_wait_us": 1000},
+                "tables": {"tier": "tiered", "memory": "4GB"},
                 "limits": {"max_queue": 10},
                 "priority": 2,
             },

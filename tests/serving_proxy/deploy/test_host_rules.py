@@ -36,6 +36,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "savedmodel_dir": ({"config": {"savedmodel_dir": "/x"}}, "config.savedmodel_dir: set, expected nothing"),
     "model_name": ({"config": {"model_name": "x"}}, "config.model_name: set, expected nothing"),
     "batching in config": ({"config": {"batching": {"mode": "timed"}}}, "config.batching: set, expected nothing"),
+    "tables in config": ({"config": {"tables": {"tier": "mapped"}}}, "config.tables: set, expected nothing"),
     "unknown": ({"config": {"sesion_num": 2}}, "config key 'sesion_num': unknown"),
     "range": ({"config": {"session_num": 0}}, "config key 'session_num': 0 found, expected an integer from 1"),
     "infinite": ({"config": {"checkpoint_poll_seconds": float("inf")}}, "key 'checkpoint_poll_seconds': inf found"),

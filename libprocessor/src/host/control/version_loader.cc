@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/log.h"
+#include "src/host/desired/version_config.h"
 #include "src/host/files/file.h"
 #include "src/host/reports/actual_state.h"
 #include "src/runtime/stats/stats.h"
@@ -274,7 +275,9 @@ bool VersionLoader::StartLoad(const VersionToLoad& load, Standing standing) {
   instance.progress = std::make_shared<LoadProgress>();
   instance.standing = standing;
   absl::Status status = ResolvePath(wanted.path, &instance.path);
-  if (status.ok()) status = EstimateMemory(instance.path, CheckpointDirOf(wanted), &instance.memory);
+  ModelConfig config;
+  if (status.ok()) status = CheckVersionConfig(wanted, load.number, &config);
+  if (status.ok()) status = EstimateMemory(instance.path, CheckpointDirOf(wanted), config.tables, &instance.memory);
   if (status.ok()) status = FitsIntoMemory(instance);
   if (absl::IsResourceExhausted(status) && instances_.AnyDraining()) {
     // There may be room once the draining versions have ended.

@@ -29,7 +29,7 @@ void ReadConfig(const JsonValue& config, std::string* dst) {
   if (!config.present()) return;
   if (!config.json().is_object()) return config.Refuse("an object");
   for (const char* key : {"savedmodel_dir", "model_name", "model_version", "warmup_file_name", "cpusets", "batching",
-                          "follow", "follow_epoch", "follow_store"}) {
+                          "tables", "follow", "follow_epoch", "follow_store"}) {
     if (config.Member(key).present()) {
       config.Member(key).Fault("set, expected nothing: the version says it by keys of its own");
     }
@@ -68,14 +68,15 @@ void PassOver(const JsonValue& annotations) {
 }
 
 void ReadVersion(const JsonValue& value, int64_t number, DesiredVersion* dst) {
-  value.Allow({"path", "config", "warmup_file", "cpuset", "batching", "limits", "priority", "traffic", "follow",
-               "epoch", "files", "annotations"});
+  value.Allow({"path", "config", "warmup_file", "cpuset", "batching", "tables", "limits", "priority", "traffic",
+               "follow", "epoch", "files", "annotations"});
   value.Required("path", "the folder of a SavedModel").String(&dst->path, /*nonempty=*/true);
   if (!dst->path.empty() && dst->path.front() != '/') value.Member("path").Refuse("a path that begins with '/'");
   ReadConfig(value.Member("config"), &dst->config);
   value.Member("warmup_file").String(&dst->warmup_file);
   value.Member("cpuset").String(&dst->cpuset);
   ReadBatchOptions(value.Member("batching"), &dst->batching);
+  ReadTableOptions(value.Member("tables"), &dst->tables);
   const JsonValue limits = value.Member("limits");
   limits.Allow({"max_queue", "max_in_flight"});
   limits.Member("max_queue").Integer(1, kMaxCount, &dst->limits.max_queue);

@@ -87,7 +87,8 @@ FormFaults SortFormFaults(const std::vector<JsonFault>& faults, std::string* who
 
 std::string DesiredVersion::Identity() const {
   if (!fault.ok()) return absl::StrCat("\n", fault.message());
-  return absl::StrCat(path, "\n", warmup_file, "\n", follow, "\n", config);
+  const std::string tiered = tables.tier == TableTier::kTiered ? absl::StrCat("\ntiered ", tables.memory) : "";
+  return absl::StrCat(path, "\n", warmup_file, "\n", follow, "\n", config, tiered);
 }
 
 absl::Status ParseDesiredState(std::string_view text, std::string_view host_id, DesiredState* state) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "src/host/desired/routing.h"
 #include "src/runtime/config/batch_options.h"
+#include "src/runtime/config/table_options.h"
 
 namespace processor {
 
@@ -61,6 +62,7 @@ struct DesiredVersion {
   std::string warmup_file;
   std::string cpuset;  // of this host
   BatchOptions batching;
+  TableOptions tables;
   AdmissionLimits limits;
   int priority = 0;
   bool traffic = true;

@@ -21,6 +21,9 @@ std::string KeysOf(const DesiredVersion& wanted, int64_t number) {
   // The host itself waits for folders and limits queues, so that other loads do not wait.
   keys["init_timeout_minutes"] = -1;
   keys["batching"] = BatchOptionsJson(wanted.batching);
+  if (wanted.tables.tier == TableTier::kTiered) {
+    keys["tables"] = {{"tier", "tiered"}, {"memory", wanted.tables.memory}};
+  }
   if (!keys.contains("max_queue_size")) keys["max_queue_size"] = kNoQueueLimit;
   return JsonText(keys);
 }

@@ -32,6 +32,7 @@ class MetricsText {
     WriteLogs();
     WriteStates();
     WriteLive();
+    WriteTiers();
   }
 
  private:
@@ -235,6 +236,38 @@ class MetricsText {
           [&](const FollowState& state) {
             return of_precision(state, [](const PrecisionState& found) { return found.fell_back ? 1.0 : 0.0; });
           });
+  }
+
+  // Metrics of versions with tiered tables.
+  void WriteTiers() {
+    const auto write = [&](std::string_view name, std::string_view type, std::string_view help, auto&& value) {
+      bool first = true;
+      view_.ForEachLoaded([&](const MetricLabels& labels, const HostedVersion& version) {
+        const auto loaded = version.model().version();
+        const std::optional<TierState> tiers = loaded == nullptr ? std::nullopt : loaded->tiers();
+        if (!tiers.has_value()) return;
+        if (std::exchange(first, false)) writer_.Metric(name, type, help);
+        writer_.Sample(labels, static_cast<double>(value(*tiers)));
+      });
+    };
+    write("recprocessor_table_warming", "gauge", "1 while blocks of tiered tables have not been checked.",
+          [](const TierState& state) { return state.rows.warming(); });
+    write("recprocessor_table_index_bytes", "gauge", "Memory of the indexes of tiered tables.",
+          [](const TierState& state) { return state.index_bytes; });
+    write("recprocessor_table_cache_bytes", "gauge", "Memory of the caches of tiered tables when they are full.",
+          [](const TierState& state) { return state.rows.cache_bytes; });
+    write("recprocessor_table_cached_rows", "gauge", "Rows in the caches of tiered tables.",
+          [](const TierState& state) { return state.rows.cached_rows; });
+    write("recprocessor_table_lookups_total", "counter", "Rows of tiered tables that requests needed.",
+          [](const TierState& state) { return state.rows.lookups; });
+    write("recprocessor_table_hits_total", "counter", "Rows of these that were in a cache.",
+          [](const TierState& state) { return state.rows.hits; });
+    write("recprocessor_table_reads_total", "counter", "Reads of the files of tiered tables.",
+          [](const TierState& state) { return state.rows.reads; });
+    write("recprocessor_table_read_bytes_total", "counter", "Bytes of these reads.",
+          [](const TierState& state) { return state.rows.read_bytes; });
+    write("recprocessor_table_bad_blocks_total", "counter", "Blocks of tiered tables that were read and are damaged.",
+          [](const TierState& state) { return state.rows.bad_blocks; });
   }
 
   // Metrics of the whole process.

@@ -120,6 +120,7 @@ std::string HostStatsJson(const ActualState& actual, const RouteTable& table, co
       version["batch_requests"] = batches.requests.Json();
       if (const auto live = route.servable->version->model().following()) version["live"] = live->Json();
       if (const auto loaded = route.servable->version->model().version(); loaded != nullptr) {
+        if (const auto tiers = loaded->tiers()) version["tables"] = tiers->Json();
         version["batch_checks"] = loaded->output_rows.checks();
         version["batch_signatures"] = loaded->output_rows.Json(loaded->signatures().all());
       }

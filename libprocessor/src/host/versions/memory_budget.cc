@@ -60,6 +60,19 @@ void AddTable(const fs::path& path, MemoryEstimate* estimate) {
   estimate->tables[key] = static_cast<int64_t>(found.st_size);
 }
 
+// Divides the memory of tiered tables as their files are. Versions that allow them as much share them.
+void LimitTables(int64_t memory, std::map<std::string, int64_t>* tables) {
+  int64_t all = 0;
+  for (const auto& [key, size] : *tables) all += size;
+  const double share = all <= memory ? 1 : static_cast<double>(memory) / static_cast<double>(all);
+  std::map<std::string, int64_t> limited;
+  for (const auto& [key, size] : *tables) {
+    const auto bytes = static_cast<int64_t>(share * static_cast<double>(size));
+    limited[absl::StrCat(key, " tiered ", bytes)] = bytes;
+  }
+  *tables = std::move(limited);
+}
+
 }  // namespace
 
 int64_t MemoryEstimate::total() const {
@@ -69,7 +82,7 @@ int64_t MemoryEstimate::total() const {
 }
 
 absl::Status EstimateMemory(const std::string& saved_model_dir, const std::string& checkpoint_dir,
-                            MemoryEstimate* estimate) {
+                            const TableOptions& tables, MemoryEstimate* estimate) {
   *estimate = {};
   const fs::path dir(saved_model_dir);
   std::error_code error;
@@ -89,6 +102,7 @@ absl::Status EstimateMemory(const std::string& saved_model_dir, const std::strin
       estimate->own_bytes += FileSize(path);
     }
   });
+  if (tables.tier == TableTier::kTiered) LimitTables(tables.memory, &estimate->tables);
   // The next checkpoint is loaded and warmed up beside the one that serves.
   if (!checkpoint_dir.empty()) estimate->own_bytes *= 2;
   return absl::OkStatus();

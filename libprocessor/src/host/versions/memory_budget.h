@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "src/runtime/config/table_options.h"
 
 namespace processor {
 
@@ -23,9 +24,10 @@ struct MemoryEstimate {
 
 /// Estimates memory from the files of a SavedModel. `checkpoint_dir`: where its variables come from instead; may be
 /// empty. A model that follows such a folder counts twice, since a later checkpoint is loaded beside the one before.
+/// Tiered tables count as the memory that `tables` allows them, or as their files if these are smaller.
 /// \return NOT_FOUND for a folder that does not exist.
 absl::Status EstimateMemory(const std::string& saved_model_dir, const std::string& checkpoint_dir,
-                            MemoryEstimate* estimate);
+                            const TableOptions& tables, MemoryEstimate* estimate);
 
 /// Returns the bytes that several versions take together.
 int64_t MemoryInUse(const std::vector<const MemoryEstimate*>& versions);

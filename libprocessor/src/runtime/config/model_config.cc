@@ -87,6 +87,12 @@ void ReadSessions(ConfigReader& reader, ConfigDialect dialect, ModelConfig* dst)
   reader.Member("max_rows").Integer(1, int64_t{1} << 32, &dst->max_rows);
   const JsonValue batching = reader.Member("batching");
   batching.Check([&] { return ParseBatchOptions(JsonText(batching.json()), &dst->batching); });
+  const JsonValue tables = reader.Member("tables");
+  tables.Check([&] {
+    absl::Status fault;
+    if (tables.present()) ReadTableOptions(JsonValue("", tables.json(), &fault), &dst->tables);
+    return fault;
+  });
 }
 
 void ReadLifecycle(ConfigReader& reader, ModelConfig* dst) {

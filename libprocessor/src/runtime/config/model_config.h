@@ -16,6 +16,7 @@
 #include "nlohmann/json.hpp"
 #include "src/base/request_rows.h"
 #include "src/runtime/config/batch_options.h"
+#include "src/runtime/config/table_options.h"
 #include "src/runtime/threads/cpuset.h"
 
 namespace processor {
@@ -75,6 +76,7 @@ struct ModelConfig {
   int max_queue_size = 1024;
   int64_t max_rows = kDefaultMaxRows;
   BatchOptions batching;
+  TableOptions tables;
   int warmup_runs = 5;
   int batch_process_count = 1;
   int init_timeout_minutes = -1;

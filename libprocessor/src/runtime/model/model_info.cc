@@ -111,6 +111,8 @@ std::string Model::InfoJson() const {
     const PrecisionChoice precision = version->precision();
     info["precision"] = precision.precision.empty() ? Json(nullptr) : Json(precision.precision);
     info["precision_reason"] = precision.precision.empty() ? Json(nullptr) : Json(precision.reason);
+    const std::optional<TierState> tiers = version->tiers();
+    info["tables"] = tiers.has_value() ? tiers->Json() : Json(nullptr);
     info["warmup"] = version->warmup_outcome;
     info["load_ms"] = version->load_ms;
     info["zero_copy_inputs"] = version->may_borrow_inputs();

@@ -139,6 +139,7 @@ absl::Status ModelVersion::Load(const ModelConfig& config, const VersionSource& 
       return absl::Status(s.code(), absl::StrCat(prefix.empty() ? "variables" : prefix, ": ", s.message()));
     }
   }
+  result->tables_ = TablesOf(meta_graph.graph_def(), result->base_device_->resource_manager());
   if (absl::Status s = result->FindLiveModel(meta_graph.graph_def()); !s.ok()) return s;
   if (absl::Status s = result->MakeSessions(config, meta_graph.graph_def(), slots, cancellation); !s.ok()) return s;
   *version = std::move(result);
@@ -170,6 +171,7 @@ void ModelVersion::FollowRows(const tensorflow::MetaGraphDef& meta_graph) {
 }
 
 absl::Status ModelVersion::Specialize(const ModelConfig& config, tensorflow::GraphDef* graph) {
+  if (absl::Status s = SetTableTier(config.tables, source_.saved_model_dir, graph); !s.ok()) return s;
   if (!UsesOurOps(*graph)) return absl::OkStatus();
   SetMaxRows(config.max_rows, graph);
   Artifact artifact;
@@ -203,6 +205,7 @@ ModelVersion::ModelVersion() { ++versions_alive; }
 ModelVersion::~ModelVersion() {
   subsets_.reset();
   sessions_.clear();
+  tables_.clear();
   live_.reset();
   base_device_.reset();
   // Its tensors have been unmapped (mapped_memory.h). The small objects of its graphs are still kept by malloc, for the

@@ -26,6 +26,7 @@
 #include "src/runtime/version/artifact.h"
 #include "src/runtime/version/output_subsets.h"
 #include "src/runtime/version/pinned_epoch.h"
+#include "src/runtime/version/table_tiers.h"
 
 namespace processor {
 
@@ -67,6 +68,8 @@ class ModelVersion {
   const SignatureSet& signatures() const { return signatures_; }
   /// The live model of the graph; null if it has none.
   LiveModel* live() const { return live_.get(); }
+  /// The state of its tiered tables; nothing if it has none.
+  std::optional<TierState> tiers() const { return TierStateOf(tables_); }
   const VersionSource& source() const { return source_; }
   /// Of a signature, by its position in signatures().
   Executor executor(int signature) const { return executors_[signature]; }
@@ -128,6 +131,7 @@ class ModelVersion {
 
   // Sessions are destroyed before the device whose resources they use.
   std::unique_ptr<tensorflow::Device> base_device_;
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
   tensorflow::core::RefCountPtr<LiveModel> live_;
   std::string view_;  // the tensor of its view
   std::vector<std::unique_ptr<Session>> sessions_;

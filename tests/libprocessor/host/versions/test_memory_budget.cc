@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 TEST(MemoryEstimate, CountsGraphVariablesAndTables) {
   TemporaryFolder folder;
   MemoryEstimate estimate;
-  EXPECT_TRUE(absl::IsNotFound(EstimateMemory(folder.path() + "/nowhere", "", &estimate)));
+  EXPECT_TRUE(absl::IsNotFound(EstimateMemory(folder.path() + "/nowhere", "", {}, &estimate)));
   folder.Write("saved_model.pb", std::string(10, 'g'));
   folder.Write("variables/variables.index", std::string(20, 'i'));
   folder.Write("variables/variables.data-00000-of-00001", std::string(300, 'v'));
@@ -24,7 +24,7 @@ TEST(MemoryEstimate, CountsGraphVariablesAndTables) {
   folder.Write("assets/" + std::string(64, 'a') + ".emb", std::string(50000, 't'));
   folder.Write("assets/other.emb", std::string(600000, 't'));
   folder.Write("assets.extra/recprocessor/manifest.json", std::string(7000000, 'm'));
-  ASSERT_TRUE(EstimateMemory(folder.path(), "", &estimate).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", {}, &estimate).ok());
   EXPECT_EQ(estimate.own_bytes, 4330);
   EXPECT_EQ(estimate.tables.size(), 2u);
   EXPECT_EQ(estimate.tables.at(std::string(64, 'a') + ".emb"), 50000);
@@ -33,7 +33,7 @@ TEST(MemoryEstimate, CountsGraphVariablesAndTables) {
   TemporaryFolder checkpoints;
   checkpoints.Write("model.ckpt-1.data-00000-of-00001", std::string(500, 'v'));
   checkpoints.Write("model.ckpt-2.data-00000-of-00001", std::string(600, 'v'));
-  ASSERT_TRUE(EstimateMemory(folder.path(), checkpoints.path(), &estimate).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path(), checkpoints.path(), {}, &estimate).ok());
   EXPECT_EQ(estimate.own_bytes, 2 * (10 + 600 + 4000)) << "two of those that are kept are loaded during a switch";
 }
 
@@ -48,11 +48,32 @@ TEST(MemoryEstimate, CountsShardsAndSubFolders) {
   }
   checkpoints.Write("2026-11-21/model.ckpt-6.data-00000-of-00001", std::string(500, 'v'));
   MemoryEstimate estimate;
-  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), &estimate).ok());
+  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), {}, &estimate).ok());
   EXPECT_EQ(estimate.own_bytes, 2 * (10 + 1000 + 605));
   fs::create_directory_symlink(checkpoints.path(), checkpoints.path() + "/circle");
-  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), &estimate).ok());
+  ASSERT_TRUE(EstimateMemory(model.path(), checkpoints.path(), {}, &estimate).ok());
   EXPECT_EQ(estimate.own_bytes, 2 * (10 + 1000 + 605));
+}
+
+TEST(MemoryEstimate, TieredTablesCountAsTheirMemory) {
+  TemporaryFolder folder;
+  folder.Write("saved_model.pb", std::string(10, 'g'));
+  folder.Write("assets/" + std::string(64, 'a') + ".emb", std::string(9000, 't'));
+  folder.Write("assets/" + std::string(64, 'b') + ".emb", std::string(1000, 't'));
+  TableOptions tables{TableTier::kTiered, 2000};
+  MemoryEstimate one, same, larger, mapped;
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &one).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &same).ok());
+  EXPECT_EQ(one.total(), 2010);
+  EXPECT_EQ(MemoryToAdd({&one}, same), 10) << "versions with equal caches share them";
+  tables.memory = 4000;
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &larger).ok());
+  EXPECT_EQ(MemoryToAdd({&one}, larger), 4010);
+  tables.memory = 100000;
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", tables, &larger).ok());
+  EXPECT_EQ(larger.total(), 10010);
+  ASSERT_TRUE(EstimateMemory(folder.path(), "", {}, &mapped).ok());
+  EXPECT_EQ(MemoryToAdd({&one}, mapped), 10010) << "nothing of a mapped table is shared with a tiered one";
 }
 
 TEST(MemoryEstimate, TablesCountOnce) {
@@ -64,8 +85,8 @@ TEST(MemoryEstimate, TablesCountOnce) {
   fs::create_hard_link(folder.path() + "/one/assets/plain.emb", folder.path() + "/two/assets/called_otherwise.emb");
   folder.Write("two/saved_model.pb", std::string(30, 'g'));
   MemoryEstimate one, two;
-  ASSERT_TRUE(EstimateMemory(folder.path() + "/one", "", &one).ok());
-  ASSERT_TRUE(EstimateMemory(folder.path() + "/two", "", &two).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path() + "/one", "", {}, &one).ok());
+  ASSERT_TRUE(EstimateMemory(folder.path() + "/two", "", {}, &two).ok());
   EXPECT_EQ(MemoryInUse({}), 0);
   EXPECT_EQ(MemoryInUse({&one}), 1200);
   EXPECT_EQ(MemoryInUse({&one, &two}), 1230);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kernels/tiered_gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/kernels/row_kernels.h"
+
+namespace processor {
+namespace {
+
+// The largest element of a row, so that the arena of each lookup begins where one may lie.
+constexpr size_t kArenaAlignment = 64;
+
+size_t ArenaBytes(size_t rows, uint32_t stride) {
+  return (rows * stride + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+// Copies the rows that deltas have changed, whose numbers are above those of the file.
+void CopyChanged(const TableView& view, const TieredRows& file, const uint32_t* numbers, size_t n, uint8_t* dst) {
+  const size_t stride = file.stride();
+  const uint8_t* const rows = view.overlay().rows();
+  for (size_t i = 0; i < n; ++i) {
+    if (numbers[i] < file.num_rows() || numbers[i] >= kFirstSpecialRow) continue;
+    std::memcpy(dst + i * stride, rows + numbers[i] * stride, stride);
+  }
+}
+
+}  // namespace
+
+int64_t TieredGather::RowsOfBlock(const EmbeddingBinding& binding, const EmbeddingRequest& request) {
+  size_t bytes = 0;
+  for (const EmbeddingBinding::Lookup& lookup : binding.lookups()) {
+    if (lookup.table->tiered() == nullptr) continue;
+    bytes += static_cast<size_t>(request.keys[lookup.key].count) * lookup.table->row_stride();
+  }
+  const size_t of_row = bytes / static_cast<size_t>(std::max<int64_t>(request.batch, 1));
+  return std::max<int64_t>(1, static_cast<int64_t>(kBlockBytes / std::max<size_t>(of_row, 1)));
+}
+
+absl::Status TieredGather::Fetch(const EmbeddingBinding& binding, const EmbeddingRequest& request, int64_t begin,
+                                 int64_t end, EmbeddingRows* rows) {
+  const absl::Span<const EmbeddingBinding::Lookup> lookups = binding.lookups();
+  const auto values = [&](const EmbeddingBinding::Lookup& lookup) {
+    const KeyValues& key = request.keys[lookup.key];
+    return static_cast<size_t>(key.Begin(end) - key.Begin(begin));
+  };
+  size_t bytes = 0;
+  for (const EmbeddingBinding::Lookup& lookup : lookups) {
+    if (lookup.table->tiered() != nullptr) bytes += ArenaBytes(values(lookup) + 1, lookup.table->row_stride());
+  }
+  uint8_t* arena = memory_.Get(bytes);
+  rows_.assign(lookups.size(), nullptr);
+  empty_rows_ = request.empty_rows;
+  for (size_t l = 0; l < lookups.size(); ++l) {
+    TieredRows* const file = lookups[l].table->tiered();
+    if (file == nullptr) continue;
+    const size_t n = values(lookups[l]);
+    uint32_t* const numbers = rows->of(static_cast<int>(l));
+    const auto bring = [&](uint32_t* wanted, size_t count, size_t first) {
+      uint8_t* const dst = arena + first * file->stride();
+      fetch_.Add(file, absl::MakeConstSpan(wanted, count), dst);
+      if (lookups[l].live >= 0) CopyChanged(request.view->table(lookups[l].live), *file, wanted, count, dst);
+      for (size_t i = 0; i < count; ++i) {
+        if (wanted[i] < kFirstSpecialRow) wanted[i] = static_cast<uint32_t>(first + i);
+      }
+    };
+    bring(numbers, n, 0);
+    bring(&empty_rows_[l], 1, n);
+    rows_[l] = arena;
+    arena += ArenaBytes(n + 1, file->stride());
+  }
+  return fetch_.Finish();
+}
+
+}  // namespace processor

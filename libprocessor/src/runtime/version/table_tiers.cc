@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/version/table_tiers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "src/base/log.h"
+#include "src/kernels/embedding_table_resource.h"
+#include "src/tables/table_file.h"
+#include "src/tables/table_header.h"
+
+namespace processor {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status AddSizes(const std::string& path, TableSizes* sizes, std::set<FileIdentity>* seen) {
+  TableFile file(path);
+  if (absl::Status s = file.Open(); !s.ok()) return s;
+  if (!seen->insert(file.identity()).second) return absl::OkStatus();
+  uint8_t bytes[kTableHeaderBytes] = {};
+  if (absl::Status s = file.Read(0, std::min<uint64_t>(kTableHeaderBytes, file.identity().size), bytes); !s.ok()) {
+    return s;
+  }
+  TableHeader header;
+  if (absl::Status s = ParseTableHeader(bytes, file.identity().size, &header); !s.ok()) return file.Named(s);
+  sizes->index_bytes += header.index.size + header.key_offsets.size + header.key_bytes.size + header.checksums.size;
+  sizes->row_bytes += header.row_data.size;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadTableSizes(const std::string& saved_model_dir, TableSizes* sizes) {
+  *sizes = {};
+  std::set<FileIdentity> seen;
+  std::error_code error;
+  fs::directory_iterator it(fs::path(saved_model_dir) / "assets", error), end;
+  for (; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != ".emb") continue;
+    if (absl::Status s = AddSizes(it->path().string(), sizes, &seen); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CacheShare(const TableOptions& options, const TableSizes& sizes, double* share) {
+  const auto memory = static_cast<uint64_t>(options.memory);
+  if (sizes.row_bytes > 0 && memory <= sizes.index_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("config key 'tables.memory': ", memory,
+                                                   " bytes found, expected more "
+                                                   "than ",
+                                                   sizes.index_bytes, ", which the indexes of the tables take"));
+  }
+  *share =
+      sizes.row_bytes == 0 ? 0 : static_cast<double>(memory - sizes.index_bytes) / static_cast<double>(sizes.row_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status SetTableTier(const TableOptions& options, const std::string& saved_model_dir,
+                          tensorflow::GraphDef* graph) {
+  if (options.tier != TableTier::kTiered) return absl::OkStatus();
+  TableSizes sizes;
+  double share = 0;
+  if (absl::Status s = ReadTableSizes(saved_model_dir, &sizes); !s.ok()) return s;
+  if (absl::Status s = CacheShare(options, sizes, &share); !s.ok()) return s;
+  bool any = false;
+  const auto set = [&](tensorflow::NodeDef* node) {
+    if (node->op() != "RecInitializeEmbeddingTable") return;
+    any = true;
+    (*node->mutable_attr())["tiered"].set_b(true);
+    (*node->mutable_attr())["cache_share"].set_f(static_cast<float>(share));
+  };
+  for (auto& node : *graph->mutable_node()) set(&node);
+  for (auto& function : *graph->mutable_library()->mutable_function()) {
+    for (auto& node : *function.mutable_node_def()) set(&node);
+  }
+  if (!any) {
+    Log(Severity::kWarning, absl::StrCat("config key 'tables': no effect: '", saved_model_dir,
+                                         "' has no tables that `graph-tools optimize` or `fuse` has made"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<const EmbeddingTable>> TablesOf(const tensorflow::GraphDef& graph,
+                                                            tensorflow::ResourceMgr* resources) {
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables;
+  for (const tensorflow::NodeDef& node : graph.node()) {
+    if (node.op() != "RecEmbeddingTable") continue;
+    const auto text = [&](const char* key) {
+      const auto attr = node.attr().find(key);
+      return attr == node.attr().end() ? std::string() : attr->second.s();
+    };
+    const std::string container = text("container"), name = text("shared_name");
+    EmbeddingTableResource* found = nullptr;
+    if (!resources
+             ->Lookup(container.empty() ? resources->default_container() : container, name.empty() ? node.name() : name,
+                      &found)
+             .ok()) {
+      continue;
+    }
+    const tensorflow::core::RefCountPtr<EmbeddingTableResource> owned(found);
+    if (std::find(tables.begin(), tables.end(), owned->shared_table()) == tables.end()) {
+      tables.push_back(owned->shared_table());
+    }
+  }
+  return tables;
+}
+
+nlohmann::ordered_json TierState::Json() const {
+  return {{"tier", "tiered"},
+          {"warming", rows.warming()},
+          {"index_bytes", index_bytes},
+          {"cache_bytes", rows.cache_bytes},
+          {"cache_rows", rows.cache_rows},
+          {"cached_rows", rows.cached_rows},
+          {"lookups", rows.lookups},
+          {"hits", rows.hits},
+          {"reads", rows.reads},
+          {"read_bytes", rows.read_bytes},
+          {"blocks", rows.blocks},
+          {"checked_blocks", rows.checked_blocks},
+          {"bad_blocks", rows.bad_blocks}};
+}
+
+std::optional<TierState> TierStateOf(const std::vector<std::shared_ptr<const EmbeddingTable>>& tables) {
+  std::optional<TierState> state;
+  for (const auto& table : tables) {
+    if (table->tiered() == nullptr) continue;
+    if (!state.has_value()) state.emplace();
+    state->index_bytes += table->index_bytes();
+    state->rows.Add(table->tiered()->stats());
+  }
+  return state;
+}
+
+}  // namespace processor
