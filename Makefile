@@ -17,7 +17,7 @@ CONFIGURE := $(BIN)/cmake -S . -G Ninja -U 'SKBUILD*' -DPython_EXECUTABLE=$(absp
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
+.PHONY: help bench-cost-model bench-slo-capacity bench-fused bench-batching bench-user-items bench-deepctr bench-kernels bench-live bench-elastic bench-tiers bench-graph-tools bench-session-group bench-aot bench-claims bench-hosts bench-large-table load-test demo demo-proxy demo-online build host-go lib lib-asan lib-tsan test test-fast test-lib test-py test-asan test-faults test-tsan lint fmt typecheck bench endurance fuzz \
         docs proto check clean dist
 
 ## help: list the targets
@@ -195,6 +195,10 @@ bench-live: lib $(VENV)/.stamp-bench
 ## bench-elastic: measure elastic_training beside TFRA, TensorFlow and Keras; 20 min (BENCH_ARGS='--only lookup')
 bench-elastic: lib $(VENV)/.stamp-bench .venv-tfra/.stamp
 	$(Q)$(BIN)/python -m load_tests.bench_elastic $(BENCH_ARGS)
+
+## bench-tiers: measure tables larger than memory; 15 min, 9 GB of disk (BENCH_ARGS='--folder /ssd')
+bench-tiers: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/python -m load_tests.bench_tiers $(BENCH_ARGS)
 
 ## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')
 bench-graph-tools: lib $(VENV)/.stamp-bench

@@ -29,6 +29,11 @@ add_bench(codec libprocessor/bench/codec_requests.cc
 target_link_libraries(bench_codec PRIVATE processor_objects processor_kernels processor_messages)
 target_include_directories(bench_codec PRIVATE tests/libprocessor/codec)
 
+# Random reads with the code that reads tiered tables.
+add_bench(reads libprocessor/src/tables/direct_file.cc libprocessor/src/tables/read_batch.cc
+          libprocessor/src/tables/read_ring.cc libprocessor/src/tables/table_file.cc)
+target_link_libraries(bench_reads PRIVATE processor_shared_base)
+
 # The kernels, compared with bare oneDNN and plain C++.
 file(GLOB PROCESSOR_KERNEL_CASES CONFIGURE_DEPENDS libprocessor/bench/kernels/*.cc)
 add_bench(kernels ${PROCESSOR_KERNEL_CASES})

@@ -31,7 +31,7 @@ from load_tests._report import Target, finish_cases, make_console
 from load_tests.elastic import admission, dlrm, lasso, lookup, memory, pauses, step, studies, threads
 from load_tests.elastic.setup import Setup
 
-__all__ = ["CASES", "main"]
+__all__ = ["CASES", "case_table", "main"]
 
 Measure = Callable[[Setup], dict[str, Any]]
 Judge = Callable[[dict[str, Any]], list[Target]]
@@ -72,7 +72,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else json.dumps(value)
 
 
-def _table(name: str, case: dict[str, Any]) -> Table:
+def case_table(name: str, case: dict[str, Any]) -> Table:
+    """Show the figures of a case, one in a row."""
     if name in _SHOWS:
         return _SHOWS[name](case)
     table = Table(title=name, show_header=False)
@@ -107,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cases[name] = {"failed": f"{type(error).__name__}: {error}"}
                 console.print(f"[bold red]{name} failed:[/] {escape(str(error))}", soft_wrap=True)
                 continue
-        console.print(_table(name, cases[name]))
+        console.print(case_table(name, cases[name]))
         targets += judge(cases[name])
     status = finish_cases(console, options, "elastic", environment, cases, targets)
     return 1 if any("failed" in case for case in cases.values()) else status

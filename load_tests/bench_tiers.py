@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure tables larger than memory.
+
+    python -m load_tests.bench_tiers                     # everything
+    python -m load_tests.bench_tiers --only serving      # some cases
+    python -m load_tests.bench_tiers --quick             # the same code with tiny sizes
+
+Each case runs in a process of its own. Prints a table for each and the targets, and writes results/bench_tiers.json.
+docs/benchmarks/tiers.md explains the cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from load_tests._benchmark import BenchmarkParser
+from load_tests._environment import describe_environment
+from load_tests._programs import ROOT
+from load_tests._report import Target, finish_cases, make_console
+from load_tests.bench_elastic import case_table
+from load_tests.tiers import serving
+from load_tests.tiers.setup import Setup
+
+__all__ = ["CASES", "main"]
+
+CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, Any]], list[Target]]]] = {
+    "serving": (serving.measure, serving.judge),
+}
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = BenchmarkParser("bench_tiers", "Measure tables larger than memory.")
+    parser.add_argument("--only", nargs="+", choices=tuple(CASES), default=list(CASES), help="cases (default: all)")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "tiers", help="folder for tables: 9 GB")
+    return parser.parse(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write.
+
+    Returns
+    -------
+    status : int
+        0; 1 if an answer was wrong, something failed, or with --strict a target was missed.
+    """
+    options = _parse(arguments)
+    console = make_console()
+    environment = describe_environment(ROOT)
+    setup = Setup(options.folder, options.quick)
+    cases, targets = dict[str, Any](), list[Target]()
+    for name in options.only:
+        measure, judge = CASES[name]
+        with console.status(name):
+            try:
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                    cases[name] = pool.submit(measure, setup).result()
+            # What the other cases found is kept.
+            except Exception as error:
+                cases[name] = {"failed": f"{type(error).__name__}: {error}"}
+                console.print(f"[bold red]{name} failed:[/] {escape(str(error))}", soft_wrap=True)
+                continue
+        console.print(case_table(name, cases[name]))
+        targets += judge(cases[name])
+    status = finish_cases(console, options, "tiers", environment, cases, targets)
+    return 1 if any("failed" in case for case in cases.values()) else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of `bench_tiers`: tables larger than memory."""

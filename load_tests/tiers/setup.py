@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cases of `bench_tiers` share: how much they measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Setup"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How much a case measures.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder for tables, on the device that is measured; they are deleted.
+    quick : bool
+        Tiny sizes: the figures are no measurement.
+    """
+
+    folder: Path
+    quick: bool
+
+    @property
+    def served_rows(self) -> int:
+        """Number of rows of the served table: 8 GB with 64 numbers each."""
+        return 50_000 if self.quick else 31_250_000
+
+    @property
+    def requests(self) -> int:
+        """Number of requests of a round."""
+        return 20 if self.quick else 1_500
+
+    @property
+    def rounds(self) -> int:
+        return 2 if self.quick else 5
+
+    @property
+    def seconds(self) -> float:
+        """How long the device is measured in a round [s]."""
+        return 0.2 if self.quick else 3.0
+
+    @property
+    def warm_up_seconds(self) -> float:
+        """How long a cache may take to become warm [s]."""
+        return 1.0 if self.quick else 300.0

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of bench_tiers check their answers, and their judges find what misses a target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from load_tests.tiers import serving
+from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
+from load_tests.tiers.setup import Setup
+
+
+@pytest.mark.parametrize(
+    ("ratio", "allowed", "cold", "passes"),
+    [
+        (0.51, 2.0, 2.9, [True, True]),
+        (0.49, 2.0, 3.1, [False, False]),
+        (0.25, 0.3, 1.0, [True, True]),
+        (0.23, 0.3, 1.0, [False, True]),
+    ],
+)
+def test_judges_compare_with_what_the_device_allows(
+    ratio: float, allowed: float, cold: float, passes: list[bool]
+) -> None:
+    case: dict[str, Any] = {"tiered_over_resident": ratio, "device_over_resident": allowed, "cold_start_s": cold}
+    assert [target.ok for target in serving.judge(case)] == passes
+
+
+def test_keys_are_drawn_by_zipfs_law() -> None:
+    rows = 1000
+    zipf = Zipf(rows)
+    drawn = zipf.draw(np.random.default_rng(0), 30)
+    assert drawn.shape == (30, BATCH, IDS)
+    counts = np.sort(np.unique(drawn, return_counts=True)[1])[::-1]
+    assert set(np.unique(drawn)) <= set(keys_of(np.arange(rows)))
+    assert counts[:200].sum() / drawn.size == pytest.approx(zipf.share_of(200), abs=0.01)
+    assert zipf.share_of(rows) == 1
+
+
+def test_a_tiered_model_is_measured_beside_one_in_memory(tmp_path: Path) -> None:
+    case = serving.measure(Setup(tmp_path, quick=True))
+    assert not list(tmp_path.iterdir()), "the table was deleted"
+    assert 0 < case["hit_rate"] <= 1
+    assert case["reads_of_request"] > 0
+    assert case["cold_start"]["tables"]["tier"] == "tiered"
+    assert case["memory_bytes"] < case["table_bytes"]
+    assert {target.name.split(":")[0] for target in serving.judge(case)} == {"serving"}
