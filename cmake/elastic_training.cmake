@@ -55,6 +55,10 @@ if(PROCESSOR_TESTS)
   set_target_properties(elastic_optimizer_probe PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
+add_executable(bench_row_log EXCLUDE_FROM_ALL elastic_training/bench/bench_row_log.cc)
+target_link_libraries(bench_row_log PRIVATE elastic_storage)
+set_target_properties(bench_row_log PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+
 file(GLOB ELASTIC_OP_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/ops/*.cc)
 add_library(elastic_training MODULE ${ELASTIC_OP_SOURCES})
 target_precompile_headers(elastic_training PRIVATE

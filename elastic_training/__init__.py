@@ -38,6 +38,7 @@ from elastic_training.reports.forecast import Forecast, SettingForecast, forecas
 from elastic_training.reports.report import Report, TableReport, report
 from elastic_training.reports.tensorboard import ElasticSummaries, write_summaries
 from elastic_training.table import RowContents, Table
+from elastic_training.tiers import Tiers
 from elastic_training.warm_start import LoadedTable, load_tables
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "Table",
     "TableConfig",
     "TableReport",
+    "Tiers",
     "TruncatedNormal",
     "Ttl",
     "Uniform",

@@ -12,6 +12,7 @@ from elastic_training.admission import Admission, AlwaysAdmit
 from elastic_training.eviction import Eviction
 from elastic_training.initializers import Constant, Initializer, Uniform, Zeros
 from elastic_training.optimizers import Adagrad, Optimizer
+from elastic_training.tiers import Tiers
 
 VERSION = 1
 KEYS = ("int64", "string")
@@ -40,6 +41,8 @@ class TableConfig:
     optimizer : Optimizer
     admission : Admission
     eviction : Eviction or None
+    tiers : Tiers or None
+        None: all rows are in memory.
     """
 
     name: str
@@ -51,6 +54,7 @@ class TableConfig:
     optimizer: Optimizer = field(default_factory=lambda: Adagrad(0.05))
     admission: Admission = field(default_factory=AlwaysAdmit)
     eviction: Eviction | None = None
+    tiers: Tiers | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name.encode()) <= _LONGEST_NAME or "\0" in self.name:
@@ -66,6 +70,7 @@ class TableConfig:
         object.__setattr__(self, "seed", seed)
         eviction = None if self.eviction is None else Eviction.of(self.eviction)
         object.__setattr__(self, "eviction", eviction)
+        object.__setattr__(self, "tiers", None if self.tiers is None else Tiers.of(self.tiers))
         for name, family in _FAMILIES.items():
             object.__setattr__(self, name, family.of(getattr(self, name)))
         if not isinstance(self.default, (Zeros, Constant)):
@@ -77,6 +82,7 @@ class TableConfig:
         """Return what from_config needs, as JSON values."""
         config = {name: getattr(self, name) for name in ("name", "dim", "key", "seed")}
         config.update((name, getattr(self, name).to_config()) for name in _FAMILIES)
+        config["tiers"] = None if self.tiers is None else self.tiers.to_config()
         return {**config, "eviction": None if self.eviction is None else self.eviction.to_config()}
 
     @classmethod
@@ -103,6 +109,8 @@ class TableConfig:
             fields["stop_on_nan"] = True
         if self.eviction is not None:
             fields["eviction"] = self.eviction.table_fields()
+        if self.tiers is not None:
+            fields["tiers"] = self.tiers.table_fields(self.name)
         return json.dumps(fields)
 
 

@@ -142,6 +142,17 @@ class Table:
         """Read rows without counting them; keys without a row read the default row."""
         return RowContents(*_library.ops().elastic_table_read(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
 
+    def prefetch(self, keys: Any) -> tf.Operation | None:
+        """Ask the device for the rows on SSD of keys that a later step looks up, without waiting for them.
+
+        Call it with the keys of the next batch while a step runs, or in the map of a `tf.data` pipeline.
+
+        Parameters
+        ----------
+        keys : tensor [...] int64 or string
+        """
+        return _library.ops().elastic_table_prefetch(self.handle, tf.convert_to_tensor(keys, self.key_dtype))
+
     def counts(self, keys: Any) -> tf.Tensor:
         """Return how often training has looked up each key, int64 like `keys`; 0 if the table does not know it."""
         keys = tf.convert_to_tensor(keys, self.key_dtype)

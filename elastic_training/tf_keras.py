@@ -65,11 +65,12 @@ class HashEmbedding(_Trap, HashEmbeddingParts, _keras.layers.Layer):
         mask_zero: bool = False,
         table: Any = None,
         seed: int | None = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._set_up(
-            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed),
+            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers),
         )
 
 
@@ -87,10 +88,11 @@ class FeatureEmbeddings(_Trap, FeatureEmbeddingsParts, _keras.layers.Layer):
         admit: Any = None,
         evict: Any = None,
         embeddings_initializer: Any = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer))
+        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers))
 
 
 @_registered
@@ -108,6 +110,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
         embeddings_initializer: Any = None,
         mask_zero: bool = False,
         seed: int | None = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -118,6 +121,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, _keras.layers.Layer):
             "embeddings_initializer": embeddings_initializer,
             "mask_zero": mask_zero,
             "seed": seed,
+            "tiers": tiers,
         }
         self._set_up(dims, settings)
 

@@ -14,6 +14,7 @@ from elastic_training.initializers import Initializer
 from elastic_training.layers.pooling import COMBINERS
 from elastic_training.optimizers import Optimizer
 from elastic_training.table import Table
+from elastic_training.tiers import Tiers
 
 # Field of a feature: field of its table's configuration, and the family of its values.
 _OF_TABLE: dict[str, tuple[str, type[Any] | None]] = {
@@ -22,6 +23,7 @@ _OF_TABLE: dict[str, tuple[str, type[Any] | None]] = {
     "optimizer": ("optimizer", Optimizer),
     "admit": ("admission", Admission),
     "evict": ("eviction", Eviction),
+    "tiers": ("tiers", Tiers),
     "embeddings_initializer": ("initializer", Initializer),
 }
 
@@ -43,6 +45,7 @@ class Feature:
         Features of one layer with the same name share a table; a Table may be shared by layers. None: the name of the
         feature.
     seed : int or None
+    tiers : as of HashEmbedding
     """
 
     dim: int | None = None
@@ -54,6 +57,7 @@ class Feature:
     mask_zero: bool = False
     table: Any = None
     seed: int | None = None
+    tiers: Any = None
 
     def __post_init__(self) -> None:
         if self.combiner is not None and self.combiner not in COMBINERS:

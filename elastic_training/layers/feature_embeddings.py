@@ -22,7 +22,7 @@ class FeatureEmbeddings(FeatureEmbeddingsParts, KerasTrap, keras.layers.Layer):
     ----------
     features : {name: Feature}
         Features with the same `table` share it.
-    dim, optimizer, admit, evict, embeddings_initializer
+    dim, optimizer, admit, evict, embeddings_initializer, tiers
         As of HashEmbedding, for tables for which no feature says.
 
     Examples
@@ -44,10 +44,11 @@ class FeatureEmbeddings(FeatureEmbeddingsParts, KerasTrap, keras.layers.Layer):
         admit: Any = None,
         evict: Any = None,
         embeddings_initializer: Any = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer))
+        self._set_up(features, Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers))
 
     def compute_output_spec(
         self, inputs: Any, weights: Any = None, masks: Any = None, training: Any = None

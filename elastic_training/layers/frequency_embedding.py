@@ -25,7 +25,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, ShapesWithoutKeys, keras.layer
     ----------
     dims : {int: int}
         Number of columns: number of occurrences from which on a key has them; {4: 1, 8: 20, 16: 200}.
-    optimizer, evict, embeddings_initializer, mask_zero, seed : as of HashEmbedding
+    optimizer, evict, embeddings_initializer, mask_zero, seed, tiers : as of HashEmbedding
         Under group lasso each block is a group.
     admit : as of HashEmbedding
         Which keys get the first columns.
@@ -51,6 +51,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, ShapesWithoutKeys, keras.layer
         embeddings_initializer: Any = None,
         mask_zero: bool = False,
         seed: int | None = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -61,6 +62,7 @@ class FrequencyEmbedding(FrequencyEmbeddingParts, ShapesWithoutKeys, keras.layer
             "embeddings_initializer": embeddings_initializer,
             "mask_zero": mask_zero,
             "seed": seed,
+            "tiers": tiers,
         }
         self._set_up(dims, settings)
 

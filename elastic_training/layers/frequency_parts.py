@@ -14,7 +14,7 @@ from elastic_training.layers.layer_parts import training_of
 from elastic_training.table import Table
 
 # Fields of Feature that the blocks have as the layer has them.
-SETTINGS = ("optimizer", "admit", "evict", "embeddings_initializer", "mask_zero", "seed")
+SETTINGS = ("optimizer", "admit", "evict", "embeddings_initializer", "mask_zero", "seed", "tiers")
 
 
 def check_dims(owner: str, dims: Any) -> dict[int, int]:

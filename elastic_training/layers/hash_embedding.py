@@ -37,6 +37,8 @@ class HashEmbedding(HashEmbeddingParts, KerasTrap, keras.layers.Layer):
         Name of the table, or a Table that layers share; None: the layer's name.
     seed : int or None
         None: derived from the table's name.
+    tiers : Tiers or None
+        Where rows go that do not fit into memory; None: all rows are in memory.
 
     Examples
     --------
@@ -56,11 +58,12 @@ class HashEmbedding(HashEmbeddingParts, KerasTrap, keras.layers.Layer):
         mask_zero: bool = False,
         table: Any = None,
         seed: int | None = None,
+        tiers: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._set_up(
-            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed),
+            Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers),
         )
 
     def compute_output_spec(self, inputs: Any, weights: Any = None, mask: Any = None, training: Any = None) -> Any:

@@ -199,4 +199,4 @@ class FeatureEmbeddingsParts(LayerParts):
         return cls(**{**config, "features": features})
 
 
-FEATURE_DEFAULTS = ("dim", "optimizer", "admit", "evict", "embeddings_initializer")
+FEATURE_DEFAULTS = ("dim", "optimizer", "admit", "evict", "embeddings_initializer", "tiers")

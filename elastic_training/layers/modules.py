@@ -29,10 +29,11 @@ class FeatureEmbeddingsModule(TablesAsChildren, tf.Module):
         admit: Any = None,
         evict: Any = None,
         embeddings_initializer: Any = None,
+        tiers: Any = None,
         name: str = "feature_embeddings",
     ) -> None:
         super().__init__(name=name)
-        defaults = Feature(dim, optimizer, admit, evict, embeddings_initializer).settings()
+        defaults = Feature(dim, optimizer, admit, evict, embeddings_initializer, tiers=tiers).settings()
         self._group = FeatureGroup(f"{type(self).__name__} {name!r}", features, defaults)
         self._group.on_table = self._on_table()
         self.trap = tf.Variable(0.0, name="trap")
@@ -70,10 +71,11 @@ class HashEmbeddingModule(FeatureEmbeddingsModule):
         mask_zero: bool = False,
         table: Any = None,
         seed: int | None = None,
+        tiers: Any = None,
         name: str = "hash_embedding",
     ) -> None:
         table = name if table is None else table
-        keys = Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed)
+        keys = Feature(dim, optimizer, admit, evict, embeddings_initializer, combiner, mask_zero, table, seed, tiers)
         super().__init__({"keys": keys}, name=name)
 
     @property

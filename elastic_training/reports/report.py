@@ -60,6 +60,9 @@ class TableReport:
         Time since training last looked up the keys with a row.
     filter, eviction : dict
         Counters of the admission filter and of sweeps.
+    tiers : dict
+        For tables with `et.Tiers`: rows in memory and on SSD, rows moved, and under "log" bytes, reads and reclaimed
+        files; else empty.
     sample : RowSample
         The sampled rows themselves, for histograms; not in the JSON.
     """
@@ -88,6 +91,7 @@ class TableReport:
     idle_s: dict[str, float]
     filter: dict[str, Any]
     eviction: dict[str, Any]
+    tiers: dict[str, Any]
     sample: RowSample = field(repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -204,6 +208,7 @@ def _of_table(table: Table, features: tuple[str, ...], most: int) -> TableReport
         idle_s=percentiles(rows.idle_s),
         filter=dict(stats["filter"]),
         eviction=dict(stats["eviction"]),
+        tiers=dict(stats.get("tiers", {})),
         sample=rows,
         **{name: int(stats[name]) for name in (*names, *more)},
     )

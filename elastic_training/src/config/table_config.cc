@@ -15,7 +15,7 @@ TableConfig TableConfig::Parse(const std::string& text) {
   config.name = JsonFields("table", object).Text("name", "", {});
   const JsonFields fields("table '" + config.name + "'", object);
   fields.RefuseOthers({"version", "name", "key", "dim", "seed", "initializer", "default", "optimizer", "admission",
-                       "eviction", "stop_on_nan"});
+                       "eviction", "stop_on_nan", "tiers"});
   fields.Integer("version", 1, 1, 1);
   config.string_keys = fields.Text("key", "int64", {"int64", "string"}) == "string";
   config.dim = fields.Integer("dim", 0, 1, kMaxDim);
@@ -32,6 +32,16 @@ TableConfig TableConfig::Parse(const std::string& text) {
   config.optimizer = fields.Object("optimizer");
   config.admission = fields.Object("admission");
   config.eviction = fields.Object("eviction");
+  const nlohmann::json tiers = fields.Object("tiers");
+  if (!tiers.empty()) {
+    const JsonFields tier_fields(fields.name() + " tiers", tiers);
+    tier_fields.RefuseOthers({"memory", "ssd", "ssd_limit"});
+    config.tiers.enabled = true;
+    config.tiers.memory_bytes = static_cast<uint64_t>(tier_fields.Integer("memory", 0, 1 << 20, int64_t{1} << 60));
+    config.tiers.folder = tier_fields.Text("ssd", "", {});
+    if (config.tiers.folder.empty()) throw std::invalid_argument(tier_fields.name() + ": ssd is missing");
+    config.tiers.ssd_bytes = static_cast<uint64_t>(tier_fields.Integer("ssd_limit", INT64_MAX, 1 << 20, INT64_MAX));
+  }
   return config;
 }
 

@@ -11,6 +11,16 @@
 
 namespace elastic_training {
 
+/// Where rows go that do not fit into memory.
+struct TiersConfig {
+  bool enabled = false;
+  /// Most memory of the table [bytes].
+  uint64_t memory_bytes = 0;
+  /// The table's own folder, and the most bytes of rows in it.
+  std::string folder;
+  uint64_t ssd_bytes = UINT64_MAX;
+};
+
 struct TableConfig {
   static constexpr size_t kMaxDim = 1 << 16;
 
@@ -28,6 +38,7 @@ struct TableConfig {
   float default_value = 0;
   /// What the parts read: InitialRow, Optimizer, Admission, and the sweeps of eviction.
   nlohmann::json initializer, optimizer, admission, eviction;
+  TiersConfig tiers;
 };
 
 }  // namespace elastic_training

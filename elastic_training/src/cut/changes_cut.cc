@@ -55,6 +55,8 @@ void ChangesCut::Keep(Segment* segment, uint32_t row) {
     memory_->kept.fetch_add(block.bytes() - before, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {
     out_of_memory_ = true;
+  } catch (const SsdError&) {
+    unreadable_ = true;
   }
 }
 
@@ -88,6 +90,7 @@ RowBlock ChangesCut::Read(size_t bytes) {
       out.Append(std::move(kept));
     } else if (!walked_) {
       Walk(may_have_changed, [&](Segment* segment, const std::vector<uint32_t>& rows) {
+        FetchFromSsd(rows);
         for (const uint32_t row : rows) {
           RowHeader& header = store.header(row);
           if (!header.Has(mark_)) continue;
@@ -103,6 +106,7 @@ RowBlock ChangesCut::Read(size_t bytes) {
   }
   if (lost_) throw Lost("the changes since the one before are not known, expected that the table is followed anew");
   if (out_of_memory_) throw Lost("no memory for rows that training changed");
+  if (unreadable_) throw Lost("a row on SSD that training changed could not be read");
   return out;
 }
 
@@ -118,7 +122,7 @@ bool ChangesCut::End() {
              for (const uint32_t row : rows) table_->store_.header(row).Clear(mark_);
            });
     }
-    whole_ = whole_ && !lost_ && !out_of_memory_;
+    whole_ = whole_ && !lost_ && !out_of_memory_ && !unreadable_;
     if (!whole_) {
       const std::lock_guard<std::mutex> tombstones_lock(table_->tombstones_mutex_);
       ElasticTable::Tombstones& tombstones = table_->tombstones_[kPublisherConsumer];

@@ -54,7 +54,7 @@ class ChangesCut final : public TableReader {
   ChangesMemory* const memory_;
   bool begun_ = false, ended_ = false, lost_ = false;
   uint32_t mark_ = 0;
-  std::atomic<bool> left_some_{false}, out_of_memory_{false};
+  std::atomic<bool> left_some_{false}, out_of_memory_{false}, unreadable_{false};
 
   std::mutex kept_mutex_;
   // The last block grows until it is large.

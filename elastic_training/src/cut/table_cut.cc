@@ -59,12 +59,15 @@ void TableCut::Keep(Segment* segment, uint32_t row) {
     memory_->Add(bytes);
   } catch (const std::bad_alloc&) {
     out_of_memory_ = true;
+  } catch (const SsdError&) {
+    unreadable_ = true;
   }
 }
 
 void TableCut::WalkInto(RowBlock* out) {
   Walk([](uint32_t) { return true; },
        [&](Segment* segment, const std::vector<uint32_t>& rows) {
+         if (out != nullptr) FetchFromSsd(rows);
          for (const uint32_t row : rows) {
            RowHeader& header = table_->store_.header(row);
            if ((header.count_flags & kCutFlag) == table_->store_.cut_phase) continue;
@@ -104,6 +107,7 @@ RowBlock TableCut::Read(size_t bytes) {
                " bytes of rows, and nobody read for too long");
   }
   if (out_of_memory_) throw Lost("no memory for rows that training changed");
+  if (unreadable_) throw Lost("a row on SSD that training changed could not be read");
   return out;
 }
 
@@ -124,7 +128,7 @@ bool TableCut::End(uint64_t token) {
     while (!walked_) WalkInto(nullptr);
     if (!filter_taken_) EndFilter();
     table_->store_.keeper = nullptr;
-    whole_ = whole_ && !out_of_memory_ && !memory_->gave_up();
+    whole_ = whole_ && !out_of_memory_ && !unreadable_ && !memory_->gave_up();
     if (takes_marks_ && whole_) table_->last_cut_.store(token);
   }
   {

@@ -87,7 +87,7 @@ class TableCut final : public TableReader {
   bool begun_ = false, ended_ = false, whole_ = false, changes_only_ = false, takes_marks_ = false,
        filter_taken_ = false;
   uint64_t step_ = 0;
-  std::atomic<bool> out_of_memory_{false};
+  std::atomic<bool> out_of_memory_{false}, unreadable_{false};
 
   std::mutex queue_mutex_;
   std::deque<RowBlock> queue_;

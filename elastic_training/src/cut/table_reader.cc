@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cut/table_reader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -34,6 +35,17 @@ void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) 
   }
   if (view.weights == nullptr) return;
   block->values.insert(block->values.end(), view.weights, view.weights + columns_);
+}
+
+void TableReader::FetchFromSsd(const std::vector<uint32_t>& rows) const {
+  const RowStore& store = table_->store_;
+  if (store.log == nullptr) return;
+  std::vector<LogPlace> places;
+  for (const uint32_t row : rows) {
+    if (store.IsOnSsd(row)) places.push_back(store.stub(row).place);
+  }
+  std::sort(places.begin(), places.end());
+  store.log->Fetch(places.data(), places.size());
 }
 
 RowBlock TableReader::TakeEvicted() {

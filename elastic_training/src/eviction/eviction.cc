@@ -84,7 +84,7 @@ Eviction::Eviction(ElasticTable* table, double step_s)
 }
 
 double Eviction::RowBytes(const RowView& row) const {
-  return static_cast<double>(row.kind == RowKind::kFull ? table_->layout().full_bytes : table_->layout().record_bytes);
+  return static_cast<double>(row.weights != nullptr ? table_->layout().full_bytes : table_->layout().record_bytes);
 }
 
 double Eviction::UsedBytes(const RowCounts& rows) const {
@@ -100,7 +100,7 @@ bool Eviction::Due(uint32_t now) {
   updates_since_check_ = 0;
   const RowCounts rows = table_->counts();
   return std::any_of(limits_.begin(), limits_.end(), [&](const Limit& limit) {
-    return (limit.bytes ? UsedBytes(rows) : static_cast<double>(rows.full)) > limit.limit;
+    return (limit.bytes ? UsedBytes(rows) : static_cast<double>(rows.full + rows.ssd)) > limit.limit;
   });
 }
 
@@ -161,7 +161,7 @@ void Eviction::Step() {
 }
 
 void Eviction::SampleSegment() {
-  cursor_ = table_->Visit(cursor_, [&](const RowView& row) {
+  cursor_ = table_->VisitHeaders(cursor_, [&](const RowView& row) {
     if (sample_.size() < 2 * kSampleRows) {
       sample_.push_back({strategy_.Value(row, now_), RowBytes(row), row.kind == RowKind::kFull});
     }
@@ -176,13 +176,13 @@ void Eviction::SampleSegment() {
 void Eviction::FindCut() {
   const RowCounts rows = table_->counts();
   for (const Limit& limit : limits_) {
-    const double used = limit.bytes ? UsedBytes(rows) : static_cast<double>(rows.full);
+    const double used = limit.bytes ? UsedBytes(rows) : static_cast<double>(rows.full + rows.ssd);
     if (used <= limit.limit) continue;
     // What does not leave with rows, as the filter, makes the share of rows that leave larger.
-    const double in_rows =
-        limit.bytes ? rows.full * static_cast<double>(table_->layout().full_bytes) +
-                          (rows.candidates + rows.released) * static_cast<double>(table_->layout().record_bytes)
-                    : used;
+    const double in_rows = limit.bytes ? rows.full * static_cast<double>(table_->layout().full_bytes) +
+                                             (rows.candidates + rows.released + rows.ssd) *
+                                                 static_cast<double>(table_->layout().record_bytes)
+                                       : used;
     if (in_rows > 0) RaiseCut(limit, std::min((used - limit.keep * limit.limit) / in_rows, 1.0));
   }
 }
@@ -221,7 +221,7 @@ RowFate Eviction::FateOf(const RowView& row) const {
       return RowFate::kEvict;
     }
   }
-  if (releases_ && row.kind == RowKind::kFull && IsZero(row, table_->layout().dim) &&
+  if (releases_ && row.weights != nullptr && IsZero(row, table_->layout().dim) &&
       table_->optimizer().ShallRelease(row.weights, table_->step())) {
     return RowFate::kRelease;
   }

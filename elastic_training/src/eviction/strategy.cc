@@ -15,7 +15,7 @@ constexpr double kDayS = 86400;
 double AgeOf(const RowView& row, uint32_t now) { return now > row.touch ? now - row.touch : 0; }
 
 double NormOf(const RowView& row, size_t dim) {
-  if (row.weights == nullptr) return 0;
+  if (row.weights == nullptr) return row.norm;
   double sum = 0;
   for (size_t i = 0; i < dim; ++i) sum += static_cast<double>(row.weights[i]) * row.weights[i];
   return std::sqrt(sum);

@@ -102,6 +102,19 @@ admits_at: [keys], the count at which it would be admitted now.
 draw: [keys], probability that the next occurrence is admitted before that, of a filter that draws; else 0.
 )doc");
 
+REGISTER_OP("ElasticTablePrefetch")
+    .Input("table: resource")
+    .Input("keys: Tkeys")
+    .Attr("Tkeys: {int64, string}")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+    .Doc(R"doc(
+Asks the device for the rows on SSD of keys that a later step looks up, and does not wait for them.
+
+table: handle of the table.
+keys: of any shape.
+)doc");
+
 class RowsOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -111,11 +124,11 @@ class RowsOp : public OpKernel {
     OP_REQUIRES_OK(context, FindTable(context, 0, &table));
     KeyInput keys;
     OP_REQUIRES_OK(context, keys.Read(table->table, context->input(1)));
-    OP_REQUIRES_OK(context, Run(context, &table->table, keys.batch()));
+    OP_REQUIRES_OK(context, Run(context, table.get(), keys.batch()));
   }
 
  protected:
-  virtual absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) = 0;
+  virtual absl::Status Run(OpKernelContext* context, TableResource* found, const KeyBatch& keys) = 0;
 };
 
 class InsertOp final : public RowsOp {
@@ -123,7 +136,8 @@ class InsertOp final : public RowsOp {
   using RowsOp::RowsOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
+  absl::Status Run(OpKernelContext* context, TableResource* found, const KeyBatch& keys) override {
+    ElasticTable* const table = &found->table;
     const int64_t count = static_cast<int64_t>(keys.count);
     const int64_t columns[] = {static_cast<int64_t>(table->layout().dim), static_cast<int64_t>(table->layout().slots),
                                kMetaColumns};
@@ -160,7 +174,10 @@ class InsertOp final : public RowsOp {
       contents.kinds = meta[2].data();
     }
     const Writing writing;
-    return Guarded(*table, [&] { table->Insert(keys, contents); });
+    return Guarded(*table, [&] {
+      table->Insert(keys, contents);
+      found->tiers.AfterUpdate();
+    });
   }
 };
 
@@ -169,7 +186,8 @@ class ReadOp final : public RowsOp {
   using RowsOp::RowsOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
+  absl::Status Run(OpKernelContext* context, TableResource* found, const KeyBatch& keys) override {
+    ElasticTable* const table = &found->table;
     const int64_t count = static_cast<int64_t>(keys.count);
     Tensor *weights = nullptr, *slots = nullptr, *meta = nullptr;
     const TensorShape weights_shape({count, static_cast<int64_t>(table->layout().dim)});
@@ -199,7 +217,8 @@ class EvictOp final : public RowsOp {
   using RowsOp::RowsOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
+  absl::Status Run(OpKernelContext* context, TableResource* found, const KeyBatch& keys) override {
+    ElasticTable* const table = &found->table;
     Tensor* evicted = nullptr;
     if (absl::Status s = context->allocate_output(0, TensorShape({}), &evicted); !s.ok()) return s;
     const Writing writing;
@@ -212,7 +231,8 @@ class EstimateAdmissionOp final : public RowsOp {
   using RowsOp::RowsOp;
 
  protected:
-  absl::Status Run(OpKernelContext* context, ElasticTable* table, const KeyBatch& keys) override {
+  absl::Status Run(OpKernelContext* context, TableResource* found, const KeyBatch& keys) override {
+    ElasticTable* const table = &found->table;
     std::vector<AdmissionEstimate> estimates(keys.count);
     const absl::Status status =
         Guarded(*table, [&] { table->EstimateAdmission(keys, SecondsNow(), estimates.data()); });
@@ -231,6 +251,17 @@ class EstimateAdmissionOp final : public RowsOp {
   }
 };
 
+class PrefetchOp final : public RowsOp {
+ public:
+  using RowsOp::RowsOp;
+
+ protected:
+  absl::Status Run(OpKernelContext*, TableResource* found, const KeyBatch& keys) override {
+    return Guarded(found->table, [&] { found->table.Prefetch(keys); });
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("ElasticTablePrefetch").Device(tensorflow::DEVICE_CPU), PrefetchOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableInsert").Device(tensorflow::DEVICE_CPU), InsertOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableRead").Device(tensorflow::DEVICE_CPU), ReadOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableEvict").Device(tensorflow::DEVICE_CPU), EvictOp);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/cut/writers.h"
 #include "src/eviction/eviction.h"
+#include "src/eviction/tier_sweep.h"
 #include "src/storage/elastic_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -24,7 +25,7 @@ namespace elastic_training {
 class TableResource : public tensorflow::ResourceBase {
  public:
   TableResource(TableConfig config, std::string json)
-      : table(std::move(config)), eviction(&table), json(std::move(json)) {}
+      : table(std::move(config)), eviction(&table), tiers(&table), json(std::move(json)) {}
 
   std::string DebugString() const override { return absl::StrCat("elastic table '", table.config().name, "'"); }
   int64_t MemoryUsed() const override { return static_cast<int64_t>(table.bytes()); }
@@ -33,11 +34,13 @@ class TableResource : public tensorflow::ResourceBase {
   std::string Stats() const {
     nlohmann::json stats = table.Stats();
     stats["eviction"] = eviction.Stats();
+    if (table.log() != nullptr) stats["tiers"] = tiers.Stats();
     return stats.dump();
   }
 
   ElasticTable table;
   Eviction eviction;
+  TierSweep tiers;
   const std::string json;
 };
 
@@ -62,6 +65,19 @@ absl::Status Guarded(const ElasticTable& table, const Body& body) {
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("table '", table.config().name, "': no memory for more rows"));
+  } catch (const SsdError& error) {
+    const std::string message = absl::StrCat("table '", table.config().name, "': ", error.what());
+    switch (error.kind()) {
+      case SsdError::Kind::kFull:
+        return absl::ResourceExhaustedError(message);
+      case SsdError::Kind::kDamaged:
+        return absl::DataLossError(message);
+      case SsdError::Kind::kDevice:
+        return absl::UnavailableError(message);
+      case SsdError::Kind::kRefused:
+        return absl::FailedPreconditionError(message);
+    }
+    return absl::InternalError(message);
   } catch (const std::exception& error) {
     return TableError(table, error.what());
   }

@@ -79,6 +79,7 @@ class UpdateOp : public OpKernel {
       OP_REQUIRES_OK(context, FindTable(context, i, &tables[i]));
       jobs[i].table = &tables[i]->table;
       jobs[i].eviction = &tables[i]->eviction;
+      jobs[i].tiers = &tables[i]->tiers;
       OP_REQUIRES_OK(context, Prepare(call, i, &jobs[i]));
       total += call.keys[i].NumElements();
     }
@@ -93,6 +94,7 @@ class UpdateOp : public OpKernel {
   struct Job {
     ElasticTable* table;
     Eviction* eviction;
+    TierSweep* tiers;
     KeyInput keys;
     Bags bags;
     std::vector<int32_t> gradient_of;
@@ -151,6 +153,7 @@ class UpdateOp : public OpKernel {
       }
       result = job->table->Update(job->request);
       job->eviction->AfterUpdate(SecondsNow());
+      job->tiers->AfterUpdate();
     });
     if (!status.ok() || result.not_finite < 0) return status;
     const KeyBatch& keys = job->request.keys;

@@ -70,7 +70,7 @@ uint64_t RowLog::Bytes() const {
   return sum;
 }
 
-void RowLog::StartFile() {
+void RowLog::StartFile(bool moves) {
   uint32_t id = next_id_;
   while (files_->at[id] != nullptr) {
     id = (id + 1) % kMostLogFiles;
@@ -81,7 +81,8 @@ void RowLog::StartFile() {
   FilePointer file = writer_.TakeFile();
   const LogFile::Identity identity = file != nullptr ? file->identity() : NextIdentity();
   const uint64_t needed = LogFile::kHeaderBytes + static_cast<uint64_t>(identity.slots) * record_bytes_;
-  if (const uint64_t used = Bytes(); used + needed > settings_.limit_bytes) {
+  // One more file is for reclaiming, which frees more than it takes.
+  if (const uint64_t used = Bytes(); used + (moves ? 0 : needed) > settings_.limit_bytes) {
     if (file != nullptr) file->Remove();
     throw SsdError(SsdError::Kind::kFull, folder_.path() + ": " + std::to_string(used) + " bytes of rows, of at most " +
                                               std::to_string(settings_.limit_bytes) +
@@ -107,13 +108,13 @@ void RowLog::HandOver() {
   buffer_ = LogBuffer();
 }
 
-LogPlace RowLog::Append(const Row& row) {
+LogPlace RowLog::Append(const Row& row, bool moves) {
   const std::lock_guard<std::mutex> lock(mutex_);
   CheckClaimed();
   writer_.ThrowError();
   LogFile* file = active_ == kMostLogFiles ? nullptr : files_->at[active_].get();
   if (file == nullptr || file->taken == file->slots()) {
-    StartFile();
+    StartFile(moves);
     file = files_->at[active_].get();
   }
   if (buffer_.bytes == nullptr) StartBuffer();

@@ -60,8 +60,9 @@ class RowLog {
   explicit RowLog(const LogSettings& settings);
   ~RowLog();
 
-  /// Appends a row, which is live until Drop. \throws SsdError if the tier is full, or what was written before has failed
-  LogPlace Append(const Row& row);
+  /// Appends a row, which is live until Drop. `moves`: it is appended again to reclaim space, so there is always room.
+  /// \throws SsdError if the tier is full, or what was written before has failed
+  LogPlace Append(const Row& row, bool moves = false);
   /// Tells that the live row at a place is gone or was appended again.
   void Drop(LogPlace place);
 
@@ -106,7 +107,7 @@ class RowLog {
   // The following ones need mutex_.
   void SetFile(uint32_t id, FilePointer file);
   LogFile::Identity NextIdentity() const;
-  void StartFile();
+  void StartFile(bool moves);
   void StartBuffer();
   void HandOver();
   void Retire(uint32_t id);
@@ -114,6 +115,7 @@ class RowLog {
   std::set<uint32_t> Pinned() const;
   uint64_t Bytes() const;
   uint32_t Choose() const;
+  bool Crowded() const;
   void CheckClaimed() const;
 
   bool CopyRecord(const LogFile& file, uint32_t slot, char* record) const;

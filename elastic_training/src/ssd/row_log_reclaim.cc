@@ -12,6 +12,8 @@ namespace {
 
 // Files are reclaimed beyond this share of the live rows; the files that are being filled and reclaimed come on top.
 constexpr double kMostSpace = 1.4;
+// Files with a larger share of live rows are not worth it.
+constexpr double kMostLive = 0.95;
 constexpr size_t kLeastStep = 64;
 constexpr size_t kMostChunkBytes = 1 << 20;
 
@@ -36,12 +38,16 @@ void RowLog::Retire(uint32_t id) {
   writer_.Remove(file);
 }
 
+bool RowLog::Crowded() const {
+  const uint64_t bytes = Bytes();
+  return static_cast<double>(bytes) > kMostSpace * static_cast<double>(live_) * static_cast<double>(record_bytes_) ||
+         (bytes > settings_.limit_bytes - settings_.limit_bytes / 8);
+}
+
 uint32_t RowLog::Choose() const {
-  if (static_cast<double>(Bytes()) <= kMostSpace * static_cast<double>(live_) * static_cast<double>(record_bytes_)) {
-    return kMostLogFiles;
-  }
+  if (!Crowded()) return kMostLogFiles;
   uint32_t best = kMostLogFiles;
-  double least = 1;
+  double least = kMostLive;
   for (uint32_t id = 0; id < kMostLogFiles; ++id) {
     const LogFile* const file = files_->at[id].get();
     if (file == nullptr || id == active_ || retired_.count(id) != 0 || file->written != file->taken) continue;

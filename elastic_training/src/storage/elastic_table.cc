@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/storage/elastic_table.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -24,11 +25,22 @@ ElasticTable::ElasticTable(TableConfig config)
       optimizer_(MakeFor(config_, [&] { return Optimizer::Create(config_.optimizer, config_.dim); })),
       admission_(MakeFor(config_, [&] { return Admission::Create(config_.admission, config_.seed); })),
       initial_(MakeFor(config_, [&] { return InitialRow(config_.initializer, config_.seed, config_.dim); })),
-      store_(RowLayout(config_.dim, optimizer_->slots(), config_.string_keys), *optimizer_, initial_),
+      store_(RowLayout(config_.dim, optimizer_->slots(), config_.string_keys, config_.tiers.enabled), *optimizer_,
+             initial_),
       directory_(&store_) {
   if (optimizer_->tells_outcomes() && config_.default_value != 0) {
     throw std::invalid_argument("table '" + config_.name +
                                 "' default: group lasso makes rows zero, so the default row must be zeros too");
+  }
+  if (config_.tiers.enabled) {
+    LogSettings settings;
+    settings.folder = config_.tiers.folder;
+    settings.values = layout().dim + layout().slots;
+    settings.limit_bytes = config_.tiers.ssd_bytes;
+    // Small tables have small files, so that they have many too.
+    settings.least_file_bytes =
+        std::clamp<size_t>(config_.tiers.memory_bytes / 64, size_t{64} << 10, settings.least_file_bytes);
+    store_.log = std::make_unique<RowLog>(settings);
   }
 }
 
@@ -42,6 +54,7 @@ RowCounts ElasticTable::counts() const {
       sum.candidates += one.candidates;
       sum.released += one.released;
       sum.zero += one.zero;
+      sum.ssd += one.ssd;
     });
   } while (cursor != 0);
   return sum;
@@ -57,7 +70,8 @@ size_t ElasticTable::bytes() const {
 }
 
 size_t ElasticTable::free_bytes(const RowCounts& rows) const {
-  const size_t used = rows.full * layout().full_bytes + (rows.candidates + rows.released) * layout().record_bytes;
+  const size_t used =
+      rows.full * layout().full_bytes + (rows.candidates + rows.released + rows.ssd) * layout().record_bytes;
   const size_t taken = store_.full.bytes() + store_.records.bytes();
   return taken > used ? taken - used : 0;
 }
@@ -74,7 +88,7 @@ nlohmann::json ElasticTable::Stats() const {
   nlohmann::json stats = {{"name", config_.name},
                           {"step", step()},
                           {"occurrences", occurrences()},
-                          {"rows", rows.full + rows.released},
+                          {"rows", rows.full + rows.released + rows.ssd},
                           {"full_rows", rows.full},
                           {"released_rows", rows.released},
                           {"zero_rows", rows.zero + rows.released},

@@ -41,12 +41,14 @@ struct RowView {
   std::string_view text;
   RowKind kind;
   uint32_t touch, count;
-  /// [dim] and [slots]; null unless the row is full.
+  /// [dim] and [slots]; null unless the row is full, or if it is on SSD and was not read.
   const float *weights, *slots;
+  /// Of the weights of a row that was not read.
+  float norm = 0;
 };
 
 /// What a sweep does with a row.
-enum class RowFate : uint8_t { kKeep, kEvict, kRelease };
+enum class RowFate : uint8_t { kKeep, kEvict, kRelease, kMoveToSsd };
 
 struct LookupRequest {
   KeyBatch keys;
@@ -123,7 +125,9 @@ class ElasticTable {
   /// that segment, 0 after the last one: so a pass over the table begins and ends with 0, and visits each row that is
   /// there all the time once.
   uint64_t Visit(uint64_t cursor, const std::function<void(const RowView&)>& visit) const;
-  /// As Visit, with the segment locked, and does what `decide` returns for each row.
+  /// As Visit, without reading rows that are on SSD.
+  uint64_t VisitHeaders(uint64_t cursor, const std::function<void(const RowView&)>& visit) const;
+  /// As VisitHeaders, with the segment locked, and does what `decide` returns for each row.
   uint64_t Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide);
 
   /// Begins to record changes for a publisher (src/cut/changes_cut.h). All rows count as changed.
@@ -131,6 +135,19 @@ class ElasticTable {
   void Follow();
   /// Ends that: evicted keys are recorded for publishers no more.
   void Unfollow();
+
+  /// The log on SSD; null without one.
+  RowLog* log() const { return store_.log.get(); }
+  /// Memory of rows and records that are in use [bytes], without indexes and string keys; takes no locks.
+  size_t row_memory() const {
+    return static_cast<size_t>(store_.full_rows.load(std::memory_order_relaxed)) * layout().full_bytes +
+           static_cast<size_t>(store_.record_rows.load(std::memory_order_relaxed)) * layout().record_bytes;
+  }
+  int64_t rows_in_memory() const { return store_.full_rows.load(std::memory_order_relaxed); }
+  /// Asks the device for rows on SSD that a call will look up.
+  void Prefetch(const KeyBatch& keys) const;
+  /// Appends a row of the log again, if it is still at `place`.
+  void MoveInLog(const RowLog::Row& row, LogPlace place);
 
   /// Numbers of rows by kind.
   RowCounts counts() const;
@@ -177,10 +194,25 @@ class ElasticTable {
   uint32_t TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now, Segment* segment,
                        LookupCounts* counts);
   void CopyRow(uint32_t row, float* out) const;
+  // Rows on SSD (src/storage/table_tiers.cc).
+  /// Reads the values of the row of a record [dim + slots] into memory of this thread; its segment is locked.
+  const float* ReadFromSsd(uint32_t record) const;
+  /// Gives rows on SSD that a call looks up full rows, with one batch of reads. `scratch->pending` has the positions.
+  void MoveIn(const KeyBatch& keys, KeyScratch* scratch);
+  /// Does so for one row; its segment is locked exclusively. Returns its new number.
+  uint32_t MoveIn(Segment* segment, uint64_t hash, uint32_t row) {
+    return store_.IsOnSsd(row) ? segment->MoveToMemory(hash, row, ReadFromSsd(row)) : row;
+  }
+  /// Reads the rows of scratch->on_ssd, and passes each as `take(position, values)`; positions whose rows are elsewhere
+  /// meanwhile become pending.
+  template <typename Take>
+  void ReadAll(const KeyBatch& keys, KeyScratch* scratch, const Take& take) const;
   UpdateResult SumGradients(const UpdateRequest& request, KeyScratch* scratch);
   size_t UpdateGroup(const UpdateRequest& request, KeyScratch* scratch, Segment* segment, const uint32_t* positions,
                      size_t count, const OptimizerStep& step);
   const float* Gradient(const UpdateRequest& request, const KeyScratch& scratch, uint32_t position) const;
+  RowView HeaderOf(const Segment& segment, uint32_t row) const;
+  /// With the values of a row on SSD, valid until the next call of the thread. \throws SsdError
   RowView ViewOf(const Segment& segment, uint32_t row) const;
   void EvictRow(Segment* segment, uint64_t hash, uint32_t row);
   size_t recorded_evictions() const;

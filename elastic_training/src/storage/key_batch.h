@@ -38,9 +38,15 @@ struct KeyScratch {
   /// Of updates: sums of gradients of repeated keys, and where they are.
   std::vector<float> sums;
   std::vector<uint32_t> sum_of;
+  /// Rows on SSD that the call has found: their positions, and where they are.
+  std::vector<uint32_t> on_ssd, ssd_places;
+  std::vector<float> ssd_values;
 
   void Hash(const KeyBatch& batch) {
     hashes.resize(batch.count);
+    // What a call has left that ended with an error.
+    on_ssd.clear();
+    ssd_places.clear();
     for (size_t i = 0; i < batch.count; ++i) hashes[i] = HashKey(batch.keys[i]);
   }
 

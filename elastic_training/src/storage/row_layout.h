@@ -5,7 +5,8 @@
 //
 // Only tables with string keys have the bytes (where they are in the arena of the segment). A row has one of two sizes:
 // full, or a record without weights and slots. Records are candidates, which admission counts, and released rows, whose
-// weights are all zero. The row number says which: the highest bit is set for records.
+// weights are all zero. The row number says which: the highest bit is set for records. In tables with a tier on SSD, records
+// are 8 bytes longer, and rows that are there have one.
 #ifndef ELASTIC_TRAINING_STORAGE_ROW_LAYOUT_H_
 #define ELASTIC_TRAINING_STORAGE_ROW_LAYOUT_H_
 
@@ -40,6 +41,8 @@ enum RowFlags : uint32_t {
   kReleasedFlag = 1 << 5,
   /// Differs from RowStore::cut_phase while the cut of a checkpoint has still to read the row.
   kCutFlag = 1 << 6,
+  /// A record of a row whose weights and slots are in the log on SSD (src/ssd).
+  kOnSsdFlag = 1 << 7,
 };
 
 struct RowHeader {
@@ -68,18 +71,26 @@ struct StringPlace {
   uint32_t offset, size;
 };
 
+/// Where a row on SSD is, and the norm of its weights, which eviction looks at.
+struct SsdStub {
+  uint32_t place;
+  float norm;
+};
+
 /// Sizes of the rows of a table.
 struct RowLayout {
-  RowLayout(size_t dim, size_t slots, bool string_keys)
+  /// `tiered`: records have a stub.
+  RowLayout(size_t dim, size_t slots, bool string_keys, bool tiered = false)
       : dim(dim),
         slots(slots),
         string_keys(string_keys),
         weights_offset(sizeof(RowHeader) + (string_keys ? sizeof(StringPlace) : 0)),
         full_bytes((weights_offset + (dim + slots) * sizeof(float) + 7) / 8 * 8),
-        record_bytes(weights_offset) {}
+        record_bytes(weights_offset + (tiered ? sizeof(SsdStub) : 0)) {}
 
   RowHeader& header(char* row) const { return *reinterpret_cast<RowHeader*>(row); }
   StringPlace& string(char* row) const { return *reinterpret_cast<StringPlace*>(row + sizeof(RowHeader)); }
+  SsdStub& stub(char* record) const { return *reinterpret_cast<SsdStub*>(record + weights_offset); }
   /// [dim + slots], of a full row.
   float* weights(char* row) const { return reinterpret_cast<float*>(row + weights_offset); }
 

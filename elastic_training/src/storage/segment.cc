@@ -30,6 +30,12 @@ bool Segment::IsKey(uint32_t row, const KeyRef& key) const {
 }
 
 uint32_t Segment::Take(bool record) {
+  const uint32_t row = TakeRow(record);
+  (record ? store_.record_rows : store_.full_rows).fetch_add(1, std::memory_order_relaxed);
+  return row;
+}
+
+uint32_t Segment::TakeRow(bool record) {
   Pool& pool = record ? records_ : full_;
   RowSlabs& slabs = record ? store_.records : store_.full;
   const uint32_t bit = record ? kRecordBit : 0;
@@ -47,6 +53,7 @@ uint32_t Segment::Take(bool record) {
 
 void Segment::GiveBack(uint32_t row) {
   Pool& pool = IsRecord(row) ? records_ : full_;
+  (IsRecord(row) ? store_.record_rows : store_.full_rows).fetch_sub(1, std::memory_order_relaxed);
   RowHeader& header = store_.header(row);
   header.count_flags = 0;
   header.touch = pool.free;
@@ -135,6 +142,66 @@ uint32_t Segment::Release(uint64_t hash, uint32_t row) {
   return record;
 }
 
+uint32_t Segment::MoveToSsd(uint64_t hash, uint32_t row) {
+  // Cuts look for what changed by the chunk of a row, so those that have begun take it before it moves.
+  Keep(row);
+  const RowHeader& from = store_.header(row);
+  const float* const values = store_.weights(row);
+  const uint32_t record = Take(/*record=*/true);
+  LogPlace place;
+  try {
+    place = store_.log->Append({from.key, from.touch, from.count(), 0, values});
+  } catch (...) {
+    GiveBack(record);
+    throw;
+  }
+  double squares = 0;
+  for (size_t i = 0; i < store_.layout.dim; ++i) squares += static_cast<double>(values[i]) * values[i];
+  RowHeader& header = CopyHeader(row, record);
+  header.Set(kOnSsdFlag);
+  store_.stub(record) = {place, static_cast<float>(std::sqrt(squares))};
+  --counts_.full;
+  ++counts_.ssd;
+  index_.Replace(hash, row, record);
+  GiveBack(row);
+  return record;
+}
+
+uint32_t Segment::MoveToMemory(uint64_t hash, uint32_t record, const float* values) {
+  Keep(record);
+  const uint32_t row = Take(/*record=*/false);
+  RowHeader& header = CopyHeader(record, row);
+  header.Clear(kOnSsdFlag);
+  std::copy_n(values, store_.layout.dim + store_.layout.slots, store_.weights(row));
+  ++counts_.full;
+  --counts_.ssd;
+  store_.log->Drop(store_.stub(record).place);
+  index_.Replace(hash, record, row);
+  GiveBack(record);
+  return row;
+}
+
+void Segment::Relocate(uint32_t record, LogPlace place) {
+  SsdStub& stub = store_.stub(record);
+  store_.log->Drop(stub.place);
+  stub.place = place;
+}
+
+RowHeader& Segment::CopyHeader(uint32_t from, uint32_t to) {
+  RowHeader& header = store_.header(to);
+  header = store_.header(from);
+  if (store_.layout.string_keys) {
+    store_.layout.string(store_.address(to)) = store_.layout.string(store_.address(from));
+  }
+  if (header.Has(store_.changed_mark)) store_.MarkChanged(to, &header);
+  return header;
+}
+
+int64_t& Segment::CountOf(const RowHeader& record) {
+  if (record.Has(kOnSsdFlag)) return counts_.ssd;
+  return record.Has(kReleasedFlag) ? counts_.released : counts_.candidates;
+}
+
 void Segment::Remove(uint64_t hash, uint32_t row) {
   Keep(row);
   RowHeader& header = store_.header(row);
@@ -142,7 +209,8 @@ void Segment::Remove(uint64_t hash, uint32_t row) {
     SetZero(&header, false);
     --counts_.full;
   } else {
-    --(header.Has(kReleasedFlag) ? counts_.released : counts_.candidates);
+    if (header.Has(kOnSsdFlag)) store_.log->Drop(store_.stub(row).place);
+    --CountOf(header);
   }
   if (store_.layout.string_keys) strings_.Remove(store_.layout.string(store_.address(row)));
   index_.Erase(hash, row);
@@ -209,10 +277,8 @@ std::unique_ptr<Segment> Segment::Split() {
     if (!IsRecord(row)) {
       move(counts_.full, upper->counts_.full);
       if (header.Has(kZeroFlag)) move(counts_.zero, upper->counts_.zero);
-    } else if (header.Has(kReleasedFlag)) {
-      move(counts_.released, upper->counts_.released);
     } else {
-      move(counts_.candidates, upper->counts_.candidates);
+      move(CountOf(header), upper->CountOf(header));
     }
   });
   // Rows that were given back stay with the segment of the key that they had: update ops may still have their numbers.

@@ -5,6 +5,7 @@
 #define ELASTIC_TRAINING_STORAGE_SEGMENT_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <shared_mutex>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "src/base/hash.h"
 #include "src/cut/row_block.h"
 #include "src/optimizers/optimizer.h"
+#include "src/ssd/row_log.h"
 #include "src/storage/bucket_index.h"
 #include "src/storage/initial_row.h"
 #include "src/storage/row_layout.h"
@@ -38,6 +40,9 @@ struct RowStore {
   char* address(uint32_t row) const { return IsRecord(row) ? records.row(row & ~kRecordBit) : full.row(row); }
   RowHeader& header(uint32_t row) const { return layout.header(address(row)); }
   float* weights(uint32_t row) const { return layout.weights(full.row(row)); }
+  /// Of a record, in a table with a tier on SSD.
+  SsdStub& stub(uint32_t row) const { return layout.stub(records.row(row & ~kRecordBit)); }
+  bool IsOnSsd(uint32_t row) const { return IsRecord(row) && header(row).Has(kOnSsdFlag); }
 
   std::atomic<uint8_t>& MarksOf(uint32_t row) const {
     return IsRecord(row) ? records.marks(row & ~kRecordBit) : full.marks(row);
@@ -61,6 +66,10 @@ struct RowStore {
   RowSlabs full, records;
   const Optimizer& optimizer;
   const InitialRow& initial;
+  /// Null without a tier on SSD.
+  std::unique_ptr<RowLog> log;
+  /// Rows and records that are in use.
+  std::atomic<int64_t> full_rows{0}, record_rows{0};
   // Of the present cuts, of a checkpoint and of a publisher; these change only while all writers are stopped.
   RowKeeper* keeper = nullptr;
   RowKeeper* changes_keeper = nullptr;
@@ -81,6 +90,8 @@ struct RowCounts {
   int64_t full = 0, candidates = 0, released = 0;
   /// Full rows whose weights are all zero.
   int64_t zero = 0;
+  /// Rows on SSD, which are none of the others.
+  int64_t ssd = 0;
 };
 
 class Segment {
@@ -151,6 +162,12 @@ class Segment {
   uint32_t MakeFull(uint64_t hash, uint32_t record);
   /// Gives weights and slots of a full row back: what remains is a released row, which reads zeros.
   uint32_t Release(uint64_t hash, uint32_t row);
+  /// Moves weights and slots of a full row to the log; what remains is a record. \throws SsdError without a change
+  uint32_t MoveToSsd(uint64_t hash, uint32_t row);
+  /// Gives the record of a row on SSD a full row with the values that were read from the log [dim + slots].
+  uint32_t MoveToMemory(uint64_t hash, uint32_t record, const float* values);
+  /// Tells that the log has a row on SSD at another place.
+  void Relocate(uint32_t record, LogPlace place);
   /// Removes a row.
   void Remove(uint64_t hash, uint32_t row);
   /// Keeps the flag of zero rows after their weights changed.
@@ -169,6 +186,9 @@ class Segment {
   /// Draws how many rows this segment may have.
   void DrawSplit();
   uint32_t Take(bool record);
+  uint32_t TakeRow(bool record);
+  RowHeader& CopyHeader(uint32_t from, uint32_t to);
+  int64_t& CountOf(const RowHeader& record);
   void GiveBack(uint32_t row);
   uint32_t Add(const KeyRef& key, bool record);
   void FillNew(uint32_t row, const RowHeader& header, bool zeros);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "src/storage/elastic_table.h"
+#include "src/storage/read_all.h"
 
 namespace elastic_training {
 namespace {
@@ -72,12 +73,18 @@ void ElasticTable::Lookup(const LookupRequest& request) {
     LookupGroup(request, &scratch, segment, positions, count, again, &counts);
   };
   if (request.training) {
+    if (store_.log != nullptr) MoveIn(keys, &scratch);
     ForEachGroup<false>(&scratch, lookup);
     occurrences_.fetch_add(looked_up, std::memory_order_relaxed);
     if (counts.admitted != 0) admitted_.fetch_add(counts.admitted, std::memory_order_relaxed);
     if (counts.refused != 0) refused_.fetch_add(counts.refused, std::memory_order_relaxed);
   } else {
-    ForEachGroup<true>(&scratch, lookup);
+    while (!scratch.pending.empty()) {
+      ForEachGroup<true>(&scratch, lookup);
+      ReadAll(keys, &scratch, [&](size_t i, const float* values) {
+        std::memcpy(request.rows + i * layout().dim, values, layout().dim * sizeof(float));
+      });
+    }
   }
 }
 
@@ -112,7 +119,12 @@ void ElasticTable::LookupGroup(const LookupRequest& request, KeyScratch* scratch
         row = TrainingRow(key, row, scratch->occurrences[done], request.now, segment, counts);
         split = segment->must_split();
       }
-      CopyRow(row, request.rows + position * dim);
+      if (row != kNoRow && store_.IsOnSsd(row)) {
+        scratch->on_ssd.push_back(position);
+        scratch->ssd_places.push_back(store_.stub(row).place);
+      } else {
+        CopyRow(row, request.rows + position * dim);
+      }
       const bool candidate = row != kNoRow && IsRecord(row) && !store_.header(row).Has(kReleasedFlag);
       if (!request.training) continue;
       request.places[position] = row == kNoRow || candidate ? -1 : static_cast<int64_t>(row);
@@ -148,6 +160,8 @@ void ElasticTable::Grow(Segment* segment, int* growths) {
 
 uint32_t ElasticTable::TrainingRow(const KeyRef& key, uint32_t found, uint32_t occurrences, uint32_t now,
                                    Segment* segment, LookupCounts* counts) {
+  // Other calls may have moved a row to SSD since this one moved its rows in.
+  if (found != kNoRow) found = MoveIn(segment, key.hash, found);
   uint32_t row = found;
   if (found != kNoRow) segment->Keep(found);
   const bool candidate = found != kNoRow && IsRecord(found) && !store_.header(found).Has(kReleasedFlag);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "src/storage/elastic_table.h"
+#include "src/storage/read_all.h"
 
 namespace elastic_training {
 namespace {
@@ -17,7 +18,7 @@ void TakeAll(const KeyBatch& keys, KeyScratch* scratch) {
 }
 
 RowKind KindOf(uint32_t row, const RowHeader& header) {
-  if (!IsRecord(row)) return RowKind::kFull;
+  if (!IsRecord(row) || header.Has(kOnSsdFlag)) return RowKind::kFull;
   return header.Has(kReleasedFlag) ? RowKind::kReleased : RowKind::kCandidate;
 }
 
@@ -36,6 +37,7 @@ void ElasticTable::Insert(const KeyBatch& keys, const RowContents& contents) {
     const KeyRef key = keys.at(i, scratch.hashes[i]);
     const RowKind kind = contents.kinds == nullptr ? RowKind::kFull : static_cast<RowKind>(contents.kinds[i]);
     uint32_t row = segment->Find(key);
+    if (row != kNoRow) row = MoveIn(segment, key.hash, row);
     if (row != kNoRow) segment->Keep(row);
     if (kind == RowKind::kCandidate) {
       if (row != kNoRow && !(IsRecord(row) && !store_.header(row).Has(kReleasedFlag))) EvictRow(segment, key.hash, row);
@@ -78,29 +80,41 @@ void ElasticTable::Read(const KeyBatch& keys, const RowContents& contents) const
   KeyScratch& scratch = KeyScratch::OfThread();
   TakeAll(keys, &scratch);
   const size_t dim = layout().dim, slots = layout().slots;
-  ForEachGroup<true>(
-      &scratch, [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
-        for (size_t p = 0; p < count; ++p) {
-          const size_t i = positions[p];
-          const uint32_t row = segment->Find(keys.at(i, scratch.hashes[i]));
-          const RowHeader absent{0, 0, 0};
-          const RowHeader& header = row == kNoRow ? absent : store_.header(row);
-          if (contents.weights != nullptr) CopyRow(row, contents.weights + i * dim);
-          if (contents.slots != nullptr) {
-            float* const out = contents.slots + i * slots;
-            if (row == kNoRow || IsRecord(row)) {
-              std::fill_n(out, slots, 0.0f);
-            } else {
-              std::memcpy(out, store_.weights(row) + dim, slots * sizeof(float));
-            }
-          }
-          if (contents.touches != nullptr) contents.touches[i] = header.touch;
-          if (contents.counts != nullptr) contents.counts[i] = header.count();
-          if (contents.kinds != nullptr) {
-            contents.kinds[i] = static_cast<int64_t>(row == kNoRow ? RowKind::kAbsent : KindOf(row, header));
-          }
+  const bool reads_values = contents.weights != nullptr || contents.slots != nullptr;
+  const auto read = [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+    for (size_t p = 0; p < count; ++p) {
+      const size_t i = positions[p];
+      const uint32_t row = segment->Find(keys.at(i, scratch.hashes[i]));
+      const bool on_ssd = row != kNoRow && store_.IsOnSsd(row);
+      if (on_ssd && reads_values) {
+        scratch.on_ssd.push_back(positions[p]);
+        scratch.ssd_places.push_back(store_.stub(row).place);
+      }
+      const RowHeader absent{0, 0, 0};
+      const RowHeader& header = row == kNoRow ? absent : store_.header(row);
+      if (contents.weights != nullptr && !on_ssd) CopyRow(row, contents.weights + i * dim);
+      if (contents.slots != nullptr && !on_ssd) {
+        float* const out = contents.slots + i * slots;
+        if (row == kNoRow || IsRecord(row)) {
+          std::fill_n(out, slots, 0.0f);
+        } else {
+          std::memcpy(out, store_.weights(row) + dim, slots * sizeof(float));
         }
-      });
+      }
+      if (contents.touches != nullptr) contents.touches[i] = header.touch;
+      if (contents.counts != nullptr) contents.counts[i] = header.count();
+      if (contents.kinds != nullptr) {
+        contents.kinds[i] = static_cast<int64_t>(row == kNoRow ? RowKind::kAbsent : KindOf(row, header));
+      }
+    }
+  };
+  while (!scratch.pending.empty()) {
+    ForEachGroup<true>(&scratch, read);
+    ReadAll(keys, &scratch, [&](size_t i, const float* values) {
+      if (contents.weights != nullptr) std::memcpy(contents.weights + i * dim, values, dim * sizeof(float));
+      if (contents.slots != nullptr) std::memcpy(contents.slots + i * slots, values + dim, slots * sizeof(float));
+    });
+  }
 }
 
 void ElasticTable::EstimateAdmission(const KeyBatch& keys, uint32_t now, AdmissionEstimate* estimates) const {
@@ -161,17 +175,26 @@ void ElasticTable::RecordEviction(const Segment& segment, uint32_t row, bool can
   }
 }
 
-RowView ElasticTable::ViewOf(const Segment& segment, uint32_t row) const {
+RowView ElasticTable::HeaderOf(const Segment& segment, uint32_t row) const {
   const RowHeader& header = store_.header(row);
   const RowKind kind = KindOf(row, header);
-  const float* const weights = kind == RowKind::kFull ? store_.weights(row) : nullptr;
+  const float* const weights = IsRecord(row) ? nullptr : store_.weights(row);
   return {header.key,
           segment.text(row),
           kind,
           header.touch,
           header.count(),
           weights,
-          weights == nullptr ? nullptr : weights + layout().dim};
+          weights == nullptr ? nullptr : weights + layout().dim,
+          store_.IsOnSsd(row) ? store_.stub(row).norm : 0};
+}
+
+RowView ElasticTable::ViewOf(const Segment& segment, uint32_t row) const {
+  RowView view = HeaderOf(segment, row);
+  if (!store_.IsOnSsd(row)) return view;
+  view.weights = ReadFromSsd(row);
+  view.slots = view.weights + layout().dim;
+  return view;
 }
 
 uint64_t ElasticTable::Visit(uint64_t cursor, const std::function<void(const RowView&)>& visit) const {
@@ -180,15 +203,23 @@ uint64_t ElasticTable::Visit(uint64_t cursor, const std::function<void(const Row
   });
 }
 
+uint64_t ElasticTable::VisitHeaders(uint64_t cursor, const std::function<void(const RowView&)>& visit) const {
+  return WithSegment<true>(cursor, [&](const Segment* segment) {
+    segment->ForEachHash([&](uint64_t, uint32_t row) { visit(HeaderOf(*segment, row)); });
+  });
+}
+
 uint64_t ElasticTable::Sweep(uint64_t cursor, const std::function<RowFate(const RowView&)>& decide) {
   return WithSegment<false>(cursor, [&](Segment* segment) {
     segment->ForEachHash([&](uint64_t hash, uint32_t row) {
-      const RowFate fate = decide(ViewOf(*segment, row));
+      const RowFate fate = decide(HeaderOf(*segment, row));
       if (fate == RowFate::kEvict) {
         EvictRow(segment, hash, row);
       } else if (fate == RowFate::kRelease && !IsRecord(row)) {
         segment->Release(hash, row);
         released_.fetch_add(1, std::memory_order_relaxed);
+      } else if (fate == RowFate::kMoveToSsd && !IsRecord(row)) {
+        segment->MoveToSsd(hash, row);
       }
     });
   });

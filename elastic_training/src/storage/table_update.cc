@@ -106,6 +106,7 @@ size_t ElasticTable::UpdateGroup(const UpdateRequest& request, KeyScratch* scrat
       const bool known = IsRecord(row) ? store_.records.contains(row & ~kRecordBit) : store_.full.contains(row);
       // Between lookup and update the row may have been evicted, or have come back elsewhere.
       if (!known || !segment->IsKey(row, key)) row = segment->Find(key);
+      if (row != kNoRow) row = MoveIn(segment, key.hash, row);
       if (row != kNoRow && IsRecord(row)) {
         row = store_.header(row).Has(kReleasedFlag) ? segment->MakeFull(key.hash, row) : kNoRow;
       }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of an ElasticTable that are on SSD.
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "src/storage/elastic_table.h"
+#include "src/storage/read_all.h"
+
+namespace elastic_training {
+
+const float* ElasticTable::ReadFromSsd(uint32_t record) const {
+  thread_local std::vector<float> values;
+  values.resize(layout().dim + layout().slots);
+  const LogPlace place = store_.stub(record).place;
+  const uint64_t key = store_.header(record).key;
+  uint8_t found = 0;
+  store_.log->Read(&place, &key, 1, values.data(), values.size(), &found);
+  if (found == 0) {
+    throw SsdError(SsdError::Kind::kDamaged,
+                   config_.tiers.folder + ": no row of key " + std::to_string(key) + " where it was written");
+  }
+  return values.data();
+}
+
+void ElasticTable::MoveIn(const KeyBatch& keys, KeyScratch* scratch) {
+  const std::vector<uint32_t> wanted = scratch->pending;
+  ForEachGroup<true>(scratch,
+                     [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+                       for (size_t p = 0; p < count; ++p) {
+                         const uint32_t row = segment->Find(keys.at(positions[p], scratch->hashes[positions[p]]));
+                         if (row == kNoRow || !store_.IsOnSsd(row)) continue;
+                         scratch->on_ssd.push_back(positions[p]);
+                         scratch->ssd_places.push_back(store_.stub(row).place);
+                       }
+                     });
+  // Their places in the batch of values, by position.
+  std::vector<uint32_t> at(scratch->on_ssd.empty() ? 0 : keys.count, kNoRow);
+  std::vector<uint32_t> found;
+  const std::vector<uint32_t> places = scratch->ssd_places;
+  const std::vector<uint32_t> positions_read = scratch->on_ssd;
+  for (uint32_t i = 0; i < positions_read.size(); ++i) at[positions_read[i]] = i;
+  ReadAll(keys, scratch, [&](size_t position, const float*) { found.push_back(static_cast<uint32_t>(position)); });
+  scratch->pending = std::move(found);
+  const size_t values = layout().dim + layout().slots;
+  ForEachGroup<false>(scratch, [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+    for (size_t p = 0; p < count; ++p) {
+      const KeyRef key = keys.at(positions[p], scratch->hashes[positions[p]]);
+      const uint32_t row = segment->Find(key), i = at[positions[p]];
+      // It may have come back, or be elsewhere in the log: the lookup that follows reads it then.
+      if (row == kNoRow || !store_.IsOnSsd(row) || store_.stub(row).place != places[i]) continue;
+      segment->MoveToMemory(key.hash, row, &scratch->ssd_values[i * values]);
+    }
+  });
+  scratch->pending = wanted;
+}
+
+void ElasticTable::Prefetch(const KeyBatch& keys) const {
+  if (store_.log == nullptr) return;
+  KeyScratch& scratch = KeyScratch::OfThread();
+  scratch.Hash(keys);
+  scratch.pending.resize(keys.count);
+  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
+  std::vector<LogPlace> places;
+  ForEachGroup<true>(&scratch,
+                     [&](const Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>*) {
+                       for (size_t p = 0; p < count; ++p) {
+                         const uint32_t row = segment->Find(keys.at(positions[p], scratch.hashes[positions[p]]));
+                         if (row != kNoRow && store_.IsOnSsd(row)) places.push_back(store_.stub(row).place);
+                       }
+                     });
+  std::sort(places.begin(), places.end());
+  store_.log->Fetch(places.data(), places.size());
+}
+
+void ElasticTable::MoveInLog(const RowLog::Row& row, LogPlace place) {
+  const uint64_t hash = HashKey(row.key);
+  WithSegment<false>(hash, [&](Segment* segment) {
+    const uint32_t record = segment->index().Find(hash, [&](uint32_t candidate) {
+      return store_.IsOnSsd(candidate) && store_.header(candidate).key == row.key &&
+             store_.stub(candidate).place == place;
+    });
+    if (record == kNoRow) return;
+    segment->Relocate(record, store_.log->Append(row, /*moves=*/true));
+  });
+}
+
+}  // namespace elastic_training

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table with a tier on SSD beside one that has all its rows in memory: nothing may tell them apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../cut/cut_fixture.h"
+#include "src/eviction/tier_sweep.h"
+
+namespace elastic_training {
+namespace {
+
+constexpr size_t kMemory = 1 << 20;
+
+std::string FolderOf(const std::string& name) {
+  std::filesystem::remove_all("tiers_" + name);
+  return "tiers_" + name;
+}
+
+std::unique_ptr<ElasticTable> TieredTable(const std::string& name, const std::string& folder, size_t memory = kMemory,
+                                          const std::string& keys = "int64") {
+  const nlohmann::json tiers = {{"memory", memory}, {"ssd", folder}};
+  return CountingTable(name, nlohmann::json({{"tiers", tiers}, {"key", keys}}).dump());
+}
+
+// What TrainAt uses of a batch.
+std::vector<uint64_t> Batch(std::mt19937_64* random, uint64_t keys, size_t count) {
+  std::vector<uint64_t> batch(count);
+  for (uint64_t& key : batch) key = (*random)() % keys + 1;
+  return batch;
+}
+
+// As Train, at a time.
+void TrainAt(ElasticTable* table, TierSweep* tiers, const std::vector<uint64_t>& keys, uint32_t now) {
+  std::vector<float> rows(keys.size() * kDim), gradients(keys.size() * kDim, 1);
+  std::vector<int64_t> places(keys.size());
+  std::vector<int32_t> firsts(keys.size());
+  LookupRequest lookup;
+  lookup.keys = {keys.data(), nullptr, keys.size()};
+  lookup.training = true;
+  lookup.now = now;
+  lookup.rows = rows.data();
+  lookup.places = places.data();
+  lookup.firsts = firsts.data();
+  table->Lookup(lookup);
+  const float rate = 0.1f;
+  UpdateRequest update;
+  update.keys = lookup.keys;
+  update.places = places.data();
+  update.firsts = firsts.data();
+  update.gradients = gradients.data();
+  update.hyper = &rate;
+  EXPECT_EQ(table->Update(update).not_finite, -1);
+  if (tiers != nullptr) tiers->AfterUpdate();
+}
+
+struct Contents {
+  std::vector<float> weights, slots;
+  std::vector<int64_t> touches, counts, kinds;
+
+  bool operator==(const Contents& other) const {
+    return weights == other.weights && slots == other.slots && touches == other.touches && counts == other.counts &&
+           kinds == other.kinds;
+  }
+};
+
+Contents ContentsOf(const ElasticTable& table, const std::vector<uint64_t>& keys) {
+  const size_t n = keys.size();
+  Contents all{std::vector<float>(n * kDim), std::vector<float>(n * table.layout().slots), std::vector<int64_t>(n),
+               std::vector<int64_t>(n), std::vector<int64_t>(n)};
+  RowContents contents;
+  contents.weights = all.weights.data();
+  contents.slots = all.slots.data();
+  contents.touches = all.touches.data();
+  contents.counts = all.counts.data();
+  contents.kinds = all.kinds.data();
+  table.Read({keys.data(), nullptr, n}, contents);
+  return all;
+}
+
+std::vector<float> Lookup(ElasticTable* table, const std::vector<uint64_t>& keys) {
+  std::vector<float> rows(keys.size() * kDim);
+  LookupRequest lookup;
+  lookup.keys = {keys.data(), nullptr, keys.size()};
+  lookup.rows = rows.data();
+  table->Lookup(lookup);
+  return rows;
+}
+
+TEST(TableTiers, EqualATableInMemory) {
+  const uint64_t keys = 25000;
+  const auto tiered = TieredTable("tiered", FolderOf("equal")), plain = CountingTable("tiered");
+  TierSweep tiers(tiered.get());
+  std::mt19937_64 random(1);
+  for (uint32_t step = 0; step < 300; ++step) {
+    const std::vector<uint64_t> batch = Batch(&random, keys, 700);
+    TrainAt(tiered.get(), &tiers, batch, step);
+    TrainAt(plain.get(), nullptr, batch, step);
+    if (step % 50 == 0) {
+      const std::vector<uint64_t> some = Batch(&random, keys, 500);
+      EXPECT_EQ(Lookup(tiered.get(), some), Lookup(plain.get(), some));
+      Evict(tiered.get(), Keys(step * 40, 30));
+      Evict(plain.get(), Keys(step * 40, 30));
+    }
+  }
+  const RowCounts counts = tiered->counts();
+  EXPECT_GT(counts.ssd, 1000);
+  EXPECT_GT(counts.full, 1000);
+  EXPECT_EQ(counts.ssd + counts.full, plain->counts().full);
+  EXPECT_LE(tiered->bytes() - tiered->free_bytes(counts), kMemory);
+  const std::vector<uint64_t> all = Keys(0, keys + 2);
+  EXPECT_TRUE(ContentsOf(*tiered, all) == ContentsOf(*plain, all));
+  EXPECT_GT(tiers.Stats()["log"]["reclaimed_files"], 0);
+  // The rows in memory are those that were touched last.
+  int64_t coldest_in_memory = INT64_MAX, hottest_on_ssd = 0;
+  uint64_t cursor = 0;
+  do {
+    cursor = tiered->VisitHeaders(cursor, [&](const RowView& row) {
+      if (row.weights != nullptr) coldest_in_memory = std::min<int64_t>(coldest_in_memory, row.touch);
+      if (row.weights == nullptr) hottest_on_ssd = std::max<int64_t>(hottest_on_ssd, row.touch);
+    });
+  } while (cursor != 0);
+  EXPECT_GE(coldest_in_memory + 60, hottest_on_ssd);
+}
+
+TEST(TableTiers, StringKeysKeepTheirRows) {
+  const auto table = TieredTable("strings", FolderOf("strings"), kMemory, "string");
+  std::vector<std::string> texts;
+  for (int i = 0; i < 17000; ++i) texts.push_back("user " + std::to_string(i));
+  TierSweep tiers(table.get());
+  std::vector<std::string_view> views(texts.begin(), texts.end());
+  std::vector<uint64_t> fingerprints(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) fingerprints[i] = i / 2;  // each of two strings: the bytes decide
+  std::vector<float> weights(texts.size() * kDim);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i);
+  RowContents contents;
+  for (size_t begin = 0; begin < texts.size(); begin += 1000) {
+    contents.weights = &weights[begin * kDim];
+    table->Insert({&fingerprints[begin], &views[begin], 1000}, contents);
+    tiers.AfterUpdate();
+  }
+  EXPECT_GT(table->counts().ssd, 1000);
+  std::vector<float> read(weights.size());
+  contents.weights = read.data();
+  table->Read({fingerprints.data(), views.data(), texts.size()}, contents);
+  EXPECT_EQ(read, weights);
+}
+
+TEST(TableTiers, CutsHaveTheRowsOfBothTiers) {
+  const auto table = TieredTable("cut", FolderOf("cut"));
+  TierSweep tiers(table.get());
+  std::mt19937_64 random(2);
+  uint32_t now = 0;
+  for (; now < 150; ++now) TrainAt(table.get(), &tiers, Batch(&random, 30000, 700), now);
+  ASSERT_GT(table->counts().ssd, 1000);
+  const std::vector<uint64_t> all = Keys(1, 30000);
+  const Contents then = ContentsOf(*table, all);
+  Writers writers;
+  ModelCut cut({table.get()}, CutSettings{}, &writers);
+  std::map<uint64_t, std::vector<float>> found;
+  const auto take = [&](const RowBlock& block) {
+    const size_t columns = table->layout().dim + table->layout().slots;
+    size_t full = 0;
+    for (size_t i = 0; i < block.keys.size(); ++i) {
+      if (block.meta[3 * i + 2] != static_cast<uint32_t>(RowKind::kFull)) continue;
+      EXPECT_TRUE(found
+                      .emplace(block.keys[i], std::vector<float>(&block.values[full * columns],
+                                                                 &block.values[full * columns] + columns))
+                      .second);
+      ++full;
+    }
+  };
+  for (;;) {
+    TrainAt(table.get(), &tiers, Batch(&random, 30000, 700), now++);
+    const RowBlock block = cut.at(0).Read(200 << 10);
+    if (block.empty()) break;
+    take(block);
+  }
+  cut.End(true);
+  size_t rows = 0, wrong = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (then.kinds[i] == 0) continue;
+    ++rows;
+    const auto one = found.find(all[i]);
+    wrong += one == found.end() ||
+             !std::equal(&then.weights[i * kDim], &then.weights[(i + 1) * kDim], &one->second[0]) ||
+             !std::equal(&then.slots[i * kDim], &then.slots[(i + 1) * kDim], &one->second[kDim]);
+  }
+  EXPECT_EQ(found.size(), rows);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(TableTiers, ThreadsTrainAndReadBothTiers) {
+  const uint64_t keys = 20000;
+  const auto table = TieredTable("threads", FolderOf("table_threads"));
+  TierSweep tiers(table.get());
+  std::atomic<size_t> torn{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      for (uint32_t step = 0; step < 120; ++step) TrainAt(table.get(), &tiers, Batch(&random, keys, 400), step);
+    });
+  }
+  threads.emplace_back([&] {
+    std::mt19937_64 random(9);
+    for (int step = 0; step < 200; ++step) {
+      const std::vector<uint64_t> batch = Batch(&random, keys, 300);
+      table->Prefetch({batch.data(), nullptr, batch.size()});
+      const std::vector<float> rows = Lookup(table.get(), batch);
+      // All weights of a row are updated by equal gradients, so they are equal.
+      for (size_t i = 0; i < batch.size(); ++i) torn += rows[i * kDim] != rows[i * kDim + kDim - 1];
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_GT(table->counts().ssd, 100);
+  // Each occurrence was counted, in whichever tier the row was.
+  int64_t occurrences = 0;
+  for (const int64_t count : ContentsOf(*table, Keys(1, keys)).counts) occurrences += count;
+  EXPECT_EQ(occurrences, 2 * 120 * 400);
+}
+
+std::string ErrorOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TableTiers, SayWhatDoesNotFit) {
+  const auto table = TieredTable("small", FolderOf("small"));
+  TierSweep tiers(table.get());
+  std::mt19937_64 random(3);
+  const auto grow = [&] {
+    for (uint32_t step = 0; step < 400; ++step)
+      TrainAt(table.get(), &tiers, Batch(&random, uint64_t{1} << 40, 500), step);
+  };
+  EXPECT_NE(ErrorOf(grow).find("keys and index of"), std::string::npos);
+
+  const nlohmann::json limited = {{"memory", kMemory}, {"ssd", FolderOf("limited")}, {"ssd_limit", 9 << 20}};
+  const auto full = CountingTable("full", nlohmann::json({{"tiers", limited}, {"dim", 128}}).dump());
+  TierSweep full_tiers(full.get());
+  std::vector<uint64_t> keys(100);
+  const auto fill = [&] {
+    for (uint64_t key = 0; key < 20000; key += 100) {
+      full->Insert({Keys(key, 100).data(), nullptr, 100}, RowContents());
+      full_tiers.AfterUpdate();
+    }
+  };
+  EXPECT_NE(ErrorOf(fill).find("raise ssd_limit"), std::string::npos);
+  EXPECT_NE(ErrorOf([] { CountingTable("wrong", R"({"tiers": {"memory": 5, "ssd": "x"}})"); }).find("memory"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace elastic_training
