@@ -8,10 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from elastic_training.layers import callers
+from elastic_training.layers import callers, own_loops
 from elastic_training.optimizers import Optimizer
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
+_EXPECTED = "clipnorm or clipvalue of the table's optimizer as well (clipnorm=math.inf: no clipping)"
 
 
 class TrapState:
@@ -40,9 +41,17 @@ class TrapState:
             If the model's optimizer does what does not reach rows, such as clipping.
         """
         optimizers = callers.optimizers_of_step()
-        for optimizer in optimizers:
+        named = [] if optimizers else own_loops.optimizers()
+        for optimizer in [*optimizers, *named]:
             self._check(optimizer)
+        clipping = own_loops.clipping_function()
+        if clipping is not None and self._not_clipped():
+            what = f"tf.{clipping} in the function that calls tape.gradient does not reach rows of tables"
+            raise ValueError(f"{self._owner}: {what}, expected {_EXPECTED}")
         scale = callers.told_scale()
+        scaling = next((optimizer for optimizer in named if callers.scales_loss(optimizer)), None)
+        if scale is None and scaling is not None:
+            raise ValueError(f"{self._owner}: {_no_scale(scaling)}")
         if scale is None:
             scale = next((optimizer for optimizer in optimizers if callers.scales_loss(optimizer)), None)
         self._scaled_by = scale
@@ -56,8 +65,7 @@ class TrapState:
         scaling = [optimizer for optimizer in applying if callers.scales_loss(optimizer)]
         told = self._scaled_by
         if scaling and told is None:
-            what = f"gradients for {type(scaling[0]).__name__}, which scales the loss"
-            raise ValueError(f"{self._owner}: {what}, expected et.loss_scale(optimizer) around tape.gradient")
+            raise ValueError(f"{self._owner}: {_no_scale(scaling[0])}")
         if applying and callers.is_optimizer(told) and callers.scales_loss(told) and told not in scaling:
             what = f"the loss is scaled for {type(told).__name__}, but {type(applying[0]).__name__} takes the gradient"
             raise ValueError(
@@ -75,7 +83,15 @@ class TrapState:
             raise ValueError(f"{self._owner}: {what}")
         for field in _CLIPPING:
             value = getattr(optimizer, field, None)
-            if value and any(own.clipnorm is None and own.clipvalue is None for own in self._optimizers()):
-                expected = "clipnorm or clipvalue of the table's optimizer as well (clipnorm=math.inf: no clipping)"
+            if value and self._not_clipped():
                 what = f"{name} has {field}={value}, which does not reach rows of tables"
-                raise ValueError(f"{self._owner}: {what}, expected {expected}")
+                raise ValueError(f"{self._owner}: {what}, expected {_EXPECTED}")
+
+    def _not_clipped(self) -> bool:
+        """Return whether a table's optimizer says nothing of clipping."""
+        return any(own.clipnorm is None and own.clipvalue is None for own in self._optimizers())
+
+
+def _no_scale(optimizer: Any) -> str:
+    what = f"gradients for {type(optimizer).__name__}, which scales the loss"
+    return f"{what}, expected et.loss_scale(optimizer) around tape.gradient"

@@ -69,7 +69,8 @@ def test_scaled_loss_in_an_own_loop_is_told_or_refused() -> None:
     model, layer = _model(et.SGD(0.1))
     with tf.GradientTape() as tape:
         loss = optimizer.scale_loss(tf.reduce_sum(model(KEYS, training=True)))
-    gradients = tape.gradient(loss, model.trainable_variables)
+    # The function that asks for gradients does not tell who takes them.
+    gradients = (lambda: tape.gradient(loss, model.trainable_variables))()
     with pytest.raises(ValueError, match=r"SGD, which scales the loss, expected et.loss_scale\(optimizer\)"):
         optimizer.apply(gradients, model.trainable_variables)
 
