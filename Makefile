@@ -105,7 +105,7 @@ test-programs: lib $(VENV)/.stamp-test
 	$(Q)if test -e /usr/include/gtest/gtest.h; then \
 		$(CONFIGURE) -B $(BUILD) -DPROCESSOR_TESTS=ON $(QUIET) && \
 		$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_tests processor_kernel_tests \
-			processor_thread_tests processor_fuzz_sources; fi
+			processor_thread_tests processor_fuzz_sources processor_bench_sources; fi
 
 ## test: run all tests that CI runs
 test: lib test-programs .venv-clients/.stamp

@@ -119,3 +119,21 @@ target_include_directories(processor_fuzz_sources PRIVATE tests/libprocessor/cod
                                                           tests/libprocessor/tables)
 target_link_libraries(processor_fuzz_sources PRIVATE processor_flags processor_messages)
 target_compile_options(processor_fuzz_sources PRIVATE -O0)
+
+# Likewise the benchmarks that are built only on request. All sources of one are compiled at a time, as PIE like the
+# programs whose precompiled header they use.
+if(PROCESSOR_BENCH)
+  add_custom_target(processor_bench_sources)
+  foreach(program bench_codec bench_kernels)
+    get_target_property(sources ${program} SOURCES)
+    list(FILTER sources EXCLUDE REGEX "tests/|/main\\.cc$")
+    add_library(${program}_sources OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_include_directories(${program}_sources PRIVATE $<TARGET_PROPERTY:${program},INCLUDE_DIRECTORIES>)
+    target_link_libraries(${program}_sources PRIVATE processor_flags processor_messages GTest::gtest)
+    target_compile_options(${program}_sources PRIVATE -O1 -fPIE)
+    set_target_properties(${program}_sources PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_precompile_headers(${program}_sources REUSE_FROM processor_tests)
+    compile_in_batches(${program}_sources 100)
+    add_dependencies(processor_bench_sources ${program}_sources)
+  endforeach()
+endif()

@@ -36,6 +36,8 @@ TARGETS = {
         "tests/libprocessor/runtime/**/*.cc",
     ),
     "bench_serving": ("libprocessor/bench/bench_serving.cc", "libprocessor/bench/[!b]*.cc"),
+    "bench_codec_sources": ("libprocessor/bench/bench_codec.cc", "libprocessor/bench/codec_requests.cc"),
+    "bench_kernels_sources": ("libprocessor/bench/bench_kernels.cc", "libprocessor/bench/kernels/*.cc"),
 }
 
 _ALONE = re.compile(r"set_source_files_properties\(([^)]*)\bSKIP_UNITY_BUILD_INCLUSION ON")

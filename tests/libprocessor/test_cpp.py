@@ -34,5 +34,6 @@ def test_the_sources_for_thread_sanitizer_are_complete(repository: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_sources_of_the_fuzzers_compile(repository: Path) -> None:
-    build_target("processor_fuzz_sources", repository)
+@pytest.mark.parametrize("name", ["processor_fuzz_sources", "processor_bench_sources"])
+def test_the_sources_of_fuzzers_and_benchmarks_compile(name: str, repository: Path) -> None:
+    build_target(name, repository)

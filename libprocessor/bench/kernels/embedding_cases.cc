@@ -324,7 +324,7 @@ KernelCase WideAndDeepCase(int64_t batch) {
   return made;
 }
 
-const bool registered = [] {
+const bool embedding_registered = [] {
   for (const int64_t rows : {1, 16, 128, 512}) {
     RegisterCase(absl::StrCat("embedding/w1/rows:", rows), [rows] { return WideAndDeepCase(rows); });
   }

@@ -175,7 +175,7 @@ bool RegisterInteractionCases() {
   return true;
 }
 
-[[maybe_unused]] const bool registered = RegisterInteractionCases();
+[[maybe_unused]] const bool interaction_registered = RegisterInteractionCases();
 
 }  // namespace
 }  // namespace processor::bench

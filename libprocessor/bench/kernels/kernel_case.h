@@ -28,7 +28,7 @@ using MakeCase = std::function<KernelCase()>;
 
 /// Adds a case to the list that bench_kernels goes through. A file of cases registers them when it is loaded:
 ///
-///     const bool registered = RegisterCase("tower/fp32/rows:128", [] { ... });
+///     const bool tower_registered = RegisterCase("tower/fp32/rows:128", [] { ... });
 ///
 /// `name` is what --filter looks into, and holds all that tells the case from others.
 bool RegisterCase(const std::string& name, MakeCase make);

@@ -27,7 +27,7 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-constexpr uint32_t kDim = 16;
+constexpr uint32_t kLiveDim = 16;
 constexpr int64_t kIds = 4096;
 constexpr int kIdRequests = 512;  // of other rows each, so that no cache holds what they read
 
@@ -40,7 +40,7 @@ int64_t KeyOf(uint64_t row) { return static_cast<int64_t>(row) * 7 - 50; }
 // A table with keys, whose file is gone when it has been mapped.
 std::shared_ptr<const EmbeddingTable> MakeKeyTable(uint64_t rows) {
   TableFileContent content;
-  content.dim = kDim;
+  content.dim = kLiveDim;
   content.version = 1;
   content.index_kind = IndexKind::kInt64;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -60,12 +60,12 @@ class LiveRows {
  public:
   LiveRows(uint64_t rows, uint64_t every, bool keys, bool in_place = false)
       : rows_(rows), every_(every), has_keys_(keys), runner_(Node()) {
-    table_ = keys ? MakeKeyTable(rows) : MakeDirectTable(RowType::kFloat32, kDim, rows);
+    table_ = keys ? MakeKeyTable(rows) : MakeDirectTable(RowType::kFloat32, kLiveDim, rows);
     handle_ = runner_.AddResource("table", new EmbeddingTableResource(table_));
     LiveDescription description;
     LiveDescription::Table& table = description.tables.emplace_back();
     table.source = "table";
-    table.dim = kDim;
+    table.dim = kLiveDim;
     Must(LiveModel::Create(std::move(description), {table_},
                            {TableResourceName(handle_.scalar<tensorflow::ResourceHandle>()())}, nullptr, &model_));
     if (every > 0) {
@@ -93,13 +93,13 @@ class LiveRows {
   // Changes the rows of `keys_` to 1000 plus the epoch.
   void Apply() {
     ++epoch_;
-    values_.assign(keys_.size() * kDim, 1000.0f + static_cast<float>(epoch_));
+    values_.assign(keys_.size() * kLiveDim, 1000.0f + static_cast<float>(epoch_));
     DeltaTable delta;
     delta.name = "table";
-    delta.dim = kDim;
+    delta.dim = kLiveDim;
     delta.changed = {DeltaKeyKind::kInt64, keys_.size(), keys_.data(), nullptr, nullptr};
     delta.rows = values_.data();
-    LiveModel::Changes changes{"epoch", {}, absl::MakeConstSpan(&delta, 1), {}};
+    LiveModel::Changes changes{"epoch", {}, absl::MakeConstSpan(&delta, 1), {}, {}};
     changes.header.first_epoch = changes.header.last_epoch = epoch_;
     Must(model_->Apply(changes));
   }
@@ -120,8 +120,8 @@ class LiveRows {
       const auto row = static_cast<uint64_t>(has_keys_ ? (id + 50) / 7 : id);
       float expected = 1000.0f + static_cast<float>(epoch_);
       if (every_ == 0 || row % every_ != 0) std::memcpy(&expected, table_->row(static_cast<uint32_t>(row)), 4);
-      if (found[i * kDim] != expected) {
-        return absl::StrCat("row ", row, ": ", found[i * kDim], ", expected ", expected);
+      if (found[i * kLiveDim] != expected) {
+        return absl::StrCat("row ", row, ": ", found[i * kLiveDim], ", expected ", expected);
       }
     }
     return "";
@@ -157,8 +157,8 @@ class LiveRows {
   size_t at_ = 0;
 };
 
-const bool registered = [] {
-  for (const auto [keys, in_place] : {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
+const bool live_registered = [] {
+  for (const auto& [keys, in_place] : {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
     const char* const name = keys ? "live/lookups/keys/changed:10%" : "live/lookups/rows/changed:10%";
     RegisterCase(absl::StrCat(name, in_place ? "/in_place" : "/new"), [keys = keys, in_place = in_place] {
       const uint64_t rows = keys ? 4'000'000 : 10'000'000;

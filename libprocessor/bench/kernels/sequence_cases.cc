@@ -189,7 +189,7 @@ bool RegisterSequenceCases() {
   return true;
 }
 
-[[maybe_unused]] const bool registered = RegisterSequenceCases();
+[[maybe_unused]] const bool sequence_registered = RegisterSequenceCases();
 
 }  // namespace
 }  // namespace processor::bench

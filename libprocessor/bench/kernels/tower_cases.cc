@@ -215,7 +215,7 @@ bool RegisterTowerCases() {
   return true;
 }
 
-const bool registered = RegisterTowerCases();
+const bool tower_registered = RegisterTowerCases();
 
 }  // namespace
 }  // namespace processor::bench
