@@ -130,6 +130,7 @@ class EmbeddingGroupOp : public OpKernel {
       const absl::Status made = KeySteps::Make(plan_.keys[k], types[plan_.keys[k].feature], &steps);
       OP_REQUIRES(context, made.ok(),
                   absl::InvalidArgumentError(absl::StrCat("embedding plan: key ", k, ": ", made.message())));
+      if (k > 0) steps.ShareWith(plan_.keys[k - 1], plan_.keys[k]);
       steps_.push_back(std::move(steps));
     }
   }

@@ -60,6 +60,9 @@ void EmbeddingRows::MakeKeys(absl::Span<const KeySteps> steps, const EmbeddingRe
   uint8_t* none = none_.Get(all);
   tstring* made = strings_.Get(all_made);
   keys_.resize(steps.size());
+  // Steps whose results `shared_` has, of the keys before.
+  size_t kept = 0;
+  bool kept_none = false;
   for (size_t k = 0; k < steps.size(); ++k) {
     const KeyValues& values = request.keys[k];
     const int64_t first = values.Begin(begin);
@@ -67,7 +70,20 @@ void EmbeddingRows::MakeKeys(absl::Span<const KeySteps> steps, const EmbeddingRe
     const void* src = static_cast<const char*>(values.values) + first * steps[k].value_size();
     bool any_none;
     keys_[k] = {n, numbers, nullptr, none};
-    if (!steps[k].gives_strings()) {
+    const size_t wanted = k + 1 < steps.size() ? steps[k + 1].shared() : 0;
+    if (steps[k].gives_strings()) kept = 0;
+    if (!steps[k].gives_strings() && kept > 0 && steps[k].shared() == kept) {
+      std::copy_n(shared_.Get(n), n, numbers);
+      if (kept_none) std::copy_n(shared_none_.Get(n), n, none);
+      any_none = steps[k].Finish(kept, n, numbers, none, kept_none);
+    } else if (!steps[k].gives_strings() && wanted > 0) {
+      kept = wanted;
+      kept_none = steps[k].Start(src, n, kept, numbers, none);
+      std::copy_n(numbers, n, shared_.Get(n));
+      if (kept_none) std::copy_n(none, n, shared_none_.Get(n));
+      any_none = steps[k].Finish(kept, n, numbers, none, kept_none);
+    } else if (!steps[k].gives_strings()) {
+      kept = 0;
       any_none = steps[k].Numbers(src, n, numbers, none);
     } else if (steps[k].passes_strings()) {
       keys_[k].strings = static_cast<const tstring*>(src);

@@ -48,7 +48,9 @@ class EmbeddingRows {
   /// Returns the rows of a lookup, one for each value of its key in the block; kNoRow for an ignored value.
   uint32_t* of(int lookup) { return lookups_[lookup]; }
 
-  size_t bytes() const { return numbers_.bytes() + strings_.bytes() + none_.bytes() + rows_.bytes(); }
+  size_t bytes() const {
+    return numbers_.bytes() + strings_.bytes() + none_.bytes() + rows_.bytes() + shared_.bytes() + shared_none_.bytes();
+  }
 
  private:
   // The values of a key in the block.
@@ -67,6 +69,9 @@ class EmbeddingRows {
   GrowingArray<tensorflow::tstring> strings_;
   GrowingArray<uint8_t> none_;
   GrowingArray<uint32_t> rows_;
+  // Numbers of one key after the steps that the next key has as well.
+  GrowingArray<int64_t> shared_;
+  GrowingArray<uint8_t> shared_none_;
 };
 
 }  // namespace processor

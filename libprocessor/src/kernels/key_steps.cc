@@ -15,6 +15,8 @@ namespace {
 using tensorflow::tstring;
 
 constexpr size_t kDigits = 20;  // of a number of 64 bits, with its sign
+// To copy numbers takes as long as a step.
+constexpr size_t kFewSteps = 3;
 
 absl::Status Refused(std::string_view found, std::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(found, ", expected ", expected));
@@ -23,6 +25,11 @@ absl::Status Refused(std::string_view found, std::string_view expected) {
 bool IsInteger(tensorflow::DataType type) {
   return type == tensorflow::DT_INT32 || type == tensorflow::DT_INT64 || type == tensorflow::DT_UINT32 ||
          type == tensorflow::DT_UINT64;
+}
+
+bool Equal(const PlanStep& a, const PlanStep& b) {
+  return a.kind == b.kind && a.first == b.first && a.second == b.second && a.third == b.third && a.key[0] == b.key[0] &&
+         a.key[1] == b.key[1] && a.boundaries == b.boundaries;
 }
 
 bool IsHash(StepKind kind) {
@@ -284,9 +291,19 @@ bool KeySteps::MarkIgnored(const void* values, const int64_t* keys, size_t n, ui
 }
 
 bool KeySteps::Numbers(const void* values, size_t n, int64_t* keys, uint8_t* none) const {
-  size_t i = Load(values, n, keys);
+  const bool any = Start(values, n, steps_.size(), keys, none);
+  return Finish(steps_.size(), n, keys, none, any);
+}
+
+bool KeySteps::Start(const void* values, size_t n, size_t end, int64_t* keys, uint8_t* none) const {
+  const size_t begin = Load(values, n, keys);
   const bool any = ignore_ != IgnoreKind::kNothing && MarkIgnored(values, keys, n, none);
-  for (; i < steps_.size(); ++i) {
+  Run(begin, end, n, keys);
+  return any;
+}
+
+void KeySteps::Run(size_t begin, size_t end, size_t n, int64_t* keys) const {
+  for (size_t i = begin; i < end; ++i) {
     if (steps_[i].kind == StepKind::kToString) {
       if (i + 1 == steps_.size()) break;
       const Step& hash = steps_[i + 1];
@@ -296,14 +313,30 @@ bool KeySteps::Numbers(const void* values, size_t n, int64_t* keys, uint8_t* non
       Apply(steps_[i], n, keys);
     }
   }
+}
+
+bool KeySteps::Finish(size_t begin, size_t n, int64_t* keys, uint8_t* none, bool any) const {
+  Run(begin, steps_.size(), n, keys);
   if (!ignore_negative_) return any;
-  if (ignore_ == IgnoreKind::kNothing) std::memset(none, 0, n);
+  if (!any) std::memset(none, 0, n);
   uint8_t negative = 0;
   for (size_t k = 0; k < n; ++k) {
     none[k] |= keys[k] < 0;
     negative |= none[k];
   }
   return negative != 0;
+}
+
+void KeySteps::ShareWith(const PlanKey& before, const PlanKey& key) {
+  const bool same_values = before.feature == key.feature && before.layout == key.layout &&
+                           before.structure == key.structure && before.ignore == key.ignore &&
+                           before.ignored_string == key.ignored_string && before.ignored_integer == key.ignored_integer;
+  size_t same = 0;
+  const size_t most = same_values ? std::min(before.steps.size(), key.steps.size()) : 0;
+  while (same < most && Equal(before.steps[same], key.steps[same])) ++same;
+  // Digits are made and hashed at once.
+  if (same > 0 && key.steps[same - 1].kind == StepKind::kToString) --same;
+  shared_ = same >= kFewSteps && !gives_strings_ ? same : 0;
 }
 
 bool KeySteps::Strings(const void* values, size_t n, tstring* keys, uint8_t* none) const {

@@ -22,6 +22,13 @@ class KeySteps {
   /// \return INVALID_ARGUMENT if a step does not accept the type that it would get.
   static absl::Status Make(const PlanKey& key, tensorflow::DataType type, KeySteps* steps);
 
+  /// Notes how many first steps are those of the key before in the plan, for the same values; few are not worth it.
+  void ShareWith(const PlanKey& before, const PlanKey& key);
+  /// Returns this number.
+  size_t shared() const { return shared_; }
+  /// Returns the number of steps.
+  size_t count() const { return steps_.size(); }
+
   /// Whether the keys are strings.
   bool gives_strings() const { return gives_strings_; }
   /// Whether the keys are the unchanged strings of the feature.
@@ -36,6 +43,13 @@ class KeySteps {
   ///                ignored values mean nothing.
   /// \return whether any value is ignored.
   bool Numbers(const void* values, size_t n, int64_t* keys, uint8_t* none) const;
+
+  /// Does the first `end` steps of `Numbers`, at least one if there is any that a feature's type needs.
+  /// \return whether any value is ignored, apart from negative numbers.
+  bool Start(const void* values, size_t n, size_t end, int64_t* keys, uint8_t* none) const;
+  /// Does the steps from `begin` on. `any`: what `Start` returned, here or for the key before.
+  /// \return whether any value is ignored.
+  bool Finish(size_t begin, size_t n, int64_t* keys, uint8_t* none, bool any) const;
 
   /// Computes keys for steps that result in strings. Keys that are the strings of the feature are not written.
   bool Strings(const void* values, size_t n, tensorflow::tstring* keys, uint8_t* none) const;
@@ -55,10 +69,12 @@ class KeySteps {
   absl::Status Add(const PlanStep& planned, bool* text, bool* is_unsigned);
   size_t Load(const void* values, size_t n, int64_t* keys) const;
   void Apply(const Step& step, size_t n, int64_t* keys) const;
+  void Run(size_t begin, size_t end, size_t n, int64_t* keys) const;
   bool MarkIgnored(const void* values, const int64_t* keys, size_t n, uint8_t* none) const;
 
   tensorflow::DataType type_ = tensorflow::DT_INVALID;
   size_t value_size_ = 0;
+  size_t shared_ = 0;
   IgnoreKind ignore_ = IgnoreKind::kNothing;
   std::string ignored_string_;
   int64_t ignored_integer_ = 0;

@@ -121,6 +121,42 @@ TEST(KeySteps, BitsAreMixedAndTakenWithoutASign) {
   EXPECT_EQ(Keys<uint64_t>(key, tensorflow::DT_UINT64, {UINT64_MAX - 1, 0}), (std::vector<int64_t>{9, 3}));
 }
 
+TEST(KeySteps, FirstStepsAreSharedWithTheKeyBefore) {
+  const std::vector<PlanStep> mixed = {MakeStep(StepKind::kAdd, 5), MakeStep(StepKind::kXorShift, 30),
+                                       MakeStep(StepKind::kMultiply, 77), MakeStep(StepKind::kBits, 0, 8)};
+  PlanKey before = MakeKey(mixed), key = MakeKey(mixed);
+  key.steps[3].first = 8;
+  const auto shared = [](const PlanKey& one, const PlanKey& other) {
+    KeySteps steps;
+    EXPECT_TRUE(KeySteps::Make(other, tensorflow::DT_INT64, &steps).ok());
+    steps.ShareWith(one, other);
+    return steps.shared();
+  };
+  EXPECT_EQ(shared(before, key), 3u);
+  EXPECT_EQ(shared(before, before), 4u);
+  key.ignore = IgnoreKind::kInteger;
+  EXPECT_EQ(shared(before, key), 0u);
+  before.ignore = IgnoreKind::kInteger;
+  EXPECT_EQ(shared(before, key), 3u);
+  key.feature = 1;
+  EXPECT_EQ(shared(before, key), 0u);
+  key.feature = 0;
+  key.steps[1].first = 29;
+  EXPECT_EQ(shared(before, key), 0u);
+
+  KeySteps steps;
+  ASSERT_TRUE(KeySteps::Make(before, tensorflow::DT_INT64, &steps).ok());
+  const std::vector<int64_t> values = {0, 1, -1, INT64_MIN};
+  std::vector<int64_t> whole(4), parts(4);
+  std::vector<uint8_t> none(4), none_of_parts(4);
+  EXPECT_TRUE(steps.Numbers(values.data(), 4, whole.data(), none.data()));
+  const bool any = steps.Start(values.data(), 4, 3, parts.data(), none_of_parts.data());
+  EXPECT_TRUE(steps.Finish(3, 4, parts.data(), none_of_parts.data(), any));
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(none, (std::vector<uint8_t>{1, 0, 0, 0}));
+  EXPECT_EQ(none_of_parts, none);
+}
+
 TEST(KeySteps, QuotientsAreRoundedDown) {
   const PlanKey key = MakeKey({MakeStep(StepKind::kDivide, 4)});
   EXPECT_EQ(Keys<int64_t>(key, tensorflow::DT_INT64, {-5, -4, -1, 0, 3, 4, INT64_MIN}),
