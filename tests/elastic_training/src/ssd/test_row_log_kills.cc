@@ -38,7 +38,16 @@ void WaitForToken(const std::string& saved, uint64_t token) {
   }
 }
 
-TEST(RowLogKills, LoseNothingThatWasPromised) {
+class RowLogKills : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer lets no fork of a process with threads start others";
+#endif
+  }
+};
+
+TEST_F(RowLogKills, LoseNothingThatWasPromised) {
   const std::string folder = NewFolder("kills"), saved = folder + "/saved";
   std::mt19937_64 random(11);
   uint64_t resumed_token = 0;
@@ -67,7 +76,7 @@ TEST(RowLogKills, LoseNothingThatWasPromised) {
   }
 }
 
-TEST(RowLogKills, AFullDeviceIsAnErrorAndLosesNothing) {
+TEST_F(RowLogKills, AFullDeviceIsAnErrorAndLosesNothing) {
   const std::string folder = NewFolder("full");
   const pid_t child = Start([&] {
     signal(SIGXFSZ, SIG_IGN);
