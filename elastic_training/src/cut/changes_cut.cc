@@ -90,7 +90,7 @@ RowBlock ChangesCut::Read(size_t bytes) {
       out.Append(std::move(kept));
     } else if (!walked_) {
       Walk(may_have_changed, [&](Segment* segment, const std::vector<uint32_t>& rows) {
-        FetchFromSsd(rows);
+        FetchFromSsd(rows, [&](const RowHeader& header) { return header.Has(mark_); });
         for (const uint32_t row : rows) {
           RowHeader& header = store.header(row);
           if (!header.Has(mark_)) continue;

@@ -67,7 +67,12 @@ void TableCut::Keep(Segment* segment, uint32_t row) {
 void TableCut::WalkInto(RowBlock* out) {
   Walk([](uint32_t) { return true; },
        [&](Segment* segment, const std::vector<uint32_t>& rows) {
-         if (out != nullptr) FetchFromSsd(rows);
+         if (out != nullptr) {
+           FetchFromSsd(rows, [&](const RowHeader& header) {
+             const bool unread = (header.count_flags & kCutFlag) != table_->store_.cut_phase;
+             return unread && (!changes_only_ || header.Has(kCheckpointDirty));
+           });
+         }
          for (const uint32_t row : rows) {
            RowHeader& header = table_->store_.header(row);
            if ((header.count_flags & kCutFlag) == table_->store_.cut_phase) continue;

@@ -37,12 +37,13 @@ void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) 
   block->values.insert(block->values.end(), view.weights, view.weights + columns_);
 }
 
-void TableReader::FetchFromSsd(const std::vector<uint32_t>& rows) const {
+void TableReader::FetchFromSsd(const std::vector<uint32_t>& rows,
+                               const std::function<bool(const RowHeader&)>& wanted) const {
   const RowStore& store = table_->store_;
   if (store.log == nullptr) return;
   std::vector<LogPlace> places;
   for (const uint32_t row : rows) {
-    if (store.IsOnSsd(row)) places.push_back(store.stub(row).place);
+    if (store.IsOnSsd(row) && wanted(store.header(row))) places.push_back(store.stub(row).place);
   }
   std::sort(places.begin(), places.end());
   store.log->Fetch(places.data(), places.size());

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class TableReader : public RowKeeper {
   /// `take` does not throw. `walked_` tells the end.
   template <typename Choose, typename Take>
   void Walk(const Choose& choose, const Take& take);
-  /// Asks the device for those of some rows that are on SSD, so that it has many requests at a time.
-  void FetchFromSsd(const std::vector<uint32_t>& rows) const;
+  /// Asks the device for those of some rows that are on SSD and wanted, so that it has many requests at a time.
+  void FetchFromSsd(const std::vector<uint32_t>& rows, const std::function<bool(const RowHeader&)>& wanted) const;
   /// Lets a writer that waits for the segment have it.
   void Rest() const;
   /// Begins to count what is trained, for Rest.
