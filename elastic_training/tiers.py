@@ -49,7 +49,7 @@ class Tiers(TiersSetting):
     """
 
     memory: int | str
-    ssd: str
+    ssd: str | os.PathLike[str]
     ssd_limit: int | str | None = None
     kind: ClassVar[str] = "tiers"
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from elastic_training import _library
 from elastic_training.checkpoints import dense
 from elastic_training.checkpoints.cut import MEMORY_BYTES, Cut, Restoring
 from elastic_training.checkpoints.files import Reader, Writer, sync_folder, write_table
@@ -19,6 +20,8 @@ from elastic_training.checkpoints.step_gate import StepGate
 from elastic_training.checkpoints.tables import Place, match, places_of
 from elastic_training.table import Table
 
+# In a checkpoint that leaves rows on SSD, the token by which tables know it.
+_TOKEN = "token"
 _NAME = re.compile(r"checkpoint-(\d{8})")
 
 
@@ -41,6 +44,9 @@ class Checkpoints:
         Every so many checkpoints all rows are written, between them only those that changed; 1: always all.
     memory_bytes : int
         Training waits while it has changed so many bytes of rows that were not written yet.
+    copy_ssd : bool
+        False leaves the rows of tables with `et.Tiers` that are on SSD there, so that checkpoints and restarts of large
+        tables take less time. Such a checkpoint needs these folders, and keeps files in them that are reclaimed else.
 
     Examples
     --------
@@ -59,6 +65,7 @@ class Checkpoints:
         keep: int = 3,
         full_every: int = 10,
         memory_bytes: int = MEMORY_BYTES,
+        copy_ssd: bool = True,
         **objects: Any,
     ) -> None:
         for name, value in (("keep", keep), ("full_every", full_every), ("memory_bytes", memory_bytes)):
@@ -74,6 +81,7 @@ class Checkpoints:
         self._keep = keep
         self._full_every = full_every
         self._memory_bytes = memory_bytes
+        self._copy_ssd = copy_ssd
         self._gate = StepGate()
         self._saving = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -125,6 +133,7 @@ class Checkpoints:
         with self._saving:
             self.wait()
             for stale in self.directory.glob("checkpoint-*.tmp"):
+                self._forget(stale)
                 shutil.rmtree(stale)
             names = self.names()
             number = int(_NAME.fullmatch(names[-1])[1]) + 1 if names else 1  # type: ignore[index]
@@ -133,7 +142,8 @@ class Checkpoints:
             with self._gate.stopped():
                 values = dense.capture(self._objects())
                 places = self._places()
-                cut = Cut([place.table for place in places], base, token, self._memory_bytes)
+                on_ssd = not self._copy_ssd
+                cut = Cut([place.table for place in places], base, token, self._memory_bytes, on_ssd)
             self._token = 0
             path = self.directory / f"checkpoint-{number:08}"
             if wait:
@@ -167,8 +177,14 @@ class Checkpoints:
         writer = None
         try:
             writer = Writer(folder)
+            left = 0 if self._copy_ssd else token
+            if left:
+                # If this process is killed between the promise and the manifest, the next one has it forgotten.
+                writer.append(_TOKEN, str(token).encode())
+                writer.close_files()
             tables = {
-                place.table.name: {**write_table(writer, cut, i), **place.describe()} for i, place in enumerate(places)
+                place.table.name: {**write_table(writer, cut, i, left), **place.describe()}
+                for i, place in enumerate(places)
             }
             manifest = {"base": self._base if cut.changes_only else None, "tables": tables}
             writer.finish({**manifest, "dense": dense.write(writer, values)})
@@ -192,7 +208,14 @@ class Checkpoints:
             needed.update(reader.folder.name for reader in self._chain(self.directory / name))
         for name in names:
             if name not in needed:
+                self._forget(self.directory / name)
                 shutil.rmtree(self.directory / name)
+
+    def _forget(self, path: Path) -> None:
+        """Tell tables that a checkpoint is gone, which may have left rows on SSD."""
+        if (path / _TOKEN).exists() and (text := (path / _TOKEN).read_bytes()):
+            for place in self._places():
+                _library.ops().elastic_table_forget(place.table.handle, int(text))
 
     @staticmethod
     def _chain(path: Path) -> list[Reader]:
@@ -237,6 +260,9 @@ class Checkpoints:
             for name, description in manifest["tables"].items():
                 state = chain[-1].bytes_of(f"{description['folder']}/filter.bin")
                 restoring = Restoring(tables[name], description, state)
+                left = [left for reader in chain if (left := reader.manifest["tables"][name].get("ssd"))]
+                if left:
+                    restoring.resume(left[-1]["run"], [one["token"] for one in left])
                 for reader in chain:
                     table = reader.manifest["tables"][name]
                     restoring.evict(reader.evicted(table))

@@ -14,6 +14,9 @@ import tensorflow as tf
 from elastic_training import _library
 from elastic_training.table import CANDIDATE, FULL, Table
 
+# In the place of its kind, what a row on SSD has that a checkpoint leaves there: this bit and its place.
+ON_SSD = 1 << 31
+
 MEMORY_BYTES = 256 << 20
 _READ_BYTES = 4 << 20
 
@@ -114,6 +117,8 @@ class Cut(Reading):
         Not 0 if a later cut may be of the changes since this one.
     memory_bytes : int
         Training waits while it has changed so many bytes of rows that were not read yet.
+    leaves_ssd : bool
+        Rows on SSD stay there: of them, the cut has keys, counts and places.
 
     Attributes
     ----------
@@ -122,7 +127,12 @@ class Cut(Reading):
     """
 
     def __init__(
-        self, tables: Sequence[Table], base: int = 0, token: int = 0, memory_bytes: int = MEMORY_BYTES
+        self,
+        tables: Sequence[Table],
+        base: int = 0,
+        token: int = 0,
+        memory_bytes: int = MEMORY_BYTES,
+        leaves_ssd: bool = False,
     ) -> None:
         self.tables = list(tables)
         self.changes_only = False
@@ -130,7 +140,7 @@ class Cut(Reading):
             return
         handles = [table.handle for table in self.tables]
         self._handle, changes_only, steps, occurrences = _library.ops().elastic_table_cut_begin(
-            handles, base, token, memory_bytes
+            handles, base, token, memory_bytes, leaves_ssd=leaves_ssd
         )
         self.changes_only = bool(changes_only)
         self._counters = np.stack([steps.numpy(), occurrences.numpy()], axis=1)
@@ -139,6 +149,11 @@ class Cut(Reading):
         """Return what must be equal in a table that takes the rows, and its counters."""
         step, occurrences = self._counters[position]
         return {**description_of(self.tables[position]), "step": int(step), "occurrences": int(occurrences)}
+
+    def promise(self, position: int) -> str:
+        """Bring the rows of a table that stay on SSD to the device; return the run of its folder, "" if none stay."""
+        run: bytes = _library.ops().elastic_table_cut_promise(self._handle, position).numpy()
+        return run.decode()
 
     def filter(self, position: int) -> bytes:
         """Return the state of the admission filter; may be called once."""
@@ -195,6 +210,12 @@ class Restoring:
         # Refused before any row changes.
         self._set_state(step=-1)
         _library.ops().elastic_table_clear(table.handle)
+        self._left_on_ssd = False
+
+    def resume(self, run: str, tokens: Sequence[int]) -> None:
+        """Let the table take the rows that checkpoints have left in its folder on SSD."""
+        _library.ops().elastic_table_resume(self._table.handle, run, tf.constant(tokens, tf.int64))
+        self._left_on_ssd = True
 
     def _set_state(self, step: int) -> None:
         state = tf.constant(self._filter, tf.string, shape=[len(self._filter)])
@@ -211,6 +232,13 @@ class Restoring:
         if full.any():
             meta = rows.meta[full].astype(np.int64)
             self._table.insert(keys[full], rows.values[:, :dim], rows.values[:, dim:], meta)
+        on_ssd = kinds >= ON_SSD
+        if on_ssd.any():
+            meta = rows.meta[on_ssd].astype(np.int64)
+            _library.ops().elastic_table_adopt(
+                self._table.handle, tf.convert_to_tensor(keys[on_ssd], self._table.key_dtype), meta
+            )
+        full |= on_ssd
         others = ~full if self._candidates else ~full & (kinds != CANDIDATE)
         if others.any():
             self._table.insert(keys[others], meta=rows.meta[others].astype(np.int64))
@@ -218,6 +246,8 @@ class Restoring:
     def end(self) -> None:
         """Set the counters, and the filter, which insertions have changed."""
         self._set_state(step=self._description["step"])
+        if self._left_on_ssd:
+            _library.ops().elastic_table_resume(self._table.handle, "", tf.constant([], tf.int64))
 
 
 def to_json(description: dict[str, Any]) -> bytes:

@@ -109,8 +109,16 @@ def _append_keys(writer: Writer, folder: str, keys: Keys) -> None:
         writer.append(f"{folder}/texts.bin", keys.texts)
 
 
-def write_table(writer: Writer, cut: Cut, position: int) -> dict[str, Any]:
-    """Write the rows of a table, and return what the manifest says of it."""
+def write_table(writer: Writer, cut: Cut, position: int, token: int = 0) -> dict[str, Any]:
+    """Write the rows of a table, and return what the manifest says of it.
+
+    Parameters
+    ----------
+    writer, cut, position
+        Where to, and which table of the cut.
+    token : int
+        Of the cut, if rows on SSD stay there; else 0.
+    """
     folder = f"tables/{position:04}"
     description = cut.describe(position)
     evicted = cut.evicted(position)
@@ -128,6 +136,9 @@ def write_table(writer: Writer, cut: Cut, position: int) -> dict[str, Any]:
         rows += len(block.meta)
         size += block.values.nbytes + block.meta.nbytes + block.keys.numbers.nbytes + len(block.keys.texts)
     writer.append(f"{folder}/filter.bin", cut.filter(position))
+    run = cut.promise(position) if token else ""
+    if run:
+        description["ssd"] = {"run": run, "token": token}
     return {**description, "folder": folder, "parts": parts, "rows": rows, "evicted": len(evicted.numbers)}
 
 

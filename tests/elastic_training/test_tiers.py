@@ -76,6 +76,42 @@ def test_checkpoints_span_both_tiers(tmp_path: Path) -> None:
     assert _equal(_contents(plain.table, 20_000), saved[-1][1])
 
 
+def test_checkpoints_may_leave_rows_on_ssd(tmp_path: Path) -> None:
+    def make() -> tuple[Any, et.Checkpoints]:
+        layer = et.HashEmbedding(DIM, et.Adagrad(0.1), table="ids", tiers=et.Tiers(MEMORY, tmp_path / "ssd"))
+        layer(tf.constant([1]), training=False)
+        return layer, et.Checkpoints(tmp_path / "saved", layer=layer, keep=2, full_every=2, copy_ssd=False)
+
+    layer, checkpoints = make()
+    saved = []
+    for seed in range(4):
+        _train(layer, 25, 20_000, seed)
+        saved.append((checkpoints.save(), _contents(layer.table, 20_000)))
+    meta = np.fromfile(saved[2][0] / "tables/0000/part-00000/meta.bin", np.uint32).reshape(-1, 3)
+    assert (meta[:, 2] >= 1 << 31).sum() > 1000
+    _train(layer, 10, 20_000, seed=9)
+    for path, contents in saved[2:]:
+        checkpoints.restore(path)
+        assert _equal(_contents(layer.table, 20_000), contents)
+    _train(layer, 10, 20_000, seed=10)
+    # Another table begins with the same folder, as in a new process.
+    tf.raw_ops.DestroyResourceOp(resource=layer.table.handle, ignore_lookup_error=False)
+    layer, checkpoints = make()
+    with pytest.raises(tf.errors.FailedPreconditionError, match="restore a checkpoint"):
+        layer.table.insert(np.arange(30_000))
+    assert checkpoints.restore() == saved[3][0]
+    assert _equal(_contents(layer.table, 20_000), saved[3][1])
+    _train(layer, 20, 20_000, seed=11)
+    checkpoints.save()
+    checkpoints.save()
+    checkpoints.save()
+    assert len(list((tmp_path / "ssd" / "ids").glob("promise-*"))) == len(checkpoints.names())
+    plain = et.HashEmbedding(DIM, et.Adagrad(0.1), table="ids")
+    plain(tf.constant([1]), training=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected a table with tiers"):
+        et.Checkpoints(tmp_path / "saved", layer=plain).restore()
+
+
 def test_eviction_and_admission_see_rows_on_ssd(tmp_path: Path) -> None:
     rows = et.Table(
         _config(

@@ -9,7 +9,7 @@ ModelCut::ModelCut(const std::vector<ElasticTable*>& tables, const CutSettings& 
   writers->Stop();
   size_t begun = 0;
   try {
-    for (; begun < cuts_.size(); ++begun) cuts_[begun]->BeginFilter();
+    for (; begun < cuts_.size(); ++begun) cuts_[begun]->BeginFilter(settings_.leaves_ssd ? settings_.token : 0);
   } catch (...) {
     for (size_t i = 0; i < begun; ++i) cuts_[i]->EndFilter();
     writers->Resume();

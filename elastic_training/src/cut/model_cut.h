@@ -21,6 +21,8 @@ struct CutSettings {
   uint64_t token = 0;
   /// Writers wait while they have kept so much and it is not read [bytes].
   size_t memory_bytes = size_t{256} << 20;
+  /// Rows on SSD stay there: the cut has their places, and the log keeps them for `token` until it is told to forget it.
+  bool leaves_ssd = false;
 };
 
 class ModelCut final : public ModelReader {

@@ -10,6 +10,9 @@
 
 namespace elastic_training {
 
+/// In the place of its kind, what a row on SSD has that a checkpoint leaves there: this bit and its place in the log.
+constexpr uint32_t kOnSsdKind = 1u << 31;
+
 struct RowBlock {
   /// Keys, or fingerprints of strings [n].
   std::vector<uint64_t> keys;

@@ -16,6 +16,21 @@ constexpr size_t kKeptBytes = 128 << 10;
 TableCut::TableCut(ElasticTable* table, CutMemory* memory)
     : TableReader(table, kCheckpointConsumer, table->layout().dim + table->layout().slots), memory_(memory) {}
 
+void TableCut::BeginFilter(uint64_t pin) {
+  if (pin != 0 && table_->log() != nullptr) {
+    table_->log()->Pin(pin);
+    pin_ = pin;
+    leaves_ssd_ = true;
+  }
+  table_->admission().BeginCut();
+}
+
+std::string TableCut::Promise() {
+  if (pin_ == 0) return "";
+  table_->log()->Promise(pin_);
+  return table_->log()->run();
+}
+
 bool TableCut::HasChangesSince(uint64_t base) const {
   const std::lock_guard<std::mutex> lock(table_->tombstones_mutex_);
   return base != 0 && table_->last_cut_.load() == base && !table_->tombstones_[kCheckpointConsumer].lost;
@@ -67,7 +82,7 @@ void TableCut::Keep(Segment* segment, uint32_t row) {
 void TableCut::WalkInto(RowBlock* out) {
   Walk([](uint32_t) { return true; },
        [&](Segment* segment, const std::vector<uint32_t>& rows) {
-         if (out != nullptr) {
+         if (out != nullptr && !leaves_ssd_) {
            FetchFromSsd(rows, [&](const RowHeader& header) {
              const bool unread = (header.count_flags & kCutFlag) != table_->store_.cut_phase;
              return unread && (!changes_only_ || header.Has(kCheckpointDirty));
@@ -127,6 +142,7 @@ bool TableCut::End(uint64_t token) {
   const std::lock_guard<std::mutex> lock(read_mutex_);
   if (ended_) return whole_;
   ended_ = true;
+  if (pin_ != 0 && token == 0) table_->log()->Forget(pin_);
   if (begun_) {
     whole_ = walked_;
     // All rows must have the bit of this phase before the next cut.

@@ -59,8 +59,8 @@ class TableCut final : public TableReader {
 
   /// Whether a cut of the changes since cut `base` is possible. Writers are stopped for this and the next two functions.
   bool HasChangesSince(uint64_t base) const;
-  /// May throw std::bad_alloc.
-  void BeginFilter() { table_->admission().BeginCut(); }
+  /// `pin`: token by which the log keeps the rows on SSD, 0 if the cut reads them. May throw std::bad_alloc, SsdError.
+  void BeginFilter(uint64_t pin);
   void EndFilter() { table_->admission().EndCut(); }
   /// `tracks`: the next cut may be one of changes, so the keys that are evicted from now on are recorded.
   void Begin(bool changes_only, bool tracks);
@@ -68,6 +68,8 @@ class TableCut final : public TableReader {
   void Keep(Segment* segment, uint32_t row) override;
 
   RowBlock Read(size_t bytes) override;
+  /// Brings the rows that stay on SSD to the device, and returns the run of the log; "" if none stay. \throws SsdError
+  std::string Promise();
   /// Returns the state of the filter. \throws std::runtime_error if it was taken before, or the cut has ended.
   std::string TakeFilter();
 
@@ -86,7 +88,7 @@ class TableCut final : public TableReader {
   CutMemory* const memory_;
   bool begun_ = false, ended_ = false, whole_ = false, changes_only_ = false, takes_marks_ = false,
        filter_taken_ = false;
-  uint64_t step_ = 0;
+  uint64_t step_ = 0, pin_ = 0;
   std::atomic<bool> out_of_memory_{false}, unreadable_{false};
 
   std::mutex queue_mutex_;

@@ -26,9 +26,11 @@ void TableReader::LetOthersBegin() {
 }
 
 void TableReader::Append(const Segment& segment, uint32_t row, RowBlock* block) const {
-  const RowView view = table_->ViewOf(segment, row);
+  const bool stays = leaves_ssd_ && table_->store_.IsOnSsd(row);
+  const RowView view = stays ? table_->HeaderOf(segment, row) : table_->ViewOf(segment, row);
+  const uint32_t kind = stays ? kOnSsdKind | table_->store_.stub(row).place : static_cast<uint32_t>(view.kind);
   block->keys.push_back(view.key);
-  for (const uint32_t value : {view.touch, view.count, static_cast<uint32_t>(view.kind)}) block->meta.push_back(value);
+  for (const uint32_t value : {view.touch, view.count, kind}) block->meta.push_back(value);
   if (table_->config().string_keys) {
     block->lengths.push_back(static_cast<uint32_t>(view.text.size()));
     block->texts.append(view.text);

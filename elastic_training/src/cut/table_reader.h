@@ -45,6 +45,8 @@ class TableReader : public RowKeeper {
 
   ElasticTable* const table_;
   bool walked_ = false;
+  /// Rows on SSD are not read: the cut has their places.
+  bool leaves_ssd_ = false;
   uint64_t occurrences_ = 0;
   ElasticTable::Tombstones evicted_;
 

@@ -35,6 +35,7 @@ REGISTER_OP("ElasticTableCutBegin")
     .Output("steps: int64")
     .Output("occurrences: int64")
     .Attr("N: int >= 1")
+    .Attr("leaves_ssd: bool = false")
     .SetIsStateful()
     .SetShapeFn(ScalarsAndColumns)
     .Doc(R"doc(
@@ -48,6 +49,7 @@ cut: handle; the cut ends with the last copy of it.
 changes_only: whether rows are the changes since `base`; otherwise all rows, because a table does not know its changes.
 steps: [N] updates of each table.
 occurrences: [N] keys that training has looked up in each table.
+leaves_ssd: whether rows on SSD stay there: the cut then has their places, and `token` is what ElasticTableForget takes.
 )doc");
 
 REGISTER_OP("ElasticTableCutRead")
@@ -106,6 +108,20 @@ table: position in the list of ElasticTableCutBegin.
 state: scalar, for ElasticTableSetState.
 )doc");
 
+REGISTER_OP("ElasticTableCutPromise")
+    .Input("cut: resource")
+    .Input("table: int64")
+    .Output("run: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShape)
+    .Doc(R"doc(
+Brings the rows of a cut that stay on SSD to the device; they can be resumed from then on.
+
+cut: handle of the cut, all of whose rows were read.
+table: position in the list of ElasticTableCutBegin.
+run: scalar, for ElasticTableResume; empty if no rows stay on SSD.
+)doc");
+
 REGISTER_OP("ElasticTableCutEnd")
     .Input("cut: resource")
     .Input("succeeded: bool")
@@ -124,6 +140,7 @@ class CutBeginOp : public OpKernel {
  public:
   explicit CutBeginOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("N", &count_));
+    OP_REQUIRES_OK(context, context->GetAttr("leaves_ssd", &leaves_ssd_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -138,6 +155,7 @@ class CutBeginOp : public OpKernel {
     settings.base = static_cast<uint64_t>(scalar(0));
     settings.token = static_cast<uint64_t>(scalar(1));
     settings.memory_bytes = static_cast<size_t>(scalar(2));
+    settings.leaves_ssd = leaves_ssd_;
     ModelCut* cut = nullptr;
     BeginCut(context, count_, [&](const std::vector<ElasticTable*>& tables) {
       auto made = std::make_unique<ModelCut>(tables, settings);
@@ -158,6 +176,7 @@ class CutBeginOp : public OpKernel {
 
  private:
   int count_ = 0;
+  bool leaves_ssd_ = false;
 };
 
 // An op on one table of a cut.
@@ -242,6 +261,20 @@ class CutFilterOp final : public CutTableOp {
   }
 };
 
+class CutPromiseOp final : public CutTableOp {
+ public:
+  using CutTableOp::CutTableOp;
+
+ protected:
+  absl::Status Run(OpKernelContext* context, TableReader* cut) override {
+    auto* const with_pin = dynamic_cast<TableCut*>(cut);
+    if (with_pin == nullptr) return TableError(cut->table(), "the cut is one of changes, expected a checkpoint's");
+    Tensor* run = nullptr;
+    if (absl::Status s = context->allocate_output(0, TensorShape({}), &run); !s.ok()) return s;
+    return Guarded(cut->table(), [&] { run->scalar<tensorflow::tstring>()() = with_pin->Promise(); });
+  }
+};
+
 class CutEndOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -261,6 +294,7 @@ REGISTER_KERNEL_BUILDER(Name("ElasticTableCutBegin").Device(tensorflow::DEVICE_C
 REGISTER_KERNEL_BUILDER(Name("ElasticTableCutRead").Device(tensorflow::DEVICE_CPU), CutReadOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableCutEvicted").Device(tensorflow::DEVICE_CPU), CutEvictedOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableCutFilter").Device(tensorflow::DEVICE_CPU), CutFilterOp);
+REGISTER_KERNEL_BUILDER(Name("ElasticTableCutPromise").Device(tensorflow::DEVICE_CPU), CutPromiseOp);
 REGISTER_KERNEL_BUILDER(Name("ElasticTableCutEnd").Device(tensorflow::DEVICE_CPU), CutEndOp);
 
 }  // namespace

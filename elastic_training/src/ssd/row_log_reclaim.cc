@@ -147,6 +147,7 @@ void RowLog::Forget(uint64_t token) {
   const std::lock_guard<std::mutex> lock(mutex_);
   pins_.erase(token);
   folder_.Remove(token);
+  if (waits_ && folder_.promises().empty()) LoadPromises();
   const std::set<uint32_t> retired = retired_;
   for (const uint32_t id : retired) Retire(id);
 }

@@ -146,6 +146,9 @@ class ElasticTable {
   int64_t rows_in_memory() const { return store_.full_rows.load(std::memory_order_relaxed); }
   /// Asks the device for rows on SSD that a call will look up.
   void Prefetch(const KeyBatch& keys) const;
+  /// Adds rows that a checkpoint has left on SSD at `places` [count]; `rows` has touches and counts. The log has resumed the
+  /// checkpoint. \throws SsdError if one is not there.
+  void Adopt(const KeyBatch& keys, const RowContents& rows, const LogPlace* places);
   /// Appends a row of the log again, if it is still at `place`.
   void MoveInLog(const RowLog::Row& row, LogPlace place);
 

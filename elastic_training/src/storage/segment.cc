@@ -18,6 +18,12 @@ uint32_t Room(size_t rows, uint64_t prefix) {
   return static_cast<uint32_t>(rows * (1.2 + 0.2 * Draw(prefix, static_cast<int>(rows)))) + 1;
 }
 
+float NormOf(const float* weights, size_t dim) {
+  double squares = 0;
+  for (size_t i = 0; i < dim; ++i) squares += static_cast<double>(weights[i]) * weights[i];
+  return static_cast<float>(std::sqrt(squares));
+}
+
 }  // namespace
 
 void Segment::DrawSplit() { split_rows_ = static_cast<uint32_t>(kMinSplitRows * std::exp2(Draw(prefix_, depth_))); }
@@ -155,15 +161,23 @@ uint32_t Segment::MoveToSsd(uint64_t hash, uint32_t row) {
     GiveBack(record);
     throw;
   }
-  double squares = 0;
-  for (size_t i = 0; i < store_.layout.dim; ++i) squares += static_cast<double>(values[i]) * values[i];
   RowHeader& header = CopyHeader(row, record);
   header.Set(kOnSsdFlag);
-  store_.stub(record) = {place, static_cast<float>(std::sqrt(squares))};
+  store_.stub(record) = {place, NormOf(values, store_.layout.dim)};
   --counts_.full;
   ++counts_.ssd;
   index_.Replace(hash, row, record);
   GiveBack(row);
+  return record;
+}
+
+uint32_t Segment::AddOnSsd(const KeyRef& key, LogPlace place, const float* values) {
+  const uint32_t record = Add(key, /*record=*/true);
+  RowHeader& header = store_.header(record);
+  header.Set(kOnSsdFlag);
+  store_.stub(record) = {place, NormOf(values, store_.layout.dim)};
+  ++counts_.ssd;
+  store_.MarkDirty(record, &header);
   return record;
 }
 

@@ -164,6 +164,8 @@ class Segment {
   uint32_t Release(uint64_t hash, uint32_t row);
   /// Moves weights and slots of a full row to the log; what remains is a record. \throws SsdError without a change
   uint32_t MoveToSsd(uint64_t hash, uint32_t row);
+  /// Adds the record of a row on SSD for a key that has none; the log has it already.
+  uint32_t AddOnSsd(const KeyRef& key, LogPlace place, const float* values);
   /// Gives the record of a row on SSD a full row with the values that were read from the log [dim + slots].
   uint32_t MoveToMemory(uint64_t hash, uint32_t record, const float* values);
   /// Tells that the log has a row on SSD at another place.

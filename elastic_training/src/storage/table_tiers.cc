@@ -81,8 +81,46 @@ void ElasticTable::MoveInLog(const RowLog::Row& row, LogPlace place) {
              store_.stub(candidate).place == place;
     });
     if (record == kNoRow) return;
+    // A cut that has begun has pinned the files of its instant only.
+    segment->Keep(record);
     segment->Relocate(record, store_.log->Append(row, /*moves=*/true));
   });
+}
+
+void ElasticTable::Adopt(const KeyBatch& keys, const RowContents& rows, const LogPlace* places) {
+  if (store_.log == nullptr) {
+    throw std::invalid_argument("rows of the checkpoint are on SSD, expected a table with tiers");
+  }
+  KeyScratch& scratch = KeyScratch::OfThread();
+  scratch.Hash(keys);
+  scratch.pending.resize(keys.count);
+  std::iota(scratch.pending.begin(), scratch.pending.end(), 0u);
+  // All records are read, so that what is damaged is found now.
+  const size_t values = layout().dim + layout().slots;
+  scratch.ssd_values.resize(keys.count * values);
+  std::vector<uint8_t> found(keys.count);
+  store_.log->Read(places, keys.keys, keys.count, scratch.ssd_values.data(), values, found.data());
+  if (const auto missing = std::find(found.begin(), found.end(), 0); missing != found.end()) {
+    throw SsdError(SsdError::Kind::kDamaged, config_.tiers.folder + ": no row of key " +
+                                                 std::to_string(keys.keys[missing - found.begin()]) +
+                                                 ", which the checkpoint has left there");
+  }
+  int growths = LookupCounts().growths;
+  ForEachGroup<false>(
+      &scratch, [&](Segment* segment, const uint32_t* positions, size_t count, std::vector<uint32_t>* again) {
+        size_t p = 0;
+        for (; p < count && !segment->must_split(); ++p) {
+          const uint32_t i = positions[p];
+          const KeyRef key = keys.at(i, scratch.hashes[i]);
+          store_.log->Adopt(places[i]);
+          if (const uint32_t row = segment->Find(key); row != kNoRow) segment->Remove(key.hash, row);
+          RowHeader& header = store_.header(segment->AddOnSsd(key, places[i], &scratch.ssd_values[i * values]));
+          header.touch = static_cast<uint32_t>(rows.touches[i]);
+          header.Count(static_cast<uint32_t>(std::min<int64_t>(rows.counts[i], RowHeader::kMaxCount)));
+        }
+        again->insert(again->end(), positions + p, positions + count);
+        Grow(segment, &growths);
+      });
 }
 
 }  // namespace elastic_training
