@@ -196,8 +196,9 @@ bench-live: lib $(VENV)/.stamp-bench
 bench-elastic: lib $(VENV)/.stamp-bench .venv-tfra/.stamp
 	$(Q)$(BIN)/python -m load_tests.bench_elastic $(BENCH_ARGS)
 
-## bench-tiers: measure tables larger than memory; 15 min, 9 GB of disk (BENCH_ARGS='--folder /ssd')
+## bench-tiers: measure tables larger than memory; 35 min, 9 GB of disk (BENCH_ARGS='--folder /ssd')
 bench-tiers: lib $(VENV)/.stamp-bench
+	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_row_log
 	$(Q)$(BIN)/python -m load_tests.bench_tiers $(BENCH_ARGS)
 
 ## bench-graph-tools: measure what graph-tools saves on real exports (CASES='exports nodes')

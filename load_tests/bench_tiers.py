@@ -26,13 +26,15 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish_cases, make_console
 from load_tests.bench_elastic import case_table
-from load_tests.tiers import serving
+from load_tests.tiers import kills, serving, training
 from load_tests.tiers.setup import Setup
 
 __all__ = ["CASES", "main"]
 
 CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, Any]], list[Target]]]] = {
     "serving": (serving.measure, serving.judge),
+    "training": (training.measure, training.judge),
+    "kills": (kills.measure, kills.judge),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests.tiers import serving
+from load_tests.tiers import kills, serving, training
 from load_tests.tiers.served_table import BATCH, IDS, Zipf, keys_of
 from load_tests.tiers.setup import Setup
 
@@ -49,3 +49,25 @@ def test_a_tiered_model_is_measured_beside_one_in_memory(tmp_path: Path) -> None
     assert case["cold_start"]["tables"]["tier"] == "tiered"
     assert case["memory_bytes"] < case["table_bytes"]
     assert {target.name.split(":")[0] for target in serving.judge(case)} == {"serving"}
+
+
+def test_judges_of_training_find_what_misses_a_target() -> None:
+    good = {"ratios": {"update_cpu_s": 20.0, "read_cpu_s": 5.0}, "worst_batch": 2.0, "space": 1.5}
+    bad = {"ratios": {"update_cpu_s": 19.9, "read_cpu_s": 4.9}, "worst_batch": 2.1, "space": 1.6}
+    assert [target.ok for target in training.judge(good)] == [True] * 4
+    assert [target.ok for target in training.judge(bad)] == [False] * 4
+    assert [kills.judge({"wrong": wrong})[0].ok for wrong in (0, 1)] == [True, False]
+
+
+def test_kills_find_rows_that_differ_from_what_was_trained() -> None:
+    import elastic_training as et
+
+    table = et.Table(et.TableConfig("rows", kills.DIM, optimizer=et.SGD(kills.RATE), initializer=et.Zeros()))
+    assert kills.wrong_rows(table, 0) == 0
+    keys, counts = np.unique(kills.batch_of(0), return_counts=True)
+    weights = np.repeat(-kills.RATE * counts[:, None], kills.DIM, axis=1).astype(np.float32)
+    table.insert(keys, weights, meta=np.stack([counts, counts, np.ones_like(counts)], axis=1))
+    assert kills.wrong_rows(table, 1) == 0
+    table.evict(keys[:2])
+    table.insert(keys[2:3], weights[2:3] + 1)
+    assert kills.wrong_rows(table, 1) == 3
