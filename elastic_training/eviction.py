@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from elastic_training._settings import Setting
 
@@ -24,7 +24,7 @@ class Trigger(Setting):
 
 @dataclass(frozen=True, eq=False)
 class Rows(Trigger):
-    """Begin a sweep when the table has more than `limit` rows.
+    """Begin a sweep when the table has more than `limit` rows; it looks once a second, or after 64 updates.
 
     The sweep evicts what the strategy condemns; if that is not enough, further rows in the strategy's order, until
     `keep` times the limit are left.
@@ -82,6 +82,12 @@ class Eviction(Setting):
             kinds = "a sequence of Rows, Bytes, Interval"
             raise ValueError(f"{type(self).__name__}: triggers is {triggers!r}, expected {kinds}")
         object.__setattr__(self, "triggers", tuple(Trigger.of(trigger) for trigger in triggers))
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        if isinstance(value, Trigger):
+            raise ValueError(f"evict: {value} is a trigger, expected a strategy with it: Ttl(days=30, triggers=[...])")
+        return super().of(value)
 
     def to_config(self) -> dict[str, Any]:
         return {**super().to_config(), "triggers": [trigger.to_config() for trigger in self.triggers]}

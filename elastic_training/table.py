@@ -182,7 +182,11 @@ class Table:
         return _library.ops().elastic_table_step(self.handle)
 
     def stats(self) -> dict[str, Any]:
-        """Return the counters of the table."""
+        """Return the counters of the table.
+
+        Among them are `evicted`, rows that left, and `eviction`: {`sweep_evicted`: rows and candidates that left by
+        sweeps, `sweeps`, ...}.
+        """
         return dict(json.loads(_library.ops().elastic_table_stats(self.handle).numpy()))
 
     def size(self) -> int:

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import elastic_training as et
@@ -60,6 +61,11 @@ def test_updates_sweep_when_the_table_has_too_many_rows() -> None:
     # The oldest have left.
     assert table.read([1_990]).meta[0, 2] == 0
     assert table.read([2_010]).meta[0, 2] == 1
+
+
+def test_trigger_without_a_strategy_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"evict: Rows\(limit=100, keep=0.9\) is a trigger, expected a strategy"):
+        et.HashEmbedding(4, evict=et.Rows(100))
 
 
 def test_updates_without_triggers_evict_nothing() -> None:

@@ -151,12 +151,15 @@ bool Eviction::running() const {
 }
 
 void Eviction::Step() {
-  const double start = CpuSeconds();
-  if (phase_ == Phase::kSample) {
-    SampleSegment();
-  } else {
-    SweepSegment();
-  }
+  const double start = CpuSeconds(), end = Seconds() + step_s_;
+  // Segments of small tables take microseconds. At one a step, a sweep would take as many updates as there are segments.
+  do {
+    if (phase_ == Phase::kSample) {
+      SampleSegment();
+    } else {
+      SweepSegment(end);
+    }
+  } while (phase_ != Phase::kIdle && Seconds() < end);
   longest_step_s_ = std::max(longest_step_s_, CpuSeconds() - start);
 }
 
@@ -228,8 +231,7 @@ RowFate Eviction::FateOf(const RowView& row) const {
   return RowFate::kKeep;
 }
 
-void Eviction::SweepSegment() {
-  const double end = Seconds() + step_s_;
+void Eviction::SweepSegment(double end) {
   size_t seen = 0, evicted = 0;
   bool stopped = false;
   const uint64_t next = table_->Sweep(cursor_, [&](const RowView& row) {

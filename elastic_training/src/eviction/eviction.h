@@ -3,7 +3,8 @@
 //
 // Triggers say when a sweep begins: more rows or bytes than a limit, an interval, or by hand. The strategy says
 // which rows it evicts. A sweep passes over the segments in the order of hashes. After each update of the table one step is
-// taken, of about a millisecond: it locks one segment, whose rows other threads then wait for; all others they use.
+// taken, of about a millisecond: it locks one segment at a time, whose rows other threads then wait for; all others they
+// use.
 //
 // A limit wants more rows to leave than the strategy condemns: the sweep first reads the values of some thousand rows (keys
 // of a segment are a random sample) and evicts all rows below the quantile that leaves `keep` times the limit.
@@ -59,7 +60,7 @@ class Eviction {
   void Begin(uint32_t now);
   void Step();
   void SampleSegment();
-  void SweepSegment();
+  void SweepSegment(double end);
   void FindCut();
   void RaiseCut(const Limit& limit, double excess_share);
   RowFate FateOf(const RowView& row) const;

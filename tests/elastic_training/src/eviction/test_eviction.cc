@@ -194,6 +194,20 @@ TEST(Eviction, RowsOverTheLimitLeaveInTheOrderOfTheStrategy) {
   EXPECT_GE(keys.begin()->first, 3900);
 }
 
+TEST(Eviction, LimitsOfSmallTablesActWithinAboutASecond) {
+  SweptTable swept(Policy(Strategy("ttl", {{"days", 300}}), {{{"kind", "rows"}, {"limit", 1000}}}));
+  int64_t most = 0;
+  for (int64_t update = 0; update < 200; ++update) {
+    const auto now = static_cast<uint32_t>(update / 8);
+    swept.Train(Range(update * 200, update * 200 + 200), now);
+    swept.eviction.AfterUpdate(now);
+    most = std::max<int64_t>(most, swept.table.counts().full);
+  }
+  // A second brings 1,600 rows; a sweep takes an update or, on a busy machine, a few.
+  EXPECT_LT(most, 5000);
+  EXPECT_GT(swept.eviction.Stats()["sweeps"], 10);
+}
+
 TEST(Eviction, RowsOfEqualValuesLeaveByChance) {
   SweptTable swept(
       Policy(Strategy("count_decay", {{"minimum", 0}}), {{{"kind", "rows"}, {"limit", 10000}, {"keep", 0.5}}}));
