@@ -200,11 +200,19 @@ def _eviction(table: Table, count: int, touch: int, norm: float) -> str:
     return rule + also
 
 
+def _span(seconds: float) -> str:
+    """Return a time in the largest unit of which it has at least one."""
+    for unit, size in (("days", DAY_S), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
 def _ttl(strategy: Any, count: int, idle_s: float, norm: float) -> str:
     left = strategy.days * DAY_S - idle_s
     if left < 0:
-        return f"the next sweep evicts it: not met for {idle_s / DAY_S:.1f} days, kept for {strategy.days:g}"
-    return f"evicted in {left / DAY_S:.1f} days, unless training meets it before"
+        return f"the next sweep evicts it: not met for {_span(idle_s)}, kept for {_span(strategy.days * DAY_S)}"
+    return f"evicted in {_span(left)}, unless training meets it before"
 
 
 def _count_decay(strategy: Any, count: int, idle_s: float, norm: float) -> str:
@@ -214,8 +222,8 @@ def _count_decay(strategy: Any, count: int, idle_s: float, norm: float) -> str:
         return f"the next sweep evicts it: its decayed count is {value:.3g}, below {strategy.minimum:g}"
     if not strategy.minimum:
         return f"its decayed count is {value:.3g}, and no count is too low"
-    days = math.log2(value / strategy.minimum) * strategy.half_life_days
-    return f"its decayed count is {value:.3g}; evicted in {days:.1f} days, unless training meets it before"
+    left_s = math.log2(value / strategy.minimum) * half_life_s
+    return f"its decayed count is {value:.3g}; evicted in {_span(left_s)}, unless training meets it before"
 
 
 def _l2_norm(strategy: Any, count: int, idle_s: float, norm: float) -> str:

@@ -133,7 +133,9 @@ def test_released_row() -> None:
 @pytest.mark.parametrize(
     ("strategy", "count", "idle_days", "weights", "text"),
     [
-        (et.Ttl(days=10), 5, 12, 1, "not met for 12.0 days, kept for 10"),
+        (et.Ttl(days=10), 5, 12, 1, "not met for 12.0 days, kept for 10.0 days"),
+        (et.Ttl(days=1 / 1440), 5, 0.125, 1, "not met for 3.0 hours, kept for 1.0 minutes"),
+        (et.Ttl(days=1e-5), 5, 0.125, 1, "not met for 3.0 hours, kept for 0.9 s"),
         (et.Ttl(days=10), 5, 7, 1, "evicted in 3.0 days"),
         (et.CountDecay(half_life_days=2, minimum=1), 6, 6, 1, "its decayed count is 0.75, below 1"),
         (et.CountDecay(half_life_days=2, minimum=1), 8, 4, 1, "its decayed count is 2; evicted in 2.0 days"),
