@@ -39,7 +39,7 @@ class Checkpoints:
     objects : models, layers, optimizers, modules, variables and tables by name
         A compiled Keras model brings its optimizer.
     keep : int
-        How many checkpoints to keep, besides those that they build on.
+        How many checkpoints to keep, besides those that they build on: up to `full_every` more.
     full_every : int
         Every so many checkpoints all rows are written, between them only those that changed; 1: always all.
     memory_bytes : int

@@ -42,7 +42,7 @@ class HashEmbedding(HashEmbeddingParts, KerasTrap, keras.layers.Layer):
 
     Examples
     --------
-    >>> user = HashEmbedding(16, optimizer=GroupAdagrad(0.05, l21=1e-4), evict=Ttl(days=30))(user_id)
+    >>> user = HashEmbedding(16, optimizer=Adagrad(0.05), evict=Ttl(days=30))(user_id)
     """
 
     _saving = keras.saving
