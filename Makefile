@@ -196,7 +196,7 @@ bench-live: lib $(VENV)/.stamp-bench
 bench-elastic: lib $(VENV)/.stamp-bench .venv-tfra/.stamp
 	$(Q)$(BIN)/python -m load_tests.bench_elastic $(BENCH_ARGS)
 
-## bench-tiers: measure tables larger than memory; 35 min, 9 GB of disk (BENCH_ARGS='--folder /ssd')
+## bench-tiers: measure tables larger than memory; 65 min, 9 GB of disk (BENCH_ARGS='--folder /ssd')
 bench-tiers: lib $(VENV)/.stamp-bench
 	$(Q)$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target bench_row_log
 	$(Q)$(BIN)/python -m load_tests.bench_tiers $(BENCH_ARGS)

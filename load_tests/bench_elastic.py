@@ -28,7 +28,7 @@ from load_tests._benchmark import BenchmarkParser
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish_cases, make_console
-from load_tests.elastic import admission, dlrm, lasso, lookup, memory, pauses, step, studies, threads
+from load_tests.elastic import admission, binary_codes, dlrm, lasso, lookup, memory, pauses, step, studies, threads
 from load_tests.elastic.setup import Setup
 
 __all__ = ["CASES", "case_table", "main"]
@@ -46,7 +46,11 @@ CASES: dict[str, tuple[Measure, Judge]] = {
     "pauses": (pauses.measure, pauses.judge),
 }
 
-_SHOWS: dict[str, Callable[[Any], Table]] = {"lasso": lasso.show, "admission": admission.show}
+_SHOWS: dict[str, Callable[[Any], Table]] = {
+    "lasso": lasso.show,
+    "admission": admission.show,
+    "codes": binary_codes.show,
+}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -26,7 +26,8 @@ from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
 from load_tests._report import Target, finish_cases, make_console
 from load_tests.bench_elastic import case_table
-from load_tests.tiers import kills, serving, training
+from load_tests.elastic import binary_codes, code_lookups
+from load_tests.tiers import codes, kills, serving, training
 from load_tests.tiers.setup import Setup
 
 __all__ = ["CASES", "main"]
@@ -35,6 +36,8 @@ CASES: dict[str, tuple[Callable[[Setup], dict[str, Any]], Callable[[dict[str, An
     "serving": (serving.measure, serving.judge),
     "training": (training.measure, training.judge),
     "kills": (kills.measure, kills.judge),
+    "codes": (codes.measure, binary_codes.judge),
+    "code_lookups": (codes.measure_lookups, code_lookups.judge),
 }
 
 

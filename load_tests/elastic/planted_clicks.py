@@ -48,7 +48,7 @@ class PlantedClicks:
 
     The logit of a click is the item's appeal; a user with tastes adds an inclination of their own, and the product of
     their taste with the item's properties. Users with tastes are as a rule more active, as regular visitors are, but
-    activities vary so much (lognormal, with a standard deviation of 1) that some of them are rare, and many of the
+    activities vary so much (lognormal) that some of them are rare, and many of the
     others are not.
 
     Parameters
@@ -64,6 +64,8 @@ class PlantedClicks:
         How many times as active users with tastes are.
     properties : int
         Length of a taste.
+    spread : float
+        Standard deviation of the logarithm of a user's activity.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class PlantedClicks:
         activity: float = 5.0,
         boost: float = 15.0,
         properties: int = 3,
+        spread: float = 1.0,
     ) -> None:
         self._random = random = np.random.default_rng([seed, users, items])
         self.planted = random.random(users) < share
-        self._activity = random.lognormal(-0.5, 1.0, users) * activity * np.where(self.planted, boost, 1.0)
+        activities = random.lognormal(-spread * spread / 2, spread, users) * activity
+        self._activity = activities * np.where(self.planted, boost, 1.0)
         self._tastes = random.normal(0, 1.5, (users, properties)).astype(np.float32) * self.planted[:, None]
         self._inclination = random.normal(0, 1.5, users).astype(np.float32) * self.planted
         self._properties = random.normal(0, 1, (items, properties)).astype(np.float32)
