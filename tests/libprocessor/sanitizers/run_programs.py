@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def main() -> int:
     models = (arguments.build / "models").resolve()
     export_models(models)
     # The program makes it, which a former run has done.
-    state = arguments.build / "state"
+    state = arguments.build.resolve() / "state"
     shutil.rmtree(state, ignore_errors=True)
     parameters_of = {
         "processor_tests": [],
@@ -66,10 +67,18 @@ def main() -> int:
     failed = []
     for name in arguments.programs:
         begin = time.monotonic()
-        command = [str(arguments.build / "tests" / name), *parameters_of[name]]
-        ended = subprocess.run(
-            command, env={**os.environ, **OPTIONS}, text=True, errors="replace", capture_output=True, check=False
-        )
+        command = [str(arguments.build.resolve() / "tests" / name), *parameters_of[name]]
+        # Some write files where they run.
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run(
+                command,
+                cwd=folder,
+                env={**os.environ, **OPTIONS},
+                text=True,
+                errors="replace",
+                capture_output=True,
+                check=False,
+            )
         print(
             f"{name}: {'passed' if ended.returncode == 0 else 'FAILED'} in {time.monotonic() - begin:.1f} s", flush=True
         )
