@@ -36,6 +36,7 @@ LONGEST_FIRST = [
     "serving_proxy/deploy/test_full_disk.py",
     "load_tests/test_bench_deepctr.py",
     "serving_proxy/cores/test_end_to_end.py",
+    "serving_proxy/guard/test_end_to_end.py",
     "test_docs.py",
 ]
 
