@@ -11,6 +11,7 @@ import tensorflow as tf
 from elastic_training.checkpoints.keras_store import TablesInStore
 from elastic_training.checkpoints.trackable_rows import TablesAsChildren
 from elastic_training.layers import shared_tables
+from elastic_training.layers.copied_weights import WeightsWithoutRows
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.group import FeatureGroup
 from elastic_training.layers.keys import is_key
@@ -27,7 +28,7 @@ def training_of(owner: str, training: Any) -> bool | None:
     return bool(value)
 
 
-class LayerParts(TablesInStore, TablesAsChildren):
+class LayerParts(TablesInStore, TablesAsChildren, WeightsWithoutRows):
     """A mixin of Keras layers; `_saving` is the module `saving` of their Keras."""
 
     _saving: Any
