@@ -10,6 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 _FRAMEWORKS = ("keras", "tf_keras")
+# In place of a framework, for a variable.
+_VARIABLE = "tf.Variable"
 
 
 def check(owner: str, rate: Any) -> Any:
@@ -57,15 +59,18 @@ def value_at(rate: Any, step: Any) -> tf.Tensor:
 
 
 def to_config(rate: Any) -> Any:
-    """Return the JSON value of a learning rate; a variable gives its present value."""
+    """Return the JSON value of a learning rate; a variable gives its present value, and is one again when loaded."""
     framework = _framework_of_schedule(rate)
     if framework:
         return {"framework": framework, "schedule": sys.modules[framework].saving.serialize_keras_object(rate)}
-    return float(rate.numpy()) if _is_variable(rate) else rate
+    return {"framework": _VARIABLE, "value": float(rate.numpy())} if _is_variable(rate) else rate
 
 
 def _from_config(owner: str, config: dict[str, Any]) -> Any:
     framework = config.get("framework")
+    if framework == _VARIABLE:
+        with tf.init_scope():
+            return tf.Variable(check(owner, config["value"]), trainable=False, name="learning_rate")
     if framework not in _FRAMEWORKS:
         raise ValueError(f"{owner}: learning_rate has framework {framework!r}, expected 'keras' or 'tf_keras'")
     if framework == "keras":

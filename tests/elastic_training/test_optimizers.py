@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -49,8 +50,13 @@ def test_learning_rate_is_a_number_a_variable_or_a_schedule() -> None:
         assert _rate(rate, 11) == 0.25
 
 
-def test_config_stores_the_present_value_of_a_variable() -> None:
-    assert Optimizer.from_config(et.SGD(tf.Variable(0.5)).to_config()) == et.SGD(0.5)
+def test_variable_is_one_again_after_loading_with_its_present_value() -> None:
+    for variable in (tf.Variable(0.5), keras.Variable(0.5)):
+        variable.assign(0.25)
+        loaded = Optimizer.from_config(json.loads(json.dumps(et.SGD(variable).to_config())))
+        assert loaded == et.SGD(tf.Variable(0.25))
+        loaded.learning_rate.assign(0.125)
+        assert float(learning_rates.value_at(loaded.learning_rate, lambda: 0)) == 0.125
 
 
 def test_optimizer_is_found_by_its_name() -> None:
