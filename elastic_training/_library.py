@@ -29,7 +29,24 @@ def library_path() -> Path:
     return path
 
 
+class _Ops:
+    """The ops of a library; one that it lacks is an error that says how to get it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._module = tf.load_op_library(str(path))
+
+    def __getattr__(self, name: str) -> Any:
+        op = getattr(self._module, name, None)
+        if op is None:
+            raise RuntimeError(
+                f"{self._path}: has no op {name!r}, because it is older than this package; run 'make lib'"
+            )
+        setattr(self, name, op)
+        return op
+
+
 @functools.cache
 def ops() -> Any:
-    """Return the module of the ops: `elastic_table_lookup` and the others, which `src/ops` describes."""
-    return tf.load_op_library(str(library_path()))
+    """Return the ops, by their names in Python: `elastic_table_lookup` and the others, which `src/ops` describes."""
+    return _Ops(library_path())
