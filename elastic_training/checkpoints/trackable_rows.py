@@ -20,6 +20,7 @@ from elastic_training.checkpoints.cut import Cut, Keys, Restoring, Rows, check, 
 from elastic_training.table import Table
 
 _ONLY_TABLE = "table"
+NO_SAVED_MODEL = "SavedModels have no tables that learn, expected et.export(model, path), or model.save('model.keras')"
 
 
 class TrackableRows(tf.__internal__.tracking.Trackable):
@@ -114,6 +115,8 @@ class TablesAsChildren:
 
     def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
         children: dict[str, Any] = super()._trackable_children(save_type, **options)  # type: ignore[misc]
+        if save_type == "savedmodel" and getattr(self, "_group", None) is not None:
+            raise ValueError(f"{self._group.owner}: {NO_SAVED_MODEL}")
         if save_type == "checkpoint":
             children.update(self._tables_by_child())
         return children

@@ -41,6 +41,9 @@ class ShapesWithoutKeys:
     """
 
     def __call__(self, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        if any(type(keys).__module__.startswith("tf_keras.") for keys in tf.nest.flatten(inputs)):
+            name = type(self).__name__
+            raise ValueError(f"{name} {self.name!r}: input of tf-keras, expected et.tf_keras.{name}")  # type: ignore[attr-defined]
         dtypes = {tf.as_dtype(keys.dtype) for keys in tf.nest.flatten(inputs) if tf.is_tensor(keys)}
         if not (in_symbolic_scope() and any(dtype.is_floating for dtype in dtypes)):
             return super().__call__(inputs, *arguments, **options)  # type: ignore[misc]

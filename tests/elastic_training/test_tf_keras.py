@@ -175,3 +175,10 @@ def test_checkpoints_are_saved_between_batches_and_restored(tmp_path: Path) -> N
     checkpoints.restore()
     np.testing.assert_array_equal(rows_of(model.layers[1], KEYS.reshape(-1)), trained)
     assert updates(model.layers[1].table) == 8
+
+
+def test_saved_model_and_layers_of_the_other_keras_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"HashEmbedding 'user': SavedModels have no tables .*, expected et.export"):
+        _model().save(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"input of tf-keras, expected et.tf_keras.HashEmbedding"):
+        et.HashEmbedding(4)(tf_keras.Input((3,), dtype="int64"))
