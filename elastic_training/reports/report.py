@@ -16,6 +16,7 @@ from elastic_training.reports.text_table import text_table
 from elastic_training.table import Table
 
 SAMPLED_ROWS = 50_000
+_NOT_FINITE = "their gradients had NaN, infinity or huge numbers"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class TableReport:
     released_rows : int
         Zero rows whose memory was given back.
     admitted, evicted : int
-        Keys that got a row, and rows that were removed, since the table exists.
+        Keys that got a row, and rows that were removed, since the table was made in this process: files and checkpoints
+        do not have these counters, and rows that are loaded do not count as admitted.
     refused : int
         How often a key of a batch found no row and was not admitted.
     refused_updates : int
@@ -128,7 +130,11 @@ class Report:
             memory = (f"{one.bytes / 1e6:,.2f}", f"{one.bytes_per_row:,.0f}")
             users = ", ".join(one.features)
             lines.append((one.name, users, *(f"{number:,}" for number in whole), *memory, *spread))
-        return text_table(lines, names=2)
+        bad = [one for one in self.tables if one.refused_updates]
+        warnings = [
+            f"table {one.name!r}: {one.refused_updates:,} updates of rows refused: {_NOT_FINITE}" for one in bad
+        ]
+        return "\n".join([text_table(lines, names=2), *warnings])
 
 
 def report(model_or_tables: Any, *, sample: int = SAMPLED_ROWS) -> Report:
