@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from elastic_training.admission import Admission, AlwaysAdmit
-from elastic_training.config import TableConfig
+from elastic_training.config import MOST_COLUMNS, TableConfig
 from elastic_training.eviction import Eviction
 from elastic_training.initializers import Initializer
 from elastic_training.layers.pooling import COMBINERS
@@ -60,6 +60,12 @@ class Feature:
     tiers: Any = None
 
     def __post_init__(self) -> None:
+        whole = isinstance(self.dim, int) and not isinstance(self.dim, bool)
+        if isinstance(self.optimizer, int) and whole:
+            what = f"optimizer: {self.optimizer!r}, expected an optimizer"
+            raise ValueError(f"{what}; tables have no size, so the number of columns comes first: {self.optimizer!r}")
+        if self.dim is not None and not (whole and 1 <= self.dim <= MOST_COLUMNS):
+            raise ValueError(f"dim: {self.dim!r}, expected the number of columns, an integer from 1 to {MOST_COLUMNS}")
         if self.combiner is not None and self.combiner not in COMBINERS:
             raise ValueError(f"combiner: {self.combiner!r}, expected None, 'sum', 'mean' or 'sqrtn'")
         if self.table is not None and not isinstance(self.table, (str, Table)):

@@ -236,7 +236,7 @@ def test_tf_keras_and_keras_give_the_same_rows(tmp_path: Path) -> None:
     [
         (lambda: et.BinaryCodeEmbedding(5, bits=8, blocks=2, fuse="concat"), "dim 5 in 2 parts"),
         (lambda: et.BinaryCodeEmbedding(4, bits=8, blocks=2, fuse="mul"), "fuse is 'mul'"),
-        (lambda: et.BinaryCodeEmbedding(0, bits=8, blocks=2), "dim is 0"),
+        (lambda: et.BinaryCodeEmbedding(0, bits=8, blocks=2), "dim: 0, expected the number of columns"),
         (lambda: multi(et.BinaryCode(8, 2)), "expected Hashes or QuotientRemainder"),
         (lambda: multi(et.Hashes(8), combine="max"), "combine is 'max'"),
         (lambda: binary(combiner="max"), "combiner: 'max'"),

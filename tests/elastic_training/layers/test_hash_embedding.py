@@ -145,6 +145,7 @@ def test_gradient_that_is_not_finite_is_refused_and_counted() -> None:
     assert np.array_equal(after[0], before[0])
     np.testing.assert_allclose(after[1], before[1] - 0.1, rtol=1e-6)
     assert layer.table.stats()["refused_updates"] == 1
+    assert f"table {layer.name!r}: 1 updates of rows refused: their gradients had NaN" in str(et.report(layer))
 
 
 def test_gradient_that_is_not_finite_stops_training_on_request() -> None:
@@ -153,3 +154,22 @@ def test_gradient_that_is_not_finite_stops_training_on_request() -> None:
         loss = tf.reduce_sum(layer(tf.constant([1, 7]), training=True) * [[1.0], [np.inf]])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"table 'user'.* key 7 is not finite"):
         tape.gradient(loss, layer.trainable_variables)
+
+
+@pytest.mark.parametrize("dim", ["16", 0, -1, 8.0, True])
+def test_number_of_columns_is_checked_at_once(dim: Any) -> None:
+    with pytest.raises(ValueError, match=f"dim: {dim!r}, expected the number of columns, an integer from 1"):
+        et.HashEmbedding(dim)
+
+
+def test_size_of_a_vocabulary_is_refused() -> None:
+    with pytest.raises(ValueError, match="optimizer: 16, expected an optimizer; tables have no size, so the number"):
+        et.HashEmbedding(1000, 16)
+
+
+def test_saved_model_is_refused_with_what_to_call(tmp_path: Any) -> None:
+    keys = keras.Input((), dtype="int64")
+    model = keras.Model(keys, et.HashEmbedding(2)(keys))
+    for save in (model.export, lambda path: tf.saved_model.save(model, path)):
+        with pytest.raises(ValueError, match=r"HashEmbedding .*: SavedModels have no tables .*, expected et.export"):
+            save(str(tmp_path / "model"))
