@@ -93,6 +93,23 @@ class Table:
             raise ValueError(f"table {self.name!r}: made of a mapping, expected a Table of a TableConfig")
         return self.config
 
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r}: {self.dim} columns, {self.key_dtype.name} keys, {self.size():,} rows>"
+
+    def _as_keys(self, keys: Any) -> tf.Tensor:
+        """Return keys as a tensor of the table's dtype.
+
+        Raises
+        ------
+        ValueError
+            If they are of another kind.
+        """
+        try:
+            return tf.convert_to_tensor(keys, self.key_dtype)
+        except (TypeError, ValueError) as error:
+            kind = "strings" if self.key_dtype == tf.string else "64-bit integers"
+            raise ValueError(f"table {self.name!r}: keys are not {kind}, expected {kind}: {error}") from error
+
     def lookup(self, keys: Any, *, training: bool = False) -> tf.Tensor:
         """Return the rows of keys.
 
@@ -106,7 +123,7 @@ class Table:
         -------
         tensor [..., dim] float32
         """
-        keys = tf.convert_to_tensor(keys, self.key_dtype)
+        keys = self._as_keys(keys)
         outputs, _, _ = _library.ops().elastic_table_lookup(
             tables=[self.handle],
             keys=[keys],
@@ -132,7 +149,7 @@ class Table:
         empty = tf.constant([], tf.float32)
         _library.ops().elastic_table_insert(
             table=self.handle,
-            keys=tf.convert_to_tensor(keys, self.key_dtype),
+            keys=self._as_keys(keys),
             weights=empty if weights is None else tf.convert_to_tensor(weights, tf.float32),
             slots=empty if slots is None else tf.convert_to_tensor(slots, tf.float32),
             meta=tf.constant([], tf.int64) if meta is None else tf.convert_to_tensor(meta, tf.int64),
@@ -140,7 +157,7 @@ class Table:
 
     def read(self, keys: Any) -> RowContents:
         """Read rows without counting them; keys without a row read the default row."""
-        return RowContents(*_library.ops().elastic_table_read(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
+        return RowContents(*_library.ops().elastic_table_read(self.handle, self._as_keys(keys)))
 
     def prefetch(self, keys: Any) -> tf.Operation | None:
         """Ask the device for the rows on SSD of keys that a later step looks up, without waiting for them.
@@ -151,11 +168,11 @@ class Table:
         ----------
         keys : tensor [...] int64 or string
         """
-        return _library.ops().elastic_table_prefetch(self.handle, tf.convert_to_tensor(keys, self.key_dtype))
+        return _library.ops().elastic_table_prefetch(self.handle, self._as_keys(keys))
 
     def counts(self, keys: Any) -> tf.Tensor:
         """Return how often training has looked up each key, int64 like `keys`; 0 if the table does not know it."""
-        keys = tf.convert_to_tensor(keys, self.key_dtype)
+        keys = self._as_keys(keys)
         rows = _library.ops().elastic_table_read(self.handle, tf.reshape(keys, [-1]))
         return tf.reshape(rows.meta[:, 1], tf.shape(keys))
 
@@ -170,7 +187,7 @@ class Table:
         """
         if keys is None:
             return int(_library.ops().elastic_table_sweep(self.handle))
-        return int(_library.ops().elastic_table_evict(self.handle, tf.convert_to_tensor(keys, self.key_dtype)))
+        return int(_library.ops().elastic_table_evict(self.handle, self._as_keys(keys)))
 
     def export(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, RowContents]:
         """Return the keys and contents of all rows in one of `parts` ranges of hashes; each row is in one part."""

@@ -75,13 +75,13 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(table: Any, key: int | str | bytes) -> Explanation:
+def explain(table: Any, key: Any) -> Explanation:
     """Explain whether a key has a row, and why.
 
     Parameters
     ----------
     table : Table, or layer with one table
-    key : int, str or bytes
+    key : int, str or bytes, or a scalar tensor of them
         As the layer gets it.
 
     Returns
@@ -123,8 +123,10 @@ def _only_table(given: Any) -> Table:
         raise ValueError(f"explain: keys of {type(given).__name__} have no rows of their own, expected another layer")
     tables = list(getattr(given, "tables", {}).values())
     if len(tables) != 1:
-        found = f"{len(tables)} tables" if tables else "no table"
-        raise ValueError(f"explain: {type(given).__name__} has {found}, expected a Table, or a layer with one")
+        names = ", ".join(repr(table.name) for table in tables)
+        found = f"{len(tables)} tables ({names})" if tables else "no table"
+        hint = f": explain(layer.tables[{tables[0].name!r}], key)" if tables else ""
+        raise ValueError(f"explain: {type(given).__name__} has {found}, expected a Table, or a layer with one{hint}")
     only: Table = tables[0]
     return only
 
@@ -132,6 +134,10 @@ def _only_table(given: Any) -> Table:
 def _checked(table: Table, key: Any) -> int | str:
     """Return an integer key as the int64 of its bits, and a string key as str."""
     strings = table.key_dtype == "string"
+    if tf.is_tensor(key) and key.shape.rank == 0:
+        key = key.numpy()
+    if isinstance(key, np.ndarray) and key.ndim == 0:
+        key = key.item()
     if strings and isinstance(key, (str, bytes)):
         return key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
     if not strings and isinstance(key, (int, np.integer)) and not isinstance(key, bool):

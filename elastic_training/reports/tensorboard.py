@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import summary_ops_v2
 
 from elastic_training.reports.report import SAMPLED_ROWS, Report, TableReport, report
 
@@ -39,8 +40,11 @@ def write_summaries(given: Any, step: int | tf.Tensor | None = None, *, sample: 
     Raises
     ------
     ValueError
-        If there is no step, or no table.
+        If there is no default writer, no step, or no table.
     """
+    if not summary_ops_v2.has_default_writer():
+        writer = "tf.summary.create_file_writer(folder)"
+        raise ValueError(f"write_summaries: no default writer, expected a call within {writer}.as_default()")
     made = given if isinstance(given, Report) else report(given, sample=sample)
     for table in made.tables:
         _write(table, step)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import elastic_training as et
 from elastic_training import _library
-from elastic_training.table import ABSENT, CANDIDATE, FULL
+from elastic_training.table import ABSENT, CANDIDATE, FULL, Table
 
 
 def make_table(**fields) -> et.Table:
@@ -288,3 +288,21 @@ def test_initial_rows_have_their_distribution(kind):
         found = (normal(values) - low) / (high - low)
     # Kolmogorov and Smirnov's distance; 1.95 is exceeded once in a thousand times.
     assert np.abs(found - quantiles).max() < 1.95 / np.sqrt(len(values))
+
+
+def test_keys_of_another_kind_are_named():
+    for keys in (["a"], tf.constant(["a"])):
+        for use in (Table.evict, Table.read, Table.lookup, Table.counts):
+            with pytest.raises(ValueError, match="table 'user_id': keys are not 64-bit integers"):
+                use(make_table(), keys)
+
+
+def test_a_table_is_shown_by_its_name_and_size():
+    table = make_table()
+    table.lookup([1, 2], training=True)
+    assert repr(table) == "<Table 'user_id': 4 columns, int64 keys, 2 rows>"
+
+
+def test_library_that_is_older_than_the_package_is_named():
+    with pytest.raises(RuntimeError, match=r"training.so: has no op 'elastic_table_of_tomorrow'.*'make lib'"):
+        _ = _library.ops().elastic_table_of_tomorrow

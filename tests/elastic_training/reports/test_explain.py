@@ -165,6 +165,7 @@ def test_layers_and_unsigned_keys() -> None:
     layer = et.HashEmbedding(2)
     layer(tf.constant([2**64 - 3, 5], tf.uint64), training=True)
     assert (et.explain(layer, 2**64 - 3).key, et.explain(layer, 2**64 - 3).state) == (-3, "row")
+    assert et.explain(layer, tf.constant(5)) == et.explain(layer, np.array(5)) == et.explain(layer, 5)
 
 
 @pytest.mark.parametrize("key", ["7", 2**64, 1.0, True])
@@ -178,5 +179,5 @@ def test_layers_without_one_table() -> None:
         et.explain(et.HashEmbedding(2), 1)
     two = et.FeatureEmbeddings({"a": et.Feature(2), "b": et.Feature(2)})
     two({"a": tf.constant([1]), "b": tf.constant([1])})
-    with pytest.raises(ValueError, match="FeatureEmbeddings has 2 tables, expected a Table, or a layer with one"):
+    with pytest.raises(ValueError, match=r"has 2 tables \('a', 'b'\), .*: explain\(layer.tables\['a'\], key\)"):
         et.explain(two, 1)

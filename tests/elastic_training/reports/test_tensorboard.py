@@ -77,6 +77,13 @@ def test_loop_of_your_own(tmp_path: Path) -> None:
     assert [(step, int(value)) for step, _, value in read_events(tmp_path)["elastic/city/rows"]] == [(7, 1)]
 
 
+def test_no_writer_is_an_error() -> None:
+    module = et.HashEmbeddingModule(2)
+    module(tf.constant(["Bern"]), training=True)
+    with pytest.raises(ValueError, match=r"write_summaries: no default writer, expected a call within tf.summary"):
+        et.write_summaries(module, 1)
+
+
 @pytest.mark.parametrize("every", [0, 1.5, True])
 def test_wrong_period(every: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"ElasticSummaries: every is .*, expected a number of batches from 1 on"):
