@@ -8,6 +8,7 @@ rows before any row is written.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ _GRADIENT = tf.GradientTape.gradient.__code__
 _TENSORFLOW = str(Path(tf.__file__).parent.parent / "tensorflow")
 # clip_by_value is left out: loops use it for predictions as well.
 _CLIPPING = ("clip_by_global_norm", "clip_by_norm", "clip_by_average_norm")
+# What is not a function of its own: other functions in a script do something else.
+_EXPRESSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"}
 _APPLYING = {"apply", "apply_gradients", "minimize"}
 
 
@@ -35,16 +38,17 @@ def _caller() -> FrameType | None:
     return frame
 
 
-def _names(code: CodeType) -> set[str]:
-    """Return the names that a function uses, in its comprehensions and inner functions too."""
-    inner = (_names(value) for value in code.co_consts if isinstance(value, CodeType))
-    return set(code.co_names).union(code.co_freevars, *inner)
+@functools.lru_cache(maxsize=256)
+def _names(code: CodeType) -> frozenset[str]:
+    """Return the names that a function uses, in its comprehensions and lambdas too."""
+    inner = (value for value in code.co_consts if isinstance(value, CodeType) and value.co_name in _EXPRESSIONS)
+    return frozenset(code.co_names).union(code.co_freevars, *map(_names, inner))
 
 
 def clipping_function() -> str | None:
     """Return the name of a function of TensorFlow for clipping that the caller of `tape.gradient` uses, or None."""
     frame = _caller()
-    names = set() if frame is None else _names(frame.f_code)
+    names = frozenset() if frame is None else _names(frame.f_code)
     return next((name for name in _CLIPPING if name in names), None)
 
 
@@ -60,7 +64,7 @@ def optimizers() -> list[Any]:
     return list({id(value): value for value in found}.values())
 
 
-def _values(frame: FrameType, names: set[str]) -> Iterator[Any]:
+def _values(frame: FrameType, names: frozenset[str]) -> Iterator[Any]:
     """Yield what the names in a function stand for: variables, and attributes of variables (`self.optimizer`)."""
     seen = [*frame.f_locals.values(), *(frame.f_globals[name] for name in names if name in frame.f_globals)]
     for value in seen:
