@@ -83,10 +83,14 @@ def export_model(folder: Path, rows: int, library: Path) -> Path:
     keys = ArrayTensor(keys_of(np.arange(rows, dtype=np.int64)))
     table = write_table(folder, TableSpec(DIM, _stream(rows), keys=keys)).path
     plan = EmbeddingPlan((GroupOutput(DIM),), (Key(0),), (Lookup(0, 0, 0, 0, "sum"),))
+    # The builder copies assets; it gets an empty file, so that gigabytes are written once.
+    stub = folder / "stub" / table.name
+    stub.parent.mkdir()
+    stub.touch()
     v1 = tf.compat.v1
     model = folder / "model"
     with tf.Graph().as_default(), v1.Session() as session:
-        asset = tf.constant(str(table))
+        asset = tf.constant(str(stub))
         v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, asset)
         ids = v1.placeholder(tf.int64, [None, IDS], "ids")
         graph = v1.GraphDef()
@@ -113,8 +117,6 @@ def export_model(folder: Path, rows: int, library: Path) -> Path:
             main_op=init,
         )
         builder.save()
-    # The builder copies; a table of gigabytes is there once.
-    copy = model / "assets" / table.name
-    copy.unlink()
-    shutil.move(table, copy)
+    shutil.rmtree(stub.parent)
+    table.replace(model / "assets" / table.name)
     return model

@@ -2,10 +2,12 @@
 #include "src/tables/row_cache.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/mapped_memory.h"
 #include "src/tables/table_index.h"
 
 namespace processor {
@@ -55,6 +57,9 @@ RowCache::RowCache(uint64_t bytes, uint32_t row_bytes, uint64_t rows) : row_byte
   sets_ = HugeMemory(size_t{num_sets_} * sizeof(Set));
   sketch_ = HugeMemory(size_t{num_lines_} * sizeof(SketchLine));
   rows_ = HugeMemory(places() * row_bytes_);
+  // The first rows lie scattered: each would make the system clear a large page, so that the first request waits for the
+  // memory of the whole cache. An error changes nothing.
+  if (rows_.size() >= kLeastMapped) madvise(rows_.data(), rows_.size(), MADV_NOHUGEPAGE);
 }
 
 uint64_t RowCache::bytes() const {
