@@ -68,8 +68,9 @@ def _measure_rocksdb(folder: Path, rows: int, updates: int, reads: int) -> dict[
     keys = [int(key).to_bytes(8, "little") for key in np.arange(rows, dtype=np.uint64) * np.uint64(_KEY_STEP)]
     value = bytes(ROW_BYTES - 8)
     random = np.random.default_rng(1)
-    database = rocksdict.Rdict(str(folder), _options(rows))
-    writes = rocksdict.WriteOptions()
+    database: Any = rocksdict.Rdict(str(folder), _options(rows))
+    # An attribute, which the types of rocksdict call a function.
+    writes: Any = rocksdict.WriteOptions()
     writes.disable_wal = True
 
     def put(numbers: Any) -> None:
