@@ -85,9 +85,15 @@ INCLUDES = {
         "src/kernels/tower_team.h",
         # It applies the segments of a timeline to live models.
         "src/tables/delta_timeline.h",
+        # It divides memory among the tiered tables of a version, and reports what they do.
+        "src/kernels/embedding_table_resource.h",
+        "src/tables/embedding_table.h",
+        "src/tables/table_file.h",
+        "src/tables/table_header.h",
     },
     # TensorFlow can load the ops without the runtime.
     "kernels": {
+        "src/base/huge_memory.h",
         "src/base/json_value.h",
         "src/base/kept_objects.h",
         "src/base/mapped_memory.h",
@@ -103,8 +109,14 @@ INCLUDES = {
         "src/base/thread_number.h",
         "src/tables/",
     },
-    # Segments are read into mapped memory and hashed.
-    "tables": {"src/base/mapped_memory.h", "src/base/sha256.h"},
+    # Segments are read into mapped memory and hashed; tiered tables have caches, and log how they read.
+    "tables": {
+        "src/base/huge_memory.h",
+        "src/base/kept_objects.h",
+        "src/base/log.h",
+        "src/base/mapped_memory.h",
+        "src/base/sha256.h",
+    },
     "host": {"src/base/", "src/codec/", "src/runtime/"},
     # The library's build info lists the precisions that the CPU has.
     "c_api": {"src/base/", "src/codec/", "src/host/", "src/kernels/precision.h", "src/runtime/"},

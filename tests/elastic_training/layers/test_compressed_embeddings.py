@@ -144,6 +144,8 @@ def test_ragged_keys_without_a_combiner_keep_their_form() -> None:
 
 
 def model_of(layer: Any, dtype: str = "int64") -> keras.Model:
+    # With some dense weights, products of rows would grow without end.
+    keras.utils.set_random_seed(1)
     inputs = keras.Input((3,), dtype=dtype, name="keys")
     hidden = layer(inputs)
     hidden = hidden if layer._group.feature.combiner else keras.layers.Flatten()(hidden)
@@ -169,6 +171,7 @@ def test_files_and_exports_score_as_the_model(name: str, tmp_path: Path) -> None
     given = tf.constant(keys)
     model.fit(given, tf.ones([3, 1]), batch_size=1, epochs=2, verbose=0)
     expected = model(given, training=False).numpy()
+    assert np.isfinite(expected).all()
     assert np.ptp(expected) > 0
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -188,7 +191,8 @@ def test_optimized_exports_are_served_by_one_lookup(name: str, tmp_path: Path) -
     et.export(model, tmp_path / "export")
     graph_tools.cut(tmp_path / "export", tmp_path / "cut")
     cut = tf.saved_model.load(str(tmp_path / "cut")).signatures["serving_default"]
-    np.testing.assert_array_equal(cut(keys=tf.constant(KEYS))["score"], model(KEYS, training=False))
+    # A graph and an eager call may fuse the dense layer in different ways.
+    np.testing.assert_allclose(cut(keys=tf.constant(KEYS))["score"], model(KEYS, training=False), rtol=1e-6)
     graph_tools.optimize(tmp_path / "export", tmp_path / "artifact", precision="fp32", accept_weak_proof=True)
     ops = [node.op for node in read_model(tmp_path / "artifact").graph]
     assert ops.count("RecEmbeddingGroup") == ops.count("RecEmbeddingTable") == 1
