@@ -12,20 +12,16 @@ docs/benchmarks/tiers.md explains the cases.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from load_tests._benchmark import BenchmarkParser
+from load_tests._cases import run_cases
 from load_tests._environment import describe_environment
 from load_tests._programs import ROOT
-from load_tests._report import Target, finish_cases, make_console
-from load_tests.bench_elastic import case_table
+from load_tests._report import Target
 from load_tests.elastic import binary_codes, code_lookups
 from load_tests.tiers import codes, kills, serving, training
 from load_tests.tiers.setup import Setup
@@ -57,25 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 if an answer was wrong, something failed, or with --strict a target was missed.
     """
     options = _parse(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
     setup = Setup(options.folder, options.quick)
-    cases, targets = dict[str, Any](), list[Target]()
-    for name in options.only:
-        measure, judge = CASES[name]
-        with console.status(name):
-            try:
-                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                    cases[name] = pool.submit(measure, setup).result()
-            # What the other cases found is kept.
-            except Exception as error:
-                cases[name] = {"failed": f"{type(error).__name__}: {error}"}
-                console.print(f"[bold red]{name} failed:[/] {escape(str(error))}", soft_wrap=True)
-                continue
-        console.print(case_table(name, cases[name]))
-        targets += judge(cases[name])
-    status = finish_cases(console, options, "tiers", environment, cases, targets)
-    return 1 if any("failed" in case for case in cases.values()) else status
+    return run_cases(options, "tiers", describe_environment(ROOT), CASES, setup, {"codes": binary_codes.show})
 
 
 if __name__ == "__main__":

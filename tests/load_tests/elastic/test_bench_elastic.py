@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load_tests import bench_elastic
+from load_tests import _cases, bench_elastic
 from load_tests.elastic import dlrm, lookup, memory, pauses, step, threads
 from load_tests.elastic.own_rows import OwnRows
 from load_tests.elastic.planted_features import FEATURES, PlantedFeatures
@@ -126,7 +126,7 @@ def test_a_quick_run_checks_answers_and_writes_them(tmp_path: Path) -> None:
 
 def test_wrong_answers_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = {"elastic": _median(1e9), "wrong": 1}
-    monkeypatch.setattr(bench_elastic, "_run", lambda measure, setup: case)
+    monkeypatch.setattr(_cases, "run_in_process", lambda measure, setup: case)
     output = tmp_path / "results.json"
     assert bench_elastic.main(["--only", "lookup", "--output", str(output)]) == 1
     assert json.loads(output.read_text())["targets"][0]["ok"]
@@ -138,7 +138,7 @@ def test_a_case_that_fails_leaves_the_results_of_others(tmp_path: Path, monkeypa
             raise MemoryError("no memory for rows")
         return {"elastic": _median(1e9), "wrong": 0}
 
-    monkeypatch.setattr(bench_elastic, "_run", run)
+    monkeypatch.setattr(_cases, "run_in_process", run)
     output = tmp_path / "results.json"
     assert bench_elastic.main(["--only", "memory", "lookup", "--output", str(output)]) == 1
     results = json.loads(output.read_text())
