@@ -23,7 +23,6 @@ results/elastic_binary_codes.json.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,17 +32,14 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from load_tests._environment import describe_environment
-from load_tests._programs import ROOT
-from load_tests._report import Target, finish, make_console, results_file
-from load_tests.elastic.lasso import upper_bound
+from load_tests._report import Target
 from load_tests.elastic.planted_clicks import Clicks, PlantedClicks, auc
+from load_tests.elastic.planted_study import USERS, run_study, upper_bound
 
 __all__ = ["FORMS", "Setting", "build", "judge", "learn", "main", "measure", "setting_for", "show"]
 
 FORMS = ("none", "full", "code", "frequent", "only frequent")
 COMPRESSED = ("code", "frequent")
-USERS, QUICK_USERS, SEEDS = 1_000_000, 20_000, 5
 COST, FEWER, LOST = 3.0, 20.0, 0.3
 
 
@@ -215,21 +211,12 @@ def show(figures: Any) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; return 1 if with --strict a target was missed."""
-    parser = argparse.ArgumentParser(description="Measure what a twentieth of the rows costs with binary codes.")
-    parser.add_argument("--quick", action="store_true", help="few users and one seed; no targets")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--users", type=int, default=USERS, help="number of users (default %(default)s)")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds (default %(default)s)")
-    options = parser.parse_args(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    users, seeds = (QUICK_USERS, 1) if options.quick else (options.users, options.seeds)
-    with console.status("binary codes") as status:
-        figures = measure(setting_for(users), users, seeds, status.update)
-    console.print(show(figures))
-    targets = [] if options.quick else judge(figures)
-    results = {"benchmark": "elastic_binary_codes", "quick": options.quick, "environment": environment, **figures}
-    return finish(console, results_file("elastic_binary_codes", options.quick), results, targets, options.strict)
+    description = "Measure what a twentieth of the rows costs with binary codes."
+
+    def measure_users(users: int, seeds: int, tick: Callable[[str], None]) -> Any:
+        return measure(setting_for(users), users, seeds, tick)
+
+    return run_study(arguments, description, "binary_codes", measure_users, judge, show)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ exported model removes at least 90 % of the table's bytes. Writes results/elasti
 
 from __future__ import annotations
 
-import argparse
-import math
 import sys
 import tempfile
 import time
@@ -29,18 +27,14 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from load_tests._environment import describe_environment
-from load_tests._programs import ROOT
-from load_tests._report import Target, finish, make_console, results_file
+from load_tests._report import Target
 from load_tests.elastic.planted_clicks import Clicks, PlantedClicks, auc
+from load_tests.elastic.planted_study import run_study, upper_bound
 
-__all__ = ["FORMS", "Setting", "build", "judge", "learn", "main", "measure", "upper_bound"]
+__all__ = ["FORMS", "Setting", "build", "judge", "learn", "main", "measure"]
 
 FORMS = ("none", "plain", "lasso")
-USERS, QUICK_USERS, SEEDS = 1_000_000, 20_000, 5
 COST, ZERO, LOST, CUT = 3.0, 90.0, 0.1, 90.0
-#: 95 % quantiles of Student's t, one-sided, by degrees of freedom.
-_STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
 
 
 @dataclass(frozen=True)
@@ -167,14 +161,6 @@ def measure(setting: Setting, users: int, seeds: int, tick: Callable[[str], None
     return {"setting": asdict(setting), "users": users, "turns": turns}
 
 
-def upper_bound(values: Sequence[float]) -> float:
-    """Return the one-sided 95 % bound of the mean, for values with a normal distribution; the value if it is one."""
-    if len(values) == 1:
-        return values[0]
-    quantile = _STUDENT[min(len(values) - 1, len(_STUDENT)) - 1]
-    return float(np.mean(values) + quantile * np.std(values, ddof=1) / math.sqrt(len(values)))
-
-
 def judge(figures: Any) -> list[Target]:
     """Return the targets."""
     turns = figures["turns"]
@@ -205,21 +191,12 @@ def show(figures: Any) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write; return 1 if with --strict a target was missed."""
-    parser = argparse.ArgumentParser(description="Measure what group lasso removes from a table, and what that costs.")
-    parser.add_argument("--quick", action="store_true", help="few users and one seed; no targets")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--users", type=int, default=USERS, help="number of users (default %(default)s)")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds (default %(default)s)")
-    options = parser.parse_args(arguments)
-    console = make_console()
-    environment = describe_environment(ROOT)
-    users, seeds = (QUICK_USERS, 1) if options.quick else (options.users, options.seeds)
-    with console.status("lasso") as status:
-        figures = measure(Setting(), users, seeds, status.update)
-    console.print(show(figures))
-    targets = [] if options.quick else judge(figures)
-    results = {"benchmark": "elastic_lasso", "quick": options.quick, "environment": environment, **figures}
-    return finish(console, results_file("elastic_lasso", options.quick), results, targets, options.strict)
+    description = "Measure what group lasso removes from a table, and what that costs."
+
+    def measure_users(users: int, seeds: int, tick: Callable[[str], None]) -> Any:
+        return measure(Setting(), users, seeds, tick)
+
+    return run_study(arguments, description, "lasso", measure_users, judge, show)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from load_tests.elastic import admission, lasso
+from load_tests.elastic.planted_study import QUICK_USERS, SEEDS, USERS
 from load_tests.elastic.setup import Setup
 
 __all__ = ["measure_admission", "measure_lasso"]
@@ -13,8 +14,8 @@ __all__ = ["measure_admission", "measure_lasso"]
 
 def measure_lasso(setup: Setup) -> dict[str, Any]:
     """Return the figures of lasso.py: of one seed, with `setup.full` of all."""
-    users = lasso.QUICK_USERS if setup.quick else lasso.USERS
-    figures: dict[str, Any] = lasso.measure(lasso.Setting(), users, lasso.SEEDS if setup.full else 1)
+    users = QUICK_USERS if setup.quick else USERS
+    figures: dict[str, Any] = lasso.measure(lasso.Setting(), users, SEEDS if setup.full else 1)
     return figures
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from load_tests.elastic import binary_codes, code_lookups
+from load_tests.elastic.planted_study import QUICK_USERS, SEEDS, USERS
 from load_tests.tiers.setup import Setup
 
 __all__ = ["measure", "measure_lookups"]
@@ -13,7 +14,7 @@ __all__ = ["measure", "measure_lookups"]
 
 def measure(setup: Setup) -> dict[str, Any]:
     """Return the figures of load_tests/elastic/binary_codes.py."""
-    users, seeds = (binary_codes.QUICK_USERS, 1) if setup.quick else (binary_codes.USERS, binary_codes.SEEDS)
+    users, seeds = (QUICK_USERS, 1) if setup.quick else (USERS, SEEDS)
     figures: dict[str, Any] = binary_codes.measure(binary_codes.setting_for(users), users, seeds)
     return figures
 

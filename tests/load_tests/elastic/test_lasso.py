@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load_tests.elastic import lasso
+from load_tests.elastic import lasso, planted_study
 from load_tests.elastic.planted_clicks import PlantedClicks, auc
 
 
@@ -54,4 +54,4 @@ def test_targets_take_the_bound_of_the_pairs() -> None:
     # Two pairs: mean 0.025 %, standard deviation 0.0177 %, and a quantile of 6.314.
     assert targets[2].value == pytest.approx(0.025 + 6.314 * 0.0125, abs=1e-3)
     assert [target.ok for target in targets] == [True, True, False, True]
-    assert lasso.upper_bound([1.0]) == 1.0
+    assert planted_study.upper_bound([1.0]) == 1.0
