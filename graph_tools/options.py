@@ -46,6 +46,8 @@ class CutOptions:
     keep_graph_names : bool
     skip_passes : tuple of str
         Names of passes to skip.
+    tier_memory : int or None [bytes]
+        Memory of tiered tables for which a dry run forecasts caches; None: only what the indexes take.
     absent_key : mapping of pattern to str
         `zero`, `row:K` (the table's row for key K), or `default` (the behavior of the training system).
 
@@ -63,6 +65,7 @@ class CutOptions:
     keep_graph_names: bool = False
     absent_key: Mapping[str, str] = field(default_factory=dict)
     skip_passes: tuple[str, ...] = ()
+    tier_memory: Count | None = None
 
     def __post_init__(self) -> None:
         types = {f"--tensor-type {pattern}": name for pattern, name in self.tensor_types.items()}

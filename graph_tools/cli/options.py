@@ -7,6 +7,7 @@ The fields of the dataclasses have the names of the arguments of the functions t
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -142,6 +143,20 @@ def memory_bytes(gigabytes: float) -> int:
     if not 0.1 <= gigabytes < math.inf:
         raise UsageError(f"--memory-limit: {gigabytes}, expected at least 0.1 GB")
     return int(gigabytes * 1e9)
+
+
+def size_in_bytes(text: str, option: str) -> int:
+    """Convert a size such as `4GB` to bytes; units are powers of ten.
+
+    Raises
+    ------
+    UsageError
+        The text is not such a size.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT])B", text)
+    if found is None:
+        raise UsageError(f"{option}: '{text}', expected a size such as 500MB or 4GB")
+    return int(float(found[1]) * 1000 ** ("KMGT".index(found[2]) + 1))
 
 
 def assignments(values: Names, option: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from graph_tools.cli.options import Checkpoint, Names, assignments, memory_bytes
+from graph_tools.cli.options import Checkpoint, Names, assignments, memory_bytes, size_in_bytes
 from graph_tools.options import ROW_TYPES, CutOptions
 
 AbsentKey = Annotated[
@@ -81,6 +81,15 @@ class StorageOptions:
     min_frequency: Annotated[
         int, typer.Option(metavar="N", help="Drop rows whose keys were seen less often than this. Lossy.")
     ] = 0
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            show_default=False,
+            help="With --dry-run: memory of tiered tables, such as 4GB, for which caches are forecast; with --requests "
+            "also their hits.",
+        ),
+    ] = None
     keep_graph_names: Annotated[
         bool, typer.Option("--keep-graph-names", metavar="", help="Keep the names of the nodes in the graph.")
     ] = False
@@ -101,5 +110,6 @@ class StorageOptions:
             min_frequency=self.min_frequency,
             keep_graph_names=self.keep_graph_names,
             memory_limit=memory_bytes(memory_limit),
+            tier_memory=None if self.memory is None else size_in_bytes(self.memory, "--memory"),
             skip_passes=tuple(skip_passes or ()),
         )

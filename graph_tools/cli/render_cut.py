@@ -33,6 +33,8 @@ def render_cut(report: dict[str, Any], console: Console) -> None:
     show(console, sizes_table(report, "Cut", console.width))
     tables = _forecast if report["dry_run"] else _tables
     show(console, tables(report, console.width))
+    if report["tiers"] is not None and report["tiers"]["tables"]:
+        show(console, _tiers(report["tiers"], console.width))
     show(console, passes_table("Passes", report["passes"], console.width))
     show(console, _removed(report["removed"], console.width))
     for line in notes(report):
@@ -109,6 +111,26 @@ def _forecast(report: dict[str, Any], width: int) -> Table:
         before = bytes_text(sum(record["source_bytes"] for record in rest))
         rows.append([f"and {len(rest)} more", "", "", before, *map(bytes_text, sums)])
     return make_table("Bytes of tables by row type", columns, rows, width, optional=("zero rows", "rows x dim"))
+
+
+def _tiers(tiers: dict[str, Any], width: int) -> Table:
+    """Return a table of what tables take in each tier."""
+    columns: Columns = {"table": "name"}
+    columns |= dict.fromkeys(("disk, mapped", "resident", "tiered: index", "cache", "cached rows", "hits"), "right")
+
+    def cells(found: dict[str, Any]) -> list[str]:
+        sizes = (found["disk_bytes"], found["resident_bytes"], found["index_bytes"], found.get("cache_bytes"))
+        rows, hits = found.get("cached_rows"), found.get("cached_share")
+        texts = ["" if size is None else bytes_text(size) for size in sizes]
+        return [*texts, "" if rows is None else f"{rows:,}", "" if hits is None else f"{hits:.1%}"]
+
+    ordered = sorted(tiers["tables"], key=lambda table: (-table["disk_bytes"], table["table"]))
+    rows = [[escape(found["table"]), *cells(found)] for found in ordered[:_MOST]]
+    if len(ordered) > 1:
+        name = "all" if len(ordered) <= _MOST else f"all {len(ordered)}, with those that are not shown"
+        caches = [table["cache_bytes"] for table in ordered if table["cache_bytes"] is not None]
+        rows.append([name, *cells(tiers | {"cache_bytes": sum(caches) if caches else None})])
+    return make_table("Table files of a fused model by tier", columns, rows, width, optional=("hits", "cached rows"))
 
 
 def passes_table(title: str, passes: list[dict[str, Any]], width: int) -> Table:

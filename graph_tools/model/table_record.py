@@ -8,6 +8,7 @@ from typing import Annotated
 
 from graph_tools.json_data import Count, JsonSchema
 from graph_tools.options import RowType
+from graph_tools.tables.table_sizes import TableSize
 
 AbsentKind = Annotated[str, JsonSchema(enum=["zero", "row", "modulo"])]
 TableKind = Annotated[str, JsonSchema(enum=["variable", "sparse"])]
@@ -87,6 +88,8 @@ class TableRecord:
         Size in bytes, by row type.
     bytes : int
         Size as stored.
+    file : TableSize
+        The table file that `fuse` makes of it, if the model looks it up in a way that can be fused.
     reasons : list of str
         Why this form of storage was chosen.
     """
@@ -115,6 +118,7 @@ class TableRecord:
     absent: AbsentValue | None
     forecast: dict[str, Count]
     bytes: Count
+    file: TableSize
     reasons: list[str]
 
     @property

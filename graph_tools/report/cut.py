@@ -12,6 +12,7 @@ from graph_tools.model import Model, disk_bytes
 from graph_tools.model.table_record import TableRecord, UnusedTensor
 from graph_tools.options import CutOptions
 from graph_tools.readers.unknown_ops import UnknownOp
+from graph_tools.report.tiers import Tiers
 from graph_tools.report.version import version
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.layout import row_stride
@@ -139,6 +140,8 @@ class CutReport(Report):
         True if that verdict includes how far scores differ; false in a lossy cut without a tolerance.
     left_out : list of LeftOut
         Passes and sites that would have changed outputs and were left out.
+    tiers : Tiers or None
+        What the tables would take in memory and on disk in each tier; None unless it is a dry run.
     unknown_ops : list of UnknownOp
         Ops that TensorFlow does not have; they stay unchanged. Without a library that has them, nothing is proved.
     """
@@ -156,6 +159,7 @@ class CutReport(Report):
     verification: VerifyReport | None = None
     scores_judged: bool | None = None
     left_out: list[LeftOut] = field(default_factory=list)
+    tiers: Tiers | None = None
     unknown_ops: list[UnknownOp] = field(default_factory=list)
     seconds: NotNegative = 0.0
 

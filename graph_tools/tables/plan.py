@@ -23,6 +23,7 @@ from graph_tools.tables.costs import Counts, Layout, layouts, stored_rows, table
 from graph_tools.tables.duplicates import SharedRows, share_rows
 from graph_tools.tables.plain import PlainTable, plain_tables
 from graph_tools.tables.reachable_rows import reachable
+from graph_tools.tables.table_sizes import TableSize, planned_size
 from graph_tools.tensors import element_bytes
 
 # An index in front of a variable costs time in each request, so it must save enough.
@@ -102,6 +103,11 @@ class TablePlan:
         dropped = sum(self.analysis.dropped.get(reason, 0) for reason in ("below_norm", "below_frequency"))
         return dropped + (self.analysis.shrunk if self.layout.share != "none" else 0)
 
+    def _file_size(self, absent: AbsentValue | None) -> TableSize:
+        """Return the size of the file that `fuse` makes of the stored table."""
+        zeros = absent is not None and absent.kind == "zero"
+        return planned_size(self.layout, self.counts, self.row_type, self.source.string_keys, zeros)
+
     def record(self) -> TableRecord:
         """Return a description of the plan for the report."""
         found, source = self.analysis, self.source
@@ -137,6 +143,7 @@ class TablePlan:
             absent=absent,
             forecast=dict(self.forecast),
             bytes=self.bytes,
+            file=self._file_size(absent),
             reasons=list(self.reasons),
         )
 

@@ -26,6 +26,7 @@ from graph_tools.readers.saved_tables import TableOutput
 from graph_tools.readers.unknown_ops import check_restored, unknown_ops
 from graph_tools.report.cut import CutReport, describe_removals, describe_target, table_bytes
 from graph_tools.report.manifest import write_manifest
+from graph_tools.report.tiers import forecast_tiers
 from graph_tools.rewriting.protocol import PassResult
 from graph_tools.store.lineage import write_lineage
 from graph_tools.store.merging import TimelineEnd, read_to_end
@@ -38,6 +39,7 @@ from graph_tools.verbs.leaving_out import Attempts, Choice
 from graph_tools.verbs.staging import check_place, staged
 from graph_tools.verification import SAMPLES, Tolerance, VerifyReport, verify
 from graph_tools.verification.pairs import table_pairs
+from graph_tools.verification.requests import read_requests
 from graph_tools.writer import saved_tensors, write_saved_model
 
 _SAID = 3
@@ -87,6 +89,8 @@ class Conversion(ABC, Generic[Report]):
             raise UsageError(f"--to {self.last_epoch}: no timeline, expected --timeline")
         if self.dry_run:
             self.target = None
+        elif self.options.tier_memory is not None:
+            raise UsageError("--memory: not a dry run, expected --dry-run, whose forecast it is for")
         elif self.target is None:
             raise UsageError("OUT: none given, expected a folder to write (or --dry-run)")
         else:
@@ -200,6 +204,9 @@ class Conversion(ABC, Generic[Report]):
         with naming(self.source):
             report.passes = self.rewrite(model, choice)
             report.tables = model.table_records
+            if self.dry_run:
+                recorded = [request for file in self.requests for request in read_requests(file, model.signatures)]
+                report.tiers = forecast_tiers(model, report.tables, self.options.tier_memory, recorded)
             self.fuse(model, report, choice)
         report.removed = describe_removals(model, origin)
         report.left_out = list(choice.left_out)

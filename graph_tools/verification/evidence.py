@@ -125,10 +125,28 @@ def _varies(values: Sequence[Array]) -> bool:
 
 
 def _count_gathered_rows(model: Model, requests: Sequence[Request], memory_limit: int | None) -> list[TableUse]:
-    """Count the rows gathered from variables, by running only the part of the graph that computes row numbers."""
+    """Count the rows gathered from variables."""
+    found = []
+    for name, numbers in gathered_rows(model, requests, memory_limit).items():
+        total = int(model.variables[name].shape[0])
+        used = np.unique(np.concatenate(numbers)) if numbers else np.empty(0, np.int64)
+        found.append(TableUse(name, total, int(((used >= 0) & (used < total)).sum())))
+    return found
+
+
+def gathered_rows(model: Model, requests: Sequence[Request], memory_limit: int | None = None) -> dict[str, list[Array]]:
+    """Return the numbers of the rows that requests gather from each variable.
+
+    Only the part of the graph runs that computes row numbers. Requests that it refuses are left out.
+
+    Returns
+    -------
+    dict of str to list of ndarray [n] integer
+        By handle; each array has the different numbers of one gather in one request. Empty if the graph does not run.
+    """
     tables = _tables(model)
     if not tables:
-        return []
+        return {}
     graph = Graph.from_graph_def(model.graph.to_graph_def())
     graph.op_defs = model.graph.op_defs
     signatures = {}
@@ -145,17 +163,11 @@ def _count_gathered_rows(model: Model, requests: Sequence[Request], memory_limit
     )  # fmt: skip
     PruneUnreachable().apply(probe)
     if memory_limit is not None and sum(map(byte_size, probe.variables.values())) > memory_limit:
-        return []
+        return {}
     rows = _row_numbers(probe, requests)
     if rows is None:
-        return []
-    found = []
-    for name, gathers in tables.items():
-        numbers = [block for _, ids in gathers for block in rows.get(str(ids), [])]
-        total = int(model.variables[name].shape[0])
-        used = np.unique(np.concatenate(numbers)) if numbers else np.empty(0, np.int64)
-        found.append(TableUse(name, total, int(((used >= 0) & (used < total)).sum())))
-    return found
+        return {}
+    return {name: [block for _, ids in gathers for block in rows.get(str(ids), [])] for name, gathers in tables.items()}
 
 
 def _tables(model: Model) -> dict[str, list[tuple[str, Output]]]:

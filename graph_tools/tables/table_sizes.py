@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forecast the file of a table (docs/table_format.md) that `fuse` would write, without writing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graph_tools.json_data import Count, Positive
+from graph_tools.options import RowType
+from graph_tools.store.block_sums import BLOCK_BYTES
+from graph_tools.store.index import home_buckets
+from graph_tools.store.layout import BUCKET_BYTES, HEADER_BYTES, INDEX_ALIGNMENT, ROW_ALIGNMENT, row_size, row_stride
+from graph_tools.tables.costs import Counts, Layout, stored_rows
+
+_TYPES: dict[str, RowType] = {"float16": "fp16", "bfloat16": "bf16"}
+_SUM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """The size of a table's file.
+
+    Attributes
+    ----------
+    bytes : int
+        Of the whole file.
+    index_bytes : int
+        Of its keys, strings and checksums, which are in memory in every tier.
+    rows : int
+        Stored rows, with those of absent keys.
+    row_bytes, row_stride : int
+        Bytes of a row, and from one row to the next.
+    """
+
+    bytes: Count
+    index_bytes: Count
+    rows: Count
+    row_bytes: Positive
+    row_stride: Positive
+
+    @property
+    def row_data(self) -> int:
+        """Return the bytes of all rows."""
+        return self.rows * self.row_stride
+
+
+def table_size(
+    rows: int, dim: int, row_type: str, keys: int | None = None, string_bytes: int | None = None
+) -> TableSize:
+    """Return the size of the file of a table.
+
+    Parameters
+    ----------
+    rows : int
+        With the rows of absent keys.
+    keys : int, optional
+        None: keys are the numbers of rows.
+    string_bytes : int, optional
+        Bytes of all keys, if they are strings.
+
+    Notes
+    -----
+    Buckets beyond the homes of keys, of which a file has few, are not counted.
+    """
+    stride = row_stride(row_type, max(dim, 1))
+    sections = [(ROW_ALIGNMENT, rows * stride)]
+    index = 0
+    if keys is not None:
+        index = home_buckets(keys) * BUCKET_BYTES
+        if string_bytes is not None:
+            sections += [(INDEX_ALIGNMENT, string_bytes), (INDEX_ALIGNMENT, 8 * (keys + 1))]
+            index += string_bytes + 8 * (keys + 1)
+        sections.append((INDEX_ALIGNMENT, home_buckets(keys) * BUCKET_BYTES))
+    end = HEADER_BYTES
+    for alignment, size in sections:
+        end = _up(end, alignment) + size if size else end
+    sums = 0
+    if end > HEADER_BYTES:
+        end = _up(end, INDEX_ALIGNMENT)
+        sums = _SUM_BYTES * -(-(end - HEADER_BYTES) // BLOCK_BYTES)
+    return TableSize(end + sums, index + sums, rows, row_size(row_type, max(dim, 1)), stride)
+
+
+def planned_size(layout: Layout, counts: Counts, row_type: str, strings: bool, zeros_if_absent: bool) -> TableSize:
+    """Return the size of the file of a table that `cut` stores in this way.
+
+    Parameters
+    ----------
+    strings : bool
+        Keys are strings, each with a row of its own.
+    zeros_if_absent : bool
+        Absent keys have zeros, for which a file needs no row.
+    """
+    stored = _type_of(counts.dtype) if row_type == "fp32" else row_type
+    absent = 0 if zeros_if_absent else counts.absent
+    if layout.name in ("direct", "none"):
+        span = counts.span if layout.name == "direct" else 0
+        return table_size(span + absent, counts.dim, stored)
+    if strings:
+        # Analyses count the lengths of strings as varints, of a byte for nearly all.
+        return table_size(counts.kept + absent, counts.dim, stored, counts.kept, counts.key_bytes - counts.kept)
+    return table_size(stored_rows(layout, counts) + absent, counts.dim, stored, counts.kept)
+
+
+def _type_of(dtype: np.dtype[Any]) -> RowType:
+    return _TYPES.get(str(dtype), "fp32")
+
+
+def _up(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
