@@ -39,6 +39,10 @@ class Reader:
     def __contains__(self, key: str) -> bool:
         return key in self._left
 
+    def names(self) -> list[str]:
+        """Return the names of the members that were not taken yet."""
+        return [str(name) for name in self._left]
+
     def fail(self, key: str, found: str, expected: str) -> CostModelError:
         """Return the error for a member."""
         return self._error(f"{self.place}.{key}: {found} found, expected {expected}")

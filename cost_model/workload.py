@@ -11,6 +11,7 @@ from typing import Any
 from cost_model._reading import Reader, check_number, describe, read_yaml, workload_file
 from cost_model.errors import ProfileError, WorkloadError
 from cost_model.machine import Machine, parse_machine
+from cost_model.memory import ModelMemory, parse_memory
 from cost_model.service import Points, RowDistribution, Service, ServiceTable, ServiceTime
 from cost_model.traffic import Event, Reshare, Sine, State, Traffic, parse_traffic
 
@@ -64,6 +65,8 @@ class Tenant:
         Its own rate, instead of a share.
     dedicated : bool
         It gets its own cores even if it is a variant.
+    memory : ModelMemory, optional
+        None: not known, and not counted.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Tenant:
     share: float | None = None
     qps: float | None = None
     dedicated: bool = False
+    memory: ModelMemory | None = None
 
     def points(self, threads: int = 1) -> Points:
         """Return the distribution of its service time [µs] over requests of all sizes."""
@@ -165,7 +169,7 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
     ----------
     data : mapping
     folder : Path
-        Paths of profiles are relative to this folder.
+        Paths of profiles and artifacts are relative to this folder.
     any_cpu : bool
         Also accept profiles of another CPU model.
     """
@@ -179,7 +183,8 @@ def parse_workload(data: object, *, folder: Path = Path(), any_cpu: bool = False
         return load_profile(folder / path, any_cpu=any_cpu).service
 
     for number, item in enumerate(reader.items("models")):
-        models += _parse_models(f"models[{number}]", item, {model.name: model for model in models}, profile)
+        before = {model.name: model for model in models}
+        models += _parse_models(f"models[{number}]", item, before, profile, folder)
     names = [model.name for model in models]
     for name in names:
         if names.count(name) > 1:
@@ -207,7 +212,9 @@ def _check_shares(models: list[Tenant]) -> None:
         raise WorkloadError(f"models: shares with the sum {sum(shares):.6g} found, expected 1")
 
 
-def _parse_models(place: str, data: object, before: Mapping[str, Tenant], profile: _Profile) -> list[Tenant]:
+def _parse_models(
+    place: str, data: object, before: Mapping[str, Tenant], profile: _Profile, folder: Path
+) -> list[Tenant]:
     """Read a model, or a group of them."""
     reader = Reader(place, data)
     if ("name" in reader) == ("group" in reader):
@@ -229,6 +236,7 @@ def _parse_models(place: str, data: object, before: Mapping[str, Tenant], profil
         "of": of,
         "group": group,
         "dedicated": bool(reader.take("dedicated", False)),
+        "memory": parse_memory(reader, folder),
     }
     if ("share" in reader) == ("qps" in reader):
         raise reader.fail("share", "both share and qps, or neither", "one of them")

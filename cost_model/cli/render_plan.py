@@ -34,6 +34,9 @@ def render_plan(made: Plan, added: str | None = None) -> None:
     word = "[green]feasible[/]" if made.feasible else "[bold red]not feasible[/]"
     name = f"Plan with {escape(added)}" if added else "Plan"
     screen.print(f"[bold]{name}[/] {word}: {made.summary}", soft_wrap=True)
+    if made.memory is not None:
+        limit = "" if made.memory.limit is None else f" of {made.memory.limit / 1e9:,.1f}"
+        screen.print(f"  memory: {made.memory.used / 1e9:,.1f}{limit} GB", soft_wrap=True)
     for reason in made.reasons:
         screen.print(f"  - {escape(reason)}", soft_wrap=True)
     screen.print()

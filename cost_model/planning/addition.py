@@ -60,6 +60,9 @@ def plan_addition(before: Plan, model: Tenant, qps: float) -> Addition:
     workload = replace(before.workload, models=(*before.workload.models, replace(model, share=None, qps=qps)))
     rates = {**before.qps, model.name: qps}
     replanned = plan(workload, before.machine, rates, before.interference)
+    if replanned.memory is not None and replanned.memory.lacking:
+        sentence = f"does not fit, because there is too little memory: {replanned.memory.lacking}"
+        return Addition(model.name, "does_not_fit", sentence, 0, {}, before, replanned)
     for place, pool, cores in _possible_homes(before, replanned, model):
         given = _cores_to_give(before, replanned, place, cores)
         after = _move_cores(before, replanned, place, pool, given) if given is not None else None

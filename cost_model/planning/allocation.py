@@ -10,6 +10,7 @@ from itertools import groupby
 from cost_model.errors import UsageError
 from cost_model.interference import Interference
 from cost_model.machine import Machine
+from cost_model.memory import MemoryUse
 from cost_model.queueing import Prediction
 from cost_model.workload import Workload
 
@@ -69,11 +70,13 @@ class Plan:
     allocations : tuple of Allocation
         Baselines first.
     feasible : bool
-        Whether every model is predicted to meet its SLO.
+        Whether every model is predicted to meet its SLO, and all fit into memory.
     reasons : tuple of str
         Reasons why the plan is not feasible, and other notes.
     memory_factor : float
         Slow-down by memory contention that the prediction includes.
+    memory : MemoryUse, optional
+        None: the memory of no model is known.
     """
 
     workload: Workload
@@ -84,6 +87,7 @@ class Plan:
     feasible: bool
     reasons: tuple[str, ...]
     memory_factor: float
+    memory: MemoryUse | None = None
 
     def allocation(self, name: str) -> Allocation:
         """Return the allocation that contains a model.

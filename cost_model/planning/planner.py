@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from cost_model.errors import MachineError, WorkloadError
 from cost_model.interference import Interference, default_interference
 from cost_model.machine import Machine
+from cost_model.memory import memory_use
 from cost_model.planning.allocation import Allocation, Plan
 from cost_model.planning.partition import split
 from cost_model.planning.placement import place
@@ -83,7 +84,10 @@ def plan(
     allocations = tuple(allocate(pool, cores, there) for pool, cores in zip(pools, chosen, strict=True))
     reasons = reasons_of(pools, allocations, there)
     feasible = all(predicted.meets for allocation in allocations for predicted in allocation.predicted.values())
-    return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor)
+    memory = memory_use([(model.name, model.memory) for model in workload.models], there)
+    if memory is not None and memory.lacking:
+        feasible, reasons = False, (*reasons, memory.lacking)
+    return Plan(workload, there, rates, costs, allocations, feasible, reasons, factor, memory)
 
 
 def sizing_for(made: Plan, names: Sequence[str], rates: Mapping[str, float]) -> Sizing:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
+from cost_model.memory import MemoryUse
 from cost_model.planning.addition import Addition
 from cost_model.planning.allocation import Allocation, Plan
 from cost_model.planning.explain import Explanation
@@ -35,6 +36,23 @@ class InterferenceReport:
     switch: float
     shared_cache: float
     bandwidth: float
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Memory that the models take on each host.
+
+    Attributes
+    ----------
+    limit_bytes : int or None
+        What hosts use of the machine's memory; None: it is not known.
+    models : dict of str to int [bytes]
+        What each model adds to those before it; tables with equal content count once.
+    """
+
+    limit_bytes: int | None
+    used_bytes: int
+    models: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -162,6 +180,8 @@ class PlanReport:
         Factor by which all rates can grow, not counting SLOs that no number of cores meets; None: no traffic.
     memory_factor : float
         Slow-down by memory contention that the prediction includes.
+    memory : MemoryReport
+        Present if the workload names the tables of models.
     addition : AdditionReport
         Present with `--add`.
     explanations : tuple of ExplanationReport
@@ -177,12 +197,13 @@ class PlanReport:
     memory_factor: float
     interference: InterferenceReport
     allocations: tuple[AllocationReport, ...]
+    memory: MemoryReport | None = field(metadata=_OPTIONAL)
     addition: AdditionReport | None = field(metadata=_OPTIONAL)
     explanations: tuple[ExplanationReport, ...] | None = field(metadata=_OPTIONAL)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
-        absent = {name for name in ("addition", "explanations") if not getattr(self, name)}
+        absent = {name for name in ("memory", "addition", "explanations") if not getattr(self, name)}
         return {"schema": self.SCHEMA} | {name: value for name, value in asdict(self).items() if name not in absent}
 
 
@@ -197,6 +218,7 @@ def plan_report(made: Plan, addition: Addition | None = None, explanations: Iter
         memory_factor=round(made.memory_factor, 4),
         interference=InterferenceReport(interference.switch, interference.shared_cache, interference.bandwidth),
         allocations=tuple(_allocation(made, allocation) for allocation in made.allocations),
+        memory=None if made.memory is None else _memory(made.memory),
         addition=None if addition is None else _addition(addition),
         explanations=tuple(map(_explanation, explanations)),
     )
@@ -213,6 +235,10 @@ def _allocation(plan: Plan, allocation: Allocation) -> AllocationReport:
         growth=_finite(allocation.growth),
         predicted={name: _prediction(predicted) for name, predicted in allocation.predicted.items()},
     )
+
+
+def _memory(memory: MemoryUse) -> MemoryReport:
+    return MemoryReport(memory.limit, memory.used, memory.models)
 
 
 def _prediction(prediction: Prediction) -> PredictionReport:
