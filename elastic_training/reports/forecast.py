@@ -14,6 +14,7 @@ import tensorflow as tf
 from elastic_training.admission import Admission, AlwaysAdmit, CountFilter, CountingFilter, PoissonFilter
 from elastic_training.layers.observers import observe
 from elastic_training.reports.text_table import text_table
+from elastic_training.reports.tier_split import split_rows
 from elastic_training.reports.trial_table import TrialTable
 
 AS_CONFIGURED, EVERY_KEY = "as configured", "every key"
@@ -46,7 +47,13 @@ class SettingForecast:
     frequent_without_row : float
         Keys with at least `frequent` occurrences and no row.
     bytes : float [bytes]
-        Memory of rows with the slots of the table's optimizer, candidates, the index and the filter.
+        Memory of rows with the slots of the table's optimizer, candidates, the index and the filter; with `et.Tiers`,
+        of the rows on SSD only what stays in memory.
+    ssd_rows, ssd_bytes : float
+        Rows on SSD, and the most space of their files [bytes]; 0 without `et.Tiers`.
+    problem : str
+        Why training would end with an error: keys and index do not fit into memory, or rows not on the SSD. "" if it
+        would not.
     """
 
     table: str
@@ -60,6 +67,9 @@ class SettingForecast:
     rare_rows: float
     frequent_without_row: float
     bytes: float
+    ssd_rows: float = 0.0
+    ssd_bytes: float = 0.0
+    problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "admission": self.admission.to_config()}
@@ -95,16 +105,30 @@ class Forecast:
         return {"sample": self.sample, "frequent": self.frequent, "settings": settings}
 
     def __str__(self) -> str:
+        tiered = any(one.ssd_rows or one.problem for one in self.settings)
         rare, missed = f"rows of keys < {self.frequent}", f"keys >= {self.frequent} without"
         lines: list[tuple[str, ...]] = [
-            ("table", "setting", "keys", "rows", "candidates", "trained", rare, missed, "MB")
+            (
+                "table",
+                "setting",
+                "keys",
+                "rows",
+                "candidates",
+                "trained",
+                rare,
+                missed,
+                "MB",
+                *(("SSD rows", "SSD MB") if tiered else ()),
+            )
         ]
         for one in self.settings:
             counts = [f"{number:,.0f}" for number in (one.keys, one.rows, one.candidates)]
             others = [f"{number:,.0f}" for number in (one.rare_rows, one.frequent_without_row)]
             share, size = f"{one.trained_share:.1%}", f"{one.bytes / 1e6:,.2f}"
-            lines.append((one.table, one.setting, *counts, share, *others, size))
-        return text_table(lines, names=2)
+            ssd = (f"{one.ssd_rows:,.0f}", f"{one.ssd_bytes / 1e6:,.2f}") if tiered else ()
+            lines.append((one.table, one.setting, *counts, share, *others, size, *ssd))
+        problems = [f"{one.table}, {one.setting}: {one.problem}" for one in self.settings if one.problem]
+        return "\n".join([text_table(lines, names=2), *problems])
 
 
 def forecast(
@@ -201,9 +225,11 @@ class _FollowedTable:
             rows, filter_bytes = int(has_row.sum()), stats["filter_bytes"]
             # The index, candidates and bytes of strings are those of the trial; its rows are exchanged for real ones.
             used = stats["used_bytes"] - filter_bytes + rows * (row_bytes - stats["row_bytes"])
+            config, all_bytes = self._table.settings, (used + filter_bytes) / self._sample
+            split = split_rows(config.tiers, config.key, all_bytes, rows / self._sample, row_bytes)
             results.append(
                 SettingForecast(
-                    table=self._table.settings.name,
+                    table=config.name,
                     setting=label,
                     admission=self._settings[label],
                     keys=counts.size / self._sample,
@@ -213,7 +239,10 @@ class _FollowedTable:
                     trained_share=trial.trained / max(trial.occurrences, 1),
                     rare_rows=float((has_row & (counts < frequent)).sum()) / self._sample,
                     frequent_without_row=float((~has_row & (counts >= frequent)).sum()) / self._sample,
-                    bytes=(used + filter_bytes) / self._sample,
+                    bytes=split.bytes,
+                    ssd_rows=split.ssd_rows,
+                    ssd_bytes=split.ssd_bytes,
+                    problem=split.problem,
                 )
             )
         return results

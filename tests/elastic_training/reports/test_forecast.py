@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 import elastic_training as et
 from elastic_training.reports.forecast import AS_CONFIGURED, EVERY_KEY
+from elastic_training.reports.tier_split import split_rows
 
 LENGTH, BATCH = 8_000, 200
 
@@ -112,3 +114,27 @@ def test_what_a_forecast_refuses() -> None:
     found = et.forecast(batches().take(1), make_model(None), {})
     with pytest.raises(KeyError, match="expected one of"):
         found.of("items", "5 occurrences")
+
+
+def test_rows_beyond_memory_are_forecast_on_ssd(tmp_path: Path) -> None:
+    dataset = batches()
+    asked = make_model(et.AlwaysAdmit(), 64, tiers=et.Tiers("1MiB", tmp_path / "asked"))
+    one = et.forecast(dataset, asked, {}).of("items", AS_CONFIGURED)
+    trained = make_model(et.AlwaysAdmit(), 64, tiers=et.Tiers("1MiB", tmp_path / "trained"))
+    trained.fit(dataset, verbose=0)
+    stats = trained.get_layer("items").table.stats()
+    found = stats["tiers"]
+    assert found["ssd_rows"] > 1000
+    assert one.ssd_rows == pytest.approx(found["ssd_rows"], rel=0.1)
+    assert one.bytes == pytest.approx(stats["used_bytes"], rel=0.1)
+    assert one.rows == found["ssd_rows"] + found["memory_rows"]
+    assert one.ssd_bytes >= one.ssd_rows * 4 * 64 * 3
+    assert one.problem == ""
+
+
+def test_what_fits_nowhere_is_said() -> None:
+    tiers = et.Tiers("1MiB", "ssd", ssd_limit="2MiB")
+    full = split_rows(tiers, "int64", 4e6, 4000, 16 + 4 * 192)
+    assert full.problem.startswith("rows on SSD take up to")
+    assert split_rows(tiers, "string", 5e6, 2000, 24 + 4 * 192).problem.startswith("keys and index take")
+    assert split_rows(tiers, "int64", 1e6, 2000, 16 + 4 * 192) == split_rows(None, "int64", 1e6, 2000, 784)
