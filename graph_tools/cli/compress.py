@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,18 +20,21 @@ from graph_tools.cli.output import OutputOptions, deliver_conversion
 from graph_tools.cli.render_cut import notes, sizes_table
 from graph_tools.cli.terminal import console, show
 from graph_tools.cli.units import bytes_text
+from graph_tools.errors import UsageError
 
 _HELP = """Replace the rows of a large table by sums of a few rows of a small one, and measure what that costs.
 
-A hash of each key is cut into blocks of bits, each of which is the number of a row. The rows are fitted to those of the
-table by least squares; keys count as often as training met them, if the export says how often. Keys that the table does
-not contain get rows as well.
+A key has a few rows: one for each block of bits of its hash (--bits, --blocks), for each of several hashes (--hashes),
+or for its quotient and its remainder (--quotient-remainder). The rows are fitted to those of the table by least
+squares; keys count as often as training met them, if the export says how often. Keys that the table does not contain
+get rows as well.
 
 The AUC is measured on recorded requests with labels, and OUT is written only if it falls by at most --max-auc-loss.
 
 **Examples**
 
 - `graph-tools compress export/7 compressed/7 --table user_id --bits 48 --blocks 4 --requests clicks.npz`
+- `graph-tools compress export/7 compressed/7 --table item --quotient-remainder 1000x1000 --requests clicks.npz`
 - `graph-tools compress export/7 --table user_id --bits 48 --blocks 4 --dry-run`: bytes and error of the fit only
 """
 
@@ -40,14 +44,44 @@ class CodeOptions:
     """The table and its code; the fields are arguments of `compress`."""
 
     table: Annotated[str, typer.Option(metavar="NAME", help="Table with keys whose rows are replaced.")]
-    bits: Annotated[int, typer.Option(metavar="N", help="Bits of a key's hash that are used: 1 to 64.")]
-    blocks: Annotated[int, typer.Option(metavar="N", help="Blocks of the bits, and so rows that a key has.")]
+    bits: Annotated[int | None, typer.Option(metavar="N", help="Bits of a key's hash that are used: 1 to 64.")] = None
+    blocks: Annotated[int | None, typer.Option(metavar="N", help="Blocks of the bits, and so rows that a key has.")] = (
+        None
+    )
     cut: Annotated[
         str,
         typer.Option(
             metavar="succession|skip", help="Whether a block has bits that follow each other, or every N-th one."
         ),
     ] = "succession"
+    hashes: Annotated[
+        str | None,
+        typer.Option(metavar="COUNTxROWS", help="Hashes of a key, and the rows that each of them has: 2x100000."),
+    ] = None
+    quotient_remainder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QxR", help="Rows for a key's quotient and remainder: 1000x1000, for ids below a million."
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the fields as arguments of `compress`.
+
+        Raises
+        ------
+        UsageError
+            A value is not two numbers.
+        """
+        pairs = {"hashes": self.hashes, "quotient_remainder": self.quotient_remainder}
+        return given(self) | {name: None if text is None else _pair(name, text) for name, text in pairs.items()}
+
+
+def _pair(name: str, text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,10})x([0-9]{1,10})", text)
+    if found is None:
+        raise UsageError(f"--{name.replace('_', '-')} {text}: expected two numbers, such as 2x100000")
+    return int(found[1]), int(found[2])
 
 
 @dataclass
@@ -93,7 +127,7 @@ def compress_command(
         lambda progress: compress(
             paths.source,
             paths.target,
-            **given(code),
+            **code.arguments(),
             **given(cost),
             **given(selection),
             options=CutOptions(memory_limit=memory_bytes(memory_limit)),

@@ -9,6 +9,7 @@ from typing import Annotated
 from graph_tools.json_data import Count, JsonSchema, NotNegative, Positive, reported
 from graph_tools.report.cut import CutReport
 
+Method = Annotated[str, JsonSchema(enum=["binary_code", "hashes", "quotient_remainder"])]
 WeighedBy = Annotated[str, JsonSchema(enum=["frequency", "nothing"])]
 
 
@@ -25,8 +26,10 @@ class CompressedTable:
         Of the fitted rows.
     rows : int
         Number of fitted rows.
-    bits, blocks, cut : int, int, str
-        The code.
+    method : str
+        How keys lead to rows: by the bits of a hash, several hashes, or a division.
+    parts : list of int
+        Rows of each block, of each hash, or of quotients and remainders; a key has one row of each.
     error : float
         Sum of squared differences between old and new rows, relative to the sum of squares of the old rows; both
         weighted.
@@ -40,9 +43,8 @@ class CompressedTable:
     bytes_before: Count
     bytes: Count
     rows: Positive
-    bits: Positive
-    blocks: Positive
-    cut: str
+    method: Method
+    parts: list[Positive]
     error: NotNegative
     weighed_by: WeighedBy
 

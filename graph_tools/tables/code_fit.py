@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fit the rows of a binary code to the rows of a table, by weighted least squares."""
+"""Fit the rows of a code to the rows of a table, by weighted least squares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graph_tools.tables.binary_code import BinaryCode
+from graph_tools.tables.row_codes import RowCode
 from graph_tools.tensors import Array
 
 _MOST_STEPS = 100
@@ -34,7 +34,7 @@ class Fit:
     steps: int
 
 
-def fit(code: BinaryCode, keys: Array, rows: Array, weights: Array | None = None) -> Fit:
+def fit(code: RowCode, keys: Array, rows: Array, weights: Array | None = None) -> Fit:
     """Return the rows of a code whose sums are closest to the rows of keys.
 
     Parameters
@@ -92,7 +92,7 @@ def _divided(a: Array, b: Array) -> Array:
 class _Sums:
     """Sums of the rows of each key's places, and the reverse: sums over the keys of each place."""
 
-    def __init__(self, code: BinaryCode, keys: Array) -> None:
+    def __init__(self, code: RowCode, keys: Array) -> None:
         self._count = sum(code.sizes)
         self._parts = []
         for place, size, offset in zip(code.places(keys), code.sizes, code.offsets, strict=True):

@@ -21,9 +21,10 @@ from graph_tools.progress import Progress
 from graph_tools.report.compress import CompressedTable, CompressReport, OutputAuc
 from graph_tools.report.cut import CutReport, describe_source
 from graph_tools.rewriting.protocol import PassResult
-from graph_tools.tables.binary_code import BinaryCode, CodeNodes
 from graph_tools.tables.code_fit import fit
+from graph_tools.tables.code_nodes import CodeNodes
 from graph_tools.tables.emit import replace_output
+from graph_tools.tables.row_codes import BinaryCode, Hashes, QuotientRemainder, RowCode
 from graph_tools.tensors import Array, ArrayTensor
 from graph_tools.verbs.convert import Conversion
 from graph_tools.verbs.cut import rewrite
@@ -41,9 +42,11 @@ def compress(
     target: str | Path | None,
     *,
     table: str,
-    bits: int,
-    blocks: int,
+    bits: int | None = None,
+    blocks: int | None = None,
     cut: str = "succession",
+    hashes: tuple[int, int] | None = None,
+    quotient_remainder: tuple[int, int] | None = None,
     without_labels: bool = False,
     max_auc_loss: float = MAX_AUC_LOSS,
     signatures: Sequence[str] = (),
@@ -57,7 +60,7 @@ def compress(
     op_library: Libraries = None,
     progress: Progress | None = None,
 ) -> CompressReport:
-    """Fit the rows of a binary code to those of a table, and write the model with sums of them.
+    """Fit the rows of a code to those of a table, and write the model with sums of them.
 
     All keys get rows, also those that the table does not contain.
 
@@ -70,7 +73,11 @@ def compress(
     table : str
         Name of a table with keys.
     bits, blocks, cut
-        The code: how many bits of a hash are cut into how many blocks, and how (`succession` or `skip`).
+        A binary code: how many bits of a hash are cut into how many blocks, and how (`succession` or `skip`).
+    hashes : (int, int), optional
+        Instead: so many hashes of a key, each with so many rows.
+    quotient_remainder : (int, int), optional
+        Instead: numbers of rows for the quotient of a key and for its remainder.
     without_labels : bool
         Accept a result whose AUC is not known, since no recorded request has labels.
     max_auc_loss : float
@@ -94,7 +101,7 @@ def compress(
         No request has labels, the AUC falls by more than the limit, or outputs other than scores differ; nothing was
         left behind, and the attribute `report` of the error contains the figures.
     """
-    code = BinaryCode(bits, blocks, cut)
+    code = _code_of(bits, blocks, cut, hashes, quotient_remainder)
     if not (requests or without_labels or dry_run):
         raise UsageError(
             "--requests: none given, expected recorded requests with labels, which tell what the AUC loses; "
@@ -120,12 +127,31 @@ def compress(
     ).run()
 
 
+def _code_of(
+    bits: int | None,
+    blocks: int | None,
+    cut: str,
+    hashes: tuple[int, int] | None,
+    quotient_remainder: tuple[int, int] | None,
+) -> RowCode:
+    given = [bits is not None or blocks is not None, hashes is not None, quotient_remainder is not None]
+    if sum(given) != 1 or (bits is None) != (blocks is None):
+        raise UsageError("--bits and --blocks, --hashes, --quotient-remainder: expected exactly one of these codes")
+    if hashes is not None:
+        return Hashes(*hashes)
+    if quotient_remainder is not None:
+        return QuotientRemainder(*quotient_remainder)
+    assert bits is not None
+    assert blocks is not None
+    return BinaryCode(bits, blocks, cut)
+
+
 @dataclass
 class _CompressConversion(Conversion[CompressReport]):
     """Replaces a table, then runs the passes of `cut`."""
 
     table: str = ""
-    code: BinaryCode = field(default_factory=lambda: BinaryCode(1, 1))
+    code: RowCode = field(default_factory=lambda: BinaryCode(1, 1))
     without_labels: bool = False
     max_auc_loss: float = MAX_AUC_LOSS
 
@@ -188,7 +214,7 @@ class _CompressConversion(Conversion[CompressReport]):
             raise VerificationError(f"{self.target}: not written, since {'; '.join(broken)}", report.to_json())
 
 
-def replace_table(model: Model, name: str, code: BinaryCode, memory_limit: int) -> CompressedTable:
+def replace_table(model: Model, name: str, code: RowCode, memory_limit: int) -> CompressedTable:
     """Replace the lookups in a table of a model as it was read by sums of fitted rows.
 
     Raises
@@ -201,7 +227,7 @@ def replace_table(model: Model, name: str, code: BinaryCode, memory_limit: int) 
     handle, table = _find(model, name)
     size, rows = table.count, sum(code.sizes)
     if rows >= size:
-        raise UsageError(f"table '{name}': {rows} rows of the code for {size} keys, expected fewer bits")
+        raise UsageError(f"table '{name}': {rows} rows of the code for {size} keys, expected fewer")
     needed = _COPIES * size * table.dim * 4
     if needed > memory_limit:
         raise ConversionError(f"table '{name}': a fit needs {needed} bytes, expected --memory-limit to permit them")
@@ -219,9 +245,8 @@ def replace_table(model: Model, name: str, code: BinaryCode, memory_limit: int) 
         bytes_before=table.source_bytes,
         bytes=fitted.rows.nbytes,
         rows=rows,
-        bits=code.bits,
-        blocks=code.blocks,
-        cut=code.cut,
+        method=code.method,
+        parts=code.sizes,
         error=fitted.error,
         weighed_by="nothing" if weights is None else "frequency",
     )
@@ -244,7 +269,7 @@ def _frequencies(table: SparseTable) -> Array | None:
     return counts if len(counts) == table.count else None
 
 
-def _replace_lookups(model: Model, handle: str, table: SparseTable, code: BinaryCode, rows: Array) -> None:
+def _replace_lookups(model: Model, handle: str, table: SparseTable, code: RowCode, rows: Array) -> None:
     import tensorflow as tf
 
     graph, name = model.graph, model.graph.fresh_name(f"{table.name}/code_rows")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph_tools.tables.binary_code import BinaryCode
 from graph_tools.tables.code_fit import fit
+from graph_tools.tables.row_codes import BinaryCode
 from graph_tools.tensors import Array
 
 CODE = BinaryCode(9, 3)

@@ -15,7 +15,7 @@ import graph_tools
 from graph_tools.cli.compress import render_compress
 from graph_tools.errors import ConversionError, UsageError, VerificationError
 from graph_tools.readers import read_model
-from graph_tools.tables.binary_code import BinaryCode
+from graph_tools.tables.row_codes import BinaryCode
 from graph_tools.verbs.compress import replace_table
 from graph_tools.verification.ranking import auc
 
@@ -59,7 +59,8 @@ def score(model: Path, user: Any, word: Any) -> Any:
 
 
 def compress(export: Path, target: Path | None, **options: Any) -> Any:
-    given = {"table": "user_id", "bits": 16, "blocks": 2, "cut": "skip", **options}
+    code = {} if {"hashes", "quotient_remainder"} & set(options) else {"bits": 16, "blocks": 2, "cut": "skip"}
+    given = {"table": "user_id", **code, **options}
     return graph_tools.compress(export, target, **given)
 
 
@@ -92,6 +93,22 @@ def test_string_keys_are_compressed(export: Path, tmp_path: Path) -> None:
     report = compress(export, tmp_path / "out", table="word", bits=14, max_auc_loss=1.0, requests=requests)
     assert (report.compressed.keys, report.compressed.rows) == (600, 256)
     assert report.compressed.error < 1
+
+
+@pytest.mark.parametrize(
+    ("table", "options"), [("user_id", {"hashes": (2, 300)}), ("word", {"quotient_remainder": (20, 30)})]
+)
+def test_other_codes_are_fitted_and_fused(export: Path, tmp_path: Path, table: str, options: Any) -> None:
+    labeled = [export.parent / "labeled.npz"]
+    report = compress(export, tmp_path / "out", table=table, max_auc_loss=1.0, requests=labeled, **options)
+    found = report.compressed
+    assert (found.method, sum(found.parts)) == (next(iter(options)), found.rows)
+    graph_tools.optimize(tmp_path / "out", tmp_path / "fused", precision="fp32", accept_weak_proof=True)
+    ops = {node.op for node in read_model(tmp_path / "fused").graph}
+    assert not {op for op in ops if "Shift" in op or "Gather" in op or "Floor" in op}
+    words = ["word 1", "word 599", "another"]
+    expected, found = (score(tmp_path / name, USERS[:3], words) for name in ("out", "fused"))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_forecast_writes_nothing(export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +150,8 @@ def test_a_result_that_loses_too_much_is_not_written(export: Path, tmp_path: Pat
         ({"table": "item"}, "--table item: no table with keys, expected one of: user_id, word"),
         ({"bits": 22}, "4096 rows of the code for 2000 keys"),
         ({"blocks": 17}, "--blocks 17"),
+        ({"bits": 16, "hashes": (2, 9)}, "expected exactly one of these codes"),
+        ({"quotient_remainder": (1000, 1000)}, "2000 rows of the code for 2000 keys"),
     ],
 )
 def test_wrong_options_are_named(export: Path, options: Any, message: str) -> None:
