@@ -22,11 +22,11 @@ _LIBRARY = tuple(f"libprocessor/src/{folder}/**/*.cc" for folder in ("base", "c_
 TARGETS = {
     "processor_objects": _LIBRARY,
     "processor_rules_objects": _LIBRARY,
-    "processor_kernels": ("libprocessor/src/kernels/*.cc", "libprocessor/src/tables/*.cc"),
+    "processor_kernels": tuple(f"libprocessor/src/{folder}/*.cc" for folder in ("kernels", "live", "tables")),
     "processor_tests": tuple(
         f"tests/libprocessor/{folder}/**/*.cc" for folder in ("base", "c_api", "codec", "host", "runtime")
     ),
-    "processor_kernel_tests": ("tests/libprocessor/kernels/*.cc", "tests/libprocessor/tables/*.cc"),
+    "processor_kernel_tests": tuple(f"tests/libprocessor/{folder}/*.cc" for folder in ("kernels", "live", "tables")),
     "processor_thread_tests": (
         "libprocessor/src/base/*.cc",
         "libprocessor/src/host/**/*.cc",
@@ -35,7 +35,18 @@ TARGETS = {
         "tests/libprocessor/host/**/*.cc",
         "tests/libprocessor/runtime/**/*.cc",
     ),
+    "elastic_storage": ("elastic_training/src/[!o]*/*.cc", "elastic_training/src/optimizers/*.cc"),
+    "elastic_training": ("elastic_training/src/ops/*.cc",),
+    "elastic_training_tests": ("tests/elastic_training/src/*/test_*.cc",),
     "bench_serving": ("libprocessor/bench/bench_serving.cc", "libprocessor/bench/[!b]*.cc"),
+    **{
+        f"bench_{name}": (
+            f"libprocessor/bench/bench_{name}.cc",
+            "libprocessor/bench/main.cc",
+            "libprocessor/bench/request_file.cc",
+        )
+        for name in ("lifecycle", "open_loop", "live")
+    },
     "bench_codec_sources": ("libprocessor/bench/bench_codec.cc", "libprocessor/bench/codec_requests.cc"),
     "bench_kernels_sources": ("libprocessor/bench/bench_kernels.cc", "libprocessor/bench/kernels/*.cc"),
 }

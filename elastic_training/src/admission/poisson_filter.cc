@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/admission/state_bytes.h"
+#include "src/base/hash.h"
 #include "src/config/json_fields.h"
 
 namespace elastic_training {
@@ -20,11 +21,8 @@ constexpr double kLowestCut = 0.5;
 constexpr double kFillThatRaisesCut = 0.7;  // Of what rare_share allows.
 
 // A number in [0, 1) that depends on the key, its count and the seed alone, so a run can be repeated.
-double Draw(uint64_t seed, uint64_t hash, uint64_t count) {
-  uint64_t bits = hash ^ (seed * 0x9e3779b97f4a7c15ull) ^ (count << 32);
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ull;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebull;
-  return static_cast<double>((bits ^ (bits >> 31)) >> 11) * 0x1p-53;
+double UniformOf(uint64_t seed, uint64_t hash, uint64_t count) {
+  return FractionOf(Mix(hash ^ (seed * kGoldenStep) ^ (count << 32)));
 }
 
 }  // namespace
@@ -60,7 +58,7 @@ bool PoissonFilter::AdmitsEarly(const AdmissionRequest& request, int counted, do
   }
   const double chance = Chance(nullptr, counted, position);
   *stays_rare = 1 - chance;
-  return Draw(settings_.seed, request.hash, counted) < chance;
+  return UniformOf(settings_.seed, request.hash, counted) < chance;
 }
 
 AdmissionEstimate PoissonFilter::Estimate(uint64_t hash, uint32_t counted, const AdmissionMoment& moment) const {

@@ -20,6 +20,9 @@ constexpr uint64_t kGoldenStep = 0x9e3779b97f4a7c15;
 /// Returns the hash that places a key in a table.
 inline uint64_t HashKey(uint64_t key) { return Mix(key + kGoldenStep); }
 
+/// Returns the first 53 bits of a hash as a number in [0, 1).
+inline double FractionOf(uint64_t hash) { return static_cast<double>(hash >> 11) * 0x1p-53; }
+
 }  // namespace elastic_training
 
 #endif  // ELASTIC_TRAINING_BASE_HASH_H_

@@ -220,7 +220,7 @@ RowFate Eviction::FateOf(const RowView& row) const {
     const double value = strategy_.Value(row, now_);
     if (value < cut_ || strategy_.Condemns(row, value)) return RowFate::kEvict;
     // Rows of equal values leave by chance, another one in each sweep.
-    if (value == cut_ && static_cast<double>(Mix(row.key + sweeps_ * kGoldenStep) >> 11) * 0x1p-53 < cut_share_) {
+    if (value == cut_ && FractionOf(Mix(row.key + sweeps_ * kGoldenStep)) < cut_share_) {
       return RowFate::kEvict;
     }
   }

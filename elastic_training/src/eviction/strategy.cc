@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "src/base/norm.h"
 #include "src/config/json_fields.h"
 
 namespace elastic_training {
@@ -14,12 +15,7 @@ constexpr double kDayS = 86400;
 
 double AgeOf(const RowView& row, uint32_t now) { return now > row.touch ? now - row.touch : 0; }
 
-double NormOf(const RowView& row, size_t dim) {
-  if (row.weights == nullptr) return row.norm;
-  double sum = 0;
-  for (size_t i = 0; i < dim; ++i) sum += static_cast<double>(row.weights[i]) * row.weights[i];
-  return std::sqrt(sum);
-}
+double RowNorm(const RowView& row, size_t dim) { return row.weights == nullptr ? row.norm : NormOf(row.weights, dim); }
 
 }  // namespace
 
@@ -56,10 +52,10 @@ EvictionStrategy::EvictionStrategy(const nlohmann::json& config, size_t dim) : d
 
 double EvictionStrategy::Value(const RowView& row, uint32_t now) const {
   if (kind_ == Kind::kAge) return -AgeOf(row, now);
-  if (kind_ == Kind::kNorm) return NormOf(row, dim_);
+  if (kind_ == Kind::kNorm) return RowNorm(row, dim_);
   const double decayed = row.count * std::exp2(-AgeOf(row, now) / half_life_s_);
   if (kind_ == Kind::kCount) return decayed;
-  return count_weight_ * std::log1p(decayed) + norm_weight_ * NormOf(row, dim_);
+  return count_weight_ * std::log1p(decayed) + norm_weight_ * RowNorm(row, dim_);
 }
 
 }  // namespace elastic_training

@@ -73,7 +73,7 @@ void TierSweep::SweepSegment() {
   const uint64_t next = table_->Sweep(cursor_, [&](const RowView& row) {
     if (row.weights == nullptr || row.touch > cut_) return RowFate::kKeep;
     // Rows of equal times move by chance, others in each round.
-    if (row.touch == cut_ && static_cast<double>(Mix(row.key + rounds_ * kGoldenStep) >> 11) * 0x1p-53 > cut_share_) {
+    if (row.touch == cut_ && FractionOf(Mix(row.key + rounds_ * kGoldenStep)) > cut_share_) {
       return RowFate::kKeep;
     }
     // Sweeps of group lasso give rows of zeros back, which takes less memory.

@@ -6,22 +6,18 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/norm.h"
+
 namespace elastic_training {
 
 namespace {
 
 // A number in [0, 1) that depends on the arguments alone.
-double Draw(uint64_t prefix, int depth) { return static_cast<double>(Mix(prefix << 8 | depth) >> 11) * 0x1p-53; }
+double Draw(uint64_t prefix, int depth) { return FractionOf(Mix(prefix << 8 | depth)); }
 
 // The room of an index of `rows` rows: 1.2 to 1.4 times as many.
 uint32_t Room(size_t rows, uint64_t prefix) {
   return static_cast<uint32_t>(rows * (1.2 + 0.2 * Draw(prefix, static_cast<int>(rows)))) + 1;
-}
-
-float NormOf(const float* weights, size_t dim) {
-  double squares = 0;
-  for (size_t i = 0; i < dim; ++i) squares += static_cast<double>(weights[i]) * weights[i];
-  return static_cast<float>(std::sqrt(squares));
 }
 
 }  // namespace
@@ -163,7 +159,7 @@ uint32_t Segment::MoveToSsd(uint64_t hash, uint32_t row) {
   }
   RowHeader& header = CopyHeader(row, record);
   header.Set(kOnSsdFlag);
-  store_.stub(record) = {place, NormOf(values, store_.layout.dim)};
+  store_.stub(record) = {place, static_cast<float>(NormOf(values, store_.layout.dim))};
   --counts_.full;
   ++counts_.ssd;
   index_.Replace(hash, row, record);
@@ -175,7 +171,7 @@ uint32_t Segment::AddOnSsd(const KeyRef& key, LogPlace place, const float* value
   const uint32_t record = Add(key, /*record=*/true);
   RowHeader& header = store_.header(record);
   header.Set(kOnSsdFlag);
-  store_.stub(record) = {place, NormOf(values, store_.layout.dim)};
+  store_.stub(record) = {place, static_cast<float>(NormOf(values, store_.layout.dim))};
   ++counts_.ssd;
   store_.MarkDirty(record, &header);
   return record;

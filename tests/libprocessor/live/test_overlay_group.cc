@@ -13,14 +13,14 @@
 namespace processor {
 namespace {
 
-constexpr uint32_t kRows = 600;
+constexpr uint32_t kGroupRows = 600;
 constexpr auto kLong = std::chrono::microseconds(10'000'000);
 
 class OverlayGroupTest : public testing::Test {
  protected:
   using Model = tensorflow::core::RefCountPtr<LiveModel>;
 
-  OverlayGroupTest() { base_ = Open("table.emb", kRows); }
+  OverlayGroupTest() { base_ = Open("table.emb", kGroupRows); }
 
   std::shared_ptr<const EmbeddingTable> Open(const std::string& name, uint32_t rows) {
     std::shared_ptr<const EmbeddingTable> table;
@@ -46,7 +46,7 @@ class OverlayGroupTest : public testing::Test {
   // The changes of an epoch: all rows, or one that is deleted.
   absl::Status Apply(LiveModel& model, uint64_t first, uint64_t last) {
     DeltaFixture<int64_t> delta;
-    for (uint32_t row = 0; row < kRows; ++row) {
+    for (uint32_t row = 0; row < kGroupRows; ++row) {
       if (row != last) delta.changed[NumberedKey<int64_t>(row)] = FourFrom(static_cast<float>(last));
     }
     delta.deleted.insert(NumberedKey<int64_t>(static_cast<uint32_t>(last)));
@@ -67,7 +67,7 @@ class OverlayGroupTest : public testing::Test {
     const EpochView* view = nullptr;
     ASSERT_TRUE(ReadViewTensor(pinned, &view).ok());
     EXPECT_EQ(view->facts().epoch, epoch);
-    for (uint32_t number = 1; number < kRows; ++number) {
+    for (uint32_t number = 1; number < kGroupRows; ++number) {
       const int64_t key = NumberedKey<int64_t>(number);
       uint32_t row = 0;
       view->table(0).FindRows(absl::MakeConstSpan(&key, 1), &row);
@@ -94,7 +94,7 @@ TEST_F(OverlayGroupTest, AnEpochIsWrittenOnceForAllModels) {
   ExpectEpoch(second->Pin(), 2);
   EXPECT_EQ(first->status().changed_rows, rows);
   EXPECT_EQ(second->status().overlay_bytes, first->status().overlay_bytes);
-  EXPECT_EQ(second->status().applied_rows, 2 * kRows);
+  EXPECT_EQ(second->status().applied_rows, 2 * kGroupRows);
   ExpectEpoch(apart->Pin(), 0);
   EXPECT_EQ(apart->status().changed_rows, 0);
 }
@@ -172,7 +172,7 @@ TEST_F(OverlayGroupTest, ModelsThatSkipEpochsMeetAtCommonOnes) {
 }
 
 TEST_F(OverlayGroupTest, OtherFilesAreNotShared) {
-  const Model first = Make(base_), second = Make(Open("longer.emb", kRows + 1));
+  const Model first = Make(base_), second = Make(Open("longer.emb", kGroupRows + 1));
   ApplyAll(*first, 1, 1);
   ApplyAll(*second, 1, 1);
   ExpectEpoch(first->Pin(), 1);

@@ -11,19 +11,13 @@
 
 #include "src/admission/admission.h"
 #include "src/admission/fingerprint_counts.h"
+#include "src/base/hash.h"
 
 namespace elastic_training {
 namespace {
 
-uint64_t Mixed(uint64_t key) {
-  key += 0x9e3779b97f4a7c15ull;
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ull;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebull;
-  return key ^ (key >> 31);
-}
-
 bool Meets(Admission* filter, uint64_t key, uint32_t times = 1, uint32_t seconds = 0, uint64_t occurrences = 0) {
-  return filter->Admit({Mixed(key), times, times}, {0, occurrences, seconds});
+  return filter->Admit({HashKey(key), times, times}, {0, occurrences, seconds});
 }
 
 std::unique_ptr<Admission> Filter(const nlohmann::json& config) { return Admission::Create(config, 1); }
@@ -54,11 +48,11 @@ TEST(CountingFilter, ErrorsStayWithinTheirBounds) {
   const uint64_t keys = 200'000;
   FingerprintCounts counts(keys);
   for (int round = 0; round < 3; ++round) {
-    for (uint64_t key = 0; key < keys; ++key) counts.Add(Mixed(key), 1, 15, 0);
+    for (uint64_t key = 0; key < keys; ++key) counts.Add(HashKey(key), 1, 15, 0);
   }
   uint64_t high = 0, low = 0;
   for (uint64_t key = 0; key < keys; ++key) {
-    const uint32_t count = counts.Add(Mixed(key), 1, 15, 0);
+    const uint32_t count = counts.Add(HashKey(key), 1, 15, 0);
     high += count > 4;
     low += count < 4;
   }
@@ -75,16 +69,16 @@ TEST(CountingFilter, ErrorsStayWithinTheirBounds) {
 
 TEST(CountingFilter, CountsHalveWithEveryHalfLife) {
   FingerprintCounts counts(100);
-  EXPECT_EQ(counts.Add(Mixed(1), 13, 15, 40), 13u);
+  EXPECT_EQ(counts.Add(HashKey(1), 13, 15, 40), 13u);
   // Reading ages nothing.
-  EXPECT_EQ(counts.Count(Mixed(1), 42), 3u);
-  EXPECT_EQ(counts.Count(Mixed(1), 40), 13u);
-  EXPECT_EQ(counts.Count(Mixed(2), 40), 0u);
-  EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 41), 7u);  // 13 / 2 + 1
-  EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 41), 8u);
-  EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 43), 3u);  // 8 / 4 + 1
-  EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 42), 4u);  // A clock that went back ages nothing.
-  EXPECT_EQ(counts.Add(Mixed(1), 1, 15, 1000), 1u);
+  EXPECT_EQ(counts.Count(HashKey(1), 42), 3u);
+  EXPECT_EQ(counts.Count(HashKey(1), 40), 13u);
+  EXPECT_EQ(counts.Count(HashKey(2), 40), 0u);
+  EXPECT_EQ(counts.Add(HashKey(1), 1, 15, 41), 7u);  // 13 / 2 + 1
+  EXPECT_EQ(counts.Add(HashKey(1), 1, 15, 41), 8u);
+  EXPECT_EQ(counts.Add(HashKey(1), 1, 15, 43), 3u);  // 8 / 4 + 1
+  EXPECT_EQ(counts.Add(HashKey(1), 1, 15, 42), 4u);  // A clock that went back ages nothing.
+  EXPECT_EQ(counts.Add(HashKey(1), 1, 15, 1000), 1u);
   EXPECT_EQ(counts.used(), 1u);
 }
 

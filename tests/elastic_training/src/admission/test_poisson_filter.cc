@@ -11,15 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/hash.h"
+
 namespace elastic_training {
 namespace {
-
-uint64_t Mixed(uint64_t key) {
-  key += 0x9e3779b97f4a7c15ull;
-  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ull;
-  key = (key ^ (key >> 27)) * 0x94d049bb133111ebull;
-  return key ^ (key >> 31);
-}
 
 std::vector<uint32_t> ZipfStream(size_t length, size_t keys, double exponent, uint64_t seed) {
   std::vector<double> sums(keys);
@@ -42,7 +37,7 @@ class Table {
   bool Meet(uint32_t key, uint64_t position) {
     if (admitted[key]) return true;
     counted[key] += 1;
-    admitted[key] = filter->Admit({Mixed(key), 1, filter->table_counts() ? counted[key] : 1}, {0, position, 0});
+    admitted[key] = filter->Admit({HashKey(key), 1, filter->table_counts() ? counted[key] : 1}, {0, position, 0});
     return admitted[key];
   }
 
@@ -192,7 +187,7 @@ TEST(PoissonFilter, ForgottenCandidatesLeaveTheCounts) {
   Table table(Config("fitted", 1'000'000), 1000);
   for (uint32_t key = 0; key < 10; ++key) table.Meet(key, 1), table.Meet(key, 2);
   EXPECT_EQ(table.filter->Stats()["candidates"], 10);
-  table.filter->Forget(Mixed(3), 2);
+  table.filter->Forget(HashKey(3), 2);
   EXPECT_EQ(table.filter->Stats()["candidates"], 9);
   EXPECT_EQ(table.filter->Stats()["seen_keys"], 10);
 }
@@ -210,7 +205,7 @@ TEST(PoissonFilter, ThreadsMeetKeysAtOnce) {
     for (int thread = 0; thread < 3; ++thread) {
       threads.emplace_back([&, thread] {
         for (size_t i = thread; i < length; i += 3) {
-          admitted += filter->Admit({Mixed(stream[i]), 1, 1}, {0, position++, 0});
+          admitted += filter->Admit({HashKey(stream[i]), 1, 1}, {0, position++, 0});
           if (i % 1000 == 0) filter->Stats();
         }
       });

@@ -4,6 +4,8 @@
 #define ELASTIC_TRAINING_TESTS_CUT_CUT_FIXTURE_H_
 
 #include <cmath>
+#include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,16 @@
 namespace elastic_training {
 
 constexpr size_t kDim = 4;
+
+/// Returns the message of what `body` throws; "" if it throws nothing.
+inline std::string MessageOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
 
 /// Adagrad from zeros: with gradients of 1 the accumulator is 0.1 plus the number of updates.
 inline std::unique_ptr<ElasticTable> CountingTable(const std::string& name, const std::string& changes = "{}") {

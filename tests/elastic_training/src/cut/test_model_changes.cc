@@ -16,15 +16,6 @@ size_t Follow(ElasticTable* table, Copy* copy) {
   return rows;
 }
 
-std::string ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
 size_t RecordedEvictions(const ElasticTable& table) { return table.Stats()["recorded_evictions"]; }
 
 TEST(ModelChanges, HasRowsAsTheyWereWhenItBegan) {
@@ -125,7 +116,7 @@ TEST(ModelChanges, IsLostIfNobodyReadsIt) {
       "the table is followed anew";
   for (int i = 0; i < 2; ++i) {
     ModelChanges changes(both, kMemory);
-    EXPECT_EQ(ErrorOf([&] { changes.at(0).Read(1 << 20); }), lost);
+    EXPECT_EQ(MessageOf([&] { changes.at(0).Read(1 << 20); }), lost);
     Copy copy;
     EXPECT_EQ(ReadInto(&changes.at(1), true, &copy), 0);
   }
@@ -140,12 +131,12 @@ TEST(ModelChanges, NeedsAPublisherThatFollows) {
   const std::vector<ElasticTable*> both = {a.get(), b.get()};
   const auto begin = [&] { ModelChanges changes(both, kMemory); };
   a->Follow();
-  EXPECT_EQ(ErrorOf(begin), "table 'b': not followed, expected a publisher that does");
+  EXPECT_EQ(MessageOf(begin), "table 'b': not followed, expected a publisher that does");
   b->Follow();
   {
     ModelChanges changes({b.get()}, kMemory);
-    EXPECT_EQ(ErrorOf(begin), "table 'b': a cut is being read, expected its end before the next one");
-    EXPECT_NE(ErrorOf([&] { b->Follow(); }).find("table 'b': changes are being read"), std::string::npos);
+    EXPECT_EQ(MessageOf(begin), "table 'b': a cut is being read, expected its end before the next one");
+    EXPECT_NE(MessageOf([&] { b->Follow(); }).find("table 'b': changes are being read"), std::string::npos);
   }
   Train(a.get(), Keys(0, 1000));
   Evict(a.get(), Keys(0, 100));
@@ -153,7 +144,7 @@ TEST(ModelChanges, NeedsAPublisherThatFollows) {
   a->Unfollow();
   Evict(a.get(), Keys(100, 100));
   EXPECT_EQ(RecordedEvictions(*a), 0);
-  EXPECT_EQ(ErrorOf(begin), "table 'a': not followed, expected a publisher that does");
+  EXPECT_EQ(MessageOf(begin), "table 'a': not followed, expected a publisher that does");
 }
 
 TEST(ModelChanges, KeepsRowsOfSegmentsThatSplit) {

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kDim = 4;
+constexpr size_t kWidth = 4;
 constexpr uint32_t kDay = 86400;
 
 json Strategy(const char* kind, json fields = json::object()) {
@@ -49,7 +49,7 @@ class SweptTable {
             {"version", 1},
             {"name", "items"},
             {"key", "int64"},
-            {"dim", kDim},
+            {"dim", kWidth},
             {"seed", 3},
             {"initializer", {{"kind", "uniform"}, {"low", -1}, {"high", 1}}},
             {"default", {{"kind", "zeros"}}},
@@ -61,7 +61,7 @@ class SweptTable {
 
   /// One training lookup of each key.
   std::vector<float> Train(std::vector<int64_t> keys, uint32_t now) {
-    std::vector<float> rows(keys.size() * kDim);
+    std::vector<float> rows(keys.size() * kWidth);
     std::vector<int64_t> places(keys.size());
     std::vector<int32_t> firsts(keys.size());
     LookupRequest request;
@@ -76,7 +76,7 @@ class SweptTable {
   }
 
   std::vector<float> Read(std::vector<int64_t> keys) {
-    std::vector<float> rows(keys.size() * kDim);
+    std::vector<float> rows(keys.size() * kWidth);
     LookupRequest request;
     request.keys = BatchOf(keys);
     request.rows = rows.data();
@@ -85,7 +85,7 @@ class SweptTable {
   }
 
   void SetWeights(int64_t key, float value) {
-    std::vector<float> weights(kDim, value);
+    std::vector<float> weights(kWidth, value);
     const std::vector<int64_t> keys = {key};
     RowContents contents;
     contents.weights = weights.data();
@@ -121,7 +121,7 @@ TEST(Eviction, TtlEvictsWhatWasNotTouched) {
   EXPECT_FALSE(swept.Keys().count(49));
   EXPECT_TRUE(swept.Keys().count(50));
   // Evicted keys read the default row; inference touches nothing.
-  EXPECT_EQ(swept.Read({49}), std::vector<float>(kDim, 0));
+  EXPECT_EQ(swept.Read({49}), std::vector<float>(kWidth, 0));
   swept.Read(Range(50, 150));
   EXPECT_EQ(swept.eviction.Run(50 * kDay + 1), 100u);
 }
@@ -161,14 +161,14 @@ TEST(Eviction, AnEvictedKeyComesBackAsNew) {
   SweptTable swept(Policy(Strategy("ttl", {{"days", 1}})), {{"kind", "count"}, {"threshold", 3}});
   swept.Train({7, 7}, 0);
   const std::vector<float> first = swept.Train({7}, 0);
-  EXPECT_NE(first, std::vector<float>(kDim, 0));
+  EXPECT_NE(first, std::vector<float>(kWidth, 0));
   swept.SetWeights(7, 9);
-  ASSERT_EQ(swept.Read({7}), std::vector<float>(kDim, 9));
+  ASSERT_EQ(swept.Read({7}), std::vector<float>(kWidth, 9));
   EXPECT_EQ(swept.eviction.Run(2 * kDay), 1u);
   // Absent and refused: the default row; then the initial row, not the trained one.
-  EXPECT_EQ(swept.Read({7}), std::vector<float>(kDim, 0));
-  EXPECT_EQ(swept.Train({7}, 2 * kDay), std::vector<float>(kDim, 0));
-  EXPECT_EQ(swept.Train({7}, 2 * kDay), std::vector<float>(kDim, 0));
+  EXPECT_EQ(swept.Read({7}), std::vector<float>(kWidth, 0));
+  EXPECT_EQ(swept.Train({7}, 2 * kDay), std::vector<float>(kWidth, 0));
+  EXPECT_EQ(swept.Train({7}, 2 * kDay), std::vector<float>(kWidth, 0));
   EXPECT_EQ(swept.Train({7}, 2 * kDay), first);
 }
 
@@ -304,7 +304,7 @@ TEST(EvictionThreads, TrainingGoesOnDuringSweeps) {
       while (!stop) {
         std::vector<int64_t> keys(256);
         for (int64_t& key : keys) key = static_cast<int64_t>(std::pow(random() % 20000 / 20000.0, 3) * 20000);
-        std::vector<float> rows(keys.size() * kDim), gradients(keys.size() * kDim, 0.125f);
+        std::vector<float> rows(keys.size() * kWidth), gradients(keys.size() * kWidth, 0.125f);
         std::vector<int64_t> places(keys.size());
         std::vector<int32_t> firsts(keys.size());
         LookupRequest lookup;
@@ -346,9 +346,9 @@ TEST(EvictionThreads, TrainingGoesOnDuringSweeps) {
   const std::vector<float> rows = swept.Read(Range(0, 500));
   SweptTable fresh(json::object());
   const std::vector<float> initial = fresh.Train(Range(0, 500), 0);
-  for (size_t i = 0; i < rows.size(); i += kDim) {
-    const bool absent = std::all_of(&rows[i], &rows[i] + kDim, [](float x) { return x == 0; });
-    EXPECT_TRUE(absent || std::equal(&rows[i], &rows[i] + kDim, &initial[i])) << i / kDim;
+  for (size_t i = 0; i < rows.size(); i += kWidth) {
+    const bool absent = std::all_of(&rows[i], &rows[i] + kWidth, [](float x) { return x == 0; });
+    EXPECT_TRUE(absent || std::equal(&rows[i], &rows[i] + kWidth, &initial[i])) << i / kWidth;
   }
 }
 

@@ -19,21 +19,21 @@
 namespace elastic_training {
 namespace {
 
-constexpr size_t kMemory = 1 << 20;
+constexpr size_t kSmallMemory = 1 << 20;
 
 std::string FolderOf(const std::string& name) {
   std::filesystem::remove_all("tiers_" + name);
   return "tiers_" + name;
 }
 
-std::unique_ptr<ElasticTable> TieredTable(const std::string& name, const std::string& folder, size_t memory = kMemory,
-                                          const std::string& keys = "int64") {
+std::unique_ptr<ElasticTable> TieredTable(const std::string& name, const std::string& folder,
+                                          size_t memory = kSmallMemory, const std::string& keys = "int64") {
   const nlohmann::json tiers = {{"memory", memory}, {"ssd", folder}};
   return CountingTable(name, nlohmann::json({{"tiers", tiers}, {"key", keys}}).dump());
 }
 
 // What TrainAt uses of a batch.
-std::vector<uint64_t> Batch(std::mt19937_64* random, uint64_t keys, size_t count) {
+std::vector<uint64_t> RandomKeys(std::mt19937_64* random, uint64_t keys, size_t count) {
   std::vector<uint64_t> batch(count);
   for (uint64_t& key : batch) key = (*random)() % keys + 1;
   return batch;
@@ -102,11 +102,11 @@ TEST(TableTiers, EqualATableInMemory) {
   TierSweep tiers(tiered.get());
   std::mt19937_64 random(1);
   for (uint32_t step = 0; step < 300; ++step) {
-    const std::vector<uint64_t> batch = Batch(&random, keys, 700);
+    const std::vector<uint64_t> batch = RandomKeys(&random, keys, 700);
     TrainAt(tiered.get(), &tiers, batch, step);
     TrainAt(plain.get(), nullptr, batch, step);
     if (step % 50 == 0) {
-      const std::vector<uint64_t> some = Batch(&random, keys, 500);
+      const std::vector<uint64_t> some = RandomKeys(&random, keys, 500);
       EXPECT_EQ(Lookup(tiered.get(), some), Lookup(plain.get(), some));
       Evict(tiered.get(), Keys(step * 40, 30));
       Evict(plain.get(), Keys(step * 40, 30));
@@ -116,7 +116,7 @@ TEST(TableTiers, EqualATableInMemory) {
   EXPECT_GT(counts.ssd, 1000);
   EXPECT_GT(counts.full, 1000);
   EXPECT_EQ(counts.ssd + counts.full, plain->counts().full);
-  EXPECT_LE(tiered->bytes() - tiered->free_bytes(counts), kMemory);
+  EXPECT_LE(tiered->bytes() - tiered->free_bytes(counts), kSmallMemory);
   const std::vector<uint64_t> all = Keys(0, keys + 2);
   EXPECT_TRUE(ContentsOf(*tiered, all) == ContentsOf(*plain, all));
   EXPECT_GT(tiers.Stats()["log"]["reclaimed_files"], 0);
@@ -133,7 +133,7 @@ TEST(TableTiers, EqualATableInMemory) {
 }
 
 TEST(TableTiers, StringKeysKeepTheirRows) {
-  const auto table = TieredTable("strings", FolderOf("strings"), kMemory, "string");
+  const auto table = TieredTable("strings", FolderOf("strings"), kSmallMemory, "string");
   std::vector<std::string> texts;
   for (int i = 0; i < 17000; ++i) texts.push_back("user " + std::to_string(i));
   TierSweep tiers(table.get());
@@ -160,7 +160,7 @@ TEST(TableTiers, CutsHaveTheRowsOfBothTiers) {
   TierSweep tiers(table.get());
   std::mt19937_64 random(2);
   uint32_t now = 0;
-  for (; now < 150; ++now) TrainAt(table.get(), &tiers, Batch(&random, 30000, 700), now);
+  for (; now < 150; ++now) TrainAt(table.get(), &tiers, RandomKeys(&random, 30000, 700), now);
   ASSERT_GT(table->counts().ssd, 1000);
   const std::vector<uint64_t> all = Keys(1, 30000);
   const Contents then = ContentsOf(*table, all);
@@ -180,7 +180,7 @@ TEST(TableTiers, CutsHaveTheRowsOfBothTiers) {
     }
   };
   for (;;) {
-    TrainAt(table.get(), &tiers, Batch(&random, 30000, 700), now++);
+    TrainAt(table.get(), &tiers, RandomKeys(&random, 30000, 700), now++);
     const RowBlock block = cut.at(0).Read(200 << 10);
     if (block.empty()) break;
     take(block);
@@ -208,13 +208,13 @@ TEST(TableTiers, ThreadsTrainAndReadBothTiers) {
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(t);
-      for (uint32_t step = 0; step < 120; ++step) TrainAt(table.get(), &tiers, Batch(&random, keys, 400), step);
+      for (uint32_t step = 0; step < 120; ++step) TrainAt(table.get(), &tiers, RandomKeys(&random, keys, 400), step);
     });
   }
   threads.emplace_back([&] {
     std::mt19937_64 random(9);
     for (int step = 0; step < 200; ++step) {
-      const std::vector<uint64_t> batch = Batch(&random, keys, 300);
+      const std::vector<uint64_t> batch = RandomKeys(&random, keys, 300);
       table->Prefetch({batch.data(), nullptr, batch.size()});
       const std::vector<float> rows = Lookup(table.get(), batch);
       // All weights of a row are updated by equal gradients, so they are equal.
@@ -230,26 +230,17 @@ TEST(TableTiers, ThreadsTrainAndReadBothTiers) {
   EXPECT_EQ(occurrences, 2 * 120 * 400);
 }
 
-std::string ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(TableTiers, SayWhatDoesNotFit) {
   const auto table = TieredTable("small", FolderOf("small"));
   TierSweep tiers(table.get());
   std::mt19937_64 random(3);
   const auto grow = [&] {
     for (uint32_t step = 0; step < 400; ++step)
-      TrainAt(table.get(), &tiers, Batch(&random, uint64_t{1} << 40, 500), step);
+      TrainAt(table.get(), &tiers, RandomKeys(&random, uint64_t{1} << 40, 500), step);
   };
-  EXPECT_NE(ErrorOf(grow).find("keys and index of"), std::string::npos);
+  EXPECT_NE(MessageOf(grow).find("keys and index of"), std::string::npos);
 
-  const nlohmann::json limited = {{"memory", kMemory}, {"ssd", FolderOf("limited")}, {"ssd_limit", 9 << 20}};
+  const nlohmann::json limited = {{"memory", kSmallMemory}, {"ssd", FolderOf("limited")}, {"ssd_limit", 9 << 20}};
   const auto full = CountingTable("full", nlohmann::json({{"tiers", limited}, {"dim", 128}}).dump());
   TierSweep full_tiers(full.get());
   std::vector<uint64_t> keys(100);
@@ -259,8 +250,8 @@ TEST(TableTiers, SayWhatDoesNotFit) {
       full_tiers.AfterUpdate();
     }
   };
-  EXPECT_NE(ErrorOf(fill).find("raise ssd_limit"), std::string::npos);
-  EXPECT_NE(ErrorOf([] { CountingTable("wrong", R"({"tiers": {"memory": 5, "ssd": "x"}})"); }).find("memory"),
+  EXPECT_NE(MessageOf(fill).find("raise ssd_limit"), std::string::npos);
+  EXPECT_NE(MessageOf([] { CountingTable("wrong", R"({"tiers": {"memory": 5, "ssd": "x"}})"); }).find("memory"),
             std::string::npos);
 }
 
