@@ -99,13 +99,14 @@ demo-proxy: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-proxy
 demo-online: lib $(VENV)/.stamp-in-place $(VENV)/.stamp-demo-online
 	$(Q)$(BIN)/python -m demo.online
 
-# Builds what tests/libprocessor/test_cpp.py needs, so that no other test has to wait for that folder.
+# Builds what the tests of C++ need, so that no other test has to wait for that folder.
 .PHONY: test-programs
 test-programs: lib $(VENV)/.stamp-test
 	$(Q)if test -e /usr/include/gtest/gtest.h; then \
 		$(CONFIGURE) -B $(BUILD) -DPROCESSOR_TESTS=ON $(QUIET) && \
 		$(BIN)/cmake --build $(BUILD) --parallel $(JOBS) --target processor_tests processor_kernel_tests \
-			processor_thread_tests processor_fuzz_sources processor_bench_sources; fi
+			processor_thread_tests processor_fuzz_sources processor_bench_sources elastic_training_tests \
+			elastic_optimizer_probe; fi
 
 ## test: run all tests that CI runs
 test: lib test-programs .venv-clients/.stamp

@@ -19,10 +19,13 @@ add_bench(serving
   libprocessor/bench/processor_engine.cc
   libprocessor/bench/request_file.cc
   libprocessor/bench/stock_engine.cc)
-compile_in_batches(bench_serving 5)
 add_bench(lifecycle libprocessor/bench/request_file.cc)
 add_bench(open_loop libprocessor/bench/request_file.cc)
 add_bench(live)
+compile_in_batches(bench_serving 100)
+compile_in_batches(bench_lifecycle 100)
+compile_in_batches(bench_open_loop 100)
+compile_in_batches(bench_live 100)
 
 add_bench(codec libprocessor/bench/codec_requests.cc
           tests/libprocessor/codec/oracle.cc tests/libprocessor/codec/kserve_oracle.cc)

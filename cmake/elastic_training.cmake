@@ -33,12 +33,11 @@ set_source_files_properties(${ELASTIC_DIR}/src/optimizers/update_kernels.cc PROP
 file(GLOB_RECURSE ELASTIC_STORAGE_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/*.cc)
 list(FILTER ELASTIC_STORAGE_SOURCES EXCLUDE REGEX "/src/ops/")
 add_library(elastic_storage OBJECT ${ELASTIC_STORAGE_SOURCES})
-foreach(objects IN ITEMS elastic_storage)
-  target_link_libraries(${objects} PUBLIC elastic_flags)
-  target_compile_options(${objects} PRIVATE -fmacro-prefix-map=${TENSORFLOW_INCLUDE_DIR}/=
-                                            -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
-endforeach()
+target_link_libraries(elastic_storage PUBLIC elastic_flags)
+target_compile_options(elastic_storage PRIVATE -fmacro-prefix-map=${TENSORFLOW_INCLUDE_DIR}/=
+                                               -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
 target_precompile_headers(elastic_storage PRIVATE <algorithm> <memory> <string> <vector> <nlohmann/json.hpp>)
+compile_in_batches(elastic_storage 16)
 
 if(PROCESSOR_TESTS)
   find_package(GTest REQUIRED)
@@ -46,6 +45,8 @@ if(PROCESSOR_TESTS)
   add_executable(elastic_training_tests EXCLUDE_FROM_ALL ${ELASTIC_TEST_SOURCES})
   target_link_libraries(elastic_training_tests PRIVATE elastic_storage GTest::gtest_main)
   target_compile_options(elastic_training_tests PRIVATE -O1)
+  target_precompile_headers(elastic_training_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>)
+  compile_in_batches(elastic_training_tests 8)
   set_target_properties(elastic_training_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
   # The optimizers as C functions, for tests that compare them with NumPy.
@@ -61,9 +62,7 @@ set_target_properties(bench_row_log PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_
 
 file(GLOB ELASTIC_OP_SOURCES CONFIGURE_DEPENDS ${ELASTIC_DIR}/src/ops/*.cc)
 add_library(elastic_training MODULE ${ELASTIC_OP_SOURCES})
-target_precompile_headers(elastic_training PRIVATE
-  <string> <vector> <tensorflow/core/framework/op.h> <tensorflow/core/framework/op_kernel.h>
-  <tensorflow/core/framework/resource_mgr.h> <tensorflow/core/framework/shape_inference.h>)
+compile_in_batches(elastic_training 16)
 target_compile_options(elastic_training PRIVATE -fmacro-prefix-map=${TENSORFLOW_INCLUDE_DIR}/=
                                                 -fmacro-prefix-map=${CMAKE_CURRENT_SOURCE_DIR}/=)
 # A library of ops registers them when it is loaded, and needs no symbol of TensorFlow's C++ API.

@@ -33,7 +33,7 @@ target_include_directories(processor_tests PRIVATE tests/libprocessor/codec test
                                                    tests/libprocessor/runtime)
 target_precompile_headers(processor_tests PRIVATE <string> <vector> <gtest/gtest.h> <nlohmann/json.hpp>
                           <tensorflow/core/framework/op_kernel.h> <tensorflow/core/framework/tensor.h>)
-compile_in_batches(processor_tests 8)
+compile_in_batches(processor_tests 16)
 
 # Kernels and tables, without the runtime.
 file(GLOB PROCESSOR_KERNEL_TEST_SOURCES CONFIGURE_DEPENDS tests/libprocessor/kernels/test_*.cc
@@ -44,7 +44,7 @@ target_link_libraries(processor_kernel_tests PRIVATE processor_kernels)
 target_include_directories(processor_kernel_tests PRIVATE tests/libprocessor/kernels tests/libprocessor/live
                                                           tests/libprocessor/tables)
 target_compile_definitions(processor_kernel_tests PRIVATE PROCESSOR_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
-compile_in_batches(processor_kernel_tests 8)
+compile_in_batches(processor_kernel_tests 16)
 
 # Only the C ABI, from 64 threads.
 add_test_program(processor_stress tests/libprocessor/stress/stress.cc)
@@ -112,16 +112,22 @@ target_include_directories(processor_thread_tests PRIVATE tests/libprocessor/ker
 target_link_libraries(processor_thread_tests PRIVATE processor_flags)
 compile_in_batches(processor_thread_tests 20)
 
+# use_header_of_tests(OBJECTS): compile objects as PIE like processor_tests, whose precompiled header they use.
+function(use_header_of_tests objects)
+  target_link_libraries(${objects} PRIVATE processor_flags processor_messages GTest::gtest)
+  target_compile_options(${objects} PRIVATE -O1 -fPIE)
+  set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_precompile_headers(${objects} REUSE_FROM processor_tests)
+endfunction()
+
 # `make fuzz` runs rarely, so `make test` compiles its sources without linking them.
 file(GLOB PROCESSOR_FUZZ_SOURCES CONFIGURE_DEPENDS libprocessor/fuzz/*.cc)
 add_library(processor_fuzz_sources OBJECT EXCLUDE_FROM_ALL ${PROCESSOR_FUZZ_SOURCES})
 target_include_directories(processor_fuzz_sources PRIVATE tests/libprocessor/codec tests/libprocessor/kernels
                                                           tests/libprocessor/tables)
-target_link_libraries(processor_fuzz_sources PRIVATE processor_flags processor_messages)
-target_compile_options(processor_fuzz_sources PRIVATE -O0)
+use_header_of_tests(processor_fuzz_sources)
 
-# Likewise the benchmarks that are built only on request. All sources of one are compiled at a time, as PIE like the
-# programs whose precompiled header they use.
+# Likewise the benchmarks that are built only on request; all sources of one are compiled at a time.
 if(PROCESSOR_BENCH)
   add_custom_target(processor_bench_sources)
   foreach(program bench_codec bench_kernels)
@@ -129,10 +135,7 @@ if(PROCESSOR_BENCH)
     list(FILTER sources EXCLUDE REGEX "tests/|/main\\.cc$")
     add_library(${program}_sources OBJECT EXCLUDE_FROM_ALL ${sources})
     target_include_directories(${program}_sources PRIVATE $<TARGET_PROPERTY:${program},INCLUDE_DIRECTORIES>)
-    target_link_libraries(${program}_sources PRIVATE processor_flags processor_messages GTest::gtest)
-    target_compile_options(${program}_sources PRIVATE -O1 -fPIE)
-    set_target_properties(${program}_sources PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_precompile_headers(${program}_sources REUSE_FROM processor_tests)
+    use_header_of_tests(${program}_sources)
     compile_in_batches(${program}_sources 100)
     add_dependencies(processor_bench_sources ${program}_sources)
   endforeach()
