@@ -42,11 +42,10 @@ for name, make in {
     "before": lambda **more: layers.GRU(5, reset_after=False, **more),
     "lstm": lambda **more: layers.LSTM(5, **more),
 }.items():
-    outputs[f"{name}_last"] = make()(x)
-    outputs[f"{name}_all"] = make(return_sequences=True)(x)
-    outputs[f"{name}_mask"] = make()(masked)
-    outputs[f"{name}_mask_all"] = make(return_sequences=True)(masked)
-    outputs[f"{name}_plain"] = make(use_bias=False)(x)
+    outputs[f"{name}_last"] = make(use_bias=name != "before")(x)
+    outputs[f"{name}_all"] = make(return_sequences=True, use_bias=name == "before")(x)
+    outputs[f"{name}_mask"] = make(return_sequences=name == "gru")(masked)
+outputs["lstm_mask_all"] = layers.LSTM(5, return_sequences=True)(masked)
 outputs["backwards"] = layers.GRU(5, go_backwards=True)(masked)
 outputs["both"] = layers.Bidirectional(layers.GRU(5, return_sequences=True))(x)
 outputs["stacked"] = layers.GRU(3)(layers.GRU(5, return_sequences=True)(x))
@@ -58,7 +57,7 @@ for one in model.weights:
         one.assign(value + random.uniform(-0.3, 0.3, value.shape).astype(value.dtype))
 model.export(out)
 """
-LAYERS = 20
+LAYERS = 15
 
 
 def sequences(rows: int, length: int = LENGTH) -> np.ndarray:
