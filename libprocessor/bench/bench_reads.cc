@@ -37,11 +37,11 @@ size_t ReadOn(const DirectFile& file, uint64_t pieces_in_file, size_t bytes, siz
   while (Clock::now() < until) {
     for (size_t i = 0; i < depth; ++i) {
       pieces[i] = {file.descriptor(), random() % pieces_in_file * bytes, static_cast<uint32_t>(bytes),
-                   memory.data() + i * bytes, 0};
+                   memory.data() + i * bytes};
     }
     batch->Read(absl::MakeSpan(pieces));
     for (const ReadPiece& piece : pieces) {
-      if (piece.result != static_cast<int64_t>(bytes)) throw std::runtime_error("a read failed or was too short");
+      if (piece.got != bytes) throw std::runtime_error("a read failed or was too short");
     }
     reads += depth;
   }

@@ -2,9 +2,12 @@
 #include "src/tables/read_batch.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -18,13 +21,21 @@ namespace processor {
 namespace {
 
 constexpr int kThreads = 32;
+// What offsets, sizes and addresses are multiples of, if a file system asks for any alignment.
+constexpr uint32_t kPageBytes = 4096;
+// How often a read is tried again, after a pause, for which the kernel has no memory or no place in a queue.
+constexpr int kMostTries = 100;
+constexpr std::chrono::milliseconds kPause{1};
 
-void ReadNow(ReadPiece* piece) {
-  ssize_t got;
-  do {
-    got = pread(piece->descriptor, piece->bytes, piece->size, static_cast<off_t>(piece->offset));
-  } while (got < 0 && errno == EINTR);
-  piece->result = got < 0 ? -errno : got;
+// Does the file end at an offset or before?
+bool IsEnd(int descriptor, uint64_t offset) {
+  struct stat found;
+  return fstat(descriptor, &found) == 0 && static_cast<uint64_t>(found.st_size) <= offset;
+}
+
+void ReadAll(ReadPiece* piece) {
+  piece->got = 0;
+  ReadRest(piece);
 }
 
 // The threads of the process, which are started with the first batch and never end.
@@ -81,7 +92,7 @@ class ReadThreads {
     const Entry entry = queue_.front();
     queue_.pop_front();
     lock->unlock();
-    ReadNow(entry.piece);
+    ReadAll(entry.piece);
     lock->lock();
     if (--entry.batch->left == 0) entry.batch->done.notify_one();
   }
@@ -95,12 +106,44 @@ class ReadThreads {
 class ThreadedReads : public ReadBatch {
  public:
   void Read(absl::Span<ReadPiece> pieces) override {
-    if (pieces.size() == 1) return ReadNow(&pieces[0]);
+    if (pieces.size() == 1) return ReadAll(&pieces[0]);
     if (!pieces.empty()) ReadThreads::Global().Read(pieces);
   }
 };
 
 }  // namespace
+
+void ReadRest(ReadPiece* piece) {
+  piece->error = 0;
+  uint32_t most = piece->size;
+  for (int tries = 1; piece->got < piece->size;) {
+    const uint32_t begin = piece->got / kPageBytes * kPageBytes;
+    const ssize_t got = pread(piece->descriptor, piece->bytes + begin, std::min(most, piece->size - begin),
+                              static_cast<off_t>(piece->offset + begin));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN && tries++ < kMostTries) {
+        std::this_thread::sleep_for(kPause);
+        continue;
+      }
+      if (most > kPageBytes) {
+        most = kPageBytes;
+        continue;
+      }
+      piece->error = errno;
+      return;
+    }
+    const uint32_t read = begin + static_cast<uint32_t>(got);
+    if (read > piece->got) {
+      piece->got = read;
+    } else if (IsEnd(piece->descriptor, piece->offset + piece->got)) {
+      return;
+    } else if (tries++ == kMostTries) {
+      piece->error = EIO;
+      return;
+    }
+  }
+}
 
 std::unique_ptr<ReadBatch> ReadBatch::MakeThreads() { return std::make_unique<ThreadedReads>(); }
 

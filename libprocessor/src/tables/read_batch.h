@@ -19,7 +19,8 @@ struct ReadPiece {
   uint64_t offset;
   uint32_t size;
   uint8_t* bytes;
-  int64_t result;  // bytes that were read, fewer than `size` at the end of the file; -errno if it failed
+  uint32_t got = 0;  // bytes that were read, fewer than `size` only if the file ends there or an error came
+  int error = 0;     // that errno gave for the byte behind them, or 0
 };
 
 /// Runs batches of reads. One thread uses it at a time.
@@ -30,7 +31,7 @@ class ReadBatch {
 
   virtual ~ReadBatch() = default;
 
-  /// Reads all pieces, and waits without using a CPU. Sets all results.
+  /// Reads all pieces, and waits without using a CPU. Sets `got` and `error` of all.
   virtual void Read(absl::Span<ReadPiece> pieces) = 0;
 
   /// Returns one that uses io_uring, or null with the reason where the kernel refuses it.
@@ -40,6 +41,10 @@ class ReadBatch {
   /// Returns the best one. The log has the reason if it is not io_uring, once for each process.
   static std::unique_ptr<ReadBatch> Make();
 };
+
+/// Reads what is missing of a piece behind `got`, with `pread`, and sets `error`. If the rest cannot be read as a whole, it
+/// is read page by page, so that `got` ends at the first page that cannot be read.
+void ReadRest(ReadPiece* piece);
 
 }  // namespace processor
 

@@ -70,20 +70,22 @@ class ReadRing : public ReadBatch {
   void Read(absl::Span<ReadPiece> pieces) override {
     for (size_t first = 0; first < pieces.size(); first += kMostPieces) {
       const size_t count = std::min(kMostPieces, pieces.size() - first);
-      for (size_t i = 0; i < count; ++i) pieces[first + i].result = -EAGAIN;
       ReadSome(pieces.subspan(first, count));
-      // What the kernel has not taken, or has begun and given up, is read in the usual way.
-      for (size_t i = 0; i < count; ++i) {
-        ReadPiece& piece = pieces[first + i];
-        if (piece.result != -EAGAIN && piece.result != -EINTR) continue;
-        const ssize_t got = pread(piece.descriptor, piece.bytes, piece.size, static_cast<off_t>(piece.offset));
-        piece.result = got < 0 ? -errno : got;
+      for (ReadPiece& piece : pieces.subspan(first, count)) {
+        if (piece.got < piece.size) ReadRest(&piece);
       }
     }
   }
 
- private:
+  // Sets what the kernel gives for the pieces, at most kMostPieces: the rest of one may be missing.
   void ReadSome(absl::Span<ReadPiece> pieces) {
+    // What the kernel does not take.
+    for (ReadPiece& piece : pieces) piece.got = 0, piece.error = EAGAIN;
+    Submit(pieces);
+  }
+
+ private:
+  void Submit(absl::Span<ReadPiece> pieces) {
     auto* const tail = rings_.At<unsigned>(offsets_.sq_off.tail);
     const unsigned mask = *rings_.At<unsigned>(offsets_.sq_off.ring_mask);
     auto* const order = rings_.At<unsigned>(offsets_.sq_off.array);
@@ -122,7 +124,12 @@ class ReadRing : public ReadBatch {
     const auto* const done = rings_.At<io_uring_cqe>(offsets_.cq_off.cqes);
     unsigned at = *head;
     const unsigned begin = at;
-    for (; at != end; ++at) pieces[done[at & mask].user_data].result = done[at & mask].res;
+    for (; at != end; ++at) {
+      ReadPiece& piece = pieces[done[at & mask].user_data];
+      const int32_t result = done[at & mask].res;
+      piece.got = static_cast<uint32_t>(std::max(result, 0));
+      piece.error = std::max(-result, 0);
+    }
     __atomic_store_n(head, at, __ATOMIC_RELEASE);
     return end - begin;
   }
@@ -141,12 +148,12 @@ bool ReadsByRing(ReadRing* ring, std::string* why_not) {
     return false;
   }
   const bool written = write(ends[1], "x", 1) == 1;
-  ReadPiece piece{ends[0], ~uint64_t{0}, 1, &byte, 0};
-  if (written) ring->Read(absl::MakeSpan(&piece, 1));
+  ReadPiece piece{ends[0], ~uint64_t{0}, 1, &byte};
+  if (written) ring->ReadSome(absl::MakeSpan(&piece, 1));
   close(ends[0]);
   close(ends[1]);
-  if (written && piece.result == 1 && byte == 'x') return true;
-  *why_not = absl::StrCat("io_uring cannot read: ", std::strerror(static_cast<int>(-piece.result)));
+  if (written && piece.got == 1 && byte == 'x') return true;
+  *why_not = absl::StrCat("io_uring cannot read: ", std::strerror(piece.error));
   return false;
 }
 

@@ -105,7 +105,7 @@ size_t TieredFetch::AddPieces(size_t first) {
     }
     const size_t size = static_cast<size_t>(end - begin);
     if (pieces_.size() == ReadBatch::kMostPieces || (filled + size > kReadBufferBytes && !pieces_.empty())) return m;
-    pieces_.push_back({rows.file_->descriptor(), begin, static_cast<uint32_t>(size), buffer_ + filled, 0});
+    pieces_.push_back({rows.file_->descriptor(), begin, static_cast<uint32_t>(size), buffer_ + filled});
     wanted_.push_back({m, m + 1});
     filled += size;
   }
@@ -113,7 +113,7 @@ size_t TieredFetch::AddPieces(size_t first) {
 }
 
 absl::Status TieredFetch::CheckBlocks(TieredRows* rows, const ReadPiece& piece) {
-  const uint64_t end = piece.offset + static_cast<uint64_t>(piece.result);
+  const uint64_t end = piece.offset + piece.got;
   absl::Status status;
   uint64_t block = piece.offset <= kTableHeaderBytes ? 0 : rows->BlockOf(piece.offset + kTableBlockBytes - 1);
   for (; block < rows->num_blocks_ && rows->EndOf(block) <= end; ++block) {
@@ -133,29 +133,33 @@ absl::Status TieredFetch::CheckBlocks(TieredRows* rows, const ReadPiece& piece) 
 absl::Status TieredFetch::TakePiece(const ReadPiece& piece, const Wanted& wanted) {
   TieredRows& rows = *misses_[wanted.first].rows;
   rows.reads_.fetch_add(1, std::memory_order_relaxed);
-  if (piece.result < 0) {
-    return rows.Named(absl::DataLossError(
-        absl::StrCat("block ", rows.BlockOf(std::max<uint64_t>(piece.offset, 256)), " of ", rows.num_blocks_,
-                     ": cannot be read: ", std::strerror(static_cast<int>(-piece.result)))));
-  }
-  rows.read_bytes_.fetch_add(static_cast<uint64_t>(piece.result), std::memory_order_relaxed);
+  rows.read_bytes_.fetch_add(piece.got, std::memory_order_relaxed);
   rows.file_->Forget(piece.offset, piece.size);
-  absl::Status status = CheckBlocks(&rows, piece);
+  const absl::Status status = CheckBlocks(&rows, piece);
   for (size_t m = wanted.first; m < wanted.last; ++m) {
     const Miss& miss = misses_[m];
     const uint64_t begin = rows.OffsetOf(miss.number), end = begin + rows.row_bytes_;
-    if (end > piece.offset + static_cast<uint64_t>(piece.result)) {
-      return rows.Named(absl::DataLossError(absl::StrCat("ends at ", piece.offset + static_cast<uint64_t>(piece.result),
-                                                         ", expected row ", miss.number)));
-    }
-    if (!rows.IsChecked(rows.BlockOf(begin)) || !rows.IsChecked(rows.BlockOf(end - 1))) {
-      return status.ok() ? rows.BadBlock(rows.BlockOf(begin)) : status;
+    if (end > piece.offset + piece.got || !rows.IsChecked(rows.BlockOf(begin)) ||
+        !rows.IsChecked(rows.BlockOf(end - 1))) {
+      return status.ok() ? Unread(rows, piece, miss.number) : status;
     }
     const uint8_t* const row = piece.bytes + (begin - piece.offset);
     std::memcpy(miss.dst, row, rows.row_bytes_);
     if (m == wanted.first || misses_[m - 1].number != miss.number) rows.cache_->Offer(miss.number, row);
   }
   return absl::OkStatus();
+}
+
+// Why a piece does not have a row, or not all of a block that has to be checked for it.
+absl::Status TieredFetch::Unread(const TieredRows& rows, const ReadPiece& piece, uint32_t row) {
+  const uint64_t read_end = piece.offset + piece.got;
+  if (piece.error == 0) {
+    return rows.Named(absl::DataLossError(absl::StrCat("ends at ", read_end, ", expected row ", row)));
+  }
+  // The page at which reading ended may begin in the block before.
+  const uint64_t block = rows.BlockOf(std::max(read_end, rows.OffsetOf(row)));
+  return rows.Named(absl::DataLossError(
+      absl::StrCat("block ", block, " of ", rows.num_blocks_, ": cannot be read: ", std::strerror(piece.error))));
 }
 
 }  // namespace processor

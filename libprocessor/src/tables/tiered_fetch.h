@@ -40,6 +40,7 @@ class TieredFetch {
 
   size_t AddPieces(size_t first);
   absl::Status TakePiece(const ReadPiece& piece, const Wanted& wanted);
+  static absl::Status Unread(const TieredRows& rows, const ReadPiece& piece, uint32_t row);
   absl::Status CheckBlocks(TieredRows* rows, const ReadPiece& piece);
 
   std::vector<uint32_t> missing_;  // positions in the numbers of one Add()
