@@ -82,6 +82,7 @@ set(PROCESSOR_THREAD_TEST_SOURCES
   libprocessor/src/runtime/threads/thread_slice.cc
   libprocessor/src/tables/direct_file.cc
   libprocessor/src/tables/embedding_table.cc
+  libprocessor/src/tables/read_ahead.cc
   libprocessor/src/tables/read_batch.cc
   libprocessor/src/tables/read_ring.cc
   libprocessor/src/tables/table_check.cc

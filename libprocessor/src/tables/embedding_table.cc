@@ -81,13 +81,15 @@ absl::Status EmbeddingTable::MapFile(const TableFile& file) {
 }
 
 absl::Status EmbeddingTable::OpenTiered(const TableFile& file, const TableStorage& storage) {
-  if (absl::Status s = ReadTableParts(file, header_, &parts_); !s.ok()) return s;
-  // The index is in memory now, and its pages of the file would be there a second time.
+  std::unique_ptr<const DirectFile> direct;
+  if (absl::Status s = DirectFile::Open(file, &direct); !s.ok()) return s;
+  if (absl::Status s = ReadTableParts(file, *direct, header_, &parts_); !s.ok()) return s;
+  // Pages of the file that somebody has read, as who wrote it: what is needed of them is in memory now, or comes past them.
   file.Forget();
   SetIndex(parts_.index.data(), parts_.key_offsets.data(), parts_.key_bytes.data());
   const double share = std::clamp(storage.cache_share, 0.0, 2.0);
   const auto cache_bytes = static_cast<uint64_t>(share * static_cast<double>(header_.row_data.size));
-  return TieredRows::Open(file, header_, std::move(parts_.checksums), cache_bytes, &tiered_);
+  return TieredRows::Open(file, std::move(direct), header_, std::move(parts_.checksums), cache_bytes, &tiered_);
 }
 
 void EmbeddingTable::SetIndex(const uint8_t* index, const uint8_t* key_offsets, const uint8_t* key_bytes) {

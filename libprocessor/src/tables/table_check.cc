@@ -5,8 +5,12 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/tables/read_ahead.h"
 #include "src/tables/table_crc.h"
 #include "src/tables/table_index.h"
 
@@ -143,23 +147,60 @@ class BlockCheck {
   size_t filled_ = 0;
 };
 
+// The blocks that have only rows, if there are any.
+FilePart BlocksOfRows(const TableHeader& header) {
+  if (header.row_data.size == 0) return {kTableHeaderBytes, kTableHeaderBytes};
+  const uint64_t begin = header.row_data.offset, begun = BlockCheck::BeginOfBlock(begin);
+  const uint64_t first = begin == begun ? begun : begun + kTableBlockBytes;
+  const uint64_t last = BlockCheck::BeginOfBlock(begin + header.row_data.size);
+  return first < last ? FilePart{first, last} : FilePart{kTableHeaderBytes, kTableHeaderBytes};
+}
+
+// Where the blocks, or in version 1 the sections, end.
+uint64_t EndOfBlocks(const TableHeader& header) {
+  return header.checksums.size > 0 ? header.checksums.offset : header.file_size;
+}
+
+// Where a check gets its bytes: from the page cache, where a mapping will find them, or past it.
+class Source {
+ public:
+  Source(const TableFile& file, ReadAhead* ahead) : file_(file), ahead_(ahead) {}
+
+  /// Gives bytes from `at` on, at least one and at most `most` or kChunkBytes, whole buckets and offsets.
+  absl::Status Next(uint64_t at, uint64_t most, absl::Span<const uint8_t>* bytes) {
+    most = std::min<uint64_t>(most, kChunkBytes);
+    if (ahead_ != nullptr) return ahead_->Next(at, most, bytes);
+    if (buffer_ == nullptr) {
+      buffer_.reset(new (std::nothrow) uint8_t[kChunkBytes]);
+      if (buffer_ == nullptr) return file_.Named(absl::ResourceExhaustedError("no memory to read it"));
+    }
+    *bytes = {buffer_.get(), static_cast<size_t>(most)};
+    return file_.Read(at, static_cast<size_t>(most), buffer_.get());
+  }
+
+ private:
+  const TableFile& file_;
+  ReadAhead* const ahead_;
+  std::unique_ptr<uint8_t[]> buffer_;
+};
+
 class Reader {
  public:
-  Reader(const TableFile& file, uint8_t* buffer, BlockCheck* blocks) : file_(file), buffer_(buffer), blocks_(blocks) {}
+  Reader(const TableFile& file, Source* source, BlockCheck* blocks) : file_(file), source_(source), blocks_(blocks) {}
 
   /// Reads from where it is to `end` and hands all of it to `check`.
   template <typename Check>
   absl::Status ReadTo(uint64_t end, Check&& check) {
     while (at_ < end) {
-      const size_t size = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, end - at_));
-      if (absl::Status s = file_.Read(at_, size, buffer_); !s.ok()) return s;
+      absl::Span<const uint8_t> bytes;
+      if (absl::Status s = source_->Next(at_, end - at_, &bytes); !s.ok()) return s;
       if (blocks_ == nullptr) {
-        crc_ = ExtendTableCrc(crc_, buffer_, size);
-      } else if (absl::Status s = blocks_->Add(buffer_, size); !s.ok()) {
+        crc_ = ExtendTableCrc(crc_, bytes.data(), bytes.size());
+      } else if (absl::Status s = blocks_->Add(bytes.data(), bytes.size()); !s.ok()) {
         return file_.Named(s);
       }
-      if (absl::Status s = check(buffer_, size); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
-      at_ += size;
+      if (absl::Status s = check(bytes.data(), bytes.size()); !s.ok() && problem_.ok()) problem_ = file_.Named(s);
+      at_ += bytes.size();
     }
     return absl::OkStatus();
   }
@@ -180,20 +221,16 @@ class Reader {
     return problem_;
   }
 
-  /// Reads only those blocks of a section that have bytes of others, too.
-  absl::Status SkipSection(const TableSection& section) {
+  /// Reads the blocks of a section but those that are skipped.
+  absl::Status ReadAround(const FilePart& skipped, const TableSection& section) {
     if (section.size == 0) return absl::OkStatus();
     if (absl::Status s = ReadTo(section.offset, CheckZeros); !s.ok()) return s;
-    const uint64_t end = section.offset + section.size;
-    const uint64_t begun = BlockCheck::BeginOfBlock(at_);
-    const uint64_t first = at_ == begun ? begun : begun + kTableBlockBytes;
-    const uint64_t last = BlockCheck::BeginOfBlock(end);
-    if (first < last) {
-      if (absl::Status s = ReadTo(first, CheckRowData); !s.ok()) return s;
-      blocks_->GoTo(last);
-      at_ = last;
+    if (skipped.begin < skipped.end) {
+      if (absl::Status s = ReadTo(skipped.begin, CheckRowData); !s.ok()) return s;
+      blocks_->GoTo(skipped.end);
+      at_ = skipped.end;
     }
-    return ReadTo(end, CheckRowData);
+    return ReadTo(section.offset + section.size, CheckRowData);
   }
 
   /// Reads up to the end of what is neither a section nor a checksum.
@@ -207,7 +244,7 @@ class Reader {
 
  private:
   const TableFile& file_;
-  uint8_t* const buffer_;
+  Source* const source_;
   BlockCheck* const blocks_;  // null in version 1, whose sections have checksums
   uint64_t at_ = kTableHeaderBytes;
   uint32_t crc_ = 0;
@@ -232,14 +269,12 @@ class Copying {
   Check check_;
 };
 
-// `parts`: null, or where all but the rows, which are not read then, is kept.
-absl::Status CheckContents(const TableFile& file, const TableHeader& header, TableParts* parts) {
-  const size_t buffer_bytes = static_cast<size_t>(std::min<uint64_t>(kChunkBytes, header.file_size));
-  const std::unique_ptr<uint8_t[]> buffer(new (std::nothrow) uint8_t[buffer_bytes]);
-  if (buffer == nullptr) return file.Named(absl::ResourceExhaustedError("no memory to read it"));
+// `ahead` and `parts`: null, or where all but BlocksOfRows() comes from, and where all but the rows is kept.
+absl::Status CheckContents(const TableFile& file, const TableHeader& header, ReadAhead* ahead, TableParts* parts) {
   BlockCheck blocks;
   if (absl::Status s = blocks.Load(file, header); !s.ok()) return s;
-  Reader reader(file, buffer.get(), header.version == 1 ? nullptr : &blocks);
+  Source source(file, ahead);
+  Reader reader(file, &source, header.version == 1 ? nullptr : &blocks);
   const auto copying = [](const HugeMemory* memory, auto check) {
     return Copying<decltype(check)>(memory == nullptr ? nullptr : memory->data(), std::move(check));
   };
@@ -251,7 +286,8 @@ absl::Status CheckContents(const TableFile& file, const TableHeader& header, Tab
   for (const TableSection* section : sections) {
     absl::Status status;
     if (section == &header.row_data) {
-      status = parts == nullptr ? reader.ReadSection("row_data", *section, CheckRowData) : reader.SkipSection(*section);
+      status = parts == nullptr ? reader.ReadSection("row_data", *section, CheckRowData)
+                                : reader.ReadAround(BlocksOfRows(header), *section);
     } else if (section == &header.index) {
       const HugeMemory* const memory = parts == nullptr ? nullptr : &parts->index;
       status = reader.ReadSection("index", *section, copying(memory, IndexCheck(header)));
@@ -264,7 +300,7 @@ absl::Status CheckContents(const TableFile& file, const TableHeader& header, Tab
     }
     if (!status.ok()) return status;
   }
-  absl::Status rest = reader.ReadRest(header.checksums.size > 0 ? header.checksums.offset : header.file_size);
+  absl::Status rest = reader.ReadRest(EndOfBlocks(header));
   if (parts != nullptr) parts->checksums = blocks.TakeChecksums();
   return rest;
 }
@@ -272,15 +308,23 @@ absl::Status CheckContents(const TableFile& file, const TableHeader& header, Tab
 }  // namespace
 
 absl::Status CheckTableContents(const TableFile& file, const TableHeader& header) {
-  return CheckContents(file, header, nullptr);
+  return CheckContents(file, header, nullptr, nullptr);
 }
 
-absl::Status ReadTableParts(const TableFile& file, const TableHeader& header, TableParts* parts) {
+absl::Status ReadTableParts(const TableFile& file, const DirectFile& direct, const TableHeader& header,
+                            TableParts* parts) {
   if (header.version == 1) {
     return file.Named(absl::FailedPreconditionError(
         "version 1 of the format, expected 2 for a tiered table: it has checksums of blocks"));
   }
+  const FilePart rows = BlocksOfRows(header);
+  std::vector<FilePart> read;
+  for (const FilePart& part : {FilePart{kTableHeaderBytes, rows.begin}, FilePart{rows.end, EndOfBlocks(header)}}) {
+    if (part.begin < part.end) read.push_back(part);
+  }
+  std::unique_ptr<ReadAhead> ahead;
   try {
+    ahead = std::make_unique<ReadAhead>(file, direct, std::move(read));
     parts->index = HugeMemory(header.index.size);
     parts->key_offsets = HugeMemory(header.key_offsets.size);
     parts->key_bytes = HugeMemory(header.key_bytes.size);
@@ -288,7 +332,7 @@ absl::Status ReadTableParts(const TableFile& file, const TableHeader& header, Ta
     return file.Named(absl::ResourceExhaustedError(absl::StrCat(
         "no memory for its index of ", header.index.size + header.key_offsets.size + header.key_bytes.size, " bytes")));
   }
-  return CheckContents(file, header, parts);
+  return CheckContents(file, header, ahead.get(), parts);
 }
 
 }  // namespace processor

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "src/base/huge_memory.h"
+#include "src/tables/direct_file.h"
 #include "src/tables/table_file.h"
 #include "src/tables/table_header.h"
 
@@ -30,9 +31,11 @@ struct TableParts {
   size_t bytes() const { return index.size() + key_offsets.size() + key_bytes.size(); }
 };
 
-/// Reads all but the rows into memory, and checks it as CheckTableContents() does. Blocks that have only rows are not read.
+/// Reads all but the rows into memory, past the page cache, and checks it as CheckTableContents() does. Blocks that have only
+/// rows are not read.
 /// \return as CheckTableContents(); FAILED_PRECONDITION for version 1.
-absl::Status ReadTableParts(const TableFile& file, const TableHeader& header, TableParts* parts);
+absl::Status ReadTableParts(const TableFile& file, const DirectFile& direct, const TableHeader& header,
+                            TableParts* parts);
 
 }  // namespace processor
 

@@ -9,9 +9,9 @@
 
 namespace processor {
 
-absl::Status TieredRows::Open(const TableFile& file, const TableHeader& header,
-                              std::unique_ptr<const uint32_t[]> checksums, uint64_t cache_bytes,
-                              std::unique_ptr<TieredRows>* rows) {
+absl::Status TieredRows::Open(const TableFile& file, std::unique_ptr<const DirectFile> direct,
+                              const TableHeader& header, std::unique_ptr<const uint32_t[]> checksums,
+                              uint64_t cache_bytes, std::unique_ptr<TieredRows>* rows) {
   std::unique_ptr<TieredRows> opened(new TieredRows);
   opened->path_ = file.path();
   opened->row_offset_ = header.row_data.offset;
@@ -31,7 +31,7 @@ absl::Status TieredRows::Open(const TableFile& file, const TableHeader& header,
   } catch (const std::bad_alloc&) {
     return file.Named(absl::ResourceExhaustedError(absl::StrCat("no memory for a cache of ", cache_bytes, " bytes")));
   }
-  if (absl::Status s = DirectFile::Open(file, &opened->file_); !s.ok()) return s;
+  opened->file_ = std::move(direct);
   *rows = std::move(opened);
   return absl::OkStatus();
 }

@@ -36,8 +36,8 @@ class TieredRows {
 
   /// \param checksums    of the blocks of the file
   /// \param cache_bytes  memory of the cache
-  /// \return UNAVAILABLE if the file cannot be opened again, RESOURCE_EXHAUSTED without memory for the cache.
-  static absl::Status Open(const TableFile& file, const TableHeader& header,
+  /// \return RESOURCE_EXHAUSTED without memory for the cache.
+  static absl::Status Open(const TableFile& file, std::unique_ptr<const DirectFile> direct, const TableHeader& header,
                            std::unique_ptr<const uint32_t[]> checksums, uint64_t cache_bytes,
                            std::unique_ptr<TieredRows>* rows);
 
