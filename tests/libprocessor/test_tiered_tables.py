@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,35 @@ from helpers.models.idiom_models import export_function
 from helpers.models.live_models import START
 from helpers.oracles.embedding_groups import Group, table_of
 from helpers.oracles.stock_cases import cases
+from helpers.system.failing_device import mounted_device
+from helpers.system.programs import require, run_ok
 from helpers.system.waiting import wait_until
 
 ROWS, DIM = 3000, 24  # 288 KB: five blocks
 MEMORY = 100_000
 TIERED = {"tables": {"tier": "tiered", "memory": MEMORY}, "warmup_runs": 1}
+
+FAIL_READS = Path(__file__).parent / "failing_reads" / "fail_reads.cc"
+
+#: Asks a model for lists of rows while reads of its table fail or are disturbed. Prints for each list the error or the
+#: answer, and the number of reads. In a process of its own, because a function of the C library is replaced.
+ASK_DESPITE_FAULTS = """
+import ctypes, json, sys
+import numpy as np
+import processor
+
+_, library, artifact, table, config, steps = sys.argv
+reads, found = ctypes.CDLL(library), []
+with processor.Model(artifact, json.loads(config)) as model:
+    for begin, end, disturbs, rows in json.loads(steps):
+        reads.fail_reads(table.encode(), ctypes.c_long(begin), ctypes.c_long(end), disturbs)
+        try:
+            answer = model.run({"a": np.array(rows, np.int64)})["rows"].tolist()
+        except processor.DataLossError as error:
+            answer = str(error)
+        found.append([answer, reads.fail_reads(table.encode(), ctypes.c_long(0), ctypes.c_long(0), 0)])
+print(json.dumps(found))
+"""
 
 
 def values_of(rows: NDArray[np.int64], value: float = 0) -> NDArray[np.float32]:
@@ -173,6 +198,62 @@ def test_a_damaged_block_fails_the_requests_that_need_it(copied: Path) -> None:
         assert model.info["tables"]["bad_blocks"] == 2
         damage(table, 4096 + 1500 * DIM * 4)
         assert np.array_equal(ask(model, [1500]), values_of(np.array([1500])))
+
+
+def test_a_device_that_cannot_read_a_page_fails_the_requests_that_need_it(artifact: Path, tmp_path: Path) -> None:
+    table = table_in(artifact)
+    page = (4096 + 1500 * DIM * 4) // 4096 * 4096  # in block 2; the rows 1494 to 1536 lie in it
+    good, all_rows = [0, 500, 2500, ROWS - 1], list(range(ROWS))
+    steps = [
+        (page, page + 4096, 0, [3, 1500]),
+        (page, page + 4096, 0, good),
+        (0, 0, 0, [1500]),
+        # The block has been checked now, so its other rows are read alone.
+        (page, page + 4096, 0, [3, 1510]),
+        (page, page + 4096, 0, [1400, 1600]),
+        (0, 0, 0, [1510]),
+        (0, 0, 1, all_rows),
+    ]
+    found = _ask_despite_faults(artifact, tmp_path, steps)
+    for step, (answer, reads) in zip(steps, found, strict=True):
+        if {1500, 1510} & set(step[3]) and step[1]:
+            assert f"'{table}': block 2 of 5: cannot be read: Input/output error" in answer
+        else:
+            assert np.array_equal(np.array(answer, np.float32), values_of(np.array(step[3])))
+        assert reads > 0
+    assert found[-1][1] > 15, "each block by several reads, two thirds of which were interrupted"
+
+
+def _ask_despite_faults(artifact: Path, folder: Path, steps: Any) -> Any:
+    """Return the answer or the error, and the number of reads, for each (begin, end of what fails, disturbs, rows)."""
+    require("g++")
+    library = folder / "libfail_reads.so"
+    run_ok(["g++", "-std=c++17", "-O1", "-Wall", "-Werror", "-fPIC", "-shared", FAIL_READS, "-o", library, "-ldl"])
+    program = [sys.executable, "-c", ASK_DESPITE_FAULTS, library, artifact, table_in(artifact)]
+    environment = os.environ | {"LD_PRELOAD": str(library), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output = run_ok([*program, json.dumps(TIERED), json.dumps(steps)], env=environment)
+    return json.loads(output.splitlines()[-1])
+
+
+def test_rows_on_a_part_of_a_device_that_fails_are_served_again_when_it_recovers(
+    artifact: Path, tmp_path: Path
+) -> None:
+    with mounted_device(tmp_path) as device:
+        copied = Path(shutil.copytree(artifact, device.folder / "artifact"))
+        os.sync()
+        table = table_in(copied)
+        with processor.Model(copied, TIERED) as model:
+            device.fail_from(table, 4096 * (1 + 1600 * DIM * 4 // 4096))
+            for _ in range(2):
+                with pytest.raises(processor.DataLossError, match=rf"'{table}': block 2 of 5: cannot be read: Input/"):
+                    ask(model, [3, 1700])
+            with pytest.raises(processor.DataLossError, match=rf"'{table}': block 4 of 5: cannot be read: Input/"):
+                ask(model, [ROWS - 1])
+            good = [0, 500, 1300]
+            assert np.array_equal(ask(model, good), values_of(np.array(good)))
+            device.recover()
+            assert np.array_equal(ask(model, np.arange(ROWS)), values_of(np.arange(ROWS)))
+            assert model.info["tables"]["bad_blocks"] == 0
 
 
 def test_a_file_that_became_shorter_fails_the_requests_that_need_the_rest(copied: Path) -> None:
