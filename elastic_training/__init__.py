@@ -15,6 +15,7 @@ from elastic_training.export import Publisher, export
 from elastic_training.initializers import Constant, Normal, TruncatedNormal, Uniform, Zeros
 from elastic_training.layers.callers import loss_scale
 from elastic_training.layers.compressed_embeddings import BinaryCodeEmbedding, MultiHashEmbedding
+from elastic_training.layers.compressed_modules import BinaryCodeEmbeddingModule, MultiHashEmbeddingModule
 from elastic_training.layers.feature import Feature
 from elastic_training.layers.feature_embeddings import FeatureEmbeddings
 from elastic_training.layers.frequency_embedding import FrequencyEmbedding
@@ -48,6 +49,7 @@ __all__ = [
     "AlwaysAdmit",
     "BinaryCode",
     "BinaryCodeEmbedding",
+    "BinaryCodeEmbeddingModule",
     "Bytes",
     "Checkpoints",
     "Constant",
@@ -74,6 +76,7 @@ __all__ = [
     "L2Norm",
     "LoadedTable",
     "MultiHashEmbedding",
+    "MultiHashEmbeddingModule",
     "Normal",
     "PoissonFilter",
     "Publisher",

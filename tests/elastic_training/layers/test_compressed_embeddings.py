@@ -66,6 +66,10 @@ LAYERS = {
     ),
     "quotient, concat": lambda **options: multi(et.QuotientRemainder(5, 4), combine="concat", **options),
 }
+MODULES: dict[str, Any] = {
+    "binary module": lambda: et.BinaryCodeEmbeddingModule(6, 9, 3, "skip", optimizer=et.SGD(0.5), name="code"),
+    "hashes module": lambda: et.MultiHashEmbeddingModule(6, et.Hashes(11, 2), optimizer=et.SGD(0.5), name="code"),
+}
 layers = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 
 
@@ -79,6 +83,26 @@ def test_rows_are_made_of_the_rows_of_their_parts(make: Any, keys: np.ndarray[An
     np.testing.assert_array_equal(after, rows_by_hand(layer, keys))
     assert np.all(np.any(after != before, -1))
     assert next(iter(layer.tables.values())).size() <= layer.code.rows
+
+
+@pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
+def test_modules_train_are_saved_and_exported(make: Any, tmp_path: Path) -> None:
+    module = make()
+    before = train(module, KEYS)
+    after = module(tf.constant(KEYS), training=False).numpy()
+    np.testing.assert_array_equal(after, rows_by_hand(module, KEYS))
+    assert np.all(np.any(after != before, -1))
+    path = tf.train.Checkpoint(model=module).save(str(tmp_path / "ckpt"))
+    again = make()
+    again(tf.constant(KEYS), training=False)
+    tf.train.Checkpoint(model=again).restore(path)
+    np.testing.assert_array_equal(again(tf.constant(KEYS), training=False), after)
+    inputs = {"keys": tf.TensorSpec([None, 3], tf.int64)}
+    et.export(
+        module, tmp_path / "export", inputs=inputs, function=lambda f: {"rows": module(f["keys"], training=False)}
+    )
+    served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
+    np.testing.assert_array_equal(served(keys=tf.constant(KEYS))["rows"], after)
 
 
 def test_gradients_of_keys_that_share_a_row_are_added() -> None:
