@@ -59,6 +59,12 @@ def wait_for(found: Callable[[], Any], seconds: float = 30.0, what: str = "") ->
         time.sleep(0.02)
 
 
+def environment_of_checkout() -> dict[str, str]:
+    """Return the environment of a program that imports the packages of this checkout."""
+    folders = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+
+
 class Proxy:
     """Run a proxy with its own state directory, at any free admin port, by default with one scripted host."""
 
@@ -211,7 +217,7 @@ class ProxyProcess(Proxy):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start it."""
-        environment = os.environ | {"RECPROCESSOR_HOST": str(host_program(self.folder)), "PYTHONPATH": str(ROOT)}
+        environment = environment_of_checkout() | {"RECPROCESSOR_HOST": str(host_program(self.folder))}
         command = [sys.executable, "-m", "serving_proxy", "serve", *self.arguments()]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=ROOT)
